@@ -26,8 +26,12 @@ def manifests(folder: str) -> list[Any]:
     return [one for file in files for one in yaml.safe_load_all(file.read_text())]
 
 
-def of_kind(kind: str, folder: str = "operator") -> Any:
-    (found,) = (one for one in manifests(folder) if one["kind"] == kind)
+def of_kind(kind: str, folder: str = "operator", *, namespace: str = SPACE) -> Any:
+    (found,) = (
+        one
+        for one in manifests(folder)
+        if one["kind"] == kind and one["metadata"].get("namespace", namespace) == namespace
+    )
     return found
 
 
@@ -37,16 +41,31 @@ def test_the_rights_are_these_and_no_others() -> None:
         ([group], ["deviceplugins"], ["get", "list", "watch"]),
         ([group], ["deviceplugins/status"], ["patch"]),
         ([""], ["nodes"], ["get", "list"]),
-        ([""], ["events"], ["create"]),
     ] == [tuple(rule.values()) for rule in of_kind("ClusterRole")["rules"]]
     assert [
         (["apps"], ["daemonsets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),
         ([""], ["configmaps"], ["get", "list", "watch", "create", "delete"]),
         ([""], ["pods"], ["list", "delete"]),
     ] == [tuple(rule.values()) for rule in of_kind("Role")["rules"]]
+    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
+    assert [events] == of_kind("Role", namespace="default")["rules"]
     subject = {"kind": "ServiceAccount", "name": SPACE, "namespace": SPACE}
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         assert [subject] == of_kind(kind)["subjects"]
+    assert [subject] == of_kind("RoleBinding", namespace="default")["subjects"]
+    name = of_kind("Role", namespace="default")["metadata"]["name"]
+    assert name == of_kind("RoleBinding", namespace="default")["roleRef"]["name"]
+
+
+def test_kustomize_leaves_each_object_in_its_namespace() -> None:
+    rendered = render_by_kustomize(FOLDER / "operator")
+    if rendered is None:
+        pytest.skip("no kustomize")
+    wanted = sorted(
+        (one["kind"], one["metadata"].get("namespace")) for one in manifests("operator")
+    )
+    placed = ((one["kind"], one["metadata"].get("namespace")) for one in rendered)
+    assert wanted == sorted(placed)
 
 
 def test_the_operator_is_confined_and_alone() -> None:
