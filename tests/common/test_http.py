@@ -21,6 +21,7 @@ from deviceplugin._attribution.podresources import Hold
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.listener import listen, parse_address
 from deviceplugin._http.server import MAX_CLIENTS, Server
+from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 from patience import PATIENCE
 
@@ -193,13 +194,21 @@ def test_the_inventory_is_served_as_json() -> None:
             },
         ],
         "shortfalls": ["Plugin: card 1 has no driver"],
+        "boot": boot_id(),
     } == json.loads(body)
     assert 2 == sum('"id": ' in line for line in body.splitlines())
 
 
 def test_no_resources_are_json_too() -> None:
     with serving() as server:
-        assert {"resources": [], "shortfalls": []} == json.loads(ask(server, "/devices")[2])
+        assert {"resources": [], "shortfalls": [], "boot": boot_id()} == json.loads(
+            ask(server, "/devices")[2]
+        )
+
+
+def test_a_machine_that_does_not_say_its_boot_has_none(tmp_path: Path) -> None:
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() == boot_id()
+    assert "" == boot_id(tmp_path / "boot_id")
 
 
 def test_who_asks_for_the_head_gets_no_body() -> None:

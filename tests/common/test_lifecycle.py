@@ -288,6 +288,7 @@ def test_the_inventory_is_told_as_json(kubelet: Kubelet) -> None:
                 }
             ],
             "shortfalls": [],
+            "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         } == told
 
 

@@ -269,7 +269,7 @@ def test_the_devices_page_of_a_plugin_looks_as_documented(kubelet: Kubelet) -> N
         shown["resources"][0]["devices"], actual["resources"][0]["devices"], strict=True
     ):
         real["since"] = device["since"]
-    assert shown == actual
+    assert shown | {"boot": actual["boot"]} == actual
 
 
 def public(owner: type) -> list[str]:

@@ -23,6 +23,7 @@ from deviceplugin._http.devices_report import Report
 from deviceplugin._http.page import render
 from deviceplugin._http.single_flight import Shared
 from deviceplugin._platform import open_files
+from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -258,8 +259,8 @@ def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> _Answer:
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
         for report in reports
     )
-    missing = _ENCODER.encode(shortfalls)
-    text = f'{{"resources": [{",".join(resources)}],\n"shortfalls": {missing}}}\n'
+    more = {"shortfalls": shortfalls, "boot": boot_id()}
+    text = f'{{"resources": [{",".join(resources)}],\n{_ENCODER.encode(more)[1:]}\n'
     return 200, "application/json", text.encode()
 
 
