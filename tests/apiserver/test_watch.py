@@ -48,7 +48,7 @@ class Stream:
 class Watching:
     """A watch in its thread, what it was told, and the server's side of it."""
 
-    def __init__(self, script: Script, **options: float) -> None:
+    def __init__(self, script: Script, **options: Any) -> None:
         self.script = script
         self.clock = HeldClock()
         self.known: queue.Queue[list[str]] = queue.Queue()

@@ -48,6 +48,8 @@ class Watch:
         api: The API server.
         path: The path of a list, such as ``/api/v1/nodes``.
         query: Query parameters, such as ``fieldSelector``.
+        keep: Returns what is kept of an object, and passed to ``changed`` in its place: all of
+            thousands takes much memory.
         changed: Called in ``run``'s thread after the list, after each change of it, and when the
             watch is back after an error, with the objects by their ``namespace/name``. The objects
             must not be modified.
@@ -64,7 +66,8 @@ class Watch:
         path: str,
         query: Query | None = None,
         *,
-        changed: Callable[[dict[str, Object]], None],
+        keep: Callable[[Object], Any] = lambda item: item,
+        changed: Callable[[dict[str, Any]], None],
         failed: Callable[[ApiServerError], None] = lambda _error: None,
         silence: float = LONGEST + _SILENCE,
         spread: float = 0.0,
@@ -73,6 +76,7 @@ class Watch:
         self._api = api
         self._path = path
         self._query = dict(query or {})
+        self._keep = keep
         self._changed = changed
         self._failed = failed
         self._silence = silence
@@ -83,7 +87,7 @@ class Watch:
         """Whether the connection has ended, and nothing was heard of the server since."""
         self._has_failed = False
         """Whether ``failed`` was called, and ``changed`` was not since."""
-        self._objects: dict[str, Object] = {}
+        self._objects: dict[str, Any] = {}
         self._version = ""
         self._lock = threading.Lock()
         self._answer: BaseHTTPResponse | None = None
@@ -137,12 +141,15 @@ class Watch:
                     self._answer.shutdown()
 
     def _list(self) -> None:
-        page = self._api.list(self._path, self._query)
+        objects: dict[str, Any] = {}
+        version = ""
         try:
-            self._objects = {_key(item): item for item in page.items}
+            for page in self._api.pages(self._path, self._query):
+                objects |= {_key(item): self._keep(item) for item in page.items}
+                version = page.version
         except _NOT_AN_OBJECT as error:
             raise UnavailableError(f"{self._path}: the answer is not a list of objects") from error
-        self._version = page.version
+        self._objects, self._version = objects, version
         self._told()
 
     def _follow(self) -> bool:
@@ -205,6 +212,7 @@ class Watch:
         try:
             self._version = item["metadata"]["resourceVersion"]
             key = "" if kind == "BOOKMARK" else _key(item)
+            kept = self._keep(item) if key and kind != "DELETED" else None
         except _NOT_AN_OBJECT as error:
             raise UnavailableError(
                 f"{self._path}: the watch sent {kind!r} without {error}"
@@ -215,7 +223,7 @@ class Watch:
         if kind == "DELETED":
             self._objects.pop(key, None)
         else:
-            self._objects[key] = item
+            self._objects[key] = kept
         return True
 
 
