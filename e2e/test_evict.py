@@ -13,6 +13,8 @@ from homes.cluster.session import Session
 from homes.cluster.workload import Workload, started, wait_holders
 
 NODE = "--node=$(NODE_NAME)"
+LABELS = "app.kubernetes.io/component=device-plugin,app.kubernetes.io/name="
+PODS = "--namespace=$(NAMESPACE)"
 PATIENCE = "--patience=2m"
 """The shortest that there is."""
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -22,12 +24,18 @@ SIMULATED = replace(
     devices=5,
     environment={"NUMBER_DEVICES": "5", "DP_CONTROL_SOCKET": "/dev/shm/control.sock"},
     components=BESIDE,
-    arguments={"events": [NODE], "evict": [NODE, "--evict", PATIENCE]},
+    arguments={
+        "events": [NODE],
+        "evict": [f"--selector={LABELS}simulated-device-plugin", PODS, "--evict", PATIENCE],
+    },
 )
 GOPHER = replace(
     cases()["gopher"].plugin,
     components=BESIDE,
-    arguments={"events": [NODE], "evict": [NODE, PATIENCE]},
+    arguments={
+        "events": [NODE],
+        "evict": [f"--selector={LABELS}gopher-device-plugin", PODS, PATIENCE],
+    },
 )
 
 

@@ -293,12 +293,24 @@ def test_plugins_can_share_a_namespace(chart_folder: Path) -> None:
 
 @needs_helm
 def test_labels_are_on_all_objects_and_pods(chart_folder: Path) -> None:
-    values = {"enabled": True, "labels": {"team": "hw"}, "components": {"events": True}}
+    values = {"enabled": True, "labels": {"team": "hw"}, "components": {"evict": True}}
     rendered = template(chart_folder, {"gopher": values})
     assert {"hw"} == {one["metadata"]["labels"]["team"] for one in rendered}
-    spec = of_kind(rendered, "DaemonSet")["spec"]
-    assert "hw" == spec["template"]["metadata"]["labels"]["team"]
-    assert "team" not in spec["selector"]["matchLabels"]
+    for kind in ("DaemonSet", "Deployment"):
+        spec = of_kind(rendered, kind)["spec"]
+        assert "hw" == spec["template"]["metadata"]["labels"]["team"]
+        assert "team" not in spec["selector"]["matchLabels"]
+
+
+@needs_helm
+def test_the_pod_of_a_component_has_the_image_of_the_plugin(chart_folder: Path) -> None:
+    image = {"registry": "example.com/hw", "tag": "9", "pullSecrets": [{"name": "login"}]}
+    values = {"enabled": True, "image": image, "components": {"startup-taint": True}}
+    rendered = template(chart_folder, {"gopher": values})
+    for kind in ("DaemonSet", "Deployment"):
+        pod = of_kind(rendered, kind)["spec"]["template"]["spec"]
+        assert "example.com/hw/gopher-device-plugin:9" == pod["containers"][0]["image"]
+        assert [{"name": "login"}] == pod["imagePullSecrets"]
 
 
 @needs_helm

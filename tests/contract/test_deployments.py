@@ -300,11 +300,11 @@ BREAK_EVENTS: dict[str, Callable[[list[Manifest]], object]] = {
     "container: has a token": lambda m: _container(m)["volumeMounts"].extend(
         _beside(m)["volumeMounts"]
     ),
-    "ClusterRole: allows [{'apiGroups': [''], 'resources': ['events'], "
+    "ClusterRole: gopher-device-plugin may [{'apiGroups': [''], 'resources': ['events'], "
     "'verbs': ['create', 'list']}]": lambda m: _of_kind(m, "ClusterRole")["rules"][0][
         "verbs"
     ].append("list"),
-    "ClusterRoleBinding: is for [{'kind': 'Group', 'name': 'system:authenticated'}]": lambda m: (
+    "ClusterRoleBinding: is for {'kind': 'Group', 'name': 'system:authenticated'}": lambda m: (
         _of_kind(m, "ClusterRoleBinding").update(
             subjects=[{"kind": "Group", "name": "system:authenticated"}]
         )
@@ -319,6 +319,9 @@ BREAK_EVENTS: dict[str, Callable[[list[Manifest]], object]] = {
         if one["kind"] == "NetworkPolicy"
         for rule in one["spec"].get("egress", ())
     ],
+    "container events: may create events without a policy": lambda m: m.remove(
+        _of_kind(m, "ValidatingAdmissionPolicy")
+    ),
 }
 
 
@@ -329,6 +332,57 @@ def test_a_sidecar_that_is_broken_on_purpose_is_caught(problem: str, tmp_path: P
     assert [problem] == problems([*manifests], "gopher-device-plugin")
 
 
+def _single(manifests: list[Manifest]) -> Any:
+    return _of_kind(manifests, "Deployment")["spec"]
+
+
+def _give_away(manifests: list[Manifest]) -> None:
+    """Let the plugin's account have all that the pod of its own has."""
+    for one in manifests:
+        if one["kind"].endswith("RoleBinding"):
+            one["subjects"][0]["name"] = "gopher-device-plugin"
+
+
+_PODS = "[{'apiGroups': [''], 'resources': ['pods'], 'verbs': ['list', 'watch']}]"
+_NODES = "[{'apiGroups': [''], 'resources': ['nodes'], 'verbs': ['get', 'patch']}]"
+BREAK_DEPLOYMENTS: dict[tuple[str, ...], Callable[[list[Manifest]], object]] = {
+    (
+        f"Role: gopher-device-plugin may {_PODS}",
+        f"ClusterRole: gopher-device-plugin may {_NODES}",
+    ): _give_away,
+    ("container startup-taint: may get, patch nodes without a policy",): lambda m: m.remove(
+        _of_kind(m, "ValidatingAdmissionPolicy")
+    ),
+    ("gopher-device-plugin-startup-taint: replicas is 2, not 1",): lambda m: _single(m).update(
+        replicas=2
+    ),
+    ("gopher-device-plugin-startup-taint: hostNetwork is True, not None",): lambda m: _single(m)[
+        "template"
+    ]["spec"].update(hostNetwork=True),
+    ("network: egress is let out",): lambda m: [
+        rule.pop("to")
+        for one in m
+        if one["kind"] == "NetworkPolicy"
+        for rule in one["spec"].get("egress", ())
+        if "to" in rule
+    ],
+    ("network: Egress is open",): lambda m: [
+        one["spec"].update(policyTypes=["Ingress"])
+        for one in m
+        if one["kind"] == "NetworkPolicy" and "egress" in one["spec"]
+    ],
+}
+
+
+@pytest.mark.parametrize("told", BREAK_DEPLOYMENTS)
+def test_a_pod_of_its_own_that_is_broken_on_purpose_is_caught(
+    told: tuple[str, ...], tmp_path: Path
+) -> None:
+    manifests = render(overlay(tmp_path, "gopher", "startup-taint"))
+    BREAK_DEPLOYMENTS[told](manifests)
+    assert [*told] == problems([*manifests], "gopher-device-plugin")
+
+
 def test_nothing_of_one_plugin_is_removed_with_another(tmp_path: Path) -> None:
     components = ("dra", "events", "evict", "node-annotation", "startup-taint")
     for plugin in ("fpga", "gpu"):
@@ -337,41 +391,76 @@ def test_nothing_of_one_plugin_is_removed_with_another(tmp_path: Path) -> None:
         own = {f"{name}:{one}" for one in components}
         for manifests in (render(place), render_by_kustomize(place) or render(place)):
             roles = [one for one in manifests if one["kind"] == "ClusterRole"]
-            bindings = [one for one in manifests if one["kind"] == "ClusterRoleBinding"]
+            bindings = [one for one in manifests if one["kind"].endswith("RoleBinding")]
             assert own == {one["metadata"]["name"] for one in roles}
             assert {one: one for one in own} == {
                 one["metadata"]["name"]: one["roleRef"]["name"] for one in bindings
             }
-            assert {(name, name)} == {
+            accounts = {name, f"{name}-evict", f"{name}-startup-taint"}
+            assert {(name, one) for one in accounts} == {
                 (one["namespace"], one["name"]) for each in bindings for one in each["subjects"]
+            }
+            assert accounts == {
+                one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceAccount"
             }
 
 
-def test_a_binding_follows_its_account_into_another_namespace(tmp_path: Path) -> None:
-    place = overlay(tmp_path, "gpu", "events") / "kustomization.yaml"
+@pytest.mark.parametrize(
+    ("component", "account"),
+    [("events", "gpu-device-plugin"), ("evict", "gpu-device-plugin-evict")],
+)
+def test_a_binding_follows_its_account_into_another_namespace(
+    component: str, account: str, tmp_path: Path
+) -> None:
+    place = overlay(tmp_path, "gpu", component) / "kustomization.yaml"
     place.write_text(json.dumps({**json.loads(place.read_text()), "namespace": "other"}))
     rendered = render_by_kustomize(tmp_path)
     for manifests in (render(tmp_path), rendered or render(tmp_path)):
         (subject,) = _of_kind(manifests, "ClusterRoleBinding")["subjects"]
-        expected = {"kind": "ServiceAccount", "name": "gpu-device-plugin", "namespace": "other"}
+        expected = {"kind": "ServiceAccount", "name": account, "namespace": "other"}
         assert expected == subject
 
 
 def test_evicting_has_to_be_asked_for(tmp_path: Path) -> None:
-    pod = _pod(render(overlay(tmp_path, "gpu", "evict", "events")))
-    (found,) = (one for one in pod["containers"] if one["name"] == "evict")
-    assert ["--node=$(NODE_NAME)"] == found["args"]
+    (found,) = _single(render(overlay(tmp_path, "gpu", "evict")))["template"]["spec"]["containers"]
+    labels = "app.kubernetes.io/component=device-plugin,app.kubernetes.io/name=gpu-device-plugin"
+    assert [f"--selector={labels}", "--namespace=$(NAMESPACE)"] == found["args"]
+
+
+@pytest.mark.parametrize("component", ["evict", "startup-taint"])
+def test_a_pod_of_its_own_finds_the_pods_of_its_plugin_and_is_none(
+    component: str, tmp_path: Path
+) -> None:
+    manifests = render(overlay(tmp_path, "gpu", component))
+    (container,) = _single(manifests)["template"]["spec"]["containers"]
+    (words,) = (one for one in container["args"] if one.startswith("--selector="))
+    wanted = dict(one.split("=") for one in words.removeprefix("--selector=").split(","))
+    daemon_set = _of_kind(manifests, "DaemonSet")["spec"]
+    assert daemon_set["selector"]["matchLabels"] == wanted
+    own = _single(manifests)["template"]["metadata"]["labels"]
+    assert _single(manifests)["selector"]["matchLabels"].items() <= own.items()
+    assert not wanted.items() <= own.items()
+    assert _container(manifests)["image"] == container["image"]
+
+
+@pytest.mark.parametrize("component", ["evict", "startup-taint"])
+def test_a_pod_of_its_own_runs_a_command_that_there_is(component: str, tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "gopher", component))
+    (container,) = _single(manifests)["template"]["spec"]["containers"]
+    given = [word.replace("$(NAMESPACE)", "gopher") for word in container["args"]]
+    words = [sys.executable, *container["command"][1:], *given]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env={})
+    assert "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set" in done.stderr
 
 
 @pytest.mark.parametrize("plugin", ["gopher", "gpu"])
 def test_a_plugin_has_a_taint_and_a_policy_that_have_its_name(plugin: str, tmp_path: Path) -> None:
-    place = overlay(tmp_path, plugin, "startup-taint", "startup-taint-policy")
+    place = overlay(tmp_path, plugin, "startup-taint")
     name, rendered = f"{plugin}-device-plugin", render_by_kustomize(place)
     for manifests in (render(place), rendered or render(place)):
-        account = _of_kind(manifests, "ServiceAccount")["metadata"]["name"]
-        (found,) = (one for one in _pod(manifests)["containers"] if one["name"] == "startup-taint")
+        pod = _single(manifests)["template"]["spec"]
         key = f"startup.deviceplugin.dev/{name}"
-        assert [f"--taint={key}", "--node=$(NODE_NAME)"] == found["args"]
+        assert f"--taint={key}" in pod["containers"][0]["args"]
         policy = _of_kind(manifests, "ValidatingAdmissionPolicy")
         binding = _of_kind(manifests, "ValidatingAdmissionPolicyBinding")
         assert {f"{name}.startup-taint"} == {
@@ -380,7 +469,8 @@ def test_a_plugin_has_a_taint_and_a_policy_that_have_its_name(plugin: str, tmp_p
             binding["spec"]["policyName"],
         }
         (condition,) = policy["spec"]["matchConditions"]
-        assert condition["expression"].endswith(f" == '{account}'")
+        account = "".join(re.findall(r"'([^']+)'", condition["expression"].rpartition("==")[2]))
+        assert pod["serviceAccountName"] == account
         (variable,) = (one for one in policy["spec"]["variables"] if one["name"] == "key")
         assert "".join(re.findall(r"'([^']+)'", variable["expression"])) == key
 
@@ -389,7 +479,7 @@ def test_a_plugin_has_a_taint_and_a_policy_that_have_its_name(plugin: str, tmp_p
 def test_a_plugin_with_dra_has_a_directory_and_a_policy_of_its_own(
     plugin: str, tmp_path: Path
 ) -> None:
-    place = overlay(tmp_path, plugin, "dra", "startup-taint", "startup-taint-policy")
+    place = overlay(tmp_path, plugin, "dra", "startup-taint", "events")
     name, rendered = f"{plugin}-device-plugin", render_by_kustomize(place)
     for manifests in (render(place), rendered or render(place)):
         pod = _pod(manifests)
@@ -402,14 +492,14 @@ def test_a_plugin_with_dra_has_a_directory_and_a_policy_of_its_own(
         assert {expected_path} == paths
         policies = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicy"]
         bindings = [one for one in manifests if one["kind"] == "ValidatingAdmissionPolicyBinding"]
-        names = {f"{name}.dra", f"{name}.startup-taint"}
+        names = {f"{name}.dra", f"{name}.events", f"{name}.startup-taint"}
         assert names == {one["metadata"]["name"] for one in policies}
         assert {one: one for one in names} == {
             one["metadata"]["name"]: one["spec"]["policyName"] for one in bindings
         }
         for policy in policies:
             (condition,) = policy["spec"]["matchConditions"]
-            assert condition["expression"].endswith(f" == '{name}'")
+            assert f" '{name}'" in condition["expression"].replace("[", " ")
 
 
 BREAK_DRA: dict[str, Callable[[list[Manifest]], object]] = {
@@ -437,9 +527,9 @@ BREAK_NODE_ANNOTATION: dict[str, Callable[[list[Manifest]], object]] = {
     "container: has a token": lambda m: (
         _container(m)["env"].pop(),
         _container(m)["env"].pop(),
-        _of_kind(m, "ClusterRole")["rules"][0].update(resources=["events"], verbs=["create"]),
+        m.pop(m.index(_of_kind(m, "ClusterRoleBinding"))),
     ),
-    "ClusterRole: allows [{'apiGroups': [''], 'resources': ['nodes'], "
+    "ClusterRole: fpga-device-plugin may [{'apiGroups': [''], 'resources': ['nodes'], "
     "'verbs': ['get', 'list']}]": lambda m: _of_kind(m, "ClusterRole")["rules"][0]["verbs"].append(
         "list"
     ),

@@ -47,7 +47,7 @@ def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
         assert "" == process.stderr.read()
         process.stderr.close()
     assert "watching for pods to evict" in lines[0]
-    assert "plugin unreachable" in lines[1]
+    assert "plugin of a node unreachable" in lines[1]
     assert [] == script.asked
 
 

@@ -43,10 +43,17 @@ class Cluster:
         script.otherwise = self.answer
 
     def evictor(
-        self, *, per_minute: int = 10, per_hour: int = 10, dry_run: bool = False, bare: bool = False
+        self,
+        *,
+        per_minute: int = 10,
+        per_hour: int = 10,
+        dry_run: bool = False,
+        bare: bool = False,
+        within: Budget | None = None,
     ) -> Evictor:
         pods = Pods(ApiServer(self.script.url), "n1", bare=bare)
-        return Evictor(pods, Budget(per_minute, per_hour), ["kube-system"], dry_run=dry_run)
+        budget = Budget(per_minute, per_hour, within)
+        return Evictor(pods, budget, ["kube-system"], dry_run=dry_run)
 
     def answer(self, asked: Asked) -> Answer:
         if asked.path.endswith("/events"):
@@ -227,6 +234,52 @@ def test_a_fault_of_the_whole_node_does_not_empty_it(
     assert 1 == events(caplog).count("eviction delayed by budget")
 
 
+def test_a_fault_of_all_nodes_does_not_empty_them(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    everywhere = Budget(2, 3)
+    names = [f"p{n}" for n in range(9)]
+    cluster.pods |= {name: pod(name) for name in names}
+    evictors = {name: cluster.evictor(within=everywhere) for name in names}
+    for now in range(0, 3600, 10):
+        for name, evictor in evictors.items():
+            if "deletionTimestamp" not in cluster.pods[name]["metadata"]:
+                evictor.act([suspect(name)], now)
+    assert 3 == len(cluster.evicted)
+    assert 7 == events(caplog).count("eviction delayed by budget")
+    assert {"n1"} == {record.__dict__["node"] for record in caplog.records}
+
+
+def test_an_eviction_that_is_refused_costs_others_nothing(cluster: Cluster) -> None:
+    everywhere = Budget(1, 1)
+    cluster.pods |= {name: pod(name) for name in "ab"}
+    guarded, free = (cluster.evictor(within=everywhere) for _ in "ab")
+    cluster.disruption_budget = True
+    for now in (0, 60):
+        guarded.act([suspect("a")], now)
+    cluster.disruption_budget = False
+    for now in (0, 60):
+        free.act([suspect("b")], now)
+    assert [("b", "u1")] == cluster.evicted
+
+
+def test_the_last_eviction_that_all_nodes_may_is_done_once(cluster: Cluster) -> None:
+    everywhere = Budget(1, 1)
+    cluster.pods |= {name: pod(name) for name in "ab"}
+    late = cluster.evictor(within=everywhere)
+    late.act([suspect("a")], 0)
+    usual = cluster.answer
+
+    def answer(asked: Asked) -> Answer:
+        if asked.method == "GET":  # another node is quicker
+            everywhere.take(60)
+        return usual(asked)
+
+    cluster.script.otherwise = answer
+    late.act([suspect("a")], 60)
+    assert [] == cluster.evicted
+
+
 def test_a_device_that_recovers_in_time_keeps_its_pod(cluster: Cluster) -> None:
     cluster.pods["a"] = pod("a")
     evictor = cluster.evictor()
@@ -303,6 +356,14 @@ def test_a_dry_run_says_what_it_would_do_once_and_keeps_to_the_budget(
 def test_a_budget_is_of_any_minute_and_any_hour() -> None:
     budget = Budget(2, 3)
     for now, allowed in [(0, True), (1, True), (2, False), (60, True), (61, False), (3600, True)]:
-        assert allowed == budget.allows(now)
-        if allowed:
-            budget.spend(now)
+        assert allowed == budget.allows(now) == budget.take(now)
+
+
+def test_nodes_share_a_budget_of_all_and_what_comes_to_nothing_is_given_back() -> None:
+    everywhere = Budget(2, 3)
+    one, two = Budget(1, 10, everywhere), Budget(10, 10, everywhere)
+    assert [True, False, True, False] == [budget.take(0) for budget in (one, one, two, two)]
+    assert not two.allows(1)
+    two.give_back(0)
+    assert (False, True) == (one.allows(1), two.allows(1))
+    assert [True, False] == [two.take(1), two.take(2)]

@@ -10,6 +10,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.simulator import Pod
 from deviceplugin.testing import Kubelet
+from deviceplugin.tools._plugin_pods import Plugin
 from deviceplugin.tools.evict import Patience, Suspect, _cli
 from patience import eventually
 
@@ -146,7 +147,7 @@ def test_what_a_plugin_answers_is_understood(kubelet: Kubelet) -> None:
         patience = Patience(ten_minutes)
 
         def suspects() -> Sequence[Suspect]:
-            return _cli._suspects(url, patience)
+            return Plugin("n", url).says(lambda page: patience.observe(page, 0.0))
 
         eventually(suspects, "the pod to be a suspect")
         (suspect,) = suspects()

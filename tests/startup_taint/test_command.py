@@ -4,15 +4,17 @@ import signal
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
+from deviceplugin._platform.boot import boot_id
 from deviceplugin.testing import Kubelet
-from deviceplugin.tools.startup_taint import Readiness, _cli, main, readiness
+from deviceplugin.tools import startup_taint
+from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools.startup_taint import Readiness, main
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
 R = "example.com/camera"
@@ -49,19 +51,10 @@ def test_a_wrong_command_line_is_told(
     assert text in capsys.readouterr().err
 
 
-def test_a_kernel_without_an_id_of_its_boot_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(_cli, "_BOOT_ID", tmp_path / "boot_id")
-    words = ["--node=n", f"--taint={KEY}", "--api=http://127.0.0.1:1", "--after-reboot"]
-    assert 2 == main(words)
-    assert "--after-reboot: " in capsys.readouterr().err
-
-
 def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
     taint = {"key": KEY, "effect": "NoSchedule"}
     with running(Script()) as script:
-        boot = _cli._BOOT_ID.read_text().strip()
+        boot = boot_id()
         node = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [taint]}}
         script.otherwise = lambda _: Answer.of({**node, "status": {"nodeInfo": {"bootID": boot}}})
         words = ["--node=n", f"--taint={KEY}", f"--api={script.url}", "--after-reboot"]
@@ -79,6 +72,10 @@ def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
     assert "watching for the startup taint" in lines[0]
     assert "startup taint kept" in lines[1]
     assert {"GET"} == {asked.method for asked in script.asked}
+
+
+def readiness(url: str) -> Readiness:
+    return startup_taint.readiness(Plugin("n1", url))
 
 
 class CameraPlugin(dp.Plugin):
@@ -107,7 +104,7 @@ def test_what_a_plugin_answers_is_understood(
             node.wait_for(R, {*ids})
         url = f"http://127.0.0.1:{node.host.http_port}"
         node.kubelet.wait(lambda: not readiness(url).problem, what="the plugin to be ready")
-        assert Readiness(resources=resources) == readiness(f"{url}/devices")
+        assert Readiness(resources=resources, boot=boot_id()) == readiness(f"{url}/devices")
 
 
 def test_a_resource_that_need_not_be_registered_is_not_waited_for_on_the_node() -> None:

@@ -9,6 +9,7 @@ import pytest
 from cluster.kinds import DAEMON_SET, NODE, POD
 from cluster.pod import NAME
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from deviceplugin.conformance._place import free_port
 from manifests.kustomize import overlay
 from patience import eventually
 
@@ -23,10 +24,21 @@ RESOURCE = "example.com/gopher"
 def deploy(cluster: SmallCluster, place: Path) -> None:
     """Apply what a user would, with the addresses that the stand-in has."""
     file = overlay(place, "gopher", "startup-taint") / "kustomization.yaml"
-    words = [f"--api={cluster.url}", "--plugin=http://127.0.0.1:9494"]
-    path = "/spec/template/spec/containers/0/args/-"
-    patch = [{"op": "add", "path": path, "value": word} for word in words]
-    added = {"patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(patch)}]}
+    container, port = "/spec/template/spec/containers/0", free_port()
+    http = {"name": "http", "containerPort": port, "hostPort": port}  # pods have no network
+    changes: dict[str, list[tuple[str, str, Any]]] = {
+        "Deployment": [("add", "args/-", f"--api={cluster.url}")],
+        "DaemonSet": [("replace", "ports/0", http), ("replace", "env/0/value", f":{port}")],
+    }
+    patches = {
+        kind: [{"op": op, "path": f"{container}/{at}", "value": value} for op, at, value in made]
+        for kind, made in changes.items()
+    }
+    added = {
+        "patches": [
+            {"target": {"kind": kind}, "patch": json.dumps(made)} for kind, made in patches.items()
+        ]
+    }
     file.write_text(json.dumps({**json.loads(file.read_text()), **added}))
     cluster.kubectl("apply", f"--kustomize={place}")
 
@@ -63,7 +75,7 @@ def test_pods_wait_for_the_devices_of_a_new_node_and_for_other_taints(tmp_path: 
         assert cluster.store.get(NODE, "", NAME)["status"]["allocatable"][RESOURCE] != "0"
         eventually(lambda: phase(cluster, "tolerant") == "Running", "the pod")
         assert phase(cluster, "any") == "Pending"
-        log = cluster.kubectl("logs", f"daemonset/{PLUGIN}", f"-n{PLUGIN}", "-cstartup-taint")
+        log = cluster.kubectl("logs", f"deployment/{PLUGIN}-startup-taint", f"-n{PLUGIN}")
         assert 1 == log.count("startup taint removed")
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ OTHERS = [
     {"key": OTHER_KEY, "effect": "NoSchedule"},
     {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "t", "new": 1},
 ]
-READY = Readiness(resources={R: True})
+READY = Readiness(resources={R: True}, boot="boot-1")
+READY_AGAIN = replace(READY, boot="boot-2")
 EMPTY = Readiness(resources={})
 AWAY = Readiness("http://127.0.0.1:9494: Connection refused")
 
@@ -74,10 +76,10 @@ class Cluster:
     def writes(self) -> int:
         return [asked.method for asked in self.script.asked].count("PATCH")
 
-    def keeper(self, boot: str = "", empty_after: float = 120) -> Keeper:
+    def keeper(self, *, after_reboot: bool = False, empty_after: float = 120) -> Keeper:
         """Return the one of a process that has just started."""
         node = Node(ApiServer(self.script.url), "n1", KEY)
-        return Keeper(node, KEY, empty_after=empty_after, boot=boot)
+        return Keeper(node, KEY, empty_after=empty_after, after_reboot=after_reboot)
 
 
 @pytest.fixture
@@ -306,67 +308,95 @@ def test_what_is_not_a_node_is_logged_and_not_changed(
 def test_a_node_that_rebooted_gets_the_taint_until_its_devices_are_back(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.keeper("boot-1").act(READY, 0)
+    keeper = cluster.keeper(after_reboot=True)
+    keeper.act(READY, 0)
     assert {KEY: "boot-1"} == cluster.node["metadata"]["annotations"]
     cluster.boot("boot-2")
-    keeper = cluster.keeper("boot-2")
-    keeper.act(AWAY, 0)
+    keeper.act(AWAY, 300)
     assert [*OTHERS, OURS] == cluster.taints
-    keeper.act(READY, 5)
+    keeper.act(READY_AGAIN, 305)
     assert OTHERS == cluster.taints
     expected = ["startup taint removed", "startup taint set after a reboot"]
     assert [*expected, "startup taint removed"] == events(caplog)
 
 
 def test_a_node_is_tainted_once_in_a_boot_whoever_removes_it(cluster: Cluster) -> None:
-    cluster.keeper("boot-1").act(READY, 0)
+    cluster.keeper(after_reboot=True).act(READY, 0)
     cluster.boot("boot-2")
-    keeper = cluster.keeper("boot-2")
+    keeper = cluster.keeper(after_reboot=True)
     keeper.act(AWAY, 0)
     cluster.node["spec"]["taints"] = OTHERS  # an administrator has had enough
     for now in range(300, 3000, 300):
         keeper.act(AWAY, now)
-    cluster.keeper("boot-2").act(AWAY, 3000)
+    cluster.keeper(after_reboot=True).act(AWAY, 3000)
     assert OTHERS == cluster.taints
 
 
 def test_a_restart_of_plugin_or_kubelet_is_not_a_reboot(cluster: Cluster) -> None:
-    cluster.keeper("boot-1").act(READY, 0)
-    cluster.keeper("boot-1").act(AWAY, 0)
+    cluster.keeper(after_reboot=True).act(READY, 0)
+    cluster.keeper(after_reboot=True).act(AWAY, 0)
     assert (1, OTHERS) == (cluster.writes, cluster.taints)
 
 
 def test_a_node_that_runs_when_this_is_installed_is_not_tainted(cluster: Cluster) -> None:
     cluster.node["spec"]["taints"] = OTHERS
     cluster.boot("boot-7")
-    assert AGAIN == cluster.keeper("boot-7").act(AWAY, 0)
+    cluster.keeper(after_reboot=True).act(AWAY, 0)
     assert OTHERS == cluster.taints
     assert {KEY: "boot-7"} == cluster.node["metadata"]["annotations"]
+
+
+def test_a_reboot_that_the_node_shows_later_than_its_plugin_goes_is_noticed(
+    cluster: Cluster,
+) -> None:
+    keeper = cluster.keeper(after_reboot=True)
+    assert AGAIN == keeper.act(READY, 0)
+    for now in range(300, 400, 2):
+        assert 0.0 == keeper.act(AWAY, now), "it is looked at again"
+    assert OTHERS == cluster.taints
+    cluster.boot("boot-2")
+    for now in range(400, 462, 2):
+        keeper.act(AWAY, now)
+    assert [*OTHERS, OURS] == cluster.taints
+    assert len(cluster.script.asked) < 20
+
+
+def test_a_node_that_does_not_say_its_boot_is_not_tainted(cluster: Cluster) -> None:
+    cluster.keeper(after_reboot=True).act(READY, 0)
+    cluster.boot("")
+    cluster.keeper(after_reboot=True).act(AWAY, 0)
+    assert OTHERS == cluster.taints
 
 
 def test_a_node_that_still_shows_what_was_before_the_reboot_is_waited_for(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.keeper("boot-1").act(READY, 0)
+    cluster.keeper(after_reboot=True).act(READY, 0)
     caplog.clear()
-    keeper = cluster.keeper("boot-2")
+    keeper = cluster.keeper(after_reboot=True)
     keeper.act(AWAY, 0)
     assert OTHERS == cluster.taints, "nothing is done on the status of another boot"
-    keeper.act(READY, 3)
+    keeper.act(READY_AGAIN, 3)
     assert {KEY: "boot-1"} == cluster.node["metadata"]["annotations"]
     cluster.boot("boot-2")
-    assert AGAIN == keeper.act(READY, 7)
+    assert AGAIN == keeper.act(READY_AGAIN, 7)
     assert {KEY: "boot-2"} == cluster.node["metadata"]["annotations"]
     assert (OTHERS, []) == (cluster.taints, events(caplog))
 
 
+@pytest.mark.parametrize("after_reboot", [False, True])
 def test_a_taint_stays_while_the_node_shows_what_was_before_the_reboot(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: Cluster, caplog: pytest.LogCaptureFixture, *, after_reboot: bool
 ) -> None:
-    keeper = cluster.keeper("boot-2")
-    keeper.act(READY, 0)
+    keeper = cluster.keeper(after_reboot=after_reboot)
+    keeper.act(READY_AGAIN, 0)
     assert OURS in cluster.taints
     assert "the node's status is of another boot" == caplog.records[0].__dict__["error"]
     cluster.boot("boot-2")
-    keeper.act(READY, SHOWN)
+    keeper.act(READY_AGAIN, SHOWN)
+    assert OTHERS == cluster.taints
+
+
+def test_a_plugin_that_does_not_say_its_boot_is_believed(cluster: Cluster) -> None:
+    cluster.keeper().act(replace(READY, boot=""), 0)
     assert OTHERS == cluster.taints

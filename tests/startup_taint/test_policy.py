@@ -1,7 +1,7 @@
-"""What the token may do, by a real API server: with the role alone, and with the policy."""
+"""What the token may do, by a real API server: with the policy, and with the role alone."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin.apiserver import ApiServer, ForbiddenError, InvalidError
 from deviceplugin.tools.startup_taint import Keeper, Node, Readiness
-from manifests.kustomize import Manifest, overlay, render
+from manifests.kustomize import overlay, render
 from patience import eventually
 
 pytestmark = [
@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.xdist_group("real-api-server"),
 ]
 NAME = "gpu-device-plugin"
+ACCOUNT = f"{NAME}-startup-taint"
 KEY = f"startup.deviceplugin.dev/{NAME}"
 OURS = {"key": KEY, "effect": "NoSchedule"}
 OTHER = {"key": "startup.deviceplugin.dev/fpga-device-plugin", "effect": "NoSchedule"}
@@ -24,26 +25,20 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 """Which the API server gives every new node."""
 R = "example.com/gpu"
 KINDS = {
-    *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"),
+    *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
 }
 READY = Readiness(resources={R: True})
 
 
-def manifests(folder: Path, *components: str) -> list[Manifest]:
-    folder.mkdir()
-    found = render(overlay(folder, "gpu", *components))
-    return [one for one in found if one["kind"] in KINDS]
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealApiServer]:
     root = tmp_path_factory.mktemp("real")
+    (root / "m").mkdir()
     with running(root) as server:
-        both = manifests(root / "m", "startup-taint", "startup-taint-policy")
-        server.create(both)
-        for name in ("n1", "n2"):
-            server.create([node(name)])
+        rendered = render(overlay(root / "m", "gpu", "startup-taint"))
+        server.create([one for one in rendered if one["kind"] in KINDS])
+        server.create([node(name) for name in ("n1", "n2", "n3")])
         yield server
 
 
@@ -55,10 +50,9 @@ def node(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def sidecar(server: RealApiServer) -> ApiServer:
-    """Return the API server as a pod of the plugin on n1 sees it, once the policy is in force."""
-    token = server.token_of_pod(NAME, NAME, "plugin", "n1")
-    client = server.client("sidecar", token)
+def keeper(server: RealApiServer) -> ApiServer:
+    """Return the API server as the pod sees it, once the policy is in force."""
+    client = server.client("keeper", server.token_of_pod(NAME, ACCOUNT, "keeper", "n3"))
     eventually(lambda: refused(client, "n2", {"spec": {"taints": None}}), "the policy")
     return client
 
@@ -75,37 +69,89 @@ def refused(client: ApiServer, name: str, change: dict[str, Any]) -> str:
 _MERGE = "application/merge-patch+json"
 
 
-def test_the_taint_of_its_own_node_is_removed_and_set_again(
-    server: RealApiServer, sidecar: ApiServer
-) -> None:
-    path = "/api/v1/nodes/n1"
+def boot(server: RealApiServer, name: str, boot: str) -> None:
     amounts = {"capacity": {R: "2"}, "allocatable": {R: "2"}}
-    for boot in ("boot-1", "boot-2"):
-        info = {"nodeInfo": {"bootID": boot}}
-        server.admin.merge(f"{path}/status", {"status": {**amounts, **info}})
-        keeper = Keeper(Node(sidecar, "n1", KEY), KEY, empty_after=0, boot=boot)
-        keeper.act(Readiness("not yet"), 0)
+    status = {**amounts, "nodeInfo": {"bootID": boot}}
+    server.admin.merge(f"/api/v1/nodes/{name}/status", {"status": status})
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"])
+def test_the_taint_is_removed_and_set_again(
+    server: RealApiServer, keeper: ApiServer, name: str
+) -> None:
+    path = f"/api/v1/nodes/{name}"
+    for number in ("boot-1", "boot-2"):
+        boot(server, name, number)
+        one = Keeper(Node(keeper, name, KEY), KEY, empty_after=0, after_reboot=True)
+        one.act(Readiness("not yet"), 0)
         assert OURS in server.admin.get(path)["spec"]["taints"]
-        keeper.act(READY, 1)
+        one.act(replace(READY, boot=number), 1)
         found = server.admin.get(path)
         assert [OTHER, NOT_READY] == found["spec"]["taints"]
-        assert {"owner": "somebody", KEY: boot} == found["metadata"]["annotations"]
+        assert {"owner": "somebody", KEY: number} == found["metadata"]["annotations"]
 
 
 def test_a_node_that_has_changed_meanwhile_is_not_changed(
-    server: RealApiServer, sidecar: ApiServer
+    server: RealApiServer, keeper: ApiServer
 ) -> None:
-    stale = Node(sidecar, "n1", KEY)
+    stale = Node(keeper, "n1", KEY)
     before = stale.read()
     server.admin.merge("/api/v1/nodes/n1", {"metadata": {"labels": {"new": "label"}}})
     with pytest.raises(Exception, match="409"):
         stale.clear(before)
 
 
+AGAIN = f"{KEY} may be set once after a reboot only"
+WRONG_NOTE = f"the annotation {KEY} may only have the id of the boot"
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "text"),
+    [
+        # It is on a node that never had it, as n3 is without the annotation.
+        ([NOT_READY], {"spec": {"taints": [NOT_READY, OURS]}}, AGAIN),
+        # With the annotation at once, as if it had.
+        (
+            [NOT_READY],
+            {"spec": {"taints": [NOT_READY, OURS]}, "metadata": {"annotations": {KEY: "boot-1"}}},
+            AGAIN,
+        ),
+        ([OURS], {"spec": {"taints": [{**OURS, "effect": "NoExecute"}]}}, AGAIN),
+        ([OURS], {"spec": {"taints": [OURS, {**OURS, "effect": "NoExecute"}]}}, AGAIN),
+        ([OURS], {"metadata": {"annotations": {KEY: "boot-7"}}}, WRONG_NOTE),
+        ([OURS], {"spec": {"taints": None}, "metadata": {"annotations": {KEY: "x"}}}, WRONG_NOTE),
+    ],
+)
+def test_a_node_that_did_not_reboot_is_not_tainted(
+    server: RealApiServer,
+    keeper: ApiServer,
+    before: list[dict[str, str]],
+    change: dict[str, Any],
+    text: str,
+) -> None:
+    server.admin.merge("/api/v1/nodes/n3", {"spec": {"taints": before}})
+    boot(server, "n3", "boot-1")
+    assert text in refused(keeper, "n3", change)
+
+
+def test_a_node_is_tainted_once_in_a_boot(server: RealApiServer, keeper: ApiServer) -> None:
+    node = "/api/v1/nodes/n3"
+    boot(server, "n3", "boot-1")
+    notes = {"annotations": {KEY: "boot-0"}}
+    server.admin.merge(node, {"metadata": notes, "spec": {"taints": [NOT_READY]}})
+    tainted = {"spec": {"taints": [NOT_READY, OURS]}}
+    assert AGAIN in refused(keeper, "n3", tainted), "it has to be noted"
+    keeper.merge(node, tainted | {"metadata": {"annotations": {KEY: "boot-1"}}})
+    keeper.merge(node, {"spec": {"taints": [NOT_READY]}})
+    assert AGAIN in refused(keeper, "n3", tainted)
+    removed = {"metadata": {"annotations": {KEY: None}}}
+    assert WRONG_NOTE in refused(keeper, "n3", removed)
+    server.admin.merge(node, removed)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "text"),
     [
-        ("n2", {"spec": {"taints": [OTHER]}}, "a pod on node n1 may not change node n2"),
         ("n1", {"spec": {"taints": [OURS, NOT_READY]}}, f"of the taints only {KEY} may be changed"),
         ("n1", {"spec": {"taints": None}}, f"of the taints only {KEY} may be changed"),
         (
@@ -137,9 +183,9 @@ def test_a_node_that_has_changed_meanwhile_is_not_changed(
     ],
 )
 def test_nothing_else_may_be_changed(
-    sidecar: ApiServer, name: str, change: dict[str, Any], text: str
+    keeper: ApiServer, name: str, change: dict[str, Any], text: str
 ) -> None:
-    assert text in refused(sidecar, name, change)
+    assert text in refused(keeper, name, change)
 
 
 @pytest.mark.parametrize(
@@ -150,31 +196,27 @@ def test_nothing_else_may_be_changed(
         lambda api: api.replace("/api/v1/nodes/n1", node("n1")),
         lambda api: api.merge("/api/v1/nodes/n1/status", {"status": {"capacity": {R: "9"}}}),
         lambda api: api.list("/api/v1/pods"),
+        lambda api: api.get(f"/api/v1/namespaces/{NAME}/pods/keeper"),
+        lambda api: api.create(f"/api/v1/namespaces/{NAME}/events", {}),
         lambda api: api.list(f"/api/v1/namespaces/{NAME}/secrets"),
     ],
 )
 def test_what_the_role_does_not_allow_is_refused(
-    sidecar: ApiServer, act: Callable[[ApiServer], object]
+    keeper: ApiServer, act: Callable[[ApiServer], object]
 ) -> None:
     with pytest.raises(ForbiddenError, match="cannot"):
-        act(sidecar)
+        act(keeper)
 
 
-def test_others_change_nodes_as_before(server: RealApiServer, sidecar: ApiServer) -> None:
-    assert sidecar is not None  # the policy is in force
+def test_others_change_nodes_as_before(server: RealApiServer, keeper: ApiServer) -> None:
+    assert keeper is not None  # the policy is in force
     change = {"metadata": {"labels": {"x": "y"}}, "spec": {"unschedulable": True, "taints": None}}
     assert not refused(server.admin, "n2", change)
 
 
-def test_a_token_that_belongs_to_no_pod_may_change_no_node(
-    server: RealApiServer, sidecar: ApiServer
-) -> None:
-    assert sidecar is not None
-    path = f"/api/v1/namespaces/{NAME}/serviceaccounts/{NAME}/token"
-    token = server.admin.create(path, {"spec": {}})["status"]["token"]
-    loose = server.client("loose", str(token))
-    found = refused(loose, "n1", {"spec": {"taints": [OTHER]}})
-    assert "the token does not say on which node its pod is" in found
+def test_the_pods_of_its_plugin_may_be_listed(keeper: ApiServer) -> None:
+    found = keeper.list(f"/api/v1/namespaces/{NAME}/pods").items
+    assert "keeper" in {one["metadata"]["name"] for one in found}
 
 
 def test_without_the_policy_the_token_may_patch_any_node(server: RealApiServer) -> None:

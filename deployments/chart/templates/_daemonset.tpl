@@ -5,7 +5,6 @@ Takes object, file: the plugin's file, values, and checksum: of ConfigMaps that 
 */ -}}
 {{- define "device-plugins.daemonset" -}}
 {{- $values := .values -}}
-{{- $image := $values.image | default dict -}}
 {{- $container := dict "name" "device-plugin" -}}
 {{- range list "args" "env" "resources" "volumeMounts" -}}
 {{-   if hasKey $values . -}}{{- $_ := set $container . (get $values .) -}}{{- end -}}
@@ -14,8 +13,7 @@ Takes object, file: the plugin's file, values, and checksum: of ConfigMaps that 
 {{- range list "nodeSelector" "tolerations" "affinity" "priorityClassName" "runtimeClassName" "volumes" -}}
 {{-   if hasKey $values . -}}{{- $_ := set $pod . (get $values .) -}}{{- end -}}
 {{- end -}}
-{{- with $image.pullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
-{{- $metadata := dict "labels" ($values.labels | default dict) -}}
+{{- $metadata := dict -}}
 {{- $annotations := merge (dict) ($values.podAnnotations | default dict) -}}
 {{- with .checksum -}}{{- $_ := set $annotations "checksum/config" . -}}{{- end -}}
 {{- with $annotations -}}{{- $_ := set $metadata "annotations" . -}}{{- end -}}
@@ -27,13 +25,6 @@ Takes object, file: the plugin's file, values, and checksum: of ConfigMaps that 
 {{- end -}}
 {{- include "device-plugins.merge" (dict "place" .object "patch" (dict "spec" $spec) "keys" .file.keys) -}}
 {{- $pod = .object.spec.template.spec -}}
-{{- $named := .file.image -}}
-{{- range concat $pod.containers ($pod.initContainers | default list) -}}
-{{-   if eq .image $named -}}
-{{-     $_ := set . "image" (include "device-plugins.image" (dict "image" $named "values" $image)) -}}
-{{-     if $image.pullPolicy -}}{{- $_ := set . "imagePullPolicy" $image.pullPolicy -}}{{- end -}}
-{{-   end -}}
-{{- end -}}
 {{- with $values.kubeletRoot -}}
 {{-   $root := . -}}
 {{-   range $pod.volumes -}}

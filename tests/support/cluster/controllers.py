@@ -1,4 +1,4 @@
-"""The controllers of the stand-in for a cluster: namespaces, garbage, DaemonSets, the scheduler.
+"""The controllers of the stand-in for a cluster: namespaces, garbage, pods, the scheduler.
 
 Each looks at everything there is and does what is to be done next, at every step.
 """
@@ -9,7 +9,18 @@ from collections import Counter
 from uuid import uuid4
 
 from cluster.admission import admit
-from cluster.kinds import ACCOUNT, CONFIG_MAP, DAEMON_SET, KINDS, NAMESPACE, NODE, POD, Object
+from cluster.kinds import (
+    ACCOUNT,
+    CONFIG_MAP,
+    DAEMON_SET,
+    DEPLOYMENT,
+    KINDS,
+    NAMESPACE,
+    NODE,
+    POD,
+    Kind,
+    Object,
+)
 from cluster.quantities import number
 from cluster.store import Store, tell
 from operators.scheduling import fits
@@ -22,8 +33,9 @@ def step(store: Store) -> None:
     with store.changed:
         keep_namespaces(store)
         collect_garbage(store)
-        for daemon_set in store.list(DAEMON_SET):
-            keep_daemon_set(store, daemon_set)
+        for kind in (DAEMON_SET, DEPLOYMENT):
+            for owner in store.list(kind):
+                keep_pods(store, kind, owner)
         for pod in store.list(POD):
             if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
                 schedule(store, pod)
@@ -52,45 +64,50 @@ def empty(store: Store, namespace: str) -> None:
 
 
 def collect_garbage(store: Store) -> None:
-    """Delete the pods whose DaemonSet is gone."""
-    there = {one["metadata"]["uid"] for one in store.list(DAEMON_SET)}
+    """Delete the pods whose owner is gone."""
+    owners = [*store.list(DAEMON_SET), *store.list(DEPLOYMENT)]
+    there = {one["metadata"]["uid"] for one in owners}
     for pod in store.list(POD):
-        owners = {one["uid"] for one in pod["metadata"].get("ownerReferences", ())}
-        if owners and not owners & there:
+        theirs = {one["uid"] for one in pod["metadata"].get("ownerReferences", ())}
+        if theirs and not theirs & there:
             store.delete(POD, pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-# DaemonSets
+# DaemonSets, and Deployments of one pod, which are the same on one node
 
 
-def keep_daemon_set(store: Store, daemon_set: Object) -> None:
+def keep_pods(store: Store, kind: Kind, owner: Object) -> None:
     """See that it has its pod, if the node is one of its; an old one goes before the new comes."""
-    namespace, name = daemon_set["metadata"]["namespace"], daemon_set["metadata"]["name"]
-    template = daemon_set["spec"]["template"]
+    namespace, name = owner["metadata"]["namespace"], owner["metadata"]["name"]
+    template = owner["spec"]["template"]
     revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
-    pods = [one for one in store.list(POD, namespace) if _owned(one, daemon_set)]
+    pods = [one for one in store.list(POD, namespace) if _owned(one, owner)]
     wanted = sum(
         fits(template["spec"], node) and not untolerated(template["spec"], node)
         for node in store.list(NODE)
     )
     if wanted and not pods:
-        _make(store, daemon_set, revision)
+        _make(store, kind, owner, revision)
     for pod in pods:
         failed = pod["status"]["phase"] == "Failed"
         if (failed or _revision(pod) != revision) and "deletionTimestamp" not in pod["metadata"]:
             store.delete(POD, namespace, pod["metadata"]["name"])
     ready = sum(map(is_ready, pods))
+    updated = sum(_revision(pod) == revision for pod in pods)
     status = {
-        "observedGeneration": daemon_set["metadata"]["generation"],
+        "observedGeneration": owner["metadata"]["generation"],
         "desiredNumberScheduled": wanted,
         "currentNumberScheduled": len(pods),
-        "updatedNumberScheduled": sum(_revision(pod) == revision for pod in pods),
+        "updatedNumberScheduled": updated,
         "numberMisscheduled": 0,
         "numberReady": ready,
         "numberAvailable": ready,
         "numberUnavailable": wanted - ready,
     }
-    store.change(DAEMON_SET, namespace, name, lambda found: found.update(status=status))
+    if kind == DEPLOYMENT:
+        counts = {"replicas": len(pods), "updatedReplicas": updated, "availableReplicas": ready}
+        status = {"observedGeneration": owner["metadata"]["generation"], **counts}
+    store.change(kind, namespace, name, lambda found: found.update(status=status))
 
 
 def _owned(pod: Object, owner: Object) -> bool:
@@ -107,9 +124,9 @@ def is_ready(pod: Object) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
 
 
-def _make(store: Store, daemon_set: Object, revision: str) -> None:
-    template, metadata = daemon_set["spec"]["template"], daemon_set["metadata"]
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
+    template, metadata = of["spec"]["template"], of["metadata"]
+    owner = {"apiVersion": "apps/v1", "kind": kind.name, "controller": True}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

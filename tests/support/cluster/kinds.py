@@ -55,6 +55,7 @@ EVENT = Kind("Event", short="ev")
 CONFIG_MAP = Kind("ConfigMap", short="cm")
 ACCOUNT = Kind("ServiceAccount", short="sa")
 DAEMON_SET = Kind("DaemonSet", "apps", short="ds", in_all=True)
+DEPLOYMENT = Kind("Deployment", "apps", short="deploy", in_all=True)
 DEVICE_PLUGIN = Kind(
     "DevicePlugin", "deviceplugin.dev", namespaced=False, short="dpl", version="v1alpha1"
 )
@@ -66,6 +67,7 @@ KINDS = (
     CONFIG_MAP,
     ACCOUNT,
     DAEMON_SET,
+    DEPLOYMENT,
     Kind("ResourceQuota", short="quota"),
     Kind("NetworkPolicy", "networking.k8s.io", short="netpol"),
     Kind("Lease", "coordination.k8s.io"),

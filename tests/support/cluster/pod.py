@@ -57,7 +57,7 @@ class RunningPod:
             "metadata.namespace": metadata["namespace"],
         }
         ports = [port for one in self._spec["containers"] for port in one.get("ports", ())]
-        self._ports = {port["containerPort"]: free_port() for port in ports}
+        self._ports = {one["containerPort"]: one.get("hostPort") or free_port() for one in ports}
         inits = self._spec.get("initContainers", [])
         self._wanted = Pod(
             metadata["name"],
@@ -161,6 +161,7 @@ class RunningPod:
         ready = str(all(one["ready"] for one in statuses))
         return {
             "phase": phase,
+            "podIP": "127.0.0.1",
             "containerStatuses": statuses,
             "conditions": [
                 {"type": "PodScheduled", "status": "True"},

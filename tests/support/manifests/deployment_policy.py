@@ -4,9 +4,11 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from manifests.access_policy import access_problems
 from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
 from manifests.plugin_settings import driver_directory, settings_problems
+from manifests.rights import has_token
 
 Manifest = Mapping[str, Any]
 
@@ -38,6 +40,16 @@ _POD: Mapping[str, object] = {
     "hostIPC": None,
     "shareProcessNamespace": None,
 }
+_SINGLE: Mapping[str, object] = {"replicas": 1, "strategy": {"type": "Recreate"}}
+_POD_OF_ITS_OWN: Mapping[str, object] = {
+    **{path: _POD[path] for path in _POD if path != "priorityClassName"},
+    "securityContext.runAsNonRoot": True,
+    # A node that is away loses the pod, whatever else it is tainted with.
+    "tolerations": [
+        {"operator": "Exists", "effect": "NoSchedule"},
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+    ],
+}
 _CONFINED: Mapping[str, object] = {
     "securityContext.privileged": False,
     "securityContext.allowPrivilegeEscalation": False,
@@ -64,36 +76,8 @@ _PROBED: Mapping[str, object] = {
 }
 _API_PORTS = {(443, "TCP"), (6443, "TCP")}
 """Where the API server is; let out to it are only pods with a token."""
-_CREATE_EVENTS = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
-_EVICT = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
-    *_CREATE_EVENTS,
-]
-_PATCH_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
-_USE_SCC = {
-    "apiGroups": ["security.openshift.io"],
-    "resources": ["securitycontextconstraints"],
-    "verbs": ["use"],
-}
-_GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
-"""All that anything here may ask of it; nodes for a plugin that reads an annotation of its own."""
+_TO_PLUGINS = {"podSelector": {"matchLabels": {"app.kubernetes.io/component": "device-plugin"}}}
 SELINUX = "container_device_plugin_t"
-_DRA = [
-    {
-        "apiGroups": ["resource.k8s.io"],
-        "resources": ["resourceslices"],
-        "verbs": ["list", "watch", "create", "update", "delete"],
-    },
-    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
-]
-"""For a plugin that offers devices through DRA; a policy limits it to the slices of its node and
-to those of its driver, whose name its account has."""
-_PUBLISH = {
-    "apiGroups": ["resource.k8s.io"],
-    "resources": ["resourceslices/driver"],
-    "verbs": ["publish"],
-}
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
     *("/", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/sys", "/usr", "/var"),
@@ -134,7 +118,8 @@ def problems(
     return [
         *_of_namespace(manifests, by_kind),
         *_of_network(manifests, daemon_set["template"], container),
-        *_of_access(manifests, by_kind, container),
+        *_of_deployments(manifests, command),
+        *access_problems(manifests, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
         *_differ("pod", pod, {**_POD, "securityContext.seLinuxOptions.type": selinux}),
         *_differ("container", container, {**_CONFINED, **_PROBED, **rights}),
@@ -174,19 +159,20 @@ def _of_network(
 ) -> Iterator[str]:
     labels = template["metadata"]["labels"]
     ports = {port["name"] for port in container.get("ports", ())}
-    policies = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
-    closed = {
-        direction
-        for policy in policies
-        if policy["podSelector"]["matchLabels"].items() <= labels.items()
-        for direction in policy["policyTypes"]
-    }
-    yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
-    for policy in policies:
-        yield from _of_egress(policy, template["spec"])
-        for rule in policy.get("ingress", ()):
-            if not rule.get("from") or {port["port"] for port in rule.get("ports", ())} != ports:
-                yield "network: ingress from anywhere, or to more than the ports there are"
+    templates = [template, *(one["spec"]["template"] for one in _deployments(manifests))]
+    for one in templates:
+        closed = {way for policy in _policies(manifests, one) for way in policy["policyTypes"]}
+        yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
+        for policy in _policies(manifests, one):
+            yield from _of_egress(
+                policy, one["spec"], {port["containerPort"] for port in container.get("ports", ())}
+            )
+            for rule in policy.get("ingress", ()):
+                if (
+                    not rule.get("from")
+                    or {port["port"] for port in rule.get("ports", ())} != ports
+                ):
+                    yield "network: ingress from anywhere, or to more than the ports there are"
     for monitor in (one["spec"] for one in manifests if one["kind"] == "PodMonitor"):
         if not monitor["selector"]["matchLabels"].items() <= labels.items():
             yield "pod monitor: selects other pods"
@@ -194,40 +180,39 @@ def _of_network(
             yield "pod monitor: no such port"
 
 
-def _of_egress(policy: Manifest, pod: Manifest) -> Iterator[str]:
+def _policies(manifests: list[Manifest], template: Manifest) -> list[Manifest]:
+    """Return the network policies for the pods of ``template``."""
+    labels = template["metadata"]["labels"].items()
+    found = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
+    return [one for one in found if one["podSelector"]["matchLabels"].items() <= labels]
+
+
+def _of_egress(policy: Manifest, pod: Manifest, plugin: set[int]) -> Iterator[str]:
     for rule in policy.get("egress", ()):
         out = {(port["port"], port["protocol"]) for port in rule.get("ports", ())}
-        if out != _API_PORTS or not any(map(_has_token, pod["volumes"])):
+        asks = rule.get("to") == [_TO_PLUGINS] and out == {(port, "TCP") for port in plugin}
+        if not asks and (out != _API_PORTS or not any(map(has_token, pod["volumes"]))):
             yield "network: egress is let out"
 
 
-def _has_token(volume: Manifest) -> bool:
-    sources = volume.get("projected", {}).get("sources", ())
-    return any("serviceAccountToken" in source for source in sources)
+def _of_deployments(manifests: list[Manifest], command: str) -> Iterator[str]:
+    """Check the pods of which there is one for all nodes."""
+    for one in _deployments(manifests):
+        name, spec = one["metadata"]["name"], one["spec"]
+        pod = spec["template"]["spec"]
+        (container,) = pod["containers"]
+        yield from _differ(name, spec, _SINGLE)
+        yield from _differ(name, pod, {**_POD_OF_ITS_OWN, "serviceAccountName": name})
+        yield from _differ(f"container {container['name']}", container, _CONFINED)
+        lacks = (path for path in _NEEDED if _get(container, path) is None)
+        yield from (f"container {container['name']}: no {path}" for path in lacks)
+        yield from _of_volumes(pod, (), ())
+        if f"{command}-{container['name']}" != name:
+            yield f"{name}: is not named after its plugin"
 
 
-def _of_access(
-    manifests: list[Manifest], by_kind: Mapping[str, Manifest], container: Manifest
-) -> Iterator[str]:
-    """Check who may ask what of the API server."""
-    asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
-    has_dra = driver_directory(container) is not None
-    may = [_CREATE_EVENTS, _EVICT, _PATCH_NODES]
-    account = by_kind["ServiceAccount"]["metadata"]
-    driver = account.get("annotations", {}).get("deviceplugin.dev/driver")
-    publish = {**_PUBLISH, "resourceNames": [driver]}
-    may += [*([_GET_NODES] if asks else []), *([[*_DRA, publish]] if has_dra else [])]
-    subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
-    use = [{**_USE_SCC, "resourceNames": [account["name"]]}]
-    for manifest in manifests:
-        if manifest["kind"].endswith("Role") and manifest["rules"] not in [*may, use]:
-            yield f"{manifest['kind']}: allows {manifest['rules']}"
-        if manifest["kind"].endswith("RoleBinding") and manifest["subjects"] != [subject]:
-            yield f"{manifest['kind']}: is for {manifest['subjects']}"
-    volumes = by_kind["DaemonSet"]["spec"]["template"]["spec"]["volumes"]
-    tokens = {volume["name"] for volume in volumes if _has_token(volume)}
-    if not (asks or has_dra) and tokens & {mount["name"] for mount in container["volumeMounts"]}:
-        yield "container: has a token"
+def _deployments(manifests: list[Manifest]) -> list[Manifest]:
+    return [one for one in manifests if one["kind"] == "Deployment"]
 
 
 def _of_sidecar(container: Manifest) -> Iterator[str]:

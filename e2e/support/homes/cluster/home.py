@@ -123,11 +123,9 @@ class Cluster:
         words = ("get", "pod", self._name(name), "--ignore-not-found", "--output=name")
         self._here.wait(lambda: not self._kubectl(*words), f"the pod {name} to be gone")
 
-    def logs(self, container: str) -> str:
-        """Return what a container beside the plugin has logged."""
-        return self._kubectl(
-            "logs", f"--selector={PLUGIN}", f"--container={container}", "--tail=-1"
-        )
+    def logs(self, component: str) -> str:
+        """Return what the pod of a component that has one of its own has logged."""
+        return self._kubectl("logs", f"--selector={PLUGIN}-{component}", "--tail=-1")
 
     # Files on the node
 

@@ -77,7 +77,10 @@ class Overlay:
             "namespace": self.namespace,
             "resources": [f"{deployments}/{self.plugin.name}"],
             "components": [f"{deployments}/components/{one}" for one in self.plugin.components],
-            "patches": [{"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())}],
+            "patches": [
+                {"target": {"kind": "DaemonSet"}, "patch": json.dumps(self._patch())},
+                *map(self._patch_of_its_own, self._of_their_own()),
+            ],
         }
         if image := self._image():
             spec["images"] = [{"name": name, **image}]
@@ -85,6 +88,25 @@ class Overlay:
             change = [{"op": "add", "path": "/data/config.yaml", "value": self.plugin.config}]
             spec["patches"].append({"target": {"kind": "ConfigMap"}, "patch": json.dumps(change)})
         return json.dumps(spec)
+
+    def _of_their_own(self) -> list[str]:
+        """Return the components that have a pod of their own, beside the plugin's."""
+        folder = self.deployments / "components"
+        return [
+            one for one in self.plugin.components if (folder / one / "deployment.yaml").exists()
+        ]
+
+    def _patch_of_its_own(self, component: str) -> dict[str, Any]:
+        words = {"args": [*self.plugin.arguments[component]]}
+        container = {"name": component, "imagePullPolicy": self.options.pull_policy, **words}
+        patch = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "any"},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        }
+        name = f"{self.plugin.name}-device-plugin-{component}"
+        return {"target": {"kind": "Deployment", "name": name}, "patch": json.dumps(patch)}
 
     def _image(self) -> dict[str, str]:
         """Return what the image is to be called otherwise than in the manifests."""
@@ -119,6 +141,7 @@ class Overlay:
         pod["containers"] += [
             {"name": name, "imagePullPolicy": self.options.pull_policy, "args": [*words]}
             for name, words in self.plugin.arguments.items()
+            if name not in self._of_their_own()
         ]
         if self.options.runtime_class:
             pod["runtimeClassName"] = self.options.runtime_class

@@ -58,9 +58,10 @@ def _add_component(folder: Path, manifests: list[Manifest]) -> None:
 
 def _refer(manifests: list[Manifest]) -> None:
     """Let bindings name the service account as it is called in the end."""
+    accounts = [one for one in manifests if one["kind"] == "ServiceAccount"]
     for binding in (one for one in manifests if one["kind"].endswith("RoleBinding")):
-        (account,) = (one["metadata"] for one in manifests if one["kind"] == "ServiceAccount")
         for subject in binding["subjects"]:
+            (account,) = (one["metadata"] for one in accounts if subject["name"] in names(one))
             subject |= {"name": account["name"], "namespace": account["namespace"]}
 
 
@@ -145,7 +146,7 @@ def _labels(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
 
 
 def _images(manifest: Manifest, entries: list[dict[str, str]]) -> None:
-    if manifest["kind"] != "DaemonSet":
+    if manifest["kind"] not in {"DaemonSet", "Deployment"}:
         return
     pod = manifest["spec"]["template"]["spec"]
     for container in [*pod["containers"], *pod.get("initContainers", ())]:
@@ -167,7 +168,7 @@ def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
 
 
 def _is_target(manifest: Manifest, kind: str, name: str = "") -> bool:
-    """Return whether a patch is for ``manifest``."""
+    """Return whether a patch is for ``manifest``, or a replacement's source is it."""
     return manifest["kind"] == kind and name in {"", *names(manifest)}
 
 
@@ -180,8 +181,9 @@ def names(manifest: Manifest) -> set[str]:
 
 
 def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
-    kind, path = entry["source"]["kind"], entry["source"]["fieldPath"]
-    (source,) = (one for one in manifests if one["kind"] == kind)
+    wanted = dict(entry["source"])
+    path = wanted.pop("fieldPath")
+    (source,) = (one for one in manifests if _is_target(one, **wanted))
     place, last = _find(source, path)
     for target in entry["targets"]:
         options = target.get("options", {})
@@ -200,14 +202,14 @@ def _replace(manifests: list[Manifest], entry: dict[str, Any]) -> None:
 def _find(manifest: Manifest, path: str) -> tuple[Any, Any]:
     """Return what has the field ``path``, and the field's name there."""
     place: Any = manifest
-    *parents, last = (one.replace("\\.", ".") for one in re.split(r"(?<!\\)\.", path))
+    *parents, last = _NAMES.findall(path)
     for name in parents:
-        if name.startswith("["):
-            key, _, value = name.strip("[]").partition("=")
+        key, is_choice, value = name.strip("[]").partition("=")
+        if is_choice:
             (place,) = (one for one in place if one[key] == value)
         else:
-            place = place[int(name)] if isinstance(place, list) else place[name]
-    return place, int(last) if isinstance(place, list) else last
+            place = place[int(key)] if isinstance(place, list) else place[key]
+    return place, int(last) if isinstance(place, list) else last.strip("[]")
 
 
 def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
@@ -247,6 +249,9 @@ def _merge_entry(entries: list[dict[str, Any]], key: str, entry: dict[str, Any])
     else:
         _merge(found, entry)
 
+
+_NAMES: Final = re.compile(r"\[[^]]+\]|[^.]+")
+"""The names in a path: ``[name=main]`` is an entry of a list, ``[a.b/c]`` a key with dots."""
 
 _MERGE_KEYS: Final = {
     "containers": "name",

@@ -1,41 +1,38 @@
 """The command line of ``deviceplugin evict``."""
 
 import argparse
-import json
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
 from deviceplugin._telemetry import log as _log
-from deviceplugin.apiserver import ApiServer
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools import _command_line
-from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
+from deviceplugin.tools import _command_line, _plugin_pods
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools._visits import Visit, keep_visiting
 from deviceplugin.tools.evict._budget import Budget
 from deviceplugin.tools.evict._evictor import Evictor
-from deviceplugin.tools.evict._patience import Patience, Suspect
+from deviceplugin.tools.evict._patience import Patience
 from deviceplugin.tools.evict._pods import Pods
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT: Final = 5.0
-_MAX_BYTES: Final = 8 * 1024**2
 _NAME: Final = "deviceplugin-evict"
 _SHORTEST: Final = timedelta(minutes=2)
 
 _DESCRIPTION: Final = """\
-Evict the pods of this node whose device has been unhealthy for too long, so that their controllers
-replace them, here or on another node, with a device that works. The command runs beside a plugin,
-and reads its /devices. Without --evict it only logs which pods it would evict."""
+Evict the pods whose device has been unhealthy for too long, so that their controllers replace them,
+on the same or another node, with a device that works. The command asks the plugin of each node for
+its /devices. Without --evict it only logs which pods it would evict."""
 
 _EXAMPLES: Final = """\
 examples:
-  deviceplugin evict --node worker-3                                   log what would be evicted
+  deviceplugin evict --namespace lamp --selector app.kubernetes.io/name=lamp-device-plugin
+  deviceplugin evict --node worker-3                                   one node, beside its plugin
   deviceplugin evict --node worker-3 --evict                           evict
   deviceplugin evict --node n --evict --patience 30m --patience example.com/gpu=5m
   deviceplugin evict --node n --evict --per-minute 2 --per-hour 20
@@ -56,47 +53,40 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    patience = Patience(_patience(options.patience), options.resource)
-    api = ApiServer(options.api, name=_NAME) if options.api else _own_cluster()
+    of = _patience(options.patience)
+    _plugin_pods.check(options)
+    api = _plugin_pods.api_server(options, _NAME)
     _log.configure("info", "auto")
-    pods = Pods(api, options.node, bare=options.bare_pods)
-    budget = Budget(options.per_minute, options.per_hour)
-    evictor = Evictor(pods, budget, options.keep_namespace, dry_run=not options.evict)
+    all_nodes = Budget(options.total_per_minute, options.total_per_hour)
+
+    def make(node: str) -> Visit:
+        pods = Pods(api, node, bare=options.bare_pods)
+        budget = Budget(options.per_minute, options.per_hour, all_nodes)
+        evictor = Evictor(pods, budget, options.keep_namespace, dry_run=not options.evict)
+        return visit(Patience(of, options.resource), evictor)
+
     log.info("watching for pods to evict", extra={"evicts": options.evict})
-    _keep_acting(options, patience, evictor)
+    with _plugin_pods.plugins(options, api) as plugins:
+        keep_visiting(make, plugins, options.interval)
     return 0
 
 
-def _keep_acting(options: argparse.Namespace, patience: Patience, evictor: Evictor) -> None:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+def visit(patience: Patience, evictor: Evictor) -> Visit:
+    """Return what asks the plugin of a node for suspects, and has them evicted."""
     problems = Problems(log)
-    while not stop.is_set():
+
+    def ask(plugin: Plugin) -> float:
         try:
-            suspects = _suspects(options.plugin, patience)
+            suspects = plugin.says(lambda page: patience.observe(page, time.monotonic()))
         except NoAnswerError as error:
-            problems.say("plugin", "plugin unreachable", error=f"{options.plugin}: {error}")
+            text = f"{plugin.url}: {error}"
+            problems.say("plugin", "plugin of a node unreachable", node=plugin.node, error=text)
         else:
             problems.over("plugin")
             evictor.act(suspects, time.monotonic())
-        stop.wait(options.interval)
+        return 0.0
 
-
-def _suspects(plugin: str, patience: Patience) -> Sequence[Suspect]:
-    """Return the suspects in the plugin's answer; raise ``NoAnswerError`` if it is not valid."""
-    try:
-        page = json.loads(fetch(page_of(plugin), _TIMEOUT, _MAX_BYTES))
-        return patience.observe(page, time.monotonic())
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise NoAnswerError("is not a list of a plugin's devices") from error
-
-
-def _own_cluster() -> ApiServer:
-    try:
-        return ApiServer.of_pod(name=_NAME)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL") from None
+    return ask
 
 
 def _patience(words: Sequence[str]) -> Callable[[str], float]:
@@ -130,7 +120,7 @@ def _count(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("evict", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
+    _plugin_pods.add_options(parser)
     add("--evict", action="store_true", help="evict, and do not only log")
     add(
         "--patience",
@@ -140,8 +130,10 @@ def _parser() -> argparse.ArgumentParser:
         help="how long a device may be unhealthy (10m); can be repeated",
     )
     add("--resource", action="append", default=[], metavar="NAME", help="only these (all)")
-    add("--per-minute", type=_count, default=1, metavar="N", help="pods evicted at most (1)")
-    add("--per-hour", type=_count, default=10, metavar="N", help="pods evicted at most (10)")
+    add("--per-minute", type=_count, default=1, metavar="N", help="pods of a node at most (1)")
+    add("--per-hour", type=_count, default=10, metavar="N", help="pods of a node at most (10)")
+    add("--total-per-minute", type=_count, default=5, metavar="N", help="of all nodes at most (5)")
+    add("--total-per-hour", type=_count, default=30, metavar="N", help="of all nodes at most (30)")
     add(
         "--keep-namespace",
         action="append",
@@ -151,17 +143,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--bare-pods", action="store_true", help="also evict pods without a controller")
     add(
-        "--plugin",
-        default="http://127.0.0.1:9494",
-        metavar="URL",
-        help="the plugin's address (%(default)s)",
-    )
-    add(
         "--interval",
         type=_command_line.seconds("1s", "30s"),  # so that CONFIRM is two polls at least
         default="10s",
         metavar="TIME",
         help="between polls (10s)",
     )
-    add("--api", metavar="URL", help="the API server, if this does not run in a pod")
     return parser

@@ -44,8 +44,8 @@ class Evictor:
     """Evicts pods, or logs which ones it would evict.
 
     Args:
-        pods: The pods of this node.
-        budget: The limit on evictions.
+        pods: The pods of one node.
+        budget: The limit on evictions, of which other nodes may have a part.
         keep: Namespaces in which no pod is evicted.
         dry_run: Whether to log only.
     """
@@ -87,7 +87,8 @@ class Evictor:
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
         if not self._budget.allows(now):
-            self._problems.say(_BUDGET, "eviction delayed by budget", pod="/".join(pod))
+            fields: dict[str, Any] = {"node": self._pods.node, "pod": "/".join(pod)}
+            self._problems.say(_BUDGET, "eviction delayed by budget", **fields)
             return False
         return True
 
@@ -100,12 +101,14 @@ class Evictor:
             known.not_before = now + AGAIN
         elif objection:
             known.not_before = now + _LATER
-            fields: dict[str, Any] = {
-                "pod": "/".join(pod),
-                "device": suspect.device,
-                "error": objection,
-            }
-            self._problems.say(_subject(pod), "pod exempt from eviction", **fields)
+            self._problems.say(
+                _subject(pod),
+                "pod exempt from eviction",
+                node=self._pods.node,
+                pod="/".join(pod),
+                device=suspect.device,
+                error=objection,
+            )
         elif suspect.left <= 0 and now - known.since >= CONFIRM:
             self._evict(pod, suspect, known, now)
 
@@ -114,27 +117,38 @@ class Evictor:
             f"{suspect.resource}: {suspect.device} has been unhealthy for"
             f" {suspect.seconds / 60:.0f} minutes: {suspect.reason}"
         )
-        fields: dict[str, Any] = {"pod": "/".join(pod), "device": suspect.device, "error": message}
+        fields: dict[str, Any] = {
+            "node": self._pods.node,
+            "pod": "/".join(pod),
+            "device": suspect.device,
+            "error": message,
+        }
         if self._dry_run:
             known.not_before = now + _LATER
             if self._problems.say(_subject(pod), "pod would be evicted", **fields):
-                self._budget.spend(now)
+                self._budget.take(now)
             return
-        self._pods.evict(suspect, known.uid)
-        self._budget.spend(now)
+        if not self._budget.take(now):  # another node has taken the last one meanwhile
+            return
+        try:
+            self._pods.evict(suspect, known.uid)
+        except ApiServerError:
+            self._budget.give_back(now)
+            raise
         known.not_before = now + AGAIN
         log.warning("pod evicted", extra=fields)
         try:
             self._pods.create_event(suspect, known.uid, message)
         except ApiServerError as error:
-            self._problems.say("event", "event creation failed", error=str(error))
+            text = str(error)
+            self._problems.say("event", "event creation failed", node=self._pods.node, error=text)
 
     def _failed(self, pod: _Pod, error: ApiServerError, now: float) -> None:
         """Log that ``pod`` could not be checked or evicted; set the time of the next attempt."""
         known = self._known.setdefault(pod, _Known("", now))
         known.not_before = now + max(AGAIN, error.after)
         text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-        fields: dict[str, Any] = {"pod": "/".join(pod), "error": text}
+        fields: dict[str, Any] = {"node": self._pods.node, "pod": "/".join(pod), "error": text}
         self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
 
 

@@ -25,7 +25,7 @@ class Pods:
 
     def __init__(self, api: ApiServer, node: str, *, bare: bool = False) -> None:
         self._api = api
-        self._node = node
+        self.node = node
         self._bare = bare
 
     def uid_of(self, suspect: Suspect) -> tuple[str, str]:
@@ -51,7 +51,7 @@ class Pods:
         objections = {
             "is being deleted": "deletionTimestamp" in metadata,
             "has ended": pod.get("status", {}).get("phase") in {"Succeeded", "Failed"},
-            f"is on node {spec.get('nodeName')!r}": spec.get("nodeName") != self._node,
+            f"is on node {spec.get('nodeName')!r}": spec.get("nodeName") != self.node,
             f"does not ask for {suspect.resource}": not _asks_for(spec, suspect.resource),
             "is a static pod": _MIRROR in notes,
             f"has the annotation {KEEP}: false": notes.get(KEEP) == "false",
@@ -99,7 +99,7 @@ class Pods:
             "type": "Warning",
             "reason": "DeviceUnhealthy",
             "message": message[:_MAX_MESSAGE],
-            "source": {"component": "deviceplugin", "host": self._node},
+            "source": {"component": "deviceplugin", "host": self.node},
             "firstTimestamp": moment,
             "lastTimestamp": moment,
             "count": 1,

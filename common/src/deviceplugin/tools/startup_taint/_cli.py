@@ -3,17 +3,14 @@
 import argparse
 import logging
 import re
-import signal
-import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from deviceplugin._telemetry import log as _log
-from deviceplugin.apiserver import ApiServer
-from deviceplugin.errors import ConfigError
-from deviceplugin.tools import _command_line
+from deviceplugin.tools import _command_line, _plugin_pods
+from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools._visits import Visit, keep_visiting
 from deviceplugin.tools.startup_taint._keeper import Keeper
 from deviceplugin.tools.startup_taint._node import Node
 from deviceplugin.tools.startup_taint._readiness import readiness
@@ -25,17 +22,17 @@ _KEY: Final = re.compile(
     r"(?P<domain>[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)/[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?",
     re.ASCII,
 )
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-"""The machine's, in every container: the kubelet reports it as the node's ``bootID``."""
 _AUTOSCALER: Final = "startup-taint.cluster-autoscaler.kubernetes.io"
 
 _DESCRIPTION: Final = """\
-Remove a taint of this node, which keeps pods off it, once the devices of a plugin are registered
-with the kubelet and on the node. It runs beside a plugin, and asks it for its /readyz and /devices.
-The taint is set by whoever makes the node; other taints are left alone."""
+Remove a taint of nodes, which keeps pods off them, once the devices of a plugin are registered with
+the kubelet and on the node. It asks the plugin of each node for its /readyz and /devices. The taint
+is set by whoever makes the node; other taints are left alone."""
 
 _EXAMPLES: Final = """\
 examples:
+  deviceplugin startup-taint --taint startup.deviceplugin.dev/lamp-device-plugin \\
+    --namespace lamp-device-plugin --selector app.kubernetes.io/name=lamp-device-plugin
   deviceplugin startup-taint --node worker-3 --taint startup.deviceplugin.dev/lamp-device-plugin
   deviceplugin startup-taint --node n --taint KEY --after-reboot      set it again at each boot
   deviceplugin startup-taint --node n --taint KEY --empty-after 30m   drivers come late here
@@ -54,36 +51,32 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    api = ApiServer(options.api, name=_NAME) if options.api else _own_cluster()
+    _plugin_pods.check(options)
+    api = _plugin_pods.api_server(options, _NAME)
     _log.configure("info", "auto")
-    keeper = Keeper(
-        Node(api, options.node, options.taint),
-        options.taint,
-        empty_after=options.empty_after,
-        boot=_boot() if options.after_reboot else "",
-    )
+
+    def make(name: str) -> Visit:
+        keeper = Keeper(
+            Node(api, name, options.taint),
+            options.taint,
+            empty_after=options.empty_after,
+            after_reboot=options.after_reboot,
+        )
+        return visit(keeper)
+
     log.info("watching for the startup taint", extra={"taint": options.taint})
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    while not stop.is_set():
-        idle = keeper.act(readiness(options.plugin), time.monotonic())
-        stop.wait(max(idle, options.interval))
+    with _plugin_pods.plugins(options, api) as plugins:
+        keep_visiting(make, plugins, options.interval)
     return 0
 
 
-def _own_cluster() -> ApiServer:
-    try:
-        return ApiServer.of_pod(name=_NAME)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL") from None
+def visit(keeper: Keeper) -> Visit:
+    """Return what asks the plugin of a node how ready it is, and has the taint removed."""
 
+    def ask(plugin: Plugin) -> float:
+        return keeper.act(readiness(plugin), time.monotonic())
 
-def _boot() -> str:
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--after-reboot: {_BOOT_ID} cannot be read: {error}") from error
+    return ask
 
 
 def _key(text: str) -> str:
@@ -102,7 +95,7 @@ def _key(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("startup-taint", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
+    _plugin_pods.add_options(parser)
     add("--taint", required=True, type=_key, metavar="KEY", help="the key of the taint")
     add(
         "--after-reboot",
@@ -117,17 +110,10 @@ def _parser() -> argparse.ArgumentParser:
         help="remove it also from a node on which no device has been found for so long (2m)",
     )
     add(
-        "--plugin",
-        default="http://127.0.0.1:9494",
-        metavar="URL",
-        help="where the plugin serves (%(default)s)",
-    )
-    add(
         "--interval",
         type=_command_line.seconds("1s", "1m"),
         default="2s",
         metavar="TIME",
         help="between questions (2s)",
     )
-    add("--api", metavar="URL", help="the API server, where this is not a pod")
     return parser

@@ -31,15 +31,17 @@ class Keeper:
         taint: The taint's key, for the log.
         empty_after: Seconds after which a plugin that is ready and has no devices is taken to have
             none on this node.
-        boot: The kernel's id of this boot. Where it is given, the taint is set again on a node that
-            has rebooted since it was removed.
+        after_reboot: Whether the taint is set again on a node that has rebooted since it was
+            removed.
     """
 
-    def __init__(self, node: Node, taint: str, *, empty_after: float, boot: str = "") -> None:
+    def __init__(
+        self, node: Node, taint: str, *, empty_after: float, after_reboot: bool = False
+    ) -> None:
         self._node = node
         self._taint = taint
         self._empty_after = empty_after
-        self._boot = boot
+        self._after_reboot = after_reboot
         self._empty_since: float | None = None
         self._was_ready = False
         self._next_look = self._retry_at = float("-inf")
@@ -66,7 +68,8 @@ class Keeper:
             return 0.0
         except ApiServerError as error:
             text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-            self._failures.say("node", "startup taint update failed, retrying", error=text)
+            event = "startup taint update failed, retrying"
+            self._failures.say("node", event, node=self._node.name, error=text)
             self._retry_at = now + max(self._backoff.next_wait(), error.after)
             return 0.0
         self._failures.over("node")
@@ -92,28 +95,29 @@ class Keeper:
         whatever becomes of the plugin: it has pods by now.
         """
         state = self._node.read()
-        problem = problem or self._not_shown(readiness, state)
-        new_boot = bool(self._boot) and state.handled != self._boot
-        if new_boot and state.handled and problem and not state.tainted:
-            if state.boot == self._boot:  # or the node is still as it was before the reboot
-                self._node.set(state)
-                log.info("startup taint set after a reboot", extra={"taint": self._taint})
-            return False
+        problem = problem or _not_shown(readiness, state)
+        new_boot = self._after_reboot and bool(state.boot) and state.handled != state.boot
+        fields: dict[str, Any] = {"node": self._node.name, "taint": self._taint}
         if state.tainted and problem:
-            fields: dict[str, Any] = {"taint": self._taint, "error": problem}
-            self._waiting.say("taint", "startup taint kept", **fields)
+            self._waiting.say("taint", "startup taint kept", **fields, error=problem)
+            return False
+        if problem and new_boot and state.handled:
+            self._node.set(state)
+            log.info("startup taint set after a reboot", extra=fields)
             return False
         if state.tainted or new_boot:
-            self._node.clear(state, self._boot)
+            self._node.clear(state, state.boot if self._after_reboot else "")
         if state.tainted:
             self._waiting.over("taint")
             resources = ", ".join(sorted(readiness.resources or {})) or "none on this node"
-            log.info("startup taint removed", extra={"taint": self._taint, "resources": resources})
-        return True
+            log.info("startup taint removed", extra={**fields, "resources": resources})
+        # It may be away because of a reboot that the node's status does not show yet.
+        return not (problem and self._after_reboot)
 
-    def _not_shown(self, readiness: Readiness, state: NodeState) -> str:
-        """Return what the node has yet to show of what its kubelet has; nothing if it shows all."""
-        if self._boot and self._boot != state.boot:
-            return "the node's status is of another boot"
-        missing = readiness.missing_on(state.capacity, state.allocatable)
-        return f"the node does not show {', '.join(missing)} yet" if missing else ""
+
+def _not_shown(readiness: Readiness, state: NodeState) -> str:
+    """Return what the node has yet to show of what its kubelet has; nothing if it shows all."""
+    if readiness.boot and state.boot and readiness.boot != state.boot:
+        return "the node's status is of another boot"
+    missing = readiness.missing_on(state.capacity, state.allocatable)
+    return f"the node does not show {', '.join(missing)} yet" if missing else ""

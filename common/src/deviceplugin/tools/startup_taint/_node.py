@@ -45,6 +45,7 @@ class Node:
 
     def __init__(self, api: ApiServer, name: str, key: str) -> None:
         self._api = api
+        self.name = name
         self._path = f"/api/v1/nodes/{name}"
         self._key = key
 

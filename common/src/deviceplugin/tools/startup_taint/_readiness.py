@@ -1,14 +1,11 @@
 """What a plugin says of its devices, as far as a startup taint depends on it."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
-
-_TIMEOUT: Final = 5.0
-_MAX_BYTES: Final = 8 * 1024**2
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._plugin_pods import Plugin
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +16,12 @@ class Readiness:
         problem: Why it is not ready; empty where it is.
         resources: Those that have devices, and whether any of these is healthy; None if DRA has
             them all, whose devices are not in a node's status.
+        boot: The kernel's id of the boot that the plugin runs in; empty if it is not known.
     """
 
     problem: str = ""
     resources: Mapping[str, bool | None] | None = None
+    boot: str = ""
 
     def missing_on(self, capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> list[str]:
         """Return the resources that a node with these numbers does not show yet."""
@@ -33,30 +32,27 @@ class Readiness:
         ]
 
 
-def readiness(plugin: str) -> Readiness:
-    """Return how ready the plugin at the address ``plugin`` is.
+def readiness(plugin: Plugin) -> Readiness:
+    """Return how ready ``plugin`` is.
 
     A plugin that does not answer is not ready. One that is ready and has no devices has discovered,
     and found none.
     """
     try:
-        base = page_of(plugin).removesuffix("/devices")
-        fetch(f"{base}/readyz", _TIMEOUT, _MAX_BYTES)
-        resources = dict(_with_devices(json.loads(fetch(page_of(plugin), _TIMEOUT, _MAX_BYTES))))
+        return plugin.says(_of_page, "/readyz")
     except NoAnswerError as error:
-        return Readiness(f"{plugin}: {error}")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return Readiness(f"{plugin}: is not a list of a plugin's devices")
-    return Readiness(resources=resources)
+        return Readiness(f"{plugin.url}: {error}")
 
 
-def _with_devices(page: Any) -> Iterator[tuple[str, bool | None]]:
+def _of_page(page: Any) -> Readiness:
+    found: dict[str, bool | None] = {}
     for resource in page["resources"]:
         if resource["devices"]:
             if resource["problem"]:  # since it was asked whether it is ready
                 raise NoAnswerError(f"{resource['name']}: {resource['problem']}")
             healthy = any(device["healthy"] for device in resource["devices"])
-            yield str(resource["name"]), healthy if resource["registered"] else None
+            found[str(resource["name"])] = healthy if resource["registered"] else None
+    return Readiness(resources=found, boot=str(page.get("boot", "")))
 
 
 def _some(amounts: Mapping[str, Any], resource: str) -> bool:
