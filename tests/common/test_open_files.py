@@ -5,7 +5,6 @@ import http.client
 import os
 import resource
 import socket
-import socketserver
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typing_extensions import override
 
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._http.listener import listen
@@ -150,9 +150,11 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
 ) -> None:
     tried: list[float] = []
 
-    def fail(_self: object) -> None:
-        tried.append(time.monotonic())
-        raise OSError(errno.EMFILE, "Too many open files")
+    class Full(socket.socket):
+        @override
+        def accept(self) -> tuple[socket.socket, object]:
+            tried.append(time.monotonic())
+            raise OSError(errno.EMFILE, "Too many open files")
 
     class View:
         def alive(self) -> str:
@@ -164,9 +166,9 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
         def reports(self) -> list[object]:
             return []
 
-    monkeypatch.setattr("deviceplugin._http.server._PATIENCE", 0.05)
-    monkeypatch.setattr(socketserver.TCPServer, "get_request", fail)
-    server = Server(listen("127.0.0.1:0"), View(), Metrics())  # type: ignore[arg-type]
+    monkeypatch.setattr("deviceplugin._http.connections._PAUSE", 0.05)
+    full = Full(fileno=listen("127.0.0.1:0").detach())
+    server = Server(full, View(), Metrics())  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     with socket.create_connection(("127.0.0.1", server.port)):

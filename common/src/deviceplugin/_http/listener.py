@@ -18,8 +18,12 @@ from deviceplugin.errors import ConfigError
 if TYPE_CHECKING:
     from deviceplugin._http.server import Server
 
-_QUEUE: Final = 64
-"""Clients that wait. With few, simultaneous clients would wait for a second."""
+_QUEUE: Final = 1024
+"""Clients that wait. Whoever finds no place there comes again after a second, then after three."""
+_KEPT_FOR_US: Final = 16 * 1024
+"""Bytes of a client that the kernel keeps until they are read. They are memory of our pod."""
+KEPT_FOR_CLIENT: Final = 64 * 1024
+"""Bytes that the kernel keeps until a client reads them."""
 _LONGEST_START: Final = 1.0
 """Seconds after which the server is loaded even if the start is not over: a probe waits that long,
 and a kubelet that is down can take hours."""
@@ -63,6 +67,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if everywhere:  # accept IPv4 too, whatever the system's default
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KEPT_FOR_US)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KEPT_FOR_CLIENT)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the end is not held back
         listener.bind((host, port))
         listener.listen(_QUEUE)
     except BaseException:

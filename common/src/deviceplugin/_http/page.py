@@ -4,7 +4,7 @@ It is assembled from ``page.html``, ``page.css`` and ``page.js`` beside this fil
 
 Without JavaScript, the browser reloads the page every 10 s. With it, the script replaces the
 content every 5 s, and keeps the old content while the plugin does not answer. All values are
-escaped, and a content security policy allows no script but ``page.js``.
+escaped, and the policy that it is served with allows no script but ``page.js``.
 """
 
 import base64
@@ -47,10 +47,12 @@ def _digest(text: str) -> str:
 
 _CLASSES: Final = {"healthy": "good", "degraded": "warn", "unhealthy": "bad"}
 _SIGNS: Final = {"healthy": "●", "degraded": "◆", "unhealthy": "▲"}
-_POLICY: Final = (
+POLICY: Final = (
     f"default-src 'none'; style-src {_digest(_STYLE)}; script-src {_digest(_SCRIPT)}; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
 )
+"""The content security policy, of the page and of all else, which has neither style nor script."""
 
 
 def render(
@@ -72,7 +74,6 @@ def render(
         for report, devices in zip(shown, _choose(shown), strict=True)
     ]
     text = _PAGE.substitute(
-        policy=escape(_POLICY),
         title=escape(f"{_summary(reports)} · {name}"),
         style=_STYLE,
         name=escape(name),

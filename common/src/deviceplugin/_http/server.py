@@ -3,45 +3,25 @@
 It is imported after the start (``listener.py``): the libraries take time and memory.
 """
 
-import errno
 import json
 import logging
 import socket
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedReader
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol
 
-from typing_extensions import override
-
+from deviceplugin._http.answering import Job
+from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
+from deviceplugin._http.messages import TEXT, Answer, RefusedError, Request, parse
 from deviceplugin._http.page import render
 from deviceplugin._http.single_flight import Shared
-from deviceplugin._platform import open_files
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-_TEXT: Final = "text/plain; charset=utf-8"
-_CLIENT_TIMEOUT: Final = 10
-"""Most seconds that a client may be silent on a connection."""
-_CLIENT_DEADLINE: Final = 15.0
-"""Most seconds that a client may take in total."""
-MAX_CLIENTS: Final = 32
-"""Most clients at a time, if there are enough open files for them."""
-_FEWEST: Final = 2
-"""Clients that are accepted even if open files are scarce: a probe must get through."""
-_PATIENCE: Final = 0.5
-"""Seconds that the next client waits for another to end, before slow ones are disconnected."""
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_NEVER: Final = 24 * 3600.0
-"""Seconds between wake-ups of the server loop, which are useless here."""
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
 
 
@@ -52,9 +32,6 @@ _CHUNK: Final = 50
 
 _KUBELET: Final = "kube-probe/"
 """Beginning of the header ``User-Agent`` of a kubelet's probes."""
-
-_Answer = tuple[int, str, bytes]
-"""Status, content type and body."""
 
 
 class View(Protocol):
@@ -87,173 +64,67 @@ class Server:
         *,
         probed: Callable[[], None] = lambda: None,
     ) -> None:
-        routes: Mapping[str, Callable[[str], _Answer]] = {
+        self._probes: Mapping[str, Callable[[], str]] = {
+            "/healthz": view.alive,
+            "/readyz": view.ready,
+        }
+        self._routes: Mapping[str, Callable[[str], Answer]] = {
             "/": _shared(lambda: _page(view, metrics)),
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
-            "/healthz": lambda _: _probe(view.alive()),
-            "/readyz": lambda _: _probe(view.ready()),
             "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
-        self._server = _Listener(listener, _handler(routes, probed))
-        self.port: int = self._server.server_address[1]
+        self._probed = probed
+        refusal = Answer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
+        self._connections = Connections(listener, self._plan, refusal=refusal.head() + refusal.body)
+        self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
         """Serve until stopped."""
-        with self._server:
-            self._server.serve_forever(poll_interval=_NEVER)
+        self._connections.run()
 
     def stop(self) -> None:
         """Make ``run`` return."""
-        # shutdown() waits for the loop, which wakes up when its socket is shut down.
-        threading.Thread(target=self._server.shutdown, daemon=True).start()
-        with suppress(OSError):
-            self._server.socket.shutdown(socket.SHUT_RDWR)
+        self._connections.stop()
 
-
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, listener: socket.socket, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._ended = threading.Condition()
-        """Notified when a client ends."""
-        self._clients: dict[socket.socket, None] = {}
-        self._waiting: set[socket.socket] = set()
-        """Clients that wait for an answer of ours, so they are not slow themselves."""
-        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
-        self.socket.close()  # the one that is made in there
-        self.socket = listener
-
-    @override
-    def get_request(self) -> Any:
+    def _plan(self, head: bytes) -> bytes | Job:
         try:
-            return super().get_request()
-        except OSError as error:
-            if error.errno in _EXHAUSTED:  # trying again at once would be an endless loop
-                self._disconnect_slow()
-                with self._ended:
-                    self._ended.wait(_PATIENCE)
-            raise
+            request = parse(head)
+            return Job(lambda: self._answer(request), urgent=request.path in self._probes)
+        except RefusedError as error:
+            answer = error.answer
+            log.debug("%s -", answer.status)
+            return answer.head() + answer.body
 
-    @override
-    def process_request(self, request: Any, client_address: Any) -> None:
-        # Further clients wait in the backlog: unlimited threads and descriptors would kill us.
-        if not self._wait_for_room():
-            self._disconnect_slow()  # behind them, a probe would time out
-            if not self._wait_for_room():
-                self.shutdown_request(request)
-                return
-        self._clients[request] = None
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # the node has no thread left
-            self._end(request)
-            self.shutdown_request(request)
-
-    def _wait_for_room(self) -> bool:
-        with self._ended:
-            return self._ended.wait_for(self._has_room, _PATIENCE)
-
-    def _has_room(self) -> bool:
-        clients = len(self._clients)
-        enough = clients < _FEWEST or open_files.spare() >= open_files.RESERVE
-        return enough and clients < MAX_CLIENTS
-
-    def _disconnect_slow(self) -> None:
-        for client in set(self._clients) - self._waiting:
-            _disconnect(client)
-
-    @override
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        deadline = threading.Timer(_CLIENT_DEADLINE, _disconnect, args=[request])
-        deadline.daemon = True
-        try:
-            deadline.start()
-            super().process_request_thread(request, client_address)
-        finally:
-            deadline.cancel()
-            self._end(request)
-
-    @contextmanager
-    def working_for(self, client: socket.socket) -> Iterator[None]:
-        """Do not count ``client`` as slow in the context, while its answer is prepared."""
-        self._waiting.add(client)
-        try:
-            yield
-        finally:
-            self._waiting.discard(client)
-
-    def _end(self, request: socket.socket) -> None:
-        with self._ended:
-            del self._clients[request]
-            self._ended.notify_all()
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        log.debug("HTTP client failed", extra={"error": str(sys.exc_info()[1])})
+    def _answer(self, request: Request) -> tuple[bytes, bytes]:
+        if request.headers.get("User-Agent", "").startswith(_KUBELET):
+            self._probed()
+        if probe := self._probes.get(request.path):
+            answer = _probe(probe())
+        elif route := self._routes.get(request.path):
+            answer = route(request.headers.get("Accept", ""))
+        else:
+            answer = Answer(404, TEXT, _INDEX.encode())
+        log.debug('"%s" %s -', ascii(request.line)[1:-1], answer.status)
+        return answer.head(), b"" if request.method == "HEAD" else answer.body
 
 
-def _disconnect(connection: socket.socket) -> None:
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _handler(
-    routes: Mapping[str, Callable[[str], _Answer]], probed: Callable[[], None]
-) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _CLIENT_TIMEOUT
-
-        @override
-        def handle_one_request(self) -> None:
-            begin = cast("BufferedReader", self.rfile).peek(1)[:1]  # empty if the client is gone
-            if begin and not begin.isalpha():
-                # Such as TLS, in which the end of a line might never come.
-                self.requestline = self.request_version = self.command = ""
-                self.close_connection = True
-                self.send_error(400, "Not an HTTP request: this port has no TLS")
-            else:
-                super().handle_one_request()
-
-        def do_GET(self) -> None:
-            route = routes.get(self.path.partition("?")[0])
-            accept = self.headers.get("Accept", "")
-            if self.headers.get("User-Agent", "").startswith(_KUBELET):
-                probed()
-            with cast("_Listener", self.server).working_for(self.connection):
-                status, kind, body = route(accept) if route else (404, _TEXT, _INDEX.encode())
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET  # noqa: N815
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            log.debug(format, *args)
-
-    return Handler
-
-
-def _shared(make: Callable[[], _Answer]) -> Callable[[str], _Answer]:
+def _shared(make: Callable[[], Answer]) -> Callable[[str], Answer]:
     """Return a route whose answer does not depend on the ``Accept`` header."""
     shared = Shared(lambda _: make())
     return lambda _: shared()
 
 
-def _metrics(metrics: Metrics, accept: str) -> _Answer:
-    return 200, *metrics.expose(accept)
+def _metrics(metrics: Metrics, accept: str) -> Answer:
+    return Answer(200, *metrics.expose(accept))
 
 
-def _probe(problem: str) -> _Answer:
-    return (
-        (503, _TEXT, f"{problem}\n".encode(errors="replace")) if problem else (200, _TEXT, b"ok\n")
-    )
+def _probe(problem: str) -> Answer:
+    if problem:
+        return Answer(503, TEXT, f"{problem}\n".encode(errors="replace"))
+    return Answer(200, TEXT, b"ok\n")
 
 
-def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> _Answer:
+def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> Answer:
     """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
@@ -261,7 +132,7 @@ def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> _Answer:
     )
     more = {"shortfalls": shortfalls, "boot": boot_id()}
     text = f'{{"resources": [{",".join(resources)}],\n{_ENCODER.encode(more)[1:]}\n'
-    return 200, "application/json", text.encode()
+    return Answer(200, "application/json", text.encode())
 
 
 def _encoded_devices(report: Report) -> str:
@@ -273,7 +144,7 @@ def _encoded_devices(report: Report) -> str:
     return ",\n".join(encoded)
 
 
-def _page(view: View, metrics: Metrics) -> _Answer:
+def _page(view: View, metrics: Metrics) -> Answer:
     page = render(
         view.reports(),
         metrics.events.latest(),
@@ -281,4 +152,4 @@ def _page(view: View, metrics: Metrics) -> _Answer:
         problem=view.ready(),
         now=time.time(),
     )
-    return 200, "text/html; charset=utf-8", page
+    return Answer(200, "text/html; charset=utf-8", page)

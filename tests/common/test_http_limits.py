@@ -1,0 +1,295 @@
+"""Clients of the HTTP server that send too much, too slowly, or what they should not."""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+import slow_clients
+from deviceplugin._http import answering, connections
+from deviceplugin._http.answering import MAX_CLIENTS
+from deviceplugin._http.connections import MAX_HEAD
+from deviceplugin._http.listener import listen
+from deviceplugin._http.server import Server
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.conformance._place import free_port
+from deviceplugin.testing import Kubelet
+from patience import PATIENCE, eventually
+from plugin_process import Process, started
+
+_LINE = b"GET /healthz HTTP/1.1\r\n"
+_HOST = b"Host: 127.0.0.1\r\n"
+_MEMORY = Path("/sys/fs/cgroup/memory")
+_LIMIT = 160 * 1024**2
+"""Of the manifest: deployments/base/daemonset.yaml."""
+
+
+class View:
+    def alive(self) -> str:
+        return ""
+
+    def ready(self) -> str:
+        return ""
+
+    def reports(self) -> list[object]:
+        return []
+
+    def shortfalls(self) -> list[str]:
+        return []
+
+
+@contextmanager
+def serving(metrics: Metrics | None = None) -> Iterator[Server]:
+    server = Server(listen("127.0.0.1:0"), View(), metrics or Metrics())  # type: ignore[arg-type]
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def connect(port: int, timeout: float = PATIENCE) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout)
+
+
+def answer(port: int, *sent: bytes, timeout: float = PATIENCE) -> bytes:
+    """Everything that is answered to ``sent``, each of which is sent alone."""
+    with connect(port, timeout) as client:
+        for each in sent:
+            client.sendall(each)
+        return client.makefile("rb").read()
+
+
+def status(port: int, *sent: bytes, timeout: float = PATIENCE) -> int:
+    return int(answer(port, *sent, timeout=timeout).split(b" ", 2)[1])
+
+
+def padded(size: int) -> bytes:
+    """Return a request of ``size`` bytes."""
+    rest = size - len(_LINE + _HOST + b"X: \r\n\r\n")
+    return _LINE + _HOST + b"X: " + b"a" * rest + b"\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (padded(MAX_HEAD), 200),
+        (padded(MAX_HEAD + 1), 431),
+        (_LINE + _HOST + b"X: a\r\n" + b" folded\r\n" * MAX_HEAD, 431),
+        (_LINE + _HOST + b"a:\r\n" * 98 + b"\r\n", 200),
+        (_LINE + _HOST + b"a:\r\n" * 99 + b"\r\n", 431),
+        (_LINE + _HOST + b"a:\r\n" * MAX_HEAD, 431),
+        (b"GET /" + b"a" * MAX_HEAD, 414),
+        (b"G" * MAX_HEAD, 414),
+        (b"GET /healthz\r\n\r\n", 400),
+        (b"GET /healthz HTTP/1.1 again\r\n" + _HOST + b"\r\n", 400),
+        (b"GET /healthz HTTP/2.0\r\n\r\n", 400),
+        (_LINE + b"\r\n", 400),
+        (_LINE + _HOST * 2 + b"\r\n", 400),
+        (_LINE + b"nothing\r\n" + _HOST + b"\r\n", 400),
+        (b"GET /healthz HTTP/1.0\n\n", 200),
+        (_LINE + b"Host:\r\n 127.0.0.1\r\n\r\n", 200),
+        (_LINE + _HOST + b"Transfer-Encoding: chunked\r\n\r\nffffffff\r\n", 413),
+        (_LINE + _HOST + b"Content-Length: 99999999999\r\nExpect: 100-continue\r\n\r\n", 413),
+        (_LINE + _HOST + b"Content-Length: 0\r\nExpect: 100-continue\r\n\r\n", 200),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"\xff", 400),
+        (_LINE + _HOST + b"X: \xff\x00\x80\r\n\r\n", 200),
+    ],
+)
+def test_a_request_is_a_line_and_headers_of_16_kib_in_all(sent: bytes, expected: int) -> None:
+    with serving() as server:
+        got = answer(server.port, sent)
+        assert expected == int(got.split(b" ", 2)[1])
+        assert b"\r\nConnection: close\r\n" in got
+        assert 200 == status(server.port, padded(100))
+
+
+def test_no_answer_names_versions_and_all_have_the_headers_of_the_page() -> None:
+    sent = [_LINE + _HOST, b"GET / HTTP/1.0\r\n", b"GET /none HTTP/1.0\r\n", b"PUT / HTTP/1.0\r\n"]
+    with serving() as server:
+        for each in sent:
+            head = answer(server.port, each + b"\r\n").split(b"\r\n\r\n")[0].decode()
+            fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:])
+            assert ("deviceplugin", "nosniff") == (
+                fields["Server"],
+                fields["X-Content-Type-Options"],
+            )
+            assert "default-src 'none'" in fields["Content-Security-Policy"]
+            assert ("close", "no-store") == (fields["Connection"], fields["Cache-Control"])
+
+
+def test_what_follows_a_request_is_not_read() -> None:
+    with serving() as server:
+        assert 1 == answer(server.port, (_LINE + _HOST + b"\r\n") * 3).count(b"HTTP/1.0 200 OK")
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered() -> None:
+    whole = _LINE + _HOST + b"\r\n"
+    with serving() as server:
+        assert 200 == status(server.port, *(whole[i : i + 1] for i in range(len(whole))))
+
+
+def test_who_refuses_to_stop_sending_gets_its_refusal() -> None:
+    with serving() as server, connect(server.port) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 1024**2)
+        assert client.makefile("rb").readline().startswith(b"HTTP/1.0 431 ")
+
+
+def test_a_request_that_does_not_end_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_REQUEST_TIME", 0.1)
+    with serving() as server:
+        assert b"" == answer(server.port, _LINE)
+
+
+def test_an_answer_that_is_not_read_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_ANSWER_TIME", 0.1)
+    with serving(long_answer()) as server, connect(server.port) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        eventually(lambda: threads_of_clients() == 0, "its thread to end")
+
+
+def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "_REQUEST_TIME", 24 * 3600.0)
+    with serving() as server, ExitStack() as stack:
+        slow = [stack.enter_context(connect(server.port)) for _ in range(connections._MAX_WAITING)]
+        slow[0].sendall(b"G")
+        assert 200 == status(server.port, padded(100))
+        assert b"" == slow[0].recv(1)
+        slow[1].sendall(padded(100))
+        assert b"HTTP/1.0 200" == slow[1].recv(12)
+
+
+def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
+    with serving(long_answer()) as server, ExitStack() as stack:
+        for _ in range(3 * MAX_CLIENTS):
+            client = stack.enter_context(connect(server.port))
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert 200 == status(server.port, padded(100))
+            assert threads_of_clients() <= MAX_CLIENTS + answering._MORE
+
+
+def test_answers_that_wait_to_be_read_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
+    monkeypatch.setattr(answering, "_MAX_HELD", 3 * 1024**2)
+    with serving(long_answer()) as server, ExitStack() as stack:
+        for _ in range(5):  # of more than a MiB each
+            client = stack.enter_context(connect(server.port))
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert b"HTTP/1.0 200" == client.recv(12)
+        eventually(lambda: threads_of_clients() <= 2, "the oldest to be cut off")
+        whole = answer(server.port, b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert len(whole) > 1024**2
+
+
+@pytest.mark.parametrize("word", ["", "G", "GET /metrics HTTP/1.0\r\n\r\n"])
+def test_a_thousand_slow_clients_keep_no_probe_from_its_answer(kubelet: Kubelet, word: str) -> None:
+    with plugin(kubelet) as (_, port), flood(port, 1000, word):
+        for path in (b"/healthz", b"/readyz") * 10:
+            assert any(probe(port, path) for _ in range(3))  # the third failure is a restart
+
+
+def probe(port: int, path: bytes) -> bool:
+    """Return whether a kubelet's probe succeeds."""
+    try:
+        return 200 == status(port, b"GET %s HTTP/1.0\r\n\r\n" % path, timeout=5)
+    except (OSError, IndexError):
+        return False
+
+
+def test_32_clients_with_full_headers_take_less_than_10_mib_of_a_plugin(kubelet: Kubelet) -> None:
+    with plugin(kubelet) as (process, port):
+        answer(port, b"GET /metrics HTTP/1.0\r\n\r\n")  # which loads what it needs
+        before = peak(process.process.pid)
+        send_full_headers(port)
+        assert peak(process.process.pid) - before < 10 * 1024
+
+
+def test_a_plugin_with_the_limit_of_the_manifest_outlives_full_headers(kubelet: Kubelet) -> None:
+    with cgroup(_LIMIT) as group, plugin(kubelet) as (process, port):
+        (group / "cgroup.procs").write_text(str(process.process.pid))
+        for _ in range(3):
+            send_full_headers(port)
+        assert "oom_kill 0" in (group / "memory.oom_control").read_text()
+        assert 0 == process.stop()
+
+
+@contextmanager
+def plugin(kubelet: Kubelet) -> Iterator[tuple[Process, int]]:
+    port = free_port()
+    with started(kubelet.simulated.plugin_dir, f"--http-address=127.0.0.1:{port}") as process:
+        eventually(lambda: probe(port, b"/readyz"), "the plugin")
+        yield process, port
+
+
+def long_answer() -> Metrics:
+    """Return metrics that are longer than what the kernel keeps for a client."""
+    metrics = Metrics()
+    for number in range(8000):
+        metrics.registrations.labels(f"x.io/{'a' * 60}{number}").inc()
+    return metrics
+
+
+def threads_of_clients() -> int:
+    return sum("_serve" in thread.name for thread in threading.enumerate())
+
+
+def peak(pid: int) -> int:
+    """Return the most memory that the process has had, in KiB."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def send_full_headers(port: int) -> None:
+    """Have as many clients as there can be send as much as they can, and end only then."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(port)) for _ in range(MAX_CLIENTS)]
+        for client in clients:
+            client.sendall(_LINE + _HOST)
+        for number in range(98):
+            for client in clients:
+                try:
+                    client.sendall(b"X-%d: " % number + b"a" * 65000 + b"\r\n")
+                except OSError:  # it has been refused
+                    continue
+        assert probe(port, b"/healthz")
+
+
+@contextmanager
+def cgroup(limit: int) -> Iterator[Path]:
+    group = _MEMORY / f"deviceplugin-{free_port()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+    except OSError as error:
+        pytest.skip(f"no memory cgroup (version 1) can be made here: {error}")
+    try:
+        yield group
+    finally:
+        eventually(lambda: not (group / "cgroup.procs").read_text(), "the plugin to be gone")
+        group.rmdir()
+
+
+@contextmanager
+def flood(port: int, number: int, word: str) -> Iterator[None]:
+    """Hold ``number`` connections that send ``word`` and read nothing; replace those that end."""
+    program = str(Path(slow_clients.__file__))
+    words = [sys.executable, program, str(port), str(number), word]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as clients:
+        assert clients.stdout is not None
+        assert clients.stdout.readline()  # all have connected
+        try:
+            yield
+        finally:
+            clients.kill()
