@@ -2,11 +2,19 @@
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
+from typing_extensions import override
 
-from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
+from deviceplugin.tools._devices_page import (
+    Credentials,
+    NoAnswerError,
+    RefusedError,
+    fetch,
+    page_of,
+)
 
 
 class Stranger(BaseHTTPRequestHandler):
@@ -83,3 +91,55 @@ def test_an_address_that_is_none_is_no_answer() -> None:
 def test_an_address_that_cannot_be_sent_is_no_answer(page: str) -> None:
     with pytest.raises(NoAnswerError, match=r"^is not an address: .*codec"):
         fetch(page, 5, 1000)
+
+
+@pytest.mark.parametrize("host", ["node-1", "10.1.2.3", "[fd00::1]", "localhost.evil.com"])
+def test_a_token_is_not_sent_to_another_machine_without_tls(host: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        RefusedError, match=r"^the token is not sent to another machine without TLS"
+    ):
+        fetch(f"http://{host}/devices", 5, 1000, Credentials(tmp_path / "never read"))
+
+
+def test_a_token_is_sent_on_this_machine_but_not_where_that_leads(tmp_path: Path) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers.get("Authorization")))
+            self.send_response(302 if self.path == "/devices" else 200)
+            self.send_header("Location", "/other")
+            self.end_headers()
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    file = tmp_path / "token"
+    file.write_text("abc\n")
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        fetch(f"http://localhost:{server.server_port}/devices", 5, 1000, Credentials(file))
+        server.shutdown()
+        thread.join()
+    assert [("/devices", "Bearer abc"), ("/other", None)] == asked
+
+
+@pytest.mark.parametrize("content", ["", "\n", "a\nb", "zuf\u00e4llig"])
+def test_what_is_no_token_is_named(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(NoAnswerError, match=f"^{file}: is not a token$"):
+        fetch("http://127.0.0.1:1/devices", 5, 1000, Credentials(file))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    with pytest.raises(NoAnswerError, match=f"^{none}: No such file or directory$"):
+        fetch("http://127.0.0.1:1/devices", 5, 1000, Credentials(none))
+    with pytest.raises(NoAnswerError, match=f"^{none}: No such file or directory$"):
+        fetch("https://127.0.0.1:1/devices", 5, 1000, Credentials(None, none))
+    none.write_text("nothing")
+    with pytest.raises(NoAnswerError, match=f"^{none}: has no certificate in PEM$"):
+        fetch("https://127.0.0.1:1/devices", 5, 1000, Credentials(None, none))

@@ -5,9 +5,7 @@ import logging
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,50 +22,10 @@ from deviceplugin._http.listener import listen, parse_address
 from deviceplugin._http.server import Server
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
+from http_server import View, serving
 from patience import PATIENCE, eventually
 
 HAS_IPV6 = socket.has_dualstack_ipv6()
-
-
-class Host:
-    """What there is to tell, as a test wants it."""
-
-    def __init__(self) -> None:
-        self.death = ""
-        self.waiting = ""
-        self.resources: list[Report] = []
-        self.short: list[str] = []
-
-    def alive(self) -> str:
-        return self.death
-
-    def ready(self) -> str:
-        return self.waiting
-
-    def reports(self) -> list[Report]:
-        return self.resources
-
-    def shortfalls(self) -> list[str]:
-        return self.short
-
-
-@contextmanager
-def serving(
-    address: str = "127.0.0.1:0",
-    host: Host | None = None,
-    metrics: Metrics | None = None,
-    probed: Callable[[], None] = lambda: None,
-    of: Callable[[socket.socket], socket.socket] = lambda listening: listening,
-) -> Iterator[Server]:
-    server = Server(of(listen(address)), host or Host(), metrics or Metrics(), probed=probed)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(PATIENCE)
-    assert not thread.is_alive()
 
 
 def ask(
@@ -100,7 +58,7 @@ def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
 
 @pytest.mark.parametrize(("path", "field"), [("/healthz", "death"), ("/readyz", "waiting")])
 def test_a_probe_fails_with_the_reason_and_recovers(path: str, field: str) -> None:
-    host = Host()
+    host = View()
     with serving(host=host) as server:
         kind = "text/plain; charset=utf-8"
         assert (200, kind, "ok\n") == ask(server, path)
@@ -123,7 +81,7 @@ def test_the_probes_of_a_kubelet_are_known_from_those_of_others() -> None:
 
 
 def test_a_reason_that_is_no_text_is_told_as_far_as_it_is() -> None:
-    host = Host()
+    host = View()
     host.waiting = "x.io/a: no /sys/\udc80"  # as Python reads a file name that is no UTF-8
     with serving(host=host) as server:
         assert (503, "x.io/a: no /sys/?\n") == ask(server, "/readyz")[::2]
@@ -144,7 +102,7 @@ def test_metrics_are_served_as_prometheus_reads_them() -> None:
 
 
 def test_the_inventory_is_served_as_json() -> None:
-    host = Host()
+    host = View()
     odd: Any = {"path": Path("/dev/a")}
     devices = {name: dp.Device(name, attributes=odd) for name in "ab"}
     since = dict.fromkeys(devices, 0.0)
@@ -255,7 +213,7 @@ def test_any_number_of_clients_that_say_nothing_keeps_no_probe_from_its_answer()
 def test_clients_that_wait_for_a_long_answer_share_it_and_keep_no_probe_from_its_answer() -> None:
     may_end = threading.Event()
 
-    class Slow(Host):
+    class Slow(View):
         made = 0
 
         def reports(self) -> list[Report]:
@@ -283,7 +241,7 @@ def test_a_client_that_fails_is_no_news(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.DEBUG)
     told = threading.Event()
 
-    class Failing(Host):
+    class Failing(View):
         def ready(self) -> str:
             told.set()
             raise LookupError("gone")
@@ -407,6 +365,6 @@ def test_a_server_that_has_stopped_has_left_its_port() -> None:
 
 
 def test_a_server_that_is_stopped_first_does_not_serve() -> None:
-    server = Server(listen("127.0.0.1:0"), Host(), Metrics())
+    server = Server(listen("127.0.0.1:0"), View(), Metrics())
     server.stop()
     server.run()

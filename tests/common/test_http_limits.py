@@ -14,11 +14,10 @@ import slow_clients
 from deviceplugin._http import answering, connections
 from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.connections import MAX_HEAD
-from deviceplugin._http.listener import listen
-from deviceplugin._http.server import Server
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.conformance._place import free_port
 from deviceplugin.testing import Kubelet
+from http_server import serving
 from patience import PATIENCE, eventually
 from plugin_process import Process, started
 
@@ -27,33 +26,6 @@ _HOST = b"Host: 127.0.0.1\r\n"
 _MEMORY = Path("/sys/fs/cgroup/memory")
 _LIMIT = 160 * 1024**2
 """Of the manifest: deployments/base/daemonset.yaml."""
-
-
-class View:
-    def alive(self) -> str:
-        return ""
-
-    def ready(self) -> str:
-        return ""
-
-    def reports(self) -> list[object]:
-        return []
-
-    def shortfalls(self) -> list[str]:
-        return []
-
-
-@contextmanager
-def serving(metrics: Metrics | None = None) -> Iterator[Server]:
-    server = Server(listen("127.0.0.1:0"), View(), metrics or Metrics())  # type: ignore[arg-type]
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(PATIENCE)
-    assert not thread.is_alive()
 
 
 def connect(port: int, timeout: float = PATIENCE) -> socket.socket:
@@ -152,7 +124,7 @@ def test_a_request_that_does_not_end_is_dropped_in_time(monkeypatch: pytest.Monk
 
 def test_an_answer_that_is_not_read_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_ANSWER_TIME", 0.1)
-    with serving(long_answer()) as server, connect(server.port) as client:
+    with serving(metrics=long_answer()) as server, connect(server.port) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         eventually(lambda: threads_of_clients() == 0, "its thread to end")
 
@@ -172,7 +144,7 @@ def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
 
 def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
-    with serving(long_answer()) as server, ExitStack() as stack:
+    with serving(metrics=long_answer()) as server, ExitStack() as stack:
         for _ in range(3 * MAX_CLIENTS):
             client = stack.enter_context(connect(server.port))
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -183,7 +155,7 @@ def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch
 def test_answers_that_wait_to_be_read_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
     monkeypatch.setattr(answering, "_MAX_HELD", 3 * 1024**2)
-    with serving(long_answer()) as server, ExitStack() as stack:
+    with serving(metrics=long_answer()) as server, ExitStack() as stack:
         for _ in range(5):  # of more than a MiB each
             client = stack.enter_context(connect(server.port))
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")

@@ -63,10 +63,15 @@ def at_url(files: dict[str, str], folder: Path) -> dict[str, str]:
 
 
 def own(manifests: list[Manifest]) -> Any:
-    (container,) = pod(manifests)["containers"]
-    return container
+    return container(manifests, "device-plugin")
 
 
+def container(manifests: list[Manifest], name: str) -> Any:
+    return next(one for one in pod(manifests)["containers"] if one["name"] == name)
+
+
+_ASKED = {"--node=$(NODE_NAME)", "--plugin=https://127.0.0.1:9494"}
+_ENDPOINTS = "podMetricsEndpoints"
 EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
     "Your own devices": lambda m: "scanner" in of_kind(m, "ConfigMap")["data"]["config.yaml"],
     "Several plugins in one process": lambda m: (
@@ -91,6 +96,11 @@ EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
         f"registry.example.com/hw/gopher-device-plugin@sha256:{'0' * 64}" == own(m)["image"]
         and [{"name": "registry-login"}] == pod(m)["imagePullSecrets"]
     ),
+    "TLS and a token": lambda m: (
+        "HTTPS" == own(m)["readinessProbe"]["httpGet"]["scheme"]
+        and _ASKED <= {*container(m, "events")["args"]}
+        and {"https"} == {one["scheme"] for one in of_kind(m, "PodMonitor")["spec"][_ENDPOINTS]}
+    ),
     "Without a checkout": lambda m: own(m)["image"].startswith("gpu-device-plugin:"),
 }
 
@@ -99,7 +109,11 @@ EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
 def test_an_overlay_is_rendered_and_does_what_it_is_called(title: str, tmp_path: Path) -> None:
     manifests = build(tmp_path, at_url(SECTIONS[title], tmp_path))
     assert EXPECTED[title](manifests)
-    spaces = {one["metadata"].get("namespace", one["metadata"]["name"]) for one in manifests}
+    spaces = {
+        one["metadata"].get("namespace", one["metadata"]["name"])
+        for one in manifests
+        if not one["kind"].startswith("ClusterRole")
+    }
     assert 1 == len(spaces)
     changed = {"nodeSelector", "tolerations"}
     plugin = own(manifests)["image"].rpartition("/")[2].partition("-")[0]

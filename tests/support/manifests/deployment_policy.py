@@ -69,10 +69,10 @@ _NOBODY: Mapping[str, object] = {
     "securityContext.runAsUser": 65532,
     "securityContext.runAsGroup": 65532,
 }
-_PROBED: Mapping[str, object] = {
-    "startupProbe.httpGet": {"path": "/healthz", "port": "http"},
-    "readinessProbe.httpGet": {"path": "/readyz", "port": "http"},
-    "livenessProbe.httpGet": {"path": "/healthz", "port": "http"},
+_PROBED: Mapping[str, str] = {
+    "startupProbe.httpGet": "/healthz",
+    "readinessProbe.httpGet": "/readyz",
+    "livenessProbe.httpGet": "/healthz",
 }
 _API_PORTS = {(443, "TCP"), (6443, "TCP")}
 """Where the API server is; let out to it are only pods with a token."""
@@ -90,6 +90,13 @@ _WRITABLE = {
     "/var/run/cdi",  # CDI specifications
 }
 """By every plugin; what one needs besides stands in its deployment.toml."""
+
+
+def _probed(container: Manifest) -> Mapping[str, object]:
+    """Return the probes of a container: by TLS if its port has TLS, and else not."""
+    has_tls = any(one["name"] == "DP_HTTP_CERT_FILE" for one in container.get("env", ()))
+    more = {"scheme": "HTTPS"} if has_tls else {}
+    return {probe: {"path": path, "port": "http", **more} for probe, path in _PROBED.items()}
 
 
 def problems(
@@ -122,7 +129,7 @@ def problems(
         *access_problems(manifests, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
         *_differ("pod", pod, {**_POD, "securityContext.seLinuxOptions.type": selinux}),
-        *_differ("container", container, {**_CONFINED, **_PROBED, **rights}),
+        *_differ("container", container, {**_CONFINED, **_probed(container), **rights}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
         *(
             problem

@@ -21,9 +21,8 @@ from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.plugin_check import check_plugins
-from deviceplugin._discovery.retention import Retention
 from deviceplugin._discovery.timing import DiscoveryTiming
-from deviceplugin._http.listener import Listener
+from deviceplugin._http.listener import Listener, certificate
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import check_directory
 from deviceplugin._kubelet.sockets import SocketNews
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
 _STATIC_CDI: Final = Path("/etc/cdi")
-_DISCOVERIES: Final = 3
-"""Least number of discoveries within the deadline, so that a single failure has no effect."""
 
 
 class Host:
@@ -113,7 +110,7 @@ class Host:
         self._add_actors(settings.http_address)
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
-        timing = _timing(self._settings)
+        timing = DiscoveryTiming.of(self._settings)
         return [
             Discovery(
                 plugin,
@@ -196,6 +193,7 @@ class Host:
     def _add_actors(self, http_address: str) -> None:
         group = self._group
         group.add("file-watcher", self._watcher.run, self._watcher.stop)
+        self._certificate = certificate(self._settings)
         if http_address != "off":
             http = Listener(http_address, self._http_server, started=lambda: not self.ready())
             self.http_port = http.port
@@ -209,9 +207,17 @@ class Host:
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
 
     def _http_server(self, listener: socket.socket) -> "Server":
-        from deviceplugin._http.server import Server  # its libraries would delay the first list
+        from deviceplugin._http.access import Access  # their libraries would delay the first list
+        from deviceplugin._http.server import Server
 
-        return Server(listener, self._status, self._metrics, probed=self._directories.probed)
+        return Server(
+            listener,
+            self._status,
+            self._metrics,
+            access=Access(self._settings.http_token_file, self._settings.http_hosts),
+            certificate=self._certificate,
+            probed=self._directories.probed,
+        )
 
     def run(self) -> None:
         """Run until ``stop`` is called, then withdraw everything from the kubelet."""
@@ -269,18 +275,6 @@ class Host:
     def inventory(self) -> Mapping[str, Any]:
         """Return all resources and their devices, for JSON."""
         return self._status.inventory()
-
-
-def _timing(settings: Settings) -> DiscoveryTiming:
-    deadline = settings.discovery_deadline.total_seconds()
-    return DiscoveryTiming(
-        interval=min(settings.discovery_interval.total_seconds(), deadline / _DISCOVERIES),
-        deadline=deadline,
-        retention=Retention(
-            grace=settings.vanished_grace.total_seconds(),
-            unknown=settings.vanished_retention.total_seconds(),
-        ),
-    )
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

@@ -17,6 +17,7 @@ from deviceplugin._config import loading
 from deviceplugin._config import values as _values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
+from deviceplugin._config.host_names import HostName
 from deviceplugin._config.setting_names import key
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
@@ -66,8 +67,21 @@ class Settings:
         default="127.0.0.1:9494", metadata={"check": _values.check_address}
     )
     """Where to serve /metrics, /healthz, /readyz, /devices and the page /: host:port, :port for
-    all addresses of the machine, or off. By default only this machine can connect, because there
-    is no access control."""
+    all addresses of the machine, or off. By default only this machine can connect, because without
+    http-token-file there is no access control."""
+    http_token_file: Path | None = None
+    """File with a token. All but /healthz and /readyz is then answered only to clients that send it
+    (Authorization: Bearer), and these two give no reasons to others. It is read for each request,
+    so it can be replaced. Use it with TLS, or the network can read it."""
+    http_cert_file: Path | None = None
+    """File with a certificate in PEM, with which the port has TLS; http-key-file is needed too.
+    Both are read again when they change; if they cannot be used then, the old ones stay."""
+    http_key_file: Path | None = None
+    """File with the private key of http-cert-file, in PEM and without a passphrase."""
+    http_hosts: tuple[HostName, ...] = ()
+    """Names by which clients ask for more than /healthz and /readyz, without their ports. Without
+    http-token-file all but these names, localhost and addresses is refused, because a page in a
+    browser could have chosen the name (DNS rebinding)."""
     discovery_interval: timedelta = timedelta(seconds=30)
     """Time between discoveries without a trigger. Events trigger a discovery for most changes; this
     one finds the rest, and costs CPU time while nothing happens. It may be at most a third of

@@ -11,11 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from deviceplugin._config import values
+from deviceplugin._config.settings import Settings
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
+    from deviceplugin._http.certificate import Certificate
     from deviceplugin._http.server import Server
 
 _QUEUE: Final = 1024
@@ -57,6 +59,22 @@ def listen(address: str) -> socket.socket:
             f"http-address {address!r}: cannot listen there: {reason}; "
             "choose another address, or off"
         ) from error
+
+
+def certificate(settings: Settings) -> "Certificate | None":
+    """Return the certificate of the server; None without TLS.
+
+    Raises:
+        ConfigError: It cannot be used, or is only one half of a pair.
+    """
+    certificate, key = settings.http_cert_file, settings.http_key_file
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError("http-cert-file and http-key-file: TLS needs both, so set both or none")
+    from deviceplugin._http.certificate import Certificate  # few need OpenSSL
+
+    return Certificate(certificate, key)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -8,10 +8,13 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, Protocol
 
+from deviceplugin._http.access import Access
 from deviceplugin._http.answering import Job
+from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.messages import TEXT, Answer, RefusedError, Request, parse
@@ -53,7 +56,13 @@ class View(Protocol):
 class Server:
     """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
 
-    ``probed`` is called before each request of a kubelet's probes is answered.
+    Args:
+        listener: A socket that listens.
+        view: What is reported.
+        metrics: The metrics and the events.
+        access: Who is answered.
+        certificate: The certificate; None without TLS.
+        probed: Is called before each request of a kubelet's probes is answered.
     """
 
     def __init__(
@@ -62,6 +71,8 @@ class Server:
         view: View,
         metrics: Metrics,
         *,
+        access: Access | None = None,
+        certificate: Certificate | None = None,
         probed: Callable[[], None] = lambda: None,
     ) -> None:
         self._probes: Mapping[str, Callable[[], str]] = {
@@ -73,13 +84,21 @@ class Server:
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
             "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
+        self._access = access or Access(None, ())
         self._probed = probed
         refusal = Answer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
-        self._connections = Connections(listener, self._plan, refusal=refusal.head() + refusal.body)
+        self._connections = Connections(
+            listener,
+            self._plan,
+            refusal=refusal.head() + refusal.body,
+            tls=certificate.context if certificate else None,
+        )
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
         """Serve until stopped."""
+        with suppress(RefusedError):  # nobody else might ask for long, so that it is logged now
+            self._access.read_token()
         self._connections.run()
 
     def stop(self) -> None:
@@ -98,14 +117,20 @@ class Server:
     def _answer(self, request: Request) -> tuple[bytes, bytes]:
         if request.headers.get("User-Agent", "").startswith(_KUBELET):
             self._probed()
-        if probe := self._probes.get(request.path):
-            answer = _probe(probe())
-        elif route := self._routes.get(request.path):
-            answer = route(request.headers.get("Accept", ""))
-        else:
-            answer = Answer(404, TEXT, _INDEX.encode())
+        try:
+            answer = self._find(request)
+        except RefusedError as error:
+            answer = error.answer
         log.debug('"%s" %s -', ascii(request.line)[1:-1], answer.status)
         return answer.head(), b"" if request.method == "HEAD" else answer.body
+
+    def _find(self, request: Request) -> Answer:
+        if probe := self._probes.get(request.path):
+            return _probe(probe(), detailed=self._access.may_know_reasons(request.headers))
+        self._access.check(request.headers)
+        if route := self._routes.get(request.path):
+            return route(request.headers.get("Accept", ""))
+        return Answer(404, TEXT, _INDEX.encode())
 
 
 def _shared(make: Callable[[], Answer]) -> Callable[[str], Answer]:
@@ -118,8 +143,9 @@ def _metrics(metrics: Metrics, accept: str) -> Answer:
     return Answer(200, *metrics.expose(accept))
 
 
-def _probe(problem: str) -> Answer:
+def _probe(problem: str, *, detailed: bool) -> Answer:
     if problem:
+        problem = problem if detailed else "not ready"
         return Answer(503, TEXT, f"{problem}\n".encode(errors="replace"))
     return Answer(200, TEXT, b"ok\n")
 

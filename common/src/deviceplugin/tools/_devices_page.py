@@ -1,17 +1,97 @@
 """Reading ``/devices`` from a plugin, with limits on time and size."""
 
+import argparse
+import ssl
 from http.client import HTTPException
-from typing import Final
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 _LONGEST_TEXT: Final = 200
 """Most characters of an unexpected answer in a message."""
 
 
+_LONGEST_TOKEN: Final = 8 * 1024
+_REFUSALS: Final = frozenset({401, 421})
+
+
 class NoAnswerError(Exception):
     """There was no answer, or a wrong one. The message says why."""
+
+
+class RefusedError(NoAnswerError):
+    """The plugin is not to be asked like this. The message says why."""
+
+
+class Credentials(NamedTuple):
+    """What a plugin asks for, and what it is known by. The files are read for each request."""
+
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    """Certificates of which one must have signed the plugin's, or be it; None for the system's."""
+    is_named: bool = True
+    """Whether the plugin's certificate must be for the name or address that is asked."""
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Credentials":
+        """Return those of the options that ``add_options`` adds."""
+        return cls(options.plugin_token_file, options.plugin_ca_file)
+
+    def headers(self, page: str) -> dict[str, str]:
+        """Return the headers of a request for the URL ``page``.
+
+        Raises:
+            RefusedError: The network could read the token.
+            NoAnswerError: There is none in the file.
+            OSError: The file cannot be read.
+        """
+        if self.token_file is None:
+            return {}
+        if urlsplit(page).scheme == "http" and not _is_here(urlsplit(page).hostname or ""):
+            raise RefusedError("the token is not sent to another machine without TLS: use https://")
+        with self.token_file.open(encoding="latin-1") as file:
+            token = file.read(_LONGEST_TOKEN).strip()
+        if not token or not (token.isascii() and token.isprintable()):
+            raise NoAnswerError(f"{self.token_file}: is not a token")
+        return {"Authorization": f"Bearer {token}"}
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the context for a connection.
+
+        Raises:
+            NoAnswerError: The file has no certificates, or cannot be read.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except ssl.SSLError as error:
+            raise NoAnswerError(f"{self.ca_file}: has no certificate in PEM") from error
+        except OSError as error:  # which does not name it
+            raise NoAnswerError(f"{self.ca_file}: {error.strerror}") from error
+        context.check_hostname = self.is_named
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+
+NO_CREDENTIALS: Final = Credentials()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``Credentials.of``."""
+    parser.add_argument(
+        "--plugin-token-file",
+        type=Path,
+        metavar="FILE",
+        help="with the plugin's token (its http-token-file); sent by https, or on this machine",
+    )
+    parser.add_argument(
+        "--plugin-ca-file",
+        type=Path,
+        metavar="FILE",
+        help="with the authority of the plugin's certificate, in PEM (the system's)",
+    )
 
 
 def page_of(url: str) -> str:
@@ -23,33 +103,52 @@ def page_of(url: str) -> str:
     return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
 
 
-def fetch(page: str, timeout: float, most: int) -> bytes:
+def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:
     """Return the content of the URL ``page``.
 
     Args:
         page: The result of ``page_of``.
         timeout: Most seconds that the plugin may be silent.
         most: Most bytes of an answer.
+        credentials: What the plugin asks for.
 
     Raises:
+        RefusedError: The plugin is not to be asked like this.
         NoAnswerError: There is no answer, or it is too long.
     """
     if urlsplit(page).scheme not in {"http", "https"}:
         raise NoAnswerError("is not an http:// address")
-    opener = build_opener(ProxyHandler({}))  # a plugin is never behind a proxy
     try:
-        with opener.open(page, timeout=timeout) as answer:
+        request = Request(page)  # noqa: S310 - looked at above
+        for name, value in credentials.headers(page).items():
+            request.add_unredirected_header(name, value)
+        tls = [HTTPSHandler(context=credentials.tls())] if page.startswith("https:") else []
+        opener = build_opener(ProxyHandler({}), *tls)  # a plugin is never behind a proxy
+        with opener.open(request, timeout=timeout) as answer:
             return bounded(answer.read(most + 1), most)
     except HTTPError as error:
         with error:
-            raise NoAnswerError(f"{error.code} {error.reason}{_said(error)}") from error
+            kind = RefusedError if error.code in _REFUSALS else NoAnswerError
+            raise kind(f"{error.code} {error.reason}{_said(error)}") from error
     except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or error
-        raise NoAnswerError(str(reason)) from error
+        raise NoAnswerError(_why(error)) from error
     except HTTPException as error:
         raise NoAnswerError(f"is not HTTP: {error!r}"[:_LONGEST_TEXT]) from error
     except ValueError as error:  # a name or path that cannot be sent
         raise NoAnswerError(f"is not an address: {error}"[:_LONGEST_TEXT]) from error
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error.filename, Path | str):
+        return f"{error.filename}: {error.strerror}"
+    return str(getattr(error, "reason", None) or error.strerror or error)
 
 
 def _said(error: HTTPError) -> str:

@@ -25,6 +25,7 @@ CUSTOM: Final = "custom"
 _MOUNTED: Final = "the manifest mounts it"
 _DOWNWARD: Final = "the manifest takes it from the pod's node"
 _DRA: Final = "the operator deploys device plugins only, no DRA drivers"
+_OF_HTTPS: Final = "the component https sets it, with the Secret that belongs to it"
 OWNED: Final[Mapping[str, str]] = {
     "plugin-dir": _MOUNTED,
     "registry-dir": _MOUNTED,
@@ -38,6 +39,9 @@ OWNED: Final[Mapping[str, str]] = {
     "on-unhealthy": _DRA,
     "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",
+    "http-token-file": _OF_HTTPS,
+    "http-cert-file": _OF_HTTPS,
+    "http-key-file": _OF_HTTPS,
     "reload": "the file of a revision never changes",
 }
 """Settings of every plugin that an object cannot set, and why."""

@@ -10,7 +10,7 @@ from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
 from deviceplugin.tools.devices import _report
 from deviceplugin.tools.devices._inventory import Inventory
 from deviceplugin.tools.devices._sources import ask_kubelet, ask_plugin
@@ -58,7 +58,7 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
     problems = []
     for url in options.plugin:
         try:
-            ask_plugin(inventory, url, options.timeout)
+            ask_plugin(inventory, url, options.timeout, Credentials.of(options))
         except NoAnswerError as error:
             problems.append(str(error))
     try:
@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="also ask the plugin at URL; can be repeated",
     )
+    add_options(parser)
     add(
         f"--{_SETTING}",
         dest="socket",

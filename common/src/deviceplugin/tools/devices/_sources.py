@@ -8,7 +8,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, fetch, page_of
 from deviceplugin.tools.devices._inventory import Inventory
 
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -56,7 +56,7 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plug
         inventory.unknown.append(_UNHEALTHY)
 
 
-def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
+def ask_plugin(inventory: Inventory, url: str, timeout: float, credentials: Credentials) -> None:
     """Add the devices of the plugin at ``url``, whose default path is ``/devices``.
 
     Raises:
@@ -64,6 +64,6 @@ def ask_plugin(inventory: Inventory, url: str, timeout: float) -> None:
     """
     try:
         url = page_of(url)
-        inventory.add_plugin(json.loads(fetch(url, timeout, _MAX_BYTES)))
+        inventory.add_plugin(json.loads(fetch(url, timeout, _MAX_BYTES, credentials)))
     except (NoAnswerError, ValueError, RecursionError) as error:
         raise NoAnswerError(f"{url}: {error}") from error

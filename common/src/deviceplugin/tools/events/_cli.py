@@ -16,7 +16,7 @@ from deviceplugin.apiserver import ApiServer
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
 from deviceplugin.tools.events._facts import read_facts
 from deviceplugin.tools.events._notice import Notice, as_event
 from deviceplugin.tools.events._posting import create_event
@@ -68,7 +68,9 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _report_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    watch.observe(read_facts(options.plugin, _PLUGIN_TIMEOUT), time.monotonic())
+    watch.observe(
+        read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options)), time.monotonic()
+    )
     while not sender.step():
         pass
     return FAILED if sender.refused or watch.news(time.monotonic()) else 0
@@ -83,7 +85,7 @@ def _keep_reporting(options: argparse.Namespace, watch: Watch, sender: Sender) -
     problems = Problems(log)
     while True:
         try:
-            facts = read_facts(options.plugin, _PLUGIN_TIMEOUT)
+            facts = read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options))
         except NoAnswerError as error:
             problems.say("plugin", "plugin unreachable", error=str(error))
         else:
@@ -128,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="the plugin's address, or a file with its /devices (%(default)s)",
     )
+    add_options(parser)
     add(
         "--interval",
         type=_command_line.seconds("1s"),

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from deviceplugin.tools._devices_page import NoAnswerError, bounded, fetch, page_of
+from deviceplugin.tools._devices_page import (
+    NO_CREDENTIALS,
+    Credentials,
+    NoAnswerError,
+    bounded,
+    fetch,
+    page_of,
+)
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of an answer, enough for some 35,000 devices."""
@@ -33,18 +40,21 @@ class Fact(NamedTuple):
         return "degraded" if self.device and self.reason else "good"
 
 
-def read_facts(source: str, timeout: float) -> list[Fact]:
+def read_facts(
+    source: str, timeout: float, credentials: Credentials = NO_CREDENTIALS
+) -> list[Fact]:
     """Return the facts of the plugin at ``source``, which is a URL or a file with its answer.
 
     Args:
         source: The address of the plugin, whose default path is ``/devices``; or the file.
         timeout: Most seconds that the plugin may be silent.
+        credentials: What the plugin asks for.
 
     Raises:
         NoAnswerError: There is no answer, or it is not a plugin's.
     """
     try:
-        return list(_facts(json.loads(_read(source, timeout))))
+        return list(_facts(json.loads(_read(source, timeout, credentials))))
     except NoAnswerError as error:
         raise NoAnswerError(f"{source}: {error}") from error
     except OSError as error:
@@ -53,13 +63,13 @@ def read_facts(source: str, timeout: float) -> list[Fact]:
         raise NoAnswerError(f"{source}: is not a list of a plugin's devices") from error
 
 
-def _read(source: str, timeout: float) -> bytes:
+def _read(source: str, timeout: float, credentials: Credentials) -> bytes:
     if "://" not in source:
         with Path(source).open("rb") as file:
             return bounded(file.read(MAX_BYTES + 1), MAX_BYTES)
     if urlsplit(source).scheme not in {"http", "https"}:
         raise NoAnswerError("is neither an http:// address nor a file")
-    return fetch(page_of(source), timeout, MAX_BYTES)
+    return fetch(page_of(source), timeout, MAX_BYTES, credentials)
 
 
 def _facts(page: Any) -> Iterator[Fact]:

@@ -1,0 +1,66 @@
+"""A plugin's HTTP server without a plugin."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from deviceplugin._http.access import Access
+from deviceplugin._http.certificate import Certificate
+from deviceplugin._http.devices_report import Report
+from deviceplugin._http.listener import listen
+from deviceplugin._http.server import Server
+from deviceplugin._telemetry.metrics import Metrics
+from patience import PATIENCE
+
+
+class View:
+    """What there is to tell, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.death = ""
+        self.waiting = ""
+        self.resources: list[Report] = []
+        self.short: list[str] = []
+
+    def alive(self) -> str:
+        return self.death
+
+    def ready(self) -> str:
+        return self.waiting
+
+    def reports(self) -> list[Report]:
+        return self.resources
+
+    def shortfalls(self) -> list[str]:
+        return self.short
+
+
+@contextmanager
+def serving(
+    address: str = "127.0.0.1:0",
+    host: View | None = None,
+    metrics: Metrics | None = None,
+    *,
+    access: Access | None = None,
+    certificate: Certificate | None = None,
+    probed: Callable[[], None] = lambda: None,
+    of: Callable[[socket.socket], socket.socket] = lambda listening: listening,
+) -> Iterator[Server]:
+    """Serve in a thread; ``of`` may replace the listening socket."""
+    server = Server(
+        of(listen(address)),
+        host or View(),
+        metrics or Metrics(),
+        access=access,
+        certificate=certificate,
+        probed=probed,
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
