@@ -163,8 +163,8 @@ def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "the kubeconfig has no current-context: contexts: there are none"),
-        (config(current=""), "the kubeconfig has no current-context: contexts: c"),
+        ("", "the kubeconfig has no current-context: there are none"),
+        (config(current=""), "the kubeconfig has no current-context: known are c"),
         (config(current="cc"), "has no context 'cc': did you mean 'c'?"),
         (config(clusters=[]), "the kubeconfig has no cluster 'k': there are none"),
         (config(clusters=None, users="x"), "users: is not a list of mappings"),
@@ -250,3 +250,10 @@ def test_certificates_that_are_none_are_told(
     path = written(tmp_path / "config", config(cluster, user))
     with pytest.raises(ConfigError, match=said):
         ApiServer.of_kubeconfig([path]).get("/x")
+
+
+def test_names_are_shown_in_a_short_line_whatever_they_are(tmp_path: Path) -> None:
+    odd = {"contexts": [{"name": "\x1b[31m\n" + "n" * 100_000, "context": {"cluster": "k"}}]}
+    for context in ("", "c" * 100_000):
+        shown = problem(tmp_path / "config", config(current="", **odd), context)
+        assert (True, True) == (shown.isprintable(), len(shown) < 1000)

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from deviceplugin._config.documents.faults import bounded
+
 _MOST_NAMES: Final = 40
 
 
@@ -16,8 +18,9 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
     """Return advice for somebody who wrote ``name``, which is not ``known``."""
     if near := nearest(name, known, likeness):
-        return f"did you mean {near!r}?"
+        return f"did you mean {bounded(repr(near))}?"
     if not known:
         return "there are none"
     more = ", ..." if len(known) > _MOST_NAMES else ""
-    return f"known are {', '.join([*known][:_MOST_NAMES])}{more}"
+    shown = (one if one.isprintable() else repr(one) for one in [*known][:_MOST_NAMES])
+    return f"known are {', '.join(map(bounded, shown))}{more}"

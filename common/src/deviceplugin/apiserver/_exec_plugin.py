@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin.apiserver._kubeconfig_entry import Entry
 from deviceplugin.errors import ConfigError
 
@@ -74,9 +75,13 @@ class ExecPlugin:
         """
         version, mode = entry.required("apiVersion"), entry.text("interactiveMode") or _MODES[1]
         if version not in _VERSIONS:
-            raise ConfigError(f"{entry}: apiVersion: {version!r} is not one of {_VERSIONS}")
+            raise ConfigError(
+                f"{entry}: apiVersion: {bounded(repr(version))} is not one of {_VERSIONS}"
+            )
         if mode not in _MODES:
-            raise ConfigError(f"{entry}: interactiveMode: {mode!r} is not one of {_MODES}")
+            raise ConfigError(
+                f"{entry}: interactiveMode: {bounded(repr(mode))} is not one of {_MODES}"
+            )
         is_terminal = sys.stdin is not None and sys.stdin.isatty()
         if mode == "Always" and not is_terminal:
             raise ConfigError(f"{entry}: interactiveMode: Always needs a terminal")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.documents.nodes import MalformedError, Node
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
@@ -96,15 +97,17 @@ class _Merged:
 
     def context(self, name: str) -> Entry:
         if not name and not self._current:
-            known = ", ".join(sorted(self._entries["contexts"])) or "there are none"
-            raise ConfigError(f"the kubeconfig has no current-context: contexts: {known}")
+            known = suggestion("", sorted(self._entries["contexts"]))
+            raise ConfigError(f"the kubeconfig has no current-context: {known}")
         return self.entry("contexts", name or self._current)
 
     def entry(self, kind: str, name: str) -> Entry:
         known = self._entries[kind]
         if name not in known:
             advice = suggestion(name, known)
-            raise ConfigError(f"the kubeconfig has no {_LISTS[kind]} {name!r}: {advice}")
+            raise ConfigError(
+                f"the kubeconfig has no {_LISTS[kind]} {bounded(repr(name))}: {advice}"
+            )
         return known[name]
 
 
