@@ -5,6 +5,7 @@ import logging
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -230,6 +231,18 @@ def test_handshakes_that_do_not_end_keep_nobody_waiting(tmp_path: Path) -> None:
         for word in (b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"\x16" * 20) * 20:
             client = socket.create_connection(("127.0.0.1", server.port), PATIENCE)
             stack.enter_context(client).sendall(word)
+        assert 200 == ask(server.port, "/healthz", tls=trusting(tmp_path))[0]
+
+
+@needs_openssl
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of wrap_socket
+def test_who_has_gone_before_the_handshake_is_the_only_one(tmp_path: Path) -> None:
+    def abandon(listening: socket.socket) -> socket.socket:
+        with socket.create_connection(listening.getsockname()) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return listening
+
+    with serving(certificate=made(tmp_path), of=abandon) as server:
         assert 200 == ask(server.port, "/healthz", tls=trusting(tmp_path))[0]
 
 

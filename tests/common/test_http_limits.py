@@ -5,19 +5,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 import slow_clients
 from deviceplugin._http import answering, connections
 from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.connections import MAX_HEAD
+from deviceplugin._platform import open_files
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.conformance._place import free_port
 from deviceplugin.testing import Kubelet
-from http_server import serving
+from http_server import View, serving
 from patience import PATIENCE, eventually
 from plugin_process import Process, started
 
@@ -123,9 +126,10 @@ def test_a_request_that_does_not_end_is_dropped_in_time(monkeypatch: pytest.Monk
 
 
 def test_an_answer_that_is_not_read_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_ANSWER_TIME", 0.1)
+    monkeypatch.setattr(answering, "_ANSWER_TIME", 1.0)
     with serving(metrics=long_answer()) as server, connect(server.port) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert b"HTTP/1.0 200" == client.recv(12)
         eventually(lambda: threads_of_clients() == 0, "its thread to end")
 
 
@@ -142,6 +146,26 @@ def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
         assert b"HTTP/1.0 200" == slow[1].recv(12)
 
 
+def test_who_begins_to_send_while_it_gives_way_is_not_read() -> None:
+    with ExitStack() as stack:
+        slow: list[socket.socket] = []
+
+        class Together(socket.socket):
+            @override
+            def accept(self) -> tuple[socket.socket, Any]:
+                if len(slow) <= connections._MAX_WAITING + 8:
+                    slow.append(stack.enter_context(connect(self.getsockname()[1])))
+                if len(slow) > connections._MAX_WAITING:
+                    for each in slow:
+                        with suppress(OSError):  # it has given way
+                            each.sendall(b"G")
+                return super().accept()
+
+        with serving(of=lambda listening: Together(fileno=listening.detach())) as server:
+            slow.append(stack.enter_context(connect(server.port)))
+            assert 200 == status(server.port, padded(100))
+
+
 def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
     with serving(metrics=long_answer()) as server, ExitStack() as stack:
@@ -150,6 +174,36 @@ def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert 200 == status(server.port, padded(100))
             assert threads_of_clients() <= MAX_CLIENTS + answering._MORE
+
+
+def test_with_few_open_files_a_slow_reader_gives_way_and_then_nobody_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
+    may_end = threading.Event()
+
+    class Slow(View):
+        def ready(self) -> str:
+            may_end.wait(PATIENCE)
+            return ""
+
+    with serving(host=Slow(), metrics=long_answer()) as server, ExitStack() as stack:
+        for path in (b"/metrics", b"/readyz"):
+            client = stack.enter_context(connect(server.port))
+            client.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path)
+            if path == b"/metrics":
+                assert b"HTTP/1.0 200" == client.recv(12)
+        eventually(lambda: threads_of_clients() == 2, "both to be answered")
+        monkeypatch.setattr(open_files, "spare", lambda: 0)
+        assert 200 == status(server.port, padded(100))  # in place of the first
+        eventually(lambda: threads_of_clients() == 1, "the reader to be cut off")
+        slow = stack.enter_context(connect(server.port))
+        slow.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        eventually(lambda: threads_of_clients() == 2, "both to wait")
+        with suppress(ConnectionResetError):
+            assert b"" == answer(server.port)
+        may_end.set()
+        assert b"HTTP/1.0 200" == slow.recv(12)
 
 
 def test_answers_that_wait_to_be_read_hold_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,7 @@ class Answering:
             head, body = job.make()
             if len(body) > KEPT_FOR_CLIENT:  # else the kernel takes all of it
                 self._hold(client, body)
-            client.socket.settimeout(_ANSWER_TIME)
+            client.socket.settimeout(None)  # until it is cut off
             client.socket.sendall(head)
             client.socket.sendall(body)
             client.socket.settimeout(0)

@@ -135,10 +135,10 @@ class Connections:
     def _attend(self, client: Client) -> None:
         try:
             self._advance(client)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            self._poll.modify(client.socket, selectors.EVENT_READ, client)
-        except ssl.SSLWantWriteError:
-            self._poll.modify(client.socket, selectors.EVENT_WRITE, client)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
+            writes = isinstance(error, ssl.SSLWantWriteError)
+            awaited = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
+            self._poll.modify(client.socket, awaited, client)
         except OSError as error:
             log.debug("HTTP client failed", extra={"error": str(error)})
             self._drop(client)
