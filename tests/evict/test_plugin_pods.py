@@ -8,24 +8,30 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.certificates import make, needs_openssl
 from cluster.patches import MERGE, patched
 from cluster.scripted_api import Answer, Asked, Script, running
+from deviceplugin._http.access import Access
+from deviceplugin._http.certificate import Certificate
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.tools import _plugin_pods
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, plugin_of
 from deviceplugin.tools.evict import main as evict
 from deviceplugin.tools.startup_taint import main as startup_taint
+from http_server import serving
 from patience import eventually
 
 LABELS = "app.kubernetes.io/component=device-plugin,app.kubernetes.io/name=gpu-device-plugin"
 PODS = "/api/v1/namespaces/gpu/pods"
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
-OPTIONS = Namespace(node=None, plugin=None, namespace="gpu", selector=LABELS)
+NO_FILES: dict[str, Path | None] = {"plugin_token_file": None, "plugin_ca_file": None}
+OPTIONS = Namespace(node=None, plugin=None, namespace="gpu", selector=LABELS, **NO_FILES)
 
 
 def pod(node: str, ip: str = "127.0.0.1", port: int = 9494, **changes: Any) -> dict[str, Any]:
@@ -76,6 +82,29 @@ def test_a_start_and_getting_ready_change_what_is_known_of_a_pod() -> None:
     ]
     assert 4 == len({plugin_of(one) for one in states})
     assert plugin_of(pod("n1")) == plugin_of(pod("n1", metadata={"resourceVersion": "6"}))
+
+
+@needs_openssl
+@pytest.mark.parametrize("selected", [True, False])
+def test_a_plugin_with_tls_is_asked_with_its_token(
+    script: Script, tmp_path: Path, *, selected: bool
+) -> None:
+    token, ours = tmp_path / "token", tmp_path / "ours"
+    for each in (token, ours):
+        each.write_text("secret\n")
+    make(tmp_path)  # for 127.0.0.1
+    files = {"plugin_token_file": ours, "plugin_ca_file": tmp_path / "ca.crt"}
+    certificate = Certificate(tmp_path / "ca.crt", tmp_path / "key.pem")
+    with serving(access=Access(token, ()), certificate=certificate) as server:
+        script.otherwise = lambda _asked: listed(pod("n1", "127.0.0.1", server.port))
+        alone = {"node": "n1", "selector": None, "plugin": f"https://127.0.0.1:{server.port}"}
+        options = Namespace(**vars(OPTIONS) | files | ({} if selected else alone))
+        with _plugin_pods.plugins(options, ApiServer(script.url)) as plugins:
+            eventually(lambda: {"n1"} == plugins().keys(), "the list")
+            assert [] == plugins()["n1"].says(lambda page: page["resources"], "/readyz")
+            ours.write_text("other")
+            with pytest.raises(NoAnswerError, match="401"):
+                plugins()["n1"].says(lambda page: page)
 
 
 @pytest.fixture
@@ -149,6 +178,10 @@ def test_pods_that_cannot_be_listed_are_told_once_and_asked_for_again(
         (["--selector=a=b", "--namespace=../x"], "--namespace ../x: is not the name of a name"),
         (["--selector=a", "--namespace=x"], "--selector a: is not KEY=VALUE"),
         (["--selector=a in (b)", "--namespace=x"], "--selector a in (b): is not KEY=VALUE"),
+        (
+            ["--selector=a=b", "--namespace=x", "--plugin-token-file=/t"],
+            "--plugin-token-file: with --selector it needs --plugin-ca-file",
+        ),
         (
             ["--selector=a=b", "--namespace=x", "--plugin=http://x"],
             "--plugin: is for --node; with --selector the pods say where they are",

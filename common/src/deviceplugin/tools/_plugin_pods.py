@@ -8,12 +8,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, Watch
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools._devices_page import NoAnswerError, fetch, page_of
+from deviceplugin.tools import _devices_page
+from deviceplugin.tools._devices_page import (
+    NO_CREDENTIALS,
+    Credentials,
+    NoAnswerError,
+    fetch,
+    page_of,
+)
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +46,13 @@ class Plugin:
         node: The node's name.
         url: Where it serves.
         state: Differs after each start of its container, and when its pod gets ready or unready.
+        credentials: What it asks for.
     """
 
     node: str
     url: str
     state: str = ""
+    credentials: Credentials = NO_CREDENTIALS
 
     def says(self, reduce: Callable[[Any], _T], path: str = "") -> _T:
         """Return what ``reduce`` makes of the plugin's ``/devices``.
@@ -55,12 +65,15 @@ class Plugin:
         try:
             page = page_of(self.url)
             if path:
-                fetch(page.removesuffix("/devices") + path, SILENCE, _MAX_BYTES)
-            text = fetch(page, SILENCE, _MAX_BYTES)
+                self._fetch(page.removesuffix("/devices") + path)
+            text = self._fetch(page)
             with _READING:
                 return reduce(json.loads(text))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise NoAnswerError("is not a list of a plugin's devices") from error
+
+    def _fetch(self, page: str) -> bytes:
+        return fetch(page, SILENCE, _MAX_BYTES, self.credentials)
 
 
 Plugins = Callable[[], Mapping[str, Plugin]]
@@ -79,6 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--selector", metavar="LABELS", help="all nodes: the labels of the plugin's pods")
     add("--namespace", metavar="NAME", help="with --selector: where the pods are")
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
+    _devices_page.add_options(parser)
 
 
 def check(options: argparse.Namespace) -> None:
@@ -93,6 +107,11 @@ def check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--selector {options.selector}: is not KEY=VALUE[,KEY=VALUE]")
     if options.selector and not _NAMESPACE.fullmatch(options.namespace or ""):
         raise ConfigError(f"--namespace {options.namespace or ''}: is not the name of a namespace")
+    if options.selector and options.plugin_token_file and not options.plugin_ca_file:
+        raise ConfigError(
+            "--plugin-token-file: with --selector it needs --plugin-ca-file: a token is sent to "
+            "another machine by https only"
+        )
 
 
 def api_server(options: argparse.Namespace, name: str) -> ApiServer:
@@ -112,8 +131,10 @@ def api_server(options: argparse.Namespace, name: str) -> ApiServer:
 @contextmanager
 def plugins(options: argparse.Namespace, api: ApiServer) -> Iterator[Plugins]:
     """Keep current what plugins there are, while in the context."""
+    credentials = Credentials.of(options)
     if options.node:
-        one = Plugin(options.node, options.plugin or f"http://127.0.0.1:{_PORT}")
+        url = options.plugin or f"http://127.0.0.1:{_PORT}"
+        one = Plugin(options.node, url, credentials=credentials)
         yield lambda: {one.node: one}
         return
     pods = _Pods()
@@ -121,7 +142,8 @@ def plugins(options: argparse.Namespace, api: ApiServer) -> Iterator[Plugins]:
         api,
         f"/api/v1/namespaces/{options.namespace}/pods",
         {"labelSelector": options.selector},
-        keep=plugin_of,
+        # Pods have new addresses each time, which no certificate can name.
+        keep=partial(plugin_of, credentials=credentials._replace(is_named=False)),
         changed=pods.changed,
         failed=pods.failed,
     )
@@ -153,8 +175,10 @@ class _Pods:
         return self._found
 
 
-def plugin_of(pod: Mapping[str, Any]) -> Plugin | None:
+def plugin_of(pod: Mapping[str, Any], credentials: Credentials = NO_CREDENTIALS) -> Plugin | None:
     """Return the plugin in a pod; None if it does not run.
+
+    With the authority of its certificate in ``credentials`` it is asked by https.
 
     Raises:
         LookupError: ``pod`` is not a pod. TypeError and AttributeError mean the same.
@@ -169,4 +193,6 @@ def plugin_of(pod: Mapping[str, Any]) -> Plugin | None:
     host = f"[{address}]" if ":" in address else address
     ready = [one["status"] for one in status.get("conditions") or () if one["type"] == "Ready"]
     starts = [one.get("containerID", "") for one in status.get("containerStatuses") or ()]
-    return Plugin(str(node), f"http://{host}:{port}", " ".join([*ready, *starts]))
+    scheme = "https" if credentials.ca_file else "http"
+    state = " ".join([*ready, *starts])
+    return Plugin(str(node), f"{scheme}://{host}:{port}", state, credentials)
