@@ -1,5 +1,6 @@
 """Clients of the HTTP server that send too much, too slowly, or what they should not."""
 
+import selectors
 import socket
 import subprocess
 import sys
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typing_extensions import override
 
 import slow_clients
 from deviceplugin._http import answering, connections
@@ -146,24 +146,30 @@ def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
         assert b"HTTP/1.0 200" == slow[1].recv(12)
 
 
-def test_who_begins_to_send_while_it_gives_way_is_not_read() -> None:
-    with ExitStack() as stack:
-        slow: list[socket.socket] = []
+def test_who_begins_to_send_while_it_gives_way_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, usual = threading.Event(), selectors.PollSelector.select
+    looks.set()
 
-        class Together(socket.socket):
-            @override
-            def accept(self) -> tuple[socket.socket, Any]:
-                if len(slow) <= connections._MAX_WAITING + 8:
-                    slow.append(stack.enter_context(connect(self.getsockname()[1])))
-                if len(slow) > connections._MAX_WAITING:
-                    for each in slow:
-                        with suppress(OSError):  # it has given way
-                            each.sendall(b"G")
-                return super().accept()
+    def select(poll: selectors.PollSelector, timeout: float | None = None) -> Any:
+        assert looks.wait(PATIENCE)
+        return usual(poll, timeout)
 
-        with serving(of=lambda listening: Together(fileno=listening.detach())) as server:
-            slow.append(stack.enter_context(connect(server.port)))
-            assert 200 == status(server.port, padded(100))
+    monkeypatch.setattr(selectors.PollSelector, "select", select)
+    with serving() as server, ExitStack() as stack:
+        waiting = server._connections._waiting
+        slow = [stack.enter_context(connect(server.port)) for _ in range(connections._MAX_WAITING)]
+        eventually(lambda: connections._MAX_WAITING == len(waiting), "all of them")
+        oldest, *_, latest = waiting
+        looks.clear()
+        slow[-1].sendall(b"G")
+        eventually(lambda: latest.head, "the end of a look")
+        slow[0].sendall(b"G")  # seen together with the newcomer
+        newcomer = stack.enter_context(connect(server.port))
+        looks.set()
+        newcomer.sendall(padded(100))
+        assert b"HTTP/1.0 200" == newcomer.recv(12)
+        assert oldest not in waiting
+        assert not oldest.head
 
 
 def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
