@@ -253,7 +253,7 @@ def test_certificates_that_are_none_are_told(
 
 
 def test_names_are_shown_in_a_short_line_whatever_they_are(tmp_path: Path) -> None:
-    odd = {"contexts": [{"name": "\x1b[31m\n" + "n" * 100_000, "context": {"cluster": "k"}}]}
+    odd: Json = {"contexts": [{"name": "\x1b[31m\n" + "n" * 100_000, "context": {"cluster": "k"}}]}
     for context in ("", "c" * 100_000):
         shown = problem(tmp_path / "config", config(current="", **odd), context)
         assert (True, True) == (shown.isprintable(), len(shown) < 1000)

@@ -10,39 +10,24 @@ from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from typing_extensions import override
 
 from deviceplugin._http.listener import listen
 from deviceplugin._http.server import Server
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._devices_page import NO_CREDENTIALS, NoAnswerError
+from deviceplugin.tools._plugin_pods import Plugin
 from deviceplugin.tools.devices import Inventory, _report
 from deviceplugin.tools.devices._sources import ask_plugin
 from deviceplugin.tools.events import Watch, as_event, read_facts
 from deviceplugin.tools.evict import Patience
-from deviceplugin.tools.evict._cli import _suspects
 from deviceplugin.tools.startup_taint._readiness import readiness
 from fuzzing.samples import Sample, seeds
 from fuzzing.target import Read, Target
+from http_server import View
 from patience import PATIENCE
-
-
-class _View:
-    """A plugin without devices."""
-
-    def alive(self) -> str:
-        return ""
-
-    def ready(self) -> str:
-        return "not registered"
-
-    def reports(self) -> list[Any]:
-        return []
-
-    def shortfalls(self) -> list[str]:
-        return []
 
 
 class _Failures(logging.Handler):
@@ -61,7 +46,7 @@ class _Failures(logging.Handler):
 
 @contextmanager
 def _server_of_plugin(_folder: Path) -> Iterator[Read]:
-    server = Server(listen("127.0.0.1:0"), _View(), Metrics())
+    server = Server(listen("127.0.0.1:0"), View(), Metrics())
     thread = threading.Thread(target=server.run)
     thread.start()
     failures, log = _Failures(), logging.getLogger("deviceplugin._http")
@@ -129,12 +114,17 @@ def _plugin(read: Callable[[str], object], _folder: Path) -> Iterator[Read]:
 
 
 def _evict(url: str) -> None:
-    _suspects(url, Patience(lambda _resource: 600.0))
+    patience = Patience(lambda _resource: 600.0)
+    Plugin("node", url).says(lambda page: patience.observe(page, 0.0))
+
+
+def _startup_taint(url: str) -> None:
+    readiness(Plugin("node", url))
 
 
 def _devices(url: str) -> None:
     inventory = Inventory()
-    ask_plugin(inventory, url, PATIENCE)
+    ask_plugin(inventory, url, PATIENCE, NO_CREDENTIALS)
     _report.table(inventory)
     json.loads(_report.to_json(inventory))
 
@@ -184,7 +174,7 @@ TARGETS: Final = (
         Target(f"/devices, {name}", seeds(_PAGE), partial(_plugin, read), (NoAnswerError,))
         for name, read in (
             *(("evicting", _evict), ("listing", _devices), ("reporting", _events)),
-            ("waiting", readiness),
+            ("waiting", _startup_taint),
         )
     ),
 )
