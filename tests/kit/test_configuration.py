@@ -355,9 +355,8 @@ def test_what_is_very_long_is_cut_in_its_middle() -> None:
 
 
 def test_every_public_name_is_there_and_documented() -> None:
-    names = configuration.__all__
-    assert sorted(names) == names
-    assert [] == [one for one in names if not getattr(configuration, one).__doc__]
+    functions = [one for one in configuration.__all__ if not one.isupper()]
+    assert [] == [one for one in functions if not getattr(configuration, one).__doc__]
 
 
 def test_keys_may_be_in_any_case_where_a_record_says_so() -> None:

@@ -61,7 +61,15 @@ HARMLESS = {
     # Which of the devices that the plugin knows it offers, how often, to how many, and as what.
     *("*.pod-resources-interval", "*.discovery-interval", "*.discovery-deadline"),
     *("*.vanished-grace", "*.vanished-retention", "*.poll-interval", "*.log-level", "*.log-format"),
-    *("*.include[]", "*.exclude[]", "*.shares", "*.share-policy", "*.policy", "*.device-ids"),
+    *(
+        "*.http-hosts[]",
+        "*.include[]",
+        "*.exclude[]",
+        "*.shares",
+        "*.share-policy",
+        "*.policy",
+        "*.device-ids",
+    ),
     *("*.ignore-errors[]", "*.error-patience", "amd.resource-naming-strategy"),
     *("amd.clean-handover", "fpga.mode", "generic.overlap", "intelgpu.bypath"),
     *("intelgpu.enable-monitoring", "intelgpu.monitoring-mode", "rdma.link-health"),

@@ -110,7 +110,7 @@ def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("text", "complaint"),
     [
         ("", "has no pod"),
-        ("{", "while parsing"),
+        ("{", "expected the node content"),
         ("kind: Node", "Node is not a Pod"),
         ("kind: Pod", "not a pod's manifest: KeyError"),
         ("[]", "not a pod's manifest: TypeError"),

@@ -17,8 +17,8 @@ from deviceplugin._config import loading
 from deviceplugin._config import values as _values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
-from deviceplugin._config.host_names import HostName
 from deviceplugin._config.setting_names import key
+from deviceplugin._config.values import HostName
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
 

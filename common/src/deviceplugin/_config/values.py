@@ -3,7 +3,7 @@
 import math
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -24,6 +24,8 @@ KNOWN: Final = (
 )
 """The types that `can_parse` accepts, in words."""
 _MAX_DRIVER: Final = 63
+_HOST_LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST: Final = rf"{_HOST_LABEL}(\.{_HOST_LABEL})*"
 _LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _URL: Final = re.compile(r"https?://[^/\s]+/?")
 _SHORT_BOOLEANS: Final = {"t": "true", "f": "false"}
@@ -144,6 +146,24 @@ def check_url(text: str) -> None:
     """Raise ``ValueError`` unless ``text`` is the URL of a server, or is empty."""
     if text and not _URL.fullmatch(text):
         raise ValueError("is not the URL of a server, such as https://10.96.0.1:443")
+
+
+class HostName(str):
+    """The name of a machine, without a port."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, value: object) -> "HostName":
+        """Return ``value`` as a name; raise ``ValueError`` if it is none."""
+        if not isinstance(value, str) or not re.fullmatch(_HOST, value):
+            raise ValueError(f"has {value!r}, which is not a name such as node-1.example.com")
+        return cls(value)
+
+    @classmethod
+    def schema(cls) -> Mapping[str, Any]:
+        """Return the JSON schema of a name."""
+        return {"type": "string", "pattern": f"^{_HOST}$"}
 
 
 _PARSERS: Final[dict[Any, Any]] = {
