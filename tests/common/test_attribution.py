@@ -163,6 +163,13 @@ def test_a_pod_whose_container_restarts_holds_its_device_all_the_while(kubelet: 
     assert [] == plugin.released_ids
 
 
+def outlive_the_admission(node: Node) -> None:
+    """Wait until polls begin more than the second after an allocation that admission may take."""
+    over = time.monotonic() + 1.5
+    eventually(lambda: time.monotonic() > over, "the admission")
+    polls(node, 3)
+
+
 def polls(node: Node, count: int) -> None:
     """Wait for that many more looks that the kubelet answered."""
 
@@ -566,7 +573,7 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(
     plugin = ReleasedPlugin("a", "b")
     with running(kubelet, plugin) as node:
         node.kubelet.run(INIT)
-        polls(node, 30)  # until long after the admission
+        outlive_the_admission(node)
         assert [] == plugin.released_ids
         node.kubelet.terminate(INIT)
         node.host._tracker.ask()  # has the kubelet collect the devices
@@ -590,7 +597,7 @@ def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_c
     plugin = SlowPlugin("a")
     with running(kubelet, plugin) as node:
         node.kubelet.run(INIT)
-        polls(node, 30)  # until long after the admission
+        outlive_the_admission(node)
         assert [] == plugin.released_ids
 
 

@@ -120,6 +120,13 @@ def test_a_day_of_a_device_that_flaps_is_few_lines(told: Told) -> None:
     assert AT_ONCE + 24 * 6 - 1 == lines
 
 
+def test_a_device_that_was_calm_for_long_has_all_of_its_lines_again(told: Told) -> None:
+    flap(told, 100)
+    told.now = 2 * AT_ONCE * PAUSE
+    assert [("device is healthy", "")] == told.of(dp.Device("b"))
+    assert AT_ONCE <= len(flap(told, 100))
+
+
 def test_a_device_that_flaps_hides_no_other(told: Told) -> None:
     flap(told, 100)
     assert [("device is healthy", "")] == told.of(dp.Device("b"))

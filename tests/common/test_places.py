@@ -158,6 +158,8 @@ def test_of_many_faults_the_first_are_kept_and_the_rest_counted() -> None:
     *first, last = root.faults.lines
     assert (MOST, "c.yaml: 500 more") == (len(first), last)
     assert "c.yaml: line 1: k0: unknown key: did you mean 'k'?" == first[0]
+    root.faults.add(1, "k0", "unknown key: did you mean 'k'?")
+    assert last == root.faults.lines[-1]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -332,9 +334,10 @@ def test_a_value_of_a_request_is_a_place_too(value: Any) -> None:
     assert value == of_plain(value, "request").plain()
 
 
-def test_a_request_that_is_nested_too_deeply_is_told() -> None:
+@pytest.mark.parametrize("levels", [300, 100_000])
+def test_a_request_that_is_nested_too_deeply_is_told(levels: int) -> None:
     value: list[Any] = []
-    for _ in range(300):
+    for _ in range(levels):
         value = [value]
     with pytest.raises(ConfigError, match=r"^request: nested too deeply$"):
         of_plain(value, "request")

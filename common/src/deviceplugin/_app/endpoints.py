@@ -1,6 +1,5 @@
 """The endpoint of each resource: the device-plugin protocol of a process."""
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -14,14 +13,13 @@ from deviceplugin._discovery.retention import unhealthy
 from deviceplugin._http.devices_report import NOT_ADVERTISED
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint import Endpoint
+from deviceplugin._kubelet.endpoint_status import tell_withdrawn
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._registration.by_kubelet_socket import Kubelet, Registrar
 from deviceplugin._registration.by_plugin_watcher import Registry
 from deviceplugin._telemetry.metrics import Metrics
-
-log = logging.getLogger(__name__)
 
 _HANDOVER_TIMEOUT: Final = 15.0
 """Seconds to wait for a withdrawn resource to end before it may come back; ``stop`` can take 10."""
@@ -128,9 +126,7 @@ class Endpoints:
             endpoint, sleeper = running
             endpoint.stop()
             join([sleeper], _HANDOVER_TIMEOUT)
-            if self._metrics.events.registrations.take(resource.name):
-                log.info("resource withdrawn", extra={"resource": resource.name})
-                self._metrics.events.add("resource withdrawn", resource=resource.name)
+            tell_withdrawn(resource.name, self._metrics)
 
     # Their thread.
 

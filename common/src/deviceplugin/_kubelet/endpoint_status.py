@@ -77,9 +77,7 @@ class EndpointStatus:
 
     def withdrawn(self) -> None:
         """Report that the kubelet need not watch the resource any more."""
-        if self._is_told():
-            log.info("resource withdrawn", extra={"resource": self._resource})
-            self._metrics.events.add("resource withdrawn", resource=self._resource)
+        tell_withdrawn(self._resource, self._metrics)
 
     def _is_told(self) -> bool:
         return self._metrics.events.registrations.take(self._resource)
@@ -91,3 +89,10 @@ class EndpointStatus:
     def forget(self) -> None:
         """Remove the resource from the metrics."""
         self._metrics.forget(self._resource)
+
+
+def tell_withdrawn(resource: str, metrics: Metrics) -> None:
+    """Report that ``resource`` is not served any more."""
+    if metrics.events.registrations.take(resource):
+        log.info("resource withdrawn", extra={"resource": resource})
+        metrics.events.add("resource withdrawn", resource=resource)

@@ -37,7 +37,10 @@ def compose(text: str) -> Node | None:
     except RecursionError as error:
         raise TooDeepError from error
     check_size(document)
-    return _value(_tokens(text))
+    tokens = _tokens(text)
+    root = _value(tokens)
+    assert next(tokens, None) is None  # or the tokens are not json's
+    return root
 
 
 def _tokens(text: str) -> Iterator[Token]:

@@ -61,11 +61,6 @@ class Node:
     repeated: "list[tuple[str, int]]" = field(default_factory=list)
     """Duplicate keys, with their lines."""
 
-    @property
-    def children(self) -> "list[Node]":
-        """The values in a list or mapping."""
-        return self.items or [*self.pairs.values()]
-
     def add(self, key: str, node: "Node", line: int) -> None:
         """Add ``node`` to a mapping at ``key``."""
         if key in self.pairs:
