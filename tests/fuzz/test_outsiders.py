@@ -1,15 +1,17 @@
 """Whatever outsiders write ends in a documented error at most.
 
-The samples are the same each time. ``FUZZ_SECONDS=60`` plays others, for so long in all.
+The samples are the same each time. ``FUZZ_SECONDS=60`` plays others, for so long in all;
+``FUZZ_SEED=2`` plays others than those.
 """
 
 import os
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from fuzzing import cluster, files, kubelet, network, node
@@ -26,6 +28,7 @@ CASES = [
 SAMPLES = 25
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 """For all cases together, on all workers."""
+SEED = os.environ.get("FUZZ_SEED", "1")
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 LONGEST = 20_000
 """Characters of a message."""
@@ -55,9 +58,10 @@ def play(target: Target, read: Read, samples: st.SearchStrategy[Sample]) -> None
 
     how = settings(max_examples=SAMPLES, derandomize=not SECONDS, database=None, print_blob=True)
     end = time.monotonic() + SECONDS * WORKERS / len(CASES)
-    how(given(sample=samples)(check))()
-    while time.monotonic() < end:
-        how(given(sample=samples)(check))()
+    for turn in count():
+        seed(f"{SEED} {turn}")(how(given(sample=samples)(check)))()
+        if time.monotonic() >= end:
+            break
 
 
 def check_message(text: str) -> None:

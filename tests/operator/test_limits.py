@@ -248,7 +248,6 @@ BAD: list[tuple[Json, str]] = [
         "spec.components: gpu-privileged is not among the components",
     ),
     (entry(mounts=[{"path": "/", "mountPath": "/a"}]), f"{A1}mounts: / is not among the direc"),
-    (entry(mounts=[{"path": "/srv/../", "mountPath": "/a"}]), f"{A1}mounts: /srv/../ is not"),
     (entry(mounts=[{"path": "/etc", "mountPath": "/a"}]), f"{A1}mounts: /etc is not among"),
     (path("/etc", "Mount"), f"{A1}groups.paths: /etc is not among the directories"),
     (path("/etc"), f"{A1}groups.paths: /etc is not among the paths"),
@@ -291,9 +290,10 @@ BAD: list[tuple[Json, str]] = [
         for plugin, _, key in (
             one.partition(".")
             for one in sorted(LISTED)
-            if re.search(r"(-dir|-root|-path|-prefix|-name)$", one) and "resource-" not in one
+            if re.search(r"(-dir|-root|-path|-prefix)$", one) and "resource-" not in one
         )
     ],
+    (of("simulated", **{"plugin-name": "a"}), "plugin-name: a: simulated.plugin-name is not among"),
 ]
 
 
@@ -378,9 +378,6 @@ def test_a_beginning_is_not_that_of_something_else(
     eventually(lambda: not refused(author, good), "the longer list")
     assert "/srv/ab is not" in refused(
         author, entry(mounts=[{"path": "/srv/ab", "mountPath": "/b"}])
-    )
-    assert "/srv/a/../b is not" in refused(
-        author, entry(mounts=[{"path": "/srv/a/../b", "mountPath": "/b"}])
     )
     assert "a.b/cd/e is not" in refused(author, {"plugin": "gopher", "image": "a.b/cd/e"})
     server.admin.merge(f"{LIMITS}/default", {"spec": {"directories": [], "images": []}})

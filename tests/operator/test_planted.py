@@ -309,6 +309,7 @@ def test_an_object_that_is_refused_at_an_upgrade_is_restored_all_the_same(
     change_status(operator, hashes=None)
     operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
     operator.start()
+    operator.wait(lambda: "hashes" in revision(operator))  # pods may be those of before yet
     operator.wait(lambda: len(operator.fleet.pods()) == 3)
     assert [applied] == [desired.called(one) for one in revision(operator)["hashes"]]
 
