@@ -5,11 +5,11 @@ import ssl
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._platform.file_identity import Signature, file_signature
 from deviceplugin.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-_Identity = tuple[int, int, int, int] | None
 _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
@@ -53,17 +53,8 @@ class Certificate:
         context.load_cert_chain(*self._files, password="")  # never asked for on a terminal
         return context
 
-    def _identities(self) -> tuple[_Identity, ...]:
-        return tuple(map(_identity, self._files))
-
-
-def _identity(file: Path) -> _Identity:
-    """Return what differs once a file, or the directory that its name leads to, is replaced."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    def _identities(self) -> tuple[Signature, ...]:
+        return tuple(map(file_signature, self._files))
 
 
 def _said(error: OSError) -> str:

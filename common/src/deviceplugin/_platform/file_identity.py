@@ -3,6 +3,7 @@
 from pathlib import Path
 
 Identity = tuple[int, int, int] | None
+Signature = tuple[int, int, int, int] | None
 
 
 def file_identity(path: Path) -> Identity:
@@ -16,3 +17,12 @@ def file_identity(path: Path) -> Identity:
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def file_signature(path: Path) -> Signature:
+    """Return what differs once ``path``, or what its link leads to, is changed or replaced."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns

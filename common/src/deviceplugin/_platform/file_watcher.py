@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import inotify_simple
 
+from deviceplugin._platform.file_identity import Signature, file_signature
+
 log = logging.getLogger(__name__)
 
 Callback = Callable[[str | None], None]
@@ -42,7 +44,6 @@ _LONGEST: Final = 24 * 3600.0
 """Most seconds between checks; the kernel cannot count many more."""
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC})
-Signature = tuple[int, int, int, int] | None
 
 
 @dataclass(eq=False)
@@ -117,7 +118,7 @@ class FileWatcher:
             if watch is None:
                 watch = self._watches[path] = _Watch(path, [])
                 self._arm(watch)
-                watch.signature = _signature(path)
+                watch.signature = file_signature(path)
             watch.callbacks.append(callback)
         return lambda: self._unwatch(watch, callback)
 
@@ -213,7 +214,7 @@ class FileWatcher:
                 return None, None
             # Do so even if it seems unchanged: a new directory can have the old one's number.
             self._arm(watch)
-            old, watch.signature = watch.signature, _signature(watch.path)
+            old, watch.signature = watch.signature, file_signature(watch.path)
             return old, watch.signature
 
     def _check(self, *, lost: bool = False) -> None:
@@ -278,11 +279,3 @@ class FileWatcher:
                 if self._inotify is not None:
                     with suppress(OSError):  # removed by the kernel along with its file
                         self._inotify.rm_watch(descriptor)
-
-
-def _signature(path: Path) -> Signature:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
