@@ -7,7 +7,6 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._dra.naming import device_name, former_name
-from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.pools import PoolCatalogue, withheld
 from deviceplugin.kit import sharing
@@ -97,13 +96,7 @@ def test_a_former_name_that_two_devices_had_is_nobodys(tmp_path: Path) -> None:
 
 def test_health_is_reported_by_the_name_that_a_pod_has(node: DriverNode) -> None:
     node.prepare(node.allocate("old", formerly(GARY)))
-    health = HealthReport(
-        NODE,
-        resources=lambda: node.resources,
-        ownership=node.ownership,
-        records=node.records.all,
-        discovered=lambda: True,
-    )
+    health = node.health()
     found = {one.device: one.status for one in health.read() if one.pool == POOL}
     names = (former_name(GARY), device_name(GARY), device_name(GINA))
     assert dict.fromkeys(names, "healthy") == found

@@ -12,11 +12,11 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._dra.serving import health_service
-from deviceplugin._dra.serving.device_health import DeviceHealth, HealthReport
+from deviceplugin._dra.serving.device_health import DeviceHealth
 from deviceplugin._dra.serving.health_service import HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 from drivers.driver_client import DriverClient, connected
-from drivers.driver_node import NODE, POOL, DriverNode, gopher, result
+from drivers.driver_node import POOL, DriverNode, gopher, result
 from held_clock import HeldClock
 from patience import eventually
 
@@ -27,13 +27,7 @@ def node(tmp_path: Path) -> DriverNode:
 
 
 def report(node: DriverNode) -> Sequence[DeviceHealth]:
-    return HealthReport(
-        NODE,
-        resources=lambda: node.resources,
-        ownership=node.ownership,
-        records=node.records.all,
-        discovered=lambda: node.discovered,
-    ).read()
+    return node.health().read()
 
 
 def test_a_report_has_all_devices_with_their_reasons(node: DriverNode) -> None:
@@ -80,13 +74,7 @@ def test_a_device_of_a_claim_that_is_gone_is_reported_until_it_is_released(
 
 
 def test_devices_that_need_their_process_are_unhealthy_once_it_stops(node: DriverNode) -> None:
-    found = HealthReport(
-        NODE,
-        resources=lambda: node.resources,
-        ownership=node.ownership,
-        records=node.records.all,
-        discovered=lambda: True,
-    )
+    found = node.health()
     before = found.read()
     found.stop()
     assert before == found.read()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, Claim, OfferState
 from deviceplugin._dra.naming import device_name
-from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.pools import OnUnhealthy, PoolCatalogue
 from deviceplugin.kit import sharing
@@ -338,13 +337,7 @@ def test_what_claims_hold_as_shares_is_known_after_a_restart(node: DriverNode) -
 
 
 def report(node: DriverNode) -> dict[str, str]:
-    health = HealthReport(
-        NODE,
-        resources=lambda: node.resources,
-        ownership=node.ownership,
-        records=node.records.all,
-        discovered=lambda: True,
-    )
+    health = node.health()
     return {one.device: one.status for one in health.read() if one.pool == POOL}
 
 

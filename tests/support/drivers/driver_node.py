@@ -17,6 +17,7 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._dra.serving.device_health import HealthReport
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 
@@ -137,6 +138,16 @@ class DriverNode:
             calls=self.calls,
             metrics=self.metrics,
             unusable=lambda: self.unusable,
+        )
+
+    def health(self) -> HealthReport:
+        """Return what reports the health of the devices."""
+        return HealthReport(
+            NODE,
+            resources=lambda: self.resources,
+            ownership=self.ownership,
+            records=self.records.all,
+            discovered=lambda: self.discovered,
         )
 
     def boot(self) -> None:

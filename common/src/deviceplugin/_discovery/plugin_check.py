@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from deviceplugin._config import parameters, suggestions
 from deviceplugin._config.resource_names import resource_name_problem
-from deviceplugin._inventory.validation import (
-    socket_name_problem,
-)
+from deviceplugin._inventory.validation import socket_name_problem
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
 
