@@ -25,7 +25,7 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Final, Self
 
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings
 
 ENTRIES: Final = 500

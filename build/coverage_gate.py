@@ -18,8 +18,8 @@ from coverage.exceptions import NoDataError
 
 ROOT: Final = Path(__file__).parents[1]
 GENERATED: Final = ("*_pb2.py",)
-CONFORMANCE: Final = "common/src/deviceplugin/conformance/*"
-TOOLS: Final = "common/src/deviceplugin/tools/*"
+CONFORMANCE: Final = "common/testing/src/deviceplugin_testing/conformance/*"
+TOOLS: Final = "common/node/src/deviceplugin/tools/*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Gate:
 
 def gates(root: Path = ROOT) -> Iterator[Gate]:
     """Yield the gates. A new plugin has one without a change here."""
-    yield Gate("the core", 100, "common/src/*", (*GENERATED, CONFORMANCE, TOOLS))
+    yield Gate("the core", 100, "common/node/src/*", (*GENERATED, CONFORMANCE, TOOLS))
     yield Gate("its conformance suite", 95, CONFORMANCE)
     yield Gate("its tools", 90, TOOLS)
     yield Gate("the operator", 90, "operator/src/*")

@@ -36,11 +36,11 @@ ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = Path(__file__).with_name("docs_site.lock")
 PAGES: Final = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CRITIQUES.md", "STYLE.md", "SECURITY.md"),
-    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/README.md", "common/docs/**/*.md"),
+    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/node/README.md", "common/docs/**/*.md"),
     *("plugins/*/README.md", "plugins/*/docs/**/*.md", "plugins/*/*/README.md", "build/README.md"),
     *("operator/**/*.md", "deployments/**/*.md", "demo/**/*.md", "e2e/**/*.md", "tests/**/*.md"),
 )
-MAP: Final = ROOT / "common/README.md"
+MAP: Final = ROOT / "common/node/README.md"
 LINK: Final = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 SLUGS: Final = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"
 """Anchors as they are on the pages of a repository."""
@@ -145,7 +145,7 @@ def settings(home: str, site: str) -> dict[str, Any]:
 
 
 def navigation() -> Iterator[dict[str, Any]]:
-    """Yield what the menu has: the map of pages in common/README.md, and each plugin."""
+    """Yield what the menu has: the map of pages in common/node/README.md, and each plugin."""
     yield {"Home": "README.md"}
     text = MAP.read_text(encoding="utf-8").partition("## The documentation")[2]
     for title, rows in re.findall(r"^([A-Z][^\n|]+):\n\n((?:\|.*\n)+)", text, re.MULTILINE):

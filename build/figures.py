@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin.tools.bench import _node, _picture, _summary
+from deviceplugin_testing.tools.bench import _node, _picture, _summary
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "common/docs"

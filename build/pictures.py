@@ -29,12 +29,12 @@ from urllib.request import urlopen
 
 import deviceplugin as dp
 from browser import BROWSERS, PATIENCE, draw, program
-from deviceplugin.simulator import Pod, SimulatedKubelet
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet
+from deviceplugin_testing.fixture import Kubelet
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = {
-    "page": [f"common/src/deviceplugin/_http/page.{kind}" for kind in ("html", "css", "js")],
+    "page": [f"common/node/src/deviceplugin/_http/page.{kind}" for kind in ("html", "css", "js")],
     "dashboard": ["demo/dashboards/device-plugins.json", "demo/dashboards/draw.py"],
 }
 """What a picture is of. It has their checksum, so that a test sees when it is too old."""

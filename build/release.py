@@ -16,7 +16,7 @@
     release.py version [NEW]
         print the version, or write NEW wherever the version occurs
 
-The version is that of common/pyproject.toml. All other places must have the same, which the tests
+The version is that of common/node/pyproject.toml. All other places must have the same, which the tests
 check.
 """
 
@@ -43,7 +43,7 @@ ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
 IMAGES: Final = ROOT / "dist" / "images"
 PLACES: Final = (
-    ("common/pyproject.toml", r'^version = "(.+)"$'),
+    ("common/node/pyproject.toml", r'^version = "(.+)"$'),
     ("operator/pyproject.toml", r'^version = "(.+)"$'),
     ("plugins/*/pyproject.toml", r'^version = "(.+)"$'),
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
@@ -71,7 +71,7 @@ ARCHITECTURES: Final = (
 
 def version() -> str:
     """Return the version."""
-    text = (ROOT / "common/pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / "common/node/pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found
 

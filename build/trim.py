@@ -14,14 +14,14 @@ UNUSED: Final = (
     "yaml/_yaml*.so",  # 2.6 MB; only the loaders in Python are used
     "grpc/_cython/_credentials",  # 0.5 MB of certificates; the kubelet's sockets have no TLS
     # For developers.
-    "deviceplugin/simulator",
-    "deviceplugin/conformance",
-    "deviceplugin/testing",
-    "deviceplugin/tools/bench",
-    "deviceplugin/tools/conformance",
-    "deviceplugin/tools/kubelet",
-    "deviceplugin/tools/new",
-    "deviceplugin/tools/stub",
+    "deviceplugin_testing/simulator",
+    "deviceplugin_testing/conformance",
+    "deviceplugin_testing/fixture",
+    "deviceplugin_testing/tools/bench",
+    "deviceplugin_testing/tools/conformance",
+    "deviceplugin_testing/tools/kubelet",
+    "deviceplugin_testing/tools/new",
+    "deviceplugin_testing/tools/stub",
     "google/protobuf/testdata",
     "**/__pycache__",
     "**/*.pyi",

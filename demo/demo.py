@@ -14,7 +14,7 @@ from typing import Final
 
 from demo.stage import GREEN, PATIENCE, PLAIN, RED, SOON, Demo, Stopwatch, check, say
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 
 RESOURCE: Final = "example.com/gopher"
 COMMAND: Final = Path(sys.executable).with_name("gopher-device-plugin")

@@ -19,7 +19,7 @@ from typing import Final
 
 from demo.stage import PATIENCE, SOON, Demo, DemoError, Stopwatch, check, say
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 
 GPU: Final = "nvidia.com/gpu"
 COMMAND: Final = Path(sys.executable).with_name("gpu-device-plugin")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Self
 
-from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
+from deviceplugin_testing.simulator import Pod, RunOptions, SimulatedKubelet
 
 PATIENCE: Final = 10.0
 """Seconds; each step takes milliseconds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 from fpga.cards import bundle
 from fpga.trees import AFU, DFL, INTERFACE, OTHER_AFU, FpgaTree
 from homes.simulated_node import BIN, Node

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 from homes.simulated_node import Node
 
 RESOURCE = "squat.ai/port"

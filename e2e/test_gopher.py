@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 from homes.simulated_node import Node
 
 RESOURCE = "example.com/gopher"

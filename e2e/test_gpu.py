@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 from gpu.fake_library import build_or_skip
 from gpu.fake_nvml import FakeNvml, Fleet
 from homes.simulated_node import Node

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from deviceplugin.simulator import Pod
+from deviceplugin_testing.simulator import Pod
 from homes.simulated_node import BIN, Node
 from patience import PATIENCE
 

@@ -10,7 +10,7 @@ out=$(realpath -m "${1:-dist/bench_go}")
 tree=$out/gopath/src/bench_go
 mkdir -p "$tree/v1beta1"
 cp build/bench_go/plugin.go "$tree/"
-protoc --proto_path=common/src/deviceplugin/proto/v1beta1 \
+protoc --proto_path=common/node/src/deviceplugin/proto/v1beta1 \
   --go_out="plugins=grpc,Mdeviceplugin.proto=v1beta1:$tree/v1beta1" deviceplugin.proto
 cd "$tree"
 GO111MODULE=off GOFLAGS='' CGO_ENABLED=0 GOPATH=$out/gopath:/usr/share/gocode \

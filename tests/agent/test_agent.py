@@ -13,8 +13,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin.simulator import Container, Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.agent import _cli, _installed
 from deviceplugin.tools.agent._maker import Maker
 from deviceplugin.tools.agent._sections import settings_of

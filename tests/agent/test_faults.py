@@ -14,8 +14,8 @@ import pytest
 
 import deviceplugin as dp
 from agents import faulty
-from deviceplugin.simulator import Container, Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.agent import _maker
 from deviceplugin.tools.agent._maker import Maker
 from deviceplugin.tools.agent._sections import Refused, settings_of

@@ -12,8 +12,8 @@ import pytest
 from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.apiserver import ApiServer, _exec_plugin
-from deviceplugin.apiserver._exec_plugin import ExecPlugin
-from deviceplugin.apiserver._kubeconfig_entry import Entry
+from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
+from deviceplugin_cli.kubeconfig._entry import Entry
 from deviceplugin.errors import ConfigError
 
 V1 = "client.authentication.k8s.io/v1"

@@ -14,7 +14,7 @@ from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.apiserver import ApiServer, UnavailableError
 from deviceplugin.apiserver._credentials import MOST_BYTES, read_token
-from deviceplugin.apiserver._kubeconfig import connection
+from deviceplugin_cli.kubeconfig._file import connection
 from deviceplugin.errors import ConfigError
 
 URL = "https://127.0.0.1:6443"

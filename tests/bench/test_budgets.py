@@ -23,10 +23,10 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin.conformance._proc import activity
-from deviceplugin.testing import Kubelet
-from deviceplugin.tools.bench import _plan
-from deviceplugin.tools.bench._subject import Subject, running
+from deviceplugin_testing.conformance._proc import activity
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.tools.bench import _plan
+from deviceplugin_testing.tools.bench._subject import Subject, running
 from patience import eventually
 
 RESOURCE = "budget.example/dev"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance._limits import Limits
-from deviceplugin.tools.bench import _claims as bench_claims
-from deviceplugin.tools.bench import main
+from deviceplugin_testing.conformance._limits import Limits
+from deviceplugin_testing.tools.bench import _claims as bench_claims
+from deviceplugin_testing.tools.bench import main
 
 
 def driver(name: str) -> list[str]:

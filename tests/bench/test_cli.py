@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.bench import _cli, _plan, main
-from deviceplugin.tools.bench._cli import _parser, _plan_of, _split
-from deviceplugin.tools.bench._figures import Section
-from deviceplugin.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench import _cli, _plan, main
+from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
+from deviceplugin_testing.tools.bench._figures import Section
+from deviceplugin_testing.tools.bench._subject import Subject
 
 MANY = [*_plan.many(8, 1).command]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.bench import _entries, _plan, main
-from deviceplugin.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench import _entries, _plan, main
+from deviceplugin_testing.tools.bench._errors import BenchError
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 

@@ -18,8 +18,8 @@ from deviceplugin._discovery.found import discover
 from deviceplugin._discovery.retention import KeptDevices
 from deviceplugin._inventory.published import Resource
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import SimulatedKubelet
-from deviceplugin.simulator._device_manager.records import Entry, Grant
+from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator._device_manager.records import Entry, Grant
 
 RESOURCE = "growth.example/dev"
 FEW, MANY = 500, 4_000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.bench import _measure, _plan, _subject
-from deviceplugin.tools.bench._errors import BenchError
-from deviceplugin.tools.bench._figures import Figure
-from deviceplugin.tools.bench._many import ManyPlugin, ManySettings
-from deviceplugin.tools.bench._subject import Run, Subject, running
+from deviceplugin_testing.tools.bench import _measure, _plan, _subject
+from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._figures import Figure
+from deviceplugin_testing.tools.bench._many import ManyPlugin, ManySettings
+from deviceplugin_testing.tools.bench._subject import Run, Subject, running
 
 LEAKY = """
 import os, socket, sys, threading

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.bench import _node, main
-from deviceplugin.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench import _node, main
+from deviceplugin_testing.tools.bench._errors import BenchError
 
 
 def test_what_plugins_cost_apart_and_together_is_measured(

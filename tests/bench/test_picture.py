@@ -2,7 +2,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from deviceplugin.tools.bench._picture import Line, _apart, _round_up, chart
+from deviceplugin_testing.tools.bench._picture import Line, _apart, _round_up, chart
 
 NS = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance import _proc
+from deviceplugin_testing.conformance import _proc
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 GAIN = """
 import os, socket, threading
-from deviceplugin.conformance import _proc
+from deviceplugin_testing.conformance import _proc
 before = _proc.holdings(os.getpid())
 stop = threading.Event()
 threading.Thread(target=stop.wait).start()

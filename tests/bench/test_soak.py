@@ -3,15 +3,15 @@ import sys
 
 import pytest
 
-from deviceplugin.tools.bench import _plan, _streams
-from deviceplugin.tools.bench._errors import BenchError
-from deviceplugin.tools.bench._soak import soak
-from deviceplugin.tools.bench._subject import Subject, running
+from deviceplugin_testing.tools.bench import _plan, _streams
+from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._soak import soak
+from deviceplugin_testing.tools.bench._subject import Subject, running
 
 STARVES = """
 import sys
 from concurrent import futures
-from deviceplugin.tools.bench import _bare
+from deviceplugin_testing.tools.bench import _bare
 _bare.ThreadPoolExecutor = lambda max_workers: futures.ThreadPoolExecutor(2)
 sys.argv = ["bare", sys.argv[1]]
 _bare.main()
@@ -51,6 +51,6 @@ def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
 
 
 def test_the_bare_program_says_how_it_is_started() -> None:
-    command = [sys.executable, "-m", "deviceplugin.tools.bench._bare"]
+    command = [sys.executable, "-m", "deviceplugin_testing.tools.bench._bare"]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
     assert (1, "usage: _bare.py DIRECTORY\n") == (result.returncode, result.stderr)

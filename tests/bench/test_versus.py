@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.bench import _plan, _versus, main
-from deviceplugin.tools.bench._errors import BenchError
-from deviceplugin.tools.bench._figures import Figure, Section
-from deviceplugin.tools.bench._plan import Plan, Say
-from deviceplugin.tools.bench._subject import Subject
-from deviceplugin.tools.bench._versus import alternate, ratios, table
+from deviceplugin_testing.tools.bench import _plan, _versus, main
+from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._plan import Plan, Say
+from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._versus import alternate, ratios, table
 
 MANY = [*_plan.many(8, 1).command]
 FEW = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=1", "--restarts=2", "--quick"]

@@ -15,7 +15,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config.setting_names import key
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE
 from plugin_process import run, started
 

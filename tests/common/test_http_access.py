@@ -22,8 +22,8 @@ from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import MAX_HEAD
 from deviceplugin._http.listener import certificate
-from deviceplugin.conformance._place import free_port
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools._devices_page import (
     Credentials,
     NoAnswerError,

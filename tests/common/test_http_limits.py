@@ -18,8 +18,8 @@ from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.connections import MAX_HEAD
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.conformance._place import free_port
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.fixture import Kubelet
 from http_server import View, serving
 from patience import PATIENCE, eventually
 from plugin_process import Process, started

@@ -11,7 +11,7 @@ from deviceplugin._http import listener as _listener
 from deviceplugin._http.listener import Listener
 from deviceplugin._http.server import Server
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 
 

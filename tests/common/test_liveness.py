@@ -19,7 +19,7 @@ from deviceplugin._kubelet.service import Context, Servicer
 from deviceplugin._platform import event_loop, open_files
 from deviceplugin._telemetry.events import Events
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin

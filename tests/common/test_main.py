@@ -43,7 +43,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(
 @pytest.mark.parametrize(
     ("lacking", "command", "said"),
     [
-        ("deviceplugin.tools.bench", "bench", "is not in this image: pip install deviceplugin"),
+        ("deviceplugin_testing.tools.bench", "bench", "is not in this image: pip install deviceplugin"),
         ("urllib3", "fleet", "needs urllib3: pip install 'deviceplugin[cluster]'"),
     ],
 )
@@ -79,7 +79,7 @@ def test_a_command_gets_the_words_behind_it(capsys: pytest.CaptureFixture[str]) 
 def test_help_imports_no_command() -> None:
     program = (
         "import sys; from deviceplugin.__main__ import main; main(['--help']); "
-        "sys.exit(any(name.startswith(('grpc', 'deviceplugin.simulator')) for name in sys.modules))"
+        "sys.exit(any(name.startswith(('grpc', 'deviceplugin_testing.simulator')) for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 

@@ -20,7 +20,7 @@ from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet
 from kubelets.stream import stream
 from patience import PATIENCE, eventually

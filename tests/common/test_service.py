@@ -27,7 +27,7 @@ from deviceplugin._platform.error_messages import reason_of
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.testing import Kubelet, _node
+from deviceplugin_testing.fixture import Kubelet, _node
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 

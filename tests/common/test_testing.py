@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import forked_process
-from deviceplugin.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, _plugin, run
-from deviceplugin.conformance.checks import _stream_loss
+from deviceplugin_testing.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, _plugin, run
+from deviceplugin_testing.conformance.checks import _stream_loss
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = "tests.conformance.bad_plugins"

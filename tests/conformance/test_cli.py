@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, GROUPS, QUICK, Check, Limits, Result, Verdict
-from deviceplugin.conformance.checks import _allocation
-from deviceplugin.tools.conformance import _cli, _report, main
+from deviceplugin_testing.conformance import CHECKS, GROUPS, QUICK, Check, Limits, Result, Verdict
+from deviceplugin_testing.conformance.checks import _allocation
+from deviceplugin_testing.tools.conformance import _cli, _report, main
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
@@ -215,7 +215,7 @@ def test_the_page_says_what_quick_means() -> None:
 
 
 def test_what_a_run_chooses_at_random_is_decided_by_its_seed() -> None:
-    from deviceplugin.conformance import Subject, Trial
+    from deviceplugin_testing.conformance import Subject, Trial
 
     def choices(seed: int) -> list[float]:
         trial = Trial(Subject(command=["x"]), QUICK, seed)

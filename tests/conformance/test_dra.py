@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformant import PATIENT
-from deviceplugin.conformance import QUICK, Limits, Result, Subject, Verdict, run
-from deviceplugin.conformance.dra import DRA_CHECKS, DRA_GROUPS, DraTrial
-from deviceplugin.tools.conformance import main
+from deviceplugin_testing.conformance import QUICK, Limits, Result, Subject, Verdict, run
+from deviceplugin_testing.conformance.dra import DRA_CHECKS, DRA_GROUPS, DraTrial
+from deviceplugin_testing.tools.conformance import main
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -202,7 +202,7 @@ def test_checks_of_plugins_do_not_need_the_client_of_the_api_server(
     code = """
 import sys
 sys.modules["urllib3"] = None
-from deviceplugin.tools.conformance import main
+from deviceplugin_testing.tools.conformance import main
 sys.exit(main(sys.argv[1:]))
 """
     words = [sys.executable, "-c", code, "--list"]

@@ -10,12 +10,12 @@ from threading import Semaphore
 import pytest
 
 import forked_process
-from deviceplugin.conformance import Check, Limits, Result, Subject, Trial, Verdict, _plugin
-from deviceplugin.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotApplicable
-from deviceplugin.conformance._findings import Findings
-from deviceplugin.conformance._lanes import InOrder, SideBySide
-from deviceplugin.conformance._progress import Progress
-from deviceplugin.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
+from deviceplugin_testing.conformance import Check, Limits, Result, Subject, Trial, Verdict, _plugin
+from deviceplugin_testing.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotApplicable
+from deviceplugin_testing.conformance._findings import Findings
+from deviceplugin_testing.conformance._lanes import InOrder, SideBySide
+from deviceplugin_testing.conformance._progress import Progress
+from deviceplugin_testing.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
 from held_clock import HeldClock
 from patience import PATIENCE
 

@@ -10,8 +10,8 @@ import pytest
 
 import conformant
 from conformant import PATIENT
-from deviceplugin.conformance import CHECKS
-from deviceplugin.tools.conformance import _cli, main
+from deviceplugin_testing.conformance import CHECKS
+from deviceplugin_testing.tools.conformance import _cli, main
 
 BIN = Path(sys.executable).parent
 GOPHER = [str(BIN / "gopher-device-plugin"), "--directory={devices_dir}"]

@@ -8,11 +8,11 @@ from threading import Event
 
 import pytest
 
-from deviceplugin.conformance import Limits, Subject, _proc
-from deviceplugin.conformance._check import Failed
-from deviceplugin.conformance._node import Node
-from deviceplugin.conformance._plugin import Plugin
-from deviceplugin.simulator import StubPlugin
+from deviceplugin_testing.conformance import Limits, Subject, _proc
+from deviceplugin_testing.conformance._check import Failed
+from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._plugin import Plugin
+from deviceplugin_testing.simulator import StubPlugin
 from patience import PATIENCE
 
 NAMES = ("plugin_dir", "pod_resources_socket", "registry_dir", "http_address")

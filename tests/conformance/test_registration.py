@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.conformance import CHECKS, Limits, Subject, Trial, Verdict, run
-from deviceplugin.conformance.checks import _registration
+from deviceplugin_testing.conformance import CHECKS, Limits, Subject, Trial, Verdict, run
+from deviceplugin_testing.conformance.checks import _registration
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("registration.serves-first", "registration.endpoint")

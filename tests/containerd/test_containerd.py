@@ -17,7 +17,7 @@ from containers.containerd import BUSYBOX, Containerd
 from containers.cri import read_log
 from containers.pod_config import NOTHING, Node, PodConfig
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from deviceplugin_generic.discovery import folders
 from homes.home import LOOK, seen
 from manifests.kustomize import render

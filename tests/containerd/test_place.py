@@ -8,7 +8,7 @@ import pytest
 
 from containers import oci_image
 from containers.containerd import Containerd
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from homes.home import Plugin
 from homes.simulated.containerd_place import Containers
 from homes.simulated.place import Installation

@@ -8,7 +8,7 @@ import pytest
 
 from containers import cri_runtime_pb2 as pb
 from containers.pod_config import NOTHING, Node, PodConfig
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from manifests.kustomize import render
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"

@@ -22,14 +22,14 @@ PLUGINS = sorted({path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
-    ("deviceplugin/tools/conformance", "gopher"): "an example in --help",
+    ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
     (
-        "deviceplugin/tools/new",
+        "deviceplugin_testing/tools/new",
         "template",
     ): "what it makes plugins of, and the places for their lines",
-    ("deviceplugin/tools/bench", "gopher"): "what is measured where no command is given",
+    ("deviceplugin_testing/tools/bench", "gopher"): "what is measured where no command is given",
     **{
-        ("deviceplugin/tools/bench/_node.py", name): "what --node runs, apart and together"
+        ("deviceplugin_testing/tools/bench/_node.py", name): "what --node runs, apart and together"
         for name in ("amd", "fpga", "generic", "simulated")
     },
 }
@@ -65,7 +65,7 @@ def named(text: str) -> set[str]:
 
 def mentions() -> Iterator[tuple[str, str]]:
     """Yield each file of the framework with each plugin and vendor that it names."""
-    source = ROOT / "common/src"
+    source = ROOT / "common/node/src"
     for path in sorted(source.rglob("*")):
         if path.suffix in {".py", ".html", ".js", ".css", ".proto"}:
             yield from ((str(path.relative_to(source)), name) for name in named(path.read_text()))
@@ -196,7 +196,7 @@ def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(place, with_pip=False, symlinks=True)
     (site,) = place.glob("lib/python*/site-packages")
     sources = [
-        *tree.glob("common/src"),
+        *tree.glob("common/node/src"),
         *tree.glob("operator/src"),
         *sorted(tree.glob("plugins/*/src")),
     ]

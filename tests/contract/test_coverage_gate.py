@@ -28,7 +28,7 @@ def of(path: str, gate: Gate) -> bool:
 
 
 def test_every_module_is_behind_exactly_one_gate() -> None:
-    folders = ("common/src", "operator/src", "plugins/*/src")
+    folders = ("common/node/src", "operator/src", "plugins/*/src")
     sources = [path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")]
     paths = [str(path.relative_to(ROOT)) for path in sources if not path.stem.endswith("_pb2")]
     behind = {path: [gate.name for gate in gates() if of(path, gate)] for path in paths}

@@ -41,7 +41,7 @@ from deviceplugin._telemetry import allowance, events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin.tools.events import _facts, _notice, _sender, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
@@ -51,7 +51,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
     for pattern in (
-        *("common/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
+        *("common/node/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
         *("*.md", "operator/**/*.md", "deployments/*/README.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )
@@ -200,7 +200,7 @@ def test_the_authors_test_has_at_most_8_lines() -> None:
 
 @pytest.mark.parametrize("source", [AUTHORS_PLUGIN, AUTHORS_TEST], ids=["plugin", "test"])
 def test_the_readme_shows_the_template_as_it_is(source: Path) -> None:
-    shown = [block.body for block in blocks(ROOT / "common/README.md") if block.kind == "python"]
+    shown = [block.body for block in blocks(ROOT / "common/node/README.md") if block.kind == "python"]
     assert code(source) in shown
 
 
@@ -422,7 +422,7 @@ def test_the_errors_page_draws_the_real_tree() -> None:
 
 
 def test_every_module_of_the_kit_has_a_page_and_a_row() -> None:
-    modules = (ROOT / "common/src/deviceplugin/kit").glob("[!_]*")
+    modules = (ROOT / "common/node/src/deviceplugin/kit").glob("[!_]*")
     expected = sorted(f"{path.stem}.md" for path in modules)
     pages = sorted(path.name for path in (ROOT / "common/docs/kit").glob("[!R]*.md"))
     rows = re.findall(r"^\| .*", code(ROOT / "common/docs/kit/README.md"), re.MULTILINE)
@@ -431,7 +431,7 @@ def test_every_module_of_the_kit_has_a_page_and_a_row() -> None:
 
 
 def test_every_page_is_on_the_map() -> None:
-    mapped = set(_LINK.findall(code(ROOT / "common/README.md")))
+    mapped = set(_LINK.findall(code(ROOT / "common/node/README.md")))
     pages = {f"docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
     assert set() == pages - mapped
 

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import figures
-from deviceplugin.tools.bench import _node, _summary
-from deviceplugin.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench import _node, _summary
+from deviceplugin_testing.tools.bench._errors import BenchError
 
 
 def test_pages_show_the_figures_that_are_kept() -> None:

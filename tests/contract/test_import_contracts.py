@@ -22,12 +22,12 @@ FORBIDDEN = {
         "import deviceplugin._dra.slices.pools",
     ),
     "The simulated kubelet is layered": (
-        "deviceplugin/simulator/_device_manager/manager.py",
-        "import deviceplugin.simulator._dra.manager",
+        "deviceplugin_testing/simulator/_device_manager/manager.py",
+        "import deviceplugin_testing.simulator._dra.manager",
     ),
     "The simulated control plane is layered": (
-        "deviceplugin/simulator/_control_plane/rules/pods.py",
-        "import deviceplugin.simulator._control_plane.api_server.request",
+        "deviceplugin_testing/simulator/_control_plane/rules/pods.py",
+        "import deviceplugin_testing.simulator._control_plane.api_server.request",
     ),
     "The GPU plugin is layered": (
         "deviceplugin_gpu/container/allocation.py",
@@ -77,7 +77,7 @@ FORBIDDEN = {
     ),
     "Nothing in images imports what they lack": (
         "deviceplugin/tools/doctor/_runner.py",
-        "def late():\n    from deviceplugin.simulator import Pod",
+        "def late():\n    from deviceplugin_testing.simulator import Pod",
     ),
     "Plugins never import each other": (
         "deviceplugin_gopher/__init__.py",
@@ -88,7 +88,7 @@ FORBIDDEN = {
 
 
 def sources() -> list[Path]:
-    return [*ROOT.glob("common/src/*"), *ROOT.glob("operator/src/*"), *ROOT.glob("plugins/*/src/*")]
+    return [*ROOT.glob("common/node/src/*"), *ROOT.glob("operator/src/*"), *ROOT.glob("plugins/*/src/*")]
 
 
 def verdicts(folder: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ class Logged(NamedTuple):
 
 
 def sources() -> list[Path]:
-    folders = ("common/src", "operator/src", "plugins/*/src")
+    folders = ("common/node/src", "operator/src", "plugins/*/src")
     found = [path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")]
     return [path for path in found if path.name != "log.py"]  # where loggers are made
 

@@ -40,8 +40,8 @@ def test_a_new_version_is_written_to_all_places(
     monkeypatch.setattr(release, "ROOT", tmp_path)
     release.set_version("12.3.4")
     assert [(place, "12.3.4") for place in before] == [*release.versions()]
-    text = (tmp_path / "common/pyproject.toml").read_text()
-    assert (ROOT / "common/pyproject.toml").read_text() == text.replace("12.3.4", old)
+    text = (tmp_path / "common/node/pyproject.toml").read_text()
+    assert (ROOT / "common/node/pyproject.toml").read_text() == text.replace("12.3.4", old)
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
@@ -273,7 +273,7 @@ def test_workflows_use_verbs_and_files_that_there_are() -> None:
 def test_the_workflow_is_what_ci_runs_on_each_python_that_is_supported() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
     assert ".ci/run" in [step.get("run") for step in jobs["ci"]["steps"]]
-    project = tomllib.loads((ROOT / "common/pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "common/node/pyproject.toml").read_text())["project"]
     named = {one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one}
     tried = jobs["ci"]["strategy"]["matrix"]["python"]
     assert named <= set(tried)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.doctor import Node
 from hardware import healthy_node
 from hardware.healthy_node import RESOURCE

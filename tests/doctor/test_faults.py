@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin.tools.doctor import all_checks, run
 from hardware.healthy_node import RESOURCE, write
 

@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.doctor.checks import _shortfalls
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin

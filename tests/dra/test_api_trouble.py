@@ -14,8 +14,8 @@ from cluster import certificates
 from deviceplugin._app import dra
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.apiserver._credentials import Account
-from deviceplugin.simulator._control_plane.kinds import RESOURCE_SLICE
-from deviceplugin.simulator._control_plane.refusals import invalid, invalid_object
+from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE_SLICE
+from deviceplugin_testing.simulator._control_plane.refusals import invalid, invalid_object
 from patience import eventually
 from served.cluster_node import DRIVER, ServedNode, served
 

@@ -16,7 +16,7 @@ from deviceplugin._dra.slices.plan import Site
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices, _slices, _watch
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 from manifests.kustomize import overlay, render
 from patience import PATIENCE, eventually
 

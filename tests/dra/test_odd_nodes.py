@@ -13,7 +13,7 @@ import deviceplugin as dp
 from cluster.dra_objects import RESOURCE
 from deviceplugin._app.dra import Dra
 from deviceplugin._app.host import Host
-from deviceplugin.testing._node import PLUGIN_POD
+from deviceplugin_testing.fixture._node import PLUGIN_POD
 from drivers.dual_node import IDS, DualNode, Gophers, gopher
 from patience import PATIENCE, eventually
 

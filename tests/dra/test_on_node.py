@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.simulator import KubeletConfig
+from deviceplugin_testing.simulator import KubeletConfig
 from patience import eventually
 from served.cluster_node import DRIVER, ServedNode, served
 

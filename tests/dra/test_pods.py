@@ -10,7 +10,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._platform.api_errors import UnavailableError, error_of
 from deviceplugin.proto.dra import V1, V1BETA1
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     ClusterError,
     ContainerCreateError,
     GivenClaims,

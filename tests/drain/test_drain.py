@@ -8,7 +8,7 @@ import pytest
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claims.record import Record, RecordedDevice
 from deviceplugin._dra.claims.record_files import Records
-from deviceplugin.simulator import Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.drain._cli import main
 from held_clock import HeldClock
 from patience import PATIENCE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.scripted_api import Answer, Script
-from deviceplugin.tools.fleet import FORMAT, main
+from deviceplugin_cli.fleet import FORMAT, main
 from fleets.objects import (
     FORBIDDEN,
     NODES,

@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 
 Look = Callable[[], Tree]

@@ -8,7 +8,7 @@ import pytest
 
 from deviceplugin.kit import pci
 from deviceplugin.kit.hardware import Tree
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 from hardware.failing_calls import failing_calls
 from hardware.tree import Hardware
 

@@ -19,7 +19,7 @@ from deviceplugin.kit.sysfs import (
     UnreadableError,
     natural,
 )
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 
 CARD = "class/drm/card0"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "demo/sensors.py"

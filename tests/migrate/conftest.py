@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deviceplugin.tools.migrate._cli import main
+from deviceplugin_cli.migrate._cli import main
 from manifests.kustomize import ROOT, Manifest, render, render_by_kustomize
 
 Migrate = Callable[..., str]

@@ -18,9 +18,9 @@ from typing import Any, cast
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.conformance._place import free_port
-from deviceplugin.simulator import Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.simulator import Pod
+from deviceplugin_testing.fixture import Kubelet
 from drivers.dual_node import IDS, DualNode
 from patience import eventually
 

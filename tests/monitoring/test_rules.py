@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_template import SerialPlugin
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deviceplugin.tools.new import _contents
-from deviceplugin.tools.new._subject import Subject
+from deviceplugin_testing.tools.new import _contents
+from deviceplugin_testing.tools.new._subject import Subject
 from manifests.kustomize import render
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_every_file_that_the_wheel_brings_is_used() -> None:
     used = {
         f"{file}.in" for file in (*_contents.REPOSITORY.values(), *_contents.WORKSPACE.values())
     }
-    folder = ROOT / "common/src/deviceplugin/tools/new/files"
+    folder = ROOT / "common/testing/src/deviceplugin_testing/tools/new/files"
     assert used == {path.name for path in folder.iterdir()}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from deviceplugin.__main__ import main
 from deviceplugin.errors import ConfigError
-from deviceplugin.tools.new._writing import write
+from deviceplugin_testing.tools.new._writing import write
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -178,7 +178,7 @@ def test_an_edit_in_progress_is_not_written_over(somewhere: Path) -> None:
 
 @pytest.fixture
 def workspace(somewhere: Path) -> Path:
-    for name in ("pyproject.toml", "README.md", "common/pyproject.toml"):
+    for name in ("pyproject.toml", "README.md", "common/node/pyproject.toml"):
         (somewhere / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, somewhere / name)
     (somewhere / "plugins").mkdir()

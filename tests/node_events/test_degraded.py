@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.events import Fact, Notice, Watch, read_facts
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.events import NoAnswerError, _facts, main, read_facts
 from patience import PATIENCE, eventually
 

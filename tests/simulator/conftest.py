@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     KubeletConfig,
     ManualClock,
@@ -13,7 +13,7 @@ from deviceplugin.simulator import (
     StubDriver,
     StubPlugin,
 )
-from deviceplugin.simulator._plugin_watcher import watcher
+from deviceplugin_testing.simulator._plugin_watcher import watcher
 from patience import PATIENCE, eventually
 
 

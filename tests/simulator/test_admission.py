@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     Container,
     KubeletStopped,

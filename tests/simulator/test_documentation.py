@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from deviceplugin.simulator import Behaviour, SimulatedKubelet
-from deviceplugin.simulator._host.release import SINCE, UNTIL, Release
+from deviceplugin_testing.simulator import Behaviour, SimulatedKubelet
+from deviceplugin_testing.simulator._host.release import SINCE, UNTIL, Release
 from deviceplugin.tools._console import Console
-from deviceplugin.tools.kubelet._commands import KubeletCommands, LeapingClock
+from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "common/docs/simulator.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     ManualClock,
     Pod,

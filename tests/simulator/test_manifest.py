@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Container,
     ContainerClaim,
     ExtendedClaim,
@@ -15,7 +15,7 @@ from deviceplugin.simulator import (
     PodClaim,
     RequestMapping,
 )
-from deviceplugin.simulator._pods.manifest import ManifestError, load_pods
+from deviceplugin_testing.simulator._pods.manifest import ManifestError, load_pods
 
 POD = """
 apiVersion: v1

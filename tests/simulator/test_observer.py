@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import Observer, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import Observer, SimulatedKubelet, StubPlugin
 
 R = "example.com/thing"
 

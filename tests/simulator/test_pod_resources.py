@@ -11,8 +11,8 @@ import pytest
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
-from deviceplugin.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin
-from deviceplugin.simulator._podresources import TokenBucket
+from deviceplugin_testing.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator._podresources import TokenBucket
 
 R = "x.io/dev"
 

@@ -21,7 +21,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     Container,
     ContainerStartError,

@@ -12,7 +12,7 @@ import pytest
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     NEWEST,
     RELEASES,
     Behaviour,
@@ -24,7 +24,7 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._host.release import SINCE, UNTIL, Release
+from deviceplugin_testing.simulator._host.release import SINCE, UNTIL, Release
 
 R = "x.io/dev"
 

@@ -8,7 +8,7 @@ from typing import cast
 import grpc
 import pytest
 
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     ManualClock,
     Outcome,
@@ -17,8 +17,8 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._device_manager.connections import Connections
-from deviceplugin.simulator._device_manager.plugin_client import PluginClient
+from deviceplugin_testing.simulator._device_manager.connections import Connections
+from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from patience import PATIENCE
 
 R = "x.io/dev"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import KubeletStopped, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import KubeletStopped, SimulatedKubelet, StubPlugin
 from patience import eventually
 
 R = "x.io/dev"

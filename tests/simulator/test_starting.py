@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     ContainerStartError,
     KubeletConfig,
     ManualClock,

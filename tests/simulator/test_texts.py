@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import Pod, SimulatedKubelet, StubError, StubPlugin
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubError, StubPlugin
 
 R = "x.io/dev"
 

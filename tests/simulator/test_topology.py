@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Container,
     KubeletConfig,
     Outcome,
@@ -16,9 +16,9 @@ from deviceplugin.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._device_manager.topology_hints import HintProvider
-from deviceplugin.simulator._host.config import TopologyPolicy
-from deviceplugin.simulator._topology import Hint, affinity, mask, masks
+from deviceplugin_testing.simulator._device_manager.topology_hints import HintProvider
+from deviceplugin_testing.simulator._host.config import TopologyPolicy
+from deviceplugin_testing.simulator._topology import Hint, affinity, mask, masks
 
 R = "x.io/dev"
 PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 import pytest
 
 from deviceplugin._platform.monitor import Monitor
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     KubeletConfig,
     ManualClock,
     SimulatedKubelet,
     StubError,
     StubPlugin,
 )
-from deviceplugin.simulator._plugin_watcher import watcher
+from deviceplugin_testing.simulator._plugin_watcher import watcher
 from held_clock import HeldClock
 
 R = "x.io/dev"

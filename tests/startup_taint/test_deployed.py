@@ -9,7 +9,7 @@ import pytest
 from cluster.kinds import DAEMON_SET, NODE, POD
 from cluster.pod import NAME
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from deviceplugin.conformance._place import free_port
+from deviceplugin_testing.conformance._place import free_port
 from manifests.kustomize import overlay
 from patience import eventually
 

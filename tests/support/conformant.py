@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from deviceplugin.conformance import Limits
-from deviceplugin.tools.conformance import _cli, main
+from deviceplugin_testing.conformance import Limits
+from deviceplugin_testing.tools.conformance import _cli, main
 from patience import PATIENCE
 
 PATIENT = Limits(

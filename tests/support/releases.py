@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from deviceplugin.simulator import RELEASES
+from deviceplugin_testing.simulator import RELEASES
 
 EVERY_RELEASE: Final = pytest.mark.parametrize("kubelet_version", RELEASES)
 """Runs a test that uses the fixture ``kubelet`` once on each."""

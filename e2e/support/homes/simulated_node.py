@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from patience import PATIENCE
 
 BIN = Path(sys.executable).parent

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_template import SerialPlugin
 
 

@@ -7,7 +7,7 @@ import grpc
 from tests.conformance.bad_plugins.good import Good
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import StubError
+from deviceplugin_testing.simulator import StubError
 
 
 class RefusesAHealthyDevice(Good):

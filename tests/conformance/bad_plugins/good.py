@@ -14,7 +14,7 @@ import grpc
 
 from deviceplugin.proto.v1beta1 import HEALTHY, KUBELET_SOCKET, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import StubError, StubPlugin
+from deviceplugin_testing.simulator import StubError, StubPlugin
 
 LOOK = 0.2
 """Seconds between looks at what no event tells."""

@@ -13,7 +13,7 @@ from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit import files
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator import StubDriver
+from deviceplugin_testing.simulator import StubDriver
 
 DEVICES = ("a", "b", "c", "d")
 SHARED = "shared"

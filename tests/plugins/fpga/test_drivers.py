@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.kit.sysfs import Sysfs, SysfsError
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.drivers import Found, NoDriverError, look
 from fpga.trees import AFU, DFL, INTERFACE, OPAE, FpgaTree

@@ -13,8 +13,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.health import SteadyHealth, Tolerance
-from deviceplugin.simulator import Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import Pod
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, resource_names
 from fpga.plugin import Make
 from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from conformant import PATIENT
-from deviceplugin.conformance import CHECKS
-from deviceplugin.tools.conformance import _cli, main
+from deviceplugin_testing.conformance import CHECKS
+from deviceplugin_testing.tools.conformance import _cli, main
 from hardware.tree import Hardware
 
 PLUGIN = str(Path(sys.executable).with_name("generic-device-plugin"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
 from deviceplugin_generic.discovery.health import Doctor

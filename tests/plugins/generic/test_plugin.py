@@ -15,7 +15,7 @@ import pytest
 
 import deviceplugin as dp
 import deviceplugin_generic
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.configuration.domains import Domains
 from deviceplugin_generic.configuration.loading import Devices

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import of_text
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic.configuration import loading
 from discovered import found
 from generic.plugin import Make

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.simulator import SimulatedKubelet
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.loading import Devices
 from generic.plugin import Make

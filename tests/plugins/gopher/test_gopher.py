@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 
 GOPHER = "example.com/gopher"

@@ -21,7 +21,7 @@ import grpc
 import pytest
 
 from containers.unshare import POSSIBLE
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
 from patience import eventually
 

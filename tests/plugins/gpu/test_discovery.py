@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml.library import Library
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet

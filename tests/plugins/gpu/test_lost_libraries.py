@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.plugin import GpuPlugin
 from gpu.driver_root import VERSION, DriverRoot

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeNvml, Fleet
 from gpu.rig import GPU, uuid, uuids
 from patience import PATIENCE, eventually

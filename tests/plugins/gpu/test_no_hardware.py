@@ -10,9 +10,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.conformance._place import free_port
+from deviceplugin_testing.conformance._place import free_port
 from deviceplugin.kit.backoff import Clock
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids

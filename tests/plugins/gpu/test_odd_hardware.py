@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
 from deviceplugin_gpu.nvml import api, enumeration, mig

@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 import deviceplugin_gpu
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.events import EventWatch

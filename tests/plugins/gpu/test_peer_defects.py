@@ -11,9 +11,9 @@ from datetime import timedelta
 
 import pytest
 
-from deviceplugin.conformance._place import free_port
-from deviceplugin.simulator import Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.simulator import Pod
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
 from gpu.fake_nvml import FakeMig, Fleet

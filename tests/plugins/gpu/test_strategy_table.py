@@ -22,7 +22,7 @@ from containers.containerd import Containerd
 from containers.cri import read_log
 from containers.pod_config import Node, PodConfig
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
 from deviceplugin_gpu.container.driver_files import DriverFiles
 from deviceplugin_gpu.container.prospects import NodeKind, prospect

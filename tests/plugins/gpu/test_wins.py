@@ -13,8 +13,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin.simulator import Pod
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.simulator import Pod
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_gpu.discovery.diagnosis import explain
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError

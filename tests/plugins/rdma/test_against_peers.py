@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from containers.unshare import POSSIBLE
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from kubelets.on_node import OnNode, on_node
 from patience import eventually
 from rdma.machines import CONNECTX6, E810, SAMPLE, Machine

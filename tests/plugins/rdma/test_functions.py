@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.simulator import Pod
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.simulator import Pod
+from deviceplugin_testing.fixture import Kubelet
 from discovered import found
 from rdma.plugin import Build, Make, ids
 from rdma.tree import RdmaTree

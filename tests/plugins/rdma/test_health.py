@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from rdma.machines import DGX_H100

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from patience import PATIENCE, eventually
 

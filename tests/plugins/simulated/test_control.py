@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_simulated import (
     SimulatedPlugin,
     SimulatedSettings,

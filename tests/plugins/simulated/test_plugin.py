@@ -17,7 +17,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config import parameters
-from deviceplugin.testing import Kubelet, Node
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_simulated import SimulatedParameters, SimulatedPlugin, SimulatedSettings
 from patience import PATIENCE, eventually
 

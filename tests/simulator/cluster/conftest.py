@@ -7,7 +7,7 @@ from cluster import real_api_server
 from cluster.dra_api.asking import Asker
 from cluster.dra_objects import ManualTime, Objects
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 
 
 @pytest.fixture

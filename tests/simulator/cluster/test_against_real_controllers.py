@@ -11,7 +11,7 @@ from cluster import real_controllers
 from cluster.dra_api.asking import normal
 from cluster.dra_objects import DRIVER, RESOURCE, Objects
 from cluster.real_controllers import RealCluster
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 from patience import eventually
 
 MISSING = real_controllers.why_not()

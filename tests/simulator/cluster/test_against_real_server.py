@@ -13,7 +13,7 @@ import pytest
 from cluster import real_api_server
 from cluster.dra_api.asking import ANSWERS, Asker
 from cluster.dra_api.cases import CASES
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 
 RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))
 MISSING = real_api_server.why_not()

@@ -24,7 +24,7 @@ from deviceplugin.apiserver import (
     UnavailableError,
     Watch,
 )
-from deviceplugin.simulator import RefusedError, SimulatedCluster
+from deviceplugin_testing.simulator import RefusedError, SimulatedCluster
 from patience import eventually
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

@@ -10,8 +10,8 @@ from cluster import real_api_server
 from cluster.dra_api.asking import CLAIMS, MERGE, SLICES, Asker, Object, Step, normal
 from cluster.dra_api.binary_objects import MEDIA, WANTED, Pair, asked, record, recorded
 from deviceplugin.proto.objects import resource_objects_pb2 as pb
-from deviceplugin.simulator import SimulatedCluster
-from deviceplugin.simulator._control_plane.api_server import binary
+from deviceplugin_testing.simulator import SimulatedCluster
+from deviceplugin_testing.simulator._control_plane.api_server import binary
 
 RECORDED = recorded()
 MISSING = real_api_server.why_not()

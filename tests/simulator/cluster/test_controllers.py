@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.dra_objects import RESOURCE, ManualTime, Objects
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 
 TEMPLATE = [{"name": "d", "resourceClaimTemplateName": "t"}]
 

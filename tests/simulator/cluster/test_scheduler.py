@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.dra_objects import DRIVER, RESOURCE, Objects
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 
 POOL = f"n1/{RESOURCE}"
 

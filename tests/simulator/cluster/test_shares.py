@@ -8,8 +8,8 @@ import pytest
 
 from cluster.dra_objects import Objects
 from deviceplugin.apiserver import ApiServer, InvalidError
-from deviceplugin.simulator import SimulatedCluster
-from deviceplugin.simulator._control_plane.scheduler.consumption import consumed
+from deviceplugin_testing.simulator import SimulatedCluster
+from deviceplugin_testing.simulator._control_plane.scheduler.consumption import consumed
 
 STEPS = {"default": "1", "validRange": {"min": "1", "step": "1"}}
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

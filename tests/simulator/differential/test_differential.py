@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import Behaviour, KubeletConfig, Pod, StubError
+from deviceplugin_testing.simulator import Behaviour, KubeletConfig, Pod, StubError
 from kubelets.chance import Chance
 from kubelets.comparison import DifferenceError
 from kubelets.history import History

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import ContainerCreateError, KubeletConfig, Pod, SimulatedKubelet
-from deviceplugin.simulator._containers.cdi import Specifications, UnresolvableError
+from deviceplugin_testing.simulator import ContainerCreateError, KubeletConfig, Pod, SimulatedKubelet
+from deviceplugin_testing.simulator._containers.cdi import Specifications, UnresolvableError
 
 ENV = {"env": ["A=1"]}
 Edits = Mapping[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     CallError,
     Container,

@@ -10,7 +10,7 @@ from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     Container,
     ContainerStartError,

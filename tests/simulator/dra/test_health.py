@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Container,
     ContainerClaim,
     ExtendedClaim,

@@ -9,7 +9,7 @@ import pytest
 from cluster.dra_objects import DRIVER, RESOURCE, Objects
 from deviceplugin.apiserver import ApiServer, NotFoundError, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     KubeletConfig,
     ManualClock,

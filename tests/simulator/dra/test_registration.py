@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     CallError,
     KubeletConfig,
     ManualClock,
@@ -13,8 +13,8 @@ from deviceplugin.simulator import (
     StubDriver,
     StubError,
 )
-from deviceplugin.simulator._errors import ConnectError
-from deviceplugin.simulator._plugin_watcher import watcher
+from deviceplugin_testing.simulator._errors import ConnectError
+from deviceplugin_testing.simulator._plugin_watcher import watcher
 from patience import eventually
 
 Make = Callable[..., StubDriver]

@@ -8,7 +8,7 @@ import pytest
 
 from deviceplugin.apiserver import NotFoundError, Page, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     ApiCluster,
     ClusterError,
     Container,

@@ -19,7 +19,7 @@ from typing import Final
 from amd.machines import Machine
 from amd.nodes import Card, Node, write_links, write_properties
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")

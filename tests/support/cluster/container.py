@@ -17,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from cluster.kinds import Object
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 
 BIN = Path(sys.executable).parent
 _KNOWN = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cluster.real_controllers import RealCluster
-from deviceplugin.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import SimulatedCluster
 from patience import eventually
 
 Object = dict[str, Any]

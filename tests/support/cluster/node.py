@@ -8,7 +8,7 @@ from cluster.kinds import CONFIG_MAP, NODE, NODE_LABELS, POD, Object
 from cluster.pod import NAME, RunningPod, WaitingError
 from cluster.quantities import canonical
 from cluster.store import RefusedError, Store, tell
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 
 
 class Node:

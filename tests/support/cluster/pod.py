@@ -8,9 +8,9 @@ from typing import Protocol
 from cluster.container import Container, Image, View
 from cluster.kinds import Object
 from cluster.quantities import number
-from deviceplugin.conformance._place import free_port
-from deviceplugin.simulator import Container as Wanted
-from deviceplugin.simulator import ContainerStartError, Pod, SimulatedKubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.simulator import Container as Wanted
+from deviceplugin_testing.simulator import ContainerStartError, Pod, SimulatedKubelet
 
 NAME = "node-1"
 BACK_OFF = 10.0

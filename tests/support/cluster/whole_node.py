@@ -17,7 +17,7 @@ from cluster.dra_objects import Objects
 from cluster.things_plugin import FOLDER, RESOURCE, SHARES
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     ContainerStartError,
     KubeletConfig,
     ManualClock,
@@ -29,7 +29,7 @@ from deviceplugin.simulator import (
     SimulatedNode,
     double_bookings,
 )
-from deviceplugin.testing._node import PLUGIN_POD
+from deviceplugin_testing.fixture._node import PLUGIN_POD
 from patience import PATIENCE, eventually
 
 DRIVER: Final = "thing.example.com"

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 import images
 from deviceplugin.__main__ import COMMANDS
 from deviceplugin.kit.cdi import Edits, Specification
-from deviceplugin.simulator._device_manager import checkpoint
+from deviceplugin_testing.simulator._device_manager import checkpoint
 from trim import UNUSED, trim
 
 ABSENT = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from containers import cri_runtime_pb2 as pb
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 
 _MASKED = ("asound", "acpi", "kcore", "keys", "latency_stats", "timer_list", "timer_stats")
 _MASKED_TOO = ("/proc/sched_debug", "/proc/scsi", "/sys/firmware")

@@ -20,9 +20,9 @@ from deviceplugin._dra.slices.plan import Site
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices
-from deviceplugin.simulator import SimulatedCluster
-from deviceplugin.simulator._control_plane.api_server.answering import Asked
-from deviceplugin.simulator._control_plane.api_server.watching import Watching
+from deviceplugin_testing.simulator import SimulatedCluster
+from deviceplugin_testing.simulator._control_plane.api_server.answering import Asked
+from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
 from dra.node_index import Dispatch, View, listed
 from driven_clock import DrivenClock
 from patience import PATIENCE

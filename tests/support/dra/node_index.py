@@ -11,8 +11,8 @@ from typing import Any, Final
 from typing_extensions import override
 
 from deviceplugin._platform.monitor import Monitor
-from deviceplugin.simulator._control_plane.kinds import Kind
-from deviceplugin.simulator._control_plane.store import Store
+from deviceplugin_testing.simulator._control_plane.kinds import Kind
+from deviceplugin_testing.simulator._control_plane.store import Store
 from driven_clock import DrivenClock
 
 

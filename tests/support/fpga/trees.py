@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
 AFU: Final = "d8424dc4a4a3c413f89e433683f9040b"

@@ -15,7 +15,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.cdi._reading import SpecError, names, read
 from deviceplugin.tools.agent import _installed
 from deviceplugin.tools.agent._sections import named_in, settings_of
-from deviceplugin.tools.migrate import _cli as migrate
+from deviceplugin_cli.migrate import _cli as migrate
 from deviceplugin_gpu.container.nvidia_ctk import KIND, Toolkit
 from deviceplugin_gpu.snapshot import Gpu
 from deviceplugin_simulated.scenario import load

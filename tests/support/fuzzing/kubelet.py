@@ -24,8 +24,8 @@ from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pod_pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import SimulatedKubelet
-from deviceplugin.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.devices import Inventory, _report
 from deviceplugin.tools.devices._sources import ask_kubelet

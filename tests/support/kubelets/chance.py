@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import Container, KubeletConfig, Pod
+from deviceplugin_testing.simulator import Container, KubeletConfig, Pod
 
 RESOURCES: Final = ("x.io/one", "y.io/two")
 _IDS: Final = {"x.io/one": ("a", "b", "c", "d"), "y.io/two": ("d", "m", "n", "o")}

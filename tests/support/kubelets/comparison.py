@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from deviceplugin.simulator import KubeletCrashed
+from deviceplugin_testing.simulator import KubeletCrashed
 from kubelets.twin import Twin
 
 CRASHED: Final = "the kubelet has crashed"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import KubeletCrashed, Pod, StubError
+from deviceplugin_testing.simulator import KubeletCrashed, Pod, StubError
 from kubelets.chance import RESOURCES, Chance, shown, shown_devices
 from kubelets.comparison import CRASHED, Comparison
 from kubelets.twin import WAYS, Twin, answering

@@ -11,7 +11,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.testing import Kubelet
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE
 
 

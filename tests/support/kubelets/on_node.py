@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 
 _NAMESPACE: Final = """
 for name in $4; do ip link add "$name" type ifb; done

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin.simulator import Container, KubeletConfig, KubeletCrashed, Pod
+from deviceplugin_testing.simulator import Container, KubeletConfig, KubeletCrashed, Pod
 
 _DRIVER: Final = Path(__file__).parents[2] / "simulator/differential/driver"
 _LONGEST: Final = 60.0

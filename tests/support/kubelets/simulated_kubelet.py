@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deviceplugin.simulator import (
+from deviceplugin_testing.simulator import (
     Behaviour,
     ContainerStartError,
     KubeletConfig,

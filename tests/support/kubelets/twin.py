@@ -12,8 +12,8 @@ import grpc
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin.simulator import Pod, StubError, StubPlugin
-from deviceplugin.simulator._device_manager import checkpoint
+from deviceplugin_testing.simulator import Pod, StubError, StubPlugin
+from deviceplugin_testing.simulator._device_manager import checkpoint
 from patience import PATIENCE
 
 _FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin.testing import FailingKernel
+from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 from rdma.machines import Machine, Port
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deviceplugin.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_simulated import SimulatedSettings
 from deviceplugin_simulated.scenario import Scenario, load
 

@@ -15,7 +15,7 @@ from containers import cri_runtime_pb2 as pb
 from containers.containerd import Containerd
 from containers.cri import Runtime, read_log
 from containers.pod_config import Node, PodConfig
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from homes.home import LOOK, Given, NotStartedError, seen
 from homes.simulated.place import Installation
 from patience import eventually

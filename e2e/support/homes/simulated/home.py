@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from containers.pod_config import NOTHING
-from deviceplugin.conformance._place import free_port
-from deviceplugin.simulator import Pod, RunOptions, SimulatedKubelet
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.simulator import Pod, RunOptions, SimulatedKubelet
 from homes.case import cases
 from homes.home import Given, Plugin
 from homes.pretended_hardware import StandIn

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from homes.home import Given, Plugin
 from manifests.kustomize import Manifest
 

@@ -12,7 +12,7 @@ import pytest
 
 from archive import Archive
 from containers.unshare import Container, first_process
-from deviceplugin.simulator import RunOptions
+from deviceplugin_testing.simulator import RunOptions
 from homes.case import cases
 from homes.home import Given
 from homes.simulated.place import Installation

@@ -1,0 +1,113 @@
+"""The command line of ``deviceplugin fleet``."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deviceplugin.apiserver import ApiServer, ApiServerError, find_api_server
+from deviceplugin.tools import _command_line
+from deviceplugin_cli.fleet import _report
+from deviceplugin_cli.fleet._progress import Progress
+from deviceplugin_cli.fleet._question import Question, answer
+from deviceplugin_cli.fleet._reader import Reader
+
+_NAME: Final = "deviceplugin-fleet"
+_WRONG: Final = 3
+
+_DESCRIPTION: Final = """\
+List the devices of all nodes of a cluster: how many of each resource a node has, how many are
+healthy, how many pods hold, and what is wrong. It asks the API server, as kubectl does, and changes
+nothing. It works with every device plugin. If the operator is installed, objects that are not ready
+are listed too.
+
+HEALTHY is what the node can allocate, held or not; TOTAL is its capacity; HELD is what its pods
+have requested. A kubelet reports changes up to 10 seconds late."""
+
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin fleet                                       all devices of the cluster
+  deviceplugin fleet --problems                            only nodes where something is wrong
+  deviceplugin fleet --resource 'example.com/*' --summary  sums
+  deviceplugin fleet --selector pool=training --json       some nodes, for a program
+  deviceplugin fleet --check --resource example.com/gpu    for scripts: 3 if anything is wrong
+  kubectl deviceplugin --problems                          the same, as a plugin of kubectl
+
+It needs the right to list nodes. With list pods it shows what is held, and with list
+deviceplugins.deviceplugin.dev what the operator says. To allow all three to somebody:
+
+  kubectl create clusterrole device-viewer --verb=list \\
+    --resource=nodes,pods,deviceplugins.deviceplugin.dev
+  kubectl create clusterrolebinding device-viewer --clusterrole=device-viewer --user=NAME
+
+The cluster is that of --kubeconfig, of the variable KUBECONFIG, of ~/.kube/config, or this pod's.
+
+Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the kubeconfig is wrong;
+3 with --check if anything is wrong or missing."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin fleet`` with the arguments ``argv`` and return its exit status.
+
+    0 if the cluster answered, 1 if not, 2 for a wrong command line or kubeconfig; 3 with
+    ``--check`` if anything is wrong or missing.
+    """
+    return _command_line.run(_parser(), argv, _list, (ApiServerError,))
+
+
+def _list(options: argparse.Namespace) -> int:
+    _command_line.check_timeout(options.timeout)
+    question = Question(options.resource, options.node, options.selector, pods=not options.no_pods)
+    progress = Progress(sys.stderr)
+    try:
+        fleet = answer(question, Reader(_api(options), progress))
+    finally:
+        progress.end()
+    rows = [row for row in fleet.rows if row.problem or not options.problems]
+    shown = [] if options.summary else rows
+    form = _report.to_json if options.json else _report.table
+    sys.stdout.write(form(fleet, shown))
+    return _WRONG if options.check and fleet.has_problem else 0
+
+
+def _api(options: argparse.Namespace) -> ApiServer:
+    more = {"timeout": options.timeout, "name": _NAME}
+    if options.api:
+        return ApiServer(options.api, **more)
+    files = [Path(options.kubeconfig)] if options.kubeconfig else []
+    return find_api_server(files, context=options.context, **more)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("fleet", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add(
+        "--resource",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this one, or a pattern such as 'example.com/*'; can be repeated (all)",
+    )
+    add("--node", action="append", default=[], metavar="NAME", help="only this; can be repeated")
+    add("-l", "--selector", default="", metavar="LABELS", help="only nodes with these labels")
+    add("--problems", action="store_true", help="list only nodes where something is wrong")
+    add("--summary", action="store_true", help="list no nodes")
+    add("--no-pods", action="store_true", help="do not read pods, which takes longest")
+    add("--json", action="store_true", help="print JSON")
+    add("--check", action="store_true", help="exit with 3 if anything is wrong or missing")
+    add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
+    add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
+    add(
+        "--api",
+        metavar="URL",
+        help="the API server, such as http://127.0.0.1:8001 of kubectl proxy",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="how long to wait for each answer (30)",
+    )
+    return parser

@@ -1,0 +1,153 @@
+"""The devices of a cluster, by resource and node."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from deviceplugin._inventory.validation import natural_key
+from deviceplugin_cli.fleet._nodes import NodeFacts
+from deviceplugin_cli.fleet._objects import PluginObject
+from deviceplugin_cli.fleet._pods import Held
+
+_NOTHING: Final = Counter[str]()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The devices of one resource on one node.
+
+    Attributes:
+        healthy: How many can be allocated, whether pods hold them or not.
+        held: How many pods have requested; None if that is unknown.
+        problem: What is wrong, or an empty string.
+        cordoned: Whether no new pods are scheduled to the node. That is not a problem.
+    """
+
+    resource: str
+    node: str
+    healthy: int
+    total: int
+    held: int | None
+    problem: str = ""
+    cordoned: bool = False
+
+
+@dataclass(slots=True)
+class Sum:
+    """A resource on all nodes."""
+
+    nodes: int = 0
+    healthy: int = 0
+    total: int = 0
+    held: int | None = 0
+    problems: int | None = 0
+    """Nodes where something is wrong; None if unknown."""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What is known of a cluster.
+
+    Attributes:
+        rows: In natural order of resource and node.
+        sums: By resource, in natural order.
+        objects: Of the operator, by name; None if that is unknown, or there is no operator.
+        unknown: What is unknown, a message for each.
+        missing: What was asked for by name, and is not there.
+    """
+
+    rows: Sequence[Row] = ()
+    sums: Mapping[str, Sum] = field(default_factory=dict)
+    objects: Sequence[PluginObject] | None = None
+    unknown: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether anything is known to be wrong."""
+        unready = any(not one.ready for one in self.objects or ())
+        return bool(self.missing) or unready or any(row.problem for row in self.rows)
+
+
+def of_nodes(nodes: Iterable[NodeFacts], pods: Iterable[Held] | None) -> list[Row]:
+    """Return the rows of ``nodes``; ``pods`` is None if it is unknown what they hold.
+
+    A node keeps a resource that it does not have any more, with 0 devices. Such a row is left out
+    unless a pod still holds some.
+    """
+    held: dict[str, Counter[str]] = {}
+    for pod in pods or ():
+        held.setdefault(pod.node, Counter()).update(pod.devices)
+    rows = [
+        _row(node, resource, None if pods is None else held.get(node.name, _NOTHING)[resource])
+        for node in nodes
+        for resource in node.total
+    ]
+    return in_order(row for row in rows if row.total or row.held)
+
+
+def _row(node: NodeFacts, resource: str, held: int | None) -> Row:
+    healthy, total = node.healthy.get(resource, 0), node.total[resource]
+    problems = [node.fault, unhealthy(healthy, total)]
+    if held is not None and held > total:
+        problems.append(f"{held - total} more held than there are")
+    text = "; ".join(filter(None, problems))
+    return Row(resource, node.name, healthy, total, held, text, node.cordoned)
+
+
+def of_objects(objects: Iterable[PluginObject], resources: Iterable[str]) -> list[Row]:
+    """Return the rows that the operator reports, which are those of the worst nodes."""
+    wanted = {*resources}
+    return in_order(
+        {
+            (one["resource"], one["node"]): Row(
+                one["resource"],
+                one["node"],
+                one["healthy"],
+                one["total"],
+                None,
+                unhealthy(one["healthy"], one["total"]),
+            )
+            for found in objects
+            for one in found.problems
+            if one["resource"] in wanted
+        }.values()
+    )
+
+
+def unhealthy(healthy: int, total: int) -> str:
+    """Return what is wrong with the devices of a node, or an empty string."""
+    if healthy >= total:
+        return ""
+    return f"{total - healthy} unhealthy" if healthy else "none healthy"
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Return ``rows`` in natural order of resource and node."""
+    return sorted(rows, key=lambda row: (natural_key(row.resource), natural_key(row.node)))
+
+
+def sums_of_rows(rows: Iterable[Row]) -> dict[str, Sum]:
+    """Return the sums of ``rows``, which are in order."""
+    sums: dict[str, Sum] = {}
+    for row in rows:
+        one = sums.setdefault(row.resource, Sum())
+        one.nodes += 1
+        one.healthy += row.healthy
+        one.total += row.total
+        one.problems = (one.problems or 0) + bool(row.problem)
+        one.held = None if one.held is None or row.held is None else one.held + row.held
+    return sums
+
+
+def sums_of_objects(objects: Iterable[PluginObject]) -> dict[str, Sum]:
+    """Return the sums that the operator reports. Objects of one resource are for other nodes."""
+    sums: dict[str, Sum] = {}
+    for found in objects:
+        for one in found.resources:
+            into = sums.setdefault(one["name"], Sum(held=None, problems=None))
+            into.nodes += one.get("nodes", 0)
+            into.healthy += one.get("healthy", 0)
+            into.total += one.get("total", 0)
+    return dict(sorted(sums.items(), key=lambda item: natural_key(item[0])))

@@ -1,0 +1,151 @@
+"""Asking a cluster for its devices, with the rights that there are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from deviceplugin.apiserver import (
+    ApiServerError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+)
+from deviceplugin.errors import ConfigError
+from deviceplugin_cli.fleet import _fleet
+from deviceplugin_cli.fleet._fleet import Fleet
+from deviceplugin_cli.fleet._nodes import NodeFacts, facts
+from deviceplugin_cli.fleet._objects import PATH, PluginObject, plugin_object
+from deviceplugin_cli.fleet._pods import LIVING, Held, held
+from deviceplugin_cli.fleet._reader import Reader
+
+_NODES: Final = "/api/v1/nodes"
+_PODS: Final = "/api/v1/pods"
+_FEW: Final = 20
+"""Nodes whose pods are listed node by node. For more, all pods of the cluster are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        resources: Patterns of names; without any, all resources.
+        nodes: Names; without any, all nodes.
+        selector: Labels of nodes, as kubectl has them.
+        pods: Whether pods are read, which says how many devices are held.
+    """
+
+    resources: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    selector: str = ""
+    pods: bool = True
+
+    def wants(self, resource: str) -> bool:
+        """Return whether a resource is asked for."""
+        return not self.resources or any(fnmatchcase(resource, one) for one in self.resources)
+
+
+def answer(question: Question, reader: Reader) -> Fleet:
+    """Return what the cluster says.
+
+    Nodes that may not be listed are replaced by what the operator says of them.
+
+    Raises:
+        ApiServerError: The nodes are unknown, and the operator says nothing of them.
+        ConfigError: The selector is wrong.
+    """
+    fleet = Fleet()
+    fleet.objects = _objects(question, reader, fleet.unknown)
+    try:
+        nodes = _nodes(question, reader)
+    except ForbiddenError as error:
+        if error.status == HTTPStatus.UNAUTHORIZED:
+            raise
+        if fleet.objects is None:
+            raise ForbiddenError(f"needs list nodes: {error}", status=error.status) from error
+        _answer_by_objects(question, fleet, fleet.objects, error)
+    else:
+        pods = _pods(nodes, reader, fleet.unknown) if question.pods else None
+        fleet.rows = _fleet.of_nodes(nodes, pods)
+        fleet.sums = _fleet.sums_of_rows(fleet.rows)
+        found = {node.name for node in nodes}
+        labels = f" with {question.selector}" if question.selector else ""
+        fleet.missing += [f"node {name}{labels}" for name in question.nodes if name not in found]
+    fleet.missing += [
+        f"resource {pattern}"
+        for pattern in question.resources
+        if not any(fnmatchcase(name, pattern) for name in fleet.sums)
+    ]
+    return fleet
+
+
+def _answer_by_objects(
+    question: Question, fleet: Fleet, objects: Sequence[PluginObject], error: ForbiddenError
+) -> None:
+    if question.nodes or question.selector:
+        raise ForbiddenError(f"needs list nodes: {error}", status=error.status) from error
+    sums = _fleet.sums_of_objects(objects)
+    fleet.sums = {name: one for name, one in sums.items() if question.wants(name)}
+    fleet.rows = _fleet.of_objects(objects, fleet.sums)
+    fleet.unknown.append(
+        f"all but the sums and the worst nodes, which are the operator's: needs list nodes: {error}"
+    )
+
+
+def _nodes(question: Question, reader: Reader) -> list[NodeFacts]:
+    labels = {"labelSelector": question.selector} if question.selector else {}
+    queries = [{**labels, "fieldSelector": f"metadata.name={name}"} for name in question.nodes]
+    found: dict[str, NodeFacts] = {}
+    reduce = partial(facts, is_wanted=question.wants)
+    try:
+        for query in queries or [labels]:
+            found |= {one.name: one for one in reader.read(_NODES, "nodes", reduce, query)}
+    except InvalidError as error:
+        nodes = [f"--node {name}" for name in question.nodes]
+        words = ([f"--selector {question.selector}"] if question.selector else []) + nodes
+        raise ConfigError(f"{' '.join(words) or _NODES}: {error}") from error
+    return list(found.values())
+
+
+def _pods(nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]) -> list[Held] | None:
+    """Return what pods hold on ``nodes``, as far as these have devices; None if unknown."""
+    names = [node.name for node in nodes if node.total]
+    queries = [f"spec.nodeName={name},{LIVING}" for name in names]
+    if len(names) > _FEW:
+        queries = [f"spec.nodeName!=,{LIVING}"]
+    found: list[Held] = []
+    try:
+        for query in queries:
+            pods = reader.read(_PODS, "pods", held, {"fieldSelector": query})
+            found += (pod for pod in pods if pod.devices)
+    except ApiServerError as error:
+        needs = "needs list pods in all namespaces: " if isinstance(error, ForbiddenError) else ""
+        unknown.append(f"how many devices are held: {needs}{error}")
+        return None
+    return found
+
+
+def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[PluginObject] | None:
+    """Return the objects that are for resources that are asked for, or for none yet, by name."""
+    try:
+        found = reader.read(PATH, "DevicePlugin objects", plugin_object)
+    except NotFoundError:  # there is no operator
+        return None
+    except ApiServerError as error:
+        if not error.status:  # nobody answers
+            raise
+        needs = "needs list deviceplugins.deviceplugin.dev: "
+        if not isinstance(error, ForbiddenError):
+            needs = ""
+        if error.status != HTTPStatus.UNAUTHORIZED:  # the nodes will say so
+            unknown.append(f"whether DevicePlugin objects are ready: {needs}{error}")
+        return None
+    wanted = [
+        one
+        for one in found
+        if not one.resources or any(question.wants(each["name"]) for each in one.resources)
+    ]
+    return sorted(wanted, key=lambda one: one.name)

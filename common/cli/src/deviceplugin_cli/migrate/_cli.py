@@ -1,0 +1,111 @@
+"""The command line of ``deviceplugin migrate``."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit.migration import Migration
+from deviceplugin.tools import _command_line
+from deviceplugin_cli.migrate._documents import documents, read_text
+from deviceplugin_cli.migrate._overlay import overlay
+from deviceplugin_cli.migrate._peers import migrations, plugins
+from deviceplugin_cli.migrate._pod import compare
+from deviceplugin_cli.migrate._workloads import Found, workloads
+
+_DESCRIPTION: Final = """\
+Read the manifest or the Helm values of another device plugin, and print a kustomization.yaml that
+deploys ours in its place, with our configuration in it. Comments at its top say for which plugin
+the other was taken, what to delete first, and all that is different. Nothing is changed, and no
+cluster is asked.
+
+MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it mounts, or the values of a Helm
+chart; - is standard input. Helm templates have to be rendered first: helm template ... |
+deviceplugin migrate -"""
+_EXAMPLES: Final = """\
+examples:
+  deviceplugin migrate daemonset.yaml > kustomization.yaml && kubectl kustomize .
+  deviceplugin migrate daemonset.yaml --config conf.yaml    its configuration is in another file
+  kubectl -n kube-system get ds,cm -o yaml | deviceplugin migrate - --name NAME
+
+Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
+_DEPLOYMENTS: Final = "device-plugins/deployments"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run ``deviceplugin migrate`` with the arguments ``argv`` and return its exit status.
+
+    0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong.
+    """
+    return _command_line.run(_parser(), argv, _migrate)
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    path: str = options.manifest
+    if path == options.config == "-":
+        raise ConfigError("standard input cannot be both the manifest and --config")
+    found = documents(path, read_text(path))
+    configuration = None if options.config is None else read_text(options.config)
+    all_found = list(workloads(found, configuration))
+    if options.name:
+        all_found = [one for one in all_found if one.document.name.endswith(options.name)]
+        if not all_found:
+            raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
+    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
+    if not known:
+        raise ConfigError(_nothing_known(path, all_found))
+    if len(known) > 1:
+        listed = "; ".join(f"{one.workload.place}: {made.peer}" for one, made in known)
+        raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
+    ((one, migration),) = known
+    head = list(_head(one, migration, path))
+    sys.stdout.write(overlay(migration, compare(one, migration), options.deployments, head))
+    return 0
+
+
+def _nothing_known(path: str, found: Sequence[Found]) -> str:
+    known = f"the installed plugins that know peers are {', '.join(plugins()) or 'none'}"
+    if not found:
+        return f"{path}: has no DaemonSet and no Helm values; {known}"
+    places = "; ".join(
+        f"{one.workload.place}: image {one.workload.image!r}"
+        if one.workload.values is None
+        else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
+        for one in found
+    )
+    return f"{places}: not a device plugin that we know; {known}"
+
+
+def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
+    yield f"Made by deviceplugin migrate {path}"
+    image = f", image {found.workload.image}" if found.workload.image else ""
+    yield f"{found.workload.place}: taken for {migration.peer}{image}."
+    yield ""
+    yield (
+        "Put it as kustomization.yaml beside a checkout of device-plugins, look at it with "
+        "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
+        "a resource from each other."
+    )
+    if found.workload.values is None:
+        namespace, _, name = found.document.name.rpartition("/")
+        where = f"--namespace {namespace} " if namespace else ""
+        yield f"    kubectl {where}delete daemonset {name}"
+    else:
+        yield "    helm uninstall RELEASE"
+    yield "    kubectl apply -k ."
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _command_line.parser("migrate", _DESCRIPTION, _EXAMPLES)
+    add = parser.add_argument
+    add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
+    add("--config", metavar="FILE", help="the other plugin's configuration file")
+    add("--name", metavar="NAME", help="the DaemonSet, if there are several")
+    add(
+        "--deployments",
+        default=_DEPLOYMENTS,
+        metavar="PATH",
+        help=f"where the overlay finds our manifests ({_DEPLOYMENTS})",
+    )
+    return parser

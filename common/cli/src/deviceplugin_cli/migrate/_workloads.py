@@ -1,0 +1,178 @@
+"""The containers of DaemonSets, and Helm values, as plugins see them."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit.migration import Setting, Workload
+from deviceplugin_cli.migrate._documents import Document
+
+_VARIABLE: Final = re.compile(r"\$(\$|\(([-A-Za-z0-9_.]+)\))")
+_SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
+
+
+@dataclass(frozen=True)
+class Found:
+    """A container, or Helm values, with what surrounds it."""
+
+    workload: Workload
+    document: Document
+    pod: Mapping[str, Any]
+    """The pod's specification; for Helm values, the values."""
+    container: Mapping[str, Any]
+
+
+def workloads(documents: Sequence[Document], configuration: str | None) -> Iterator[Found]:
+    """Yield the containers of all DaemonSets and pods, and Helm values.
+
+    Raises:
+        ConfigError: A manifest has not the form that Kubernetes wants, or a shell starts the peer.
+    """
+    maps = {
+        str(_get(one.content, one.place, "metadata.name", str)): one
+        for one in documents
+        if one.kind == "ConfigMap"
+    }
+    for one in documents:
+        if one.kind == "DaemonSet":
+            yield from _of_daemon_set(one, maps, configuration)
+        elif not one.kind and "apiVersion" not in one.content:
+            yield Found(_of_values(one, configuration), one, one.content, one.content)
+
+
+def _of_daemon_set(
+    document: Document, maps: Mapping[str, Document], configuration: str | None
+) -> Iterator[Found]:
+    place = f"{document.place}: DaemonSet {document.name}"
+    pod = _get(document.content, place, "spec.template.spec", Mapping)
+    for index, container in enumerate(items(pod, place, "containers")):
+        inside = f"{place}: containers[{index}]"
+        image, tag = _image(_get(container, inside, "image", str))
+        variables = dict(_variables(container, inside))
+        workload = Workload(
+            place=inside,
+            image=image,
+            tag=tag,
+            variables=variables,
+            files=dict(_files(container, pod, inside, maps)),
+            configuration=configuration,
+        )
+        arguments = [_expanded(one, variables) for one in _arguments(container, inside)]
+        yield Found(replace(workload, arguments=tuple(arguments)), document, pod, container)
+
+
+def _of_values(document: Document, configuration: str | None) -> Workload:
+    values = document.content
+    image = values.get("image")
+    given = image if isinstance(image, Mapping) else {"repository": image}
+    name, tag = _image(str(given.get("repository") or ""))
+    return Workload(
+        place=document.place,
+        image=name,
+        tag=str(given.get("tag") or tag),
+        configuration=configuration,
+        values=values,
+    )
+
+
+def _image(text: str) -> tuple[str, str]:
+    """Return the name and the tag of an image; a colon before a slash is that of a port."""
+    name = text.partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    return (head, tag) if colon and "/" not in tag else (name, "")
+
+
+def _arguments(container: Mapping[str, Any], place: str) -> list[str]:
+    command = _strings(container, place, "command")
+    if command and posixpath.basename(command[0]) in _SHELLS:
+        raise Setting(f"{place}: command", command[0]).wrong(
+            "a plugin: what a shell starts cannot be read"
+        )
+    return [*command[1:], *_strings(container, place, "args")]
+
+
+def _expanded(text: str, variables: Mapping[str, Setting]) -> str:
+    """Return an argument with variables filled in, as the kubelet does."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] == "$":
+            return "$"
+        return str(variables[found[2]].value) if found[2] in variables else found[0]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _variables(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Setting]]:
+    for index, one in enumerate(items(container, place, "env")):
+        name = _get(one, f"{place}: env[{index}]", "name", str)
+        if one.get("valueFrom") is None:
+            value = one.get("value")
+            yield name, Setting(f"{place}: env: {name}", "" if value is None else str(value))
+
+
+def _files(
+    container: Mapping[str, Any], pod: Mapping[str, Any], place: str, maps: Mapping[str, Document]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and content of each file of a ConfigMap that is mounted."""
+    volumes = {str(one.get("name")): one for one in items(pod, place, "volumes")}
+    for mount in items(container, place, "volumeMounts"):
+        source = volumes.get(str(mount.get("name")), {}).get("configMap")
+        if not isinstance(source, Mapping) or str(source.get("name")) not in maps:
+            continue
+        path, only = str(mount.get("mountPath", "")), mount.get("subPath")
+        for name, text in _contents(maps[str(source["name"])], source).items():
+            if not only:
+                yield posixpath.normpath(posixpath.join(path, name)), text
+            elif name == only:
+                yield posixpath.normpath(path), text
+
+
+def _contents(config_map: Document, source: Mapping[str, Any]) -> dict[str, str]:
+    place = f"{config_map.place}: ConfigMap {config_map.name}"
+    data = config_map.content.get("data") or {}
+    if not isinstance(data, Mapping):
+        raise Setting(f"{place}: data", data).wrong("a mapping of strings")
+    texts = {str(key): str(text) for key, text in data.items()}
+    chosen = items(source, place, "items")
+    found = {str(one.get("path")): texts.get(str(one.get("key"))) for one in chosen}
+    return {path: text for path, text in found.items() if text is not None} if chosen else texts
+
+
+def _strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
+    found = given.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise Setting(f"{place}: {key}", found).wrong("a list of strings")
+    return found
+
+
+def items(given: Mapping[str, Any], place: str, key: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list at ``key``; none if it is absent.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    found = given.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise Setting(f"{place}: {key}", found).wrong("a list of mappings")
+    return found
+
+
+def _get(given: Mapping[str, Any], place: str, path: str, kind: type[Any]) -> Any:
+    found: Any = given
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        raise ConfigError(f"{place}: {path}: is missing")
+    if not isinstance(found, kind):
+        raise Setting(f"{place}: {path}", found).wrong(f"a {_KINDS[kind]}")
+    return found
+
+
+_KINDS: Final[Mapping[Any, str]] = {str: "string", Mapping: "mapping"}

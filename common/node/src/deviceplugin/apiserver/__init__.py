@@ -1,0 +1,40 @@
+"""The client of the Kubernetes API, for programs beside plugins: Events, eviction, fleets.
+
+Objects are plain dictionaries, as in JSON, so fields of newer servers are not lost. A plugin does
+not call the API server unless it is told to, and a process that runs only plugins does not load
+this. It needs the extra ``deviceplugin[cluster]``.
+"""
+
+from deviceplugin._platform.api_errors import (
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
+from deviceplugin.apiserver._amounts import devices_in
+from deviceplugin.apiserver._client import ApiServer, Page
+from deviceplugin.apiserver._credentials import SERVICE_ACCOUNT, Account
+from deviceplugin_cli.kubeconfig._find import find_api_server
+from deviceplugin.apiserver._slices import ResourceSlices
+from deviceplugin.apiserver._watch import Watch
+
+__all__ = [
+    "SERVICE_ACCOUNT",
+    "Account",
+    "ApiServer",
+    "ApiServerError",
+    "ConflictError",
+    "ForbiddenError",
+    "GoneError",
+    "InvalidError",
+    "NotFoundError",
+    "Page",
+    "ResourceSlices",
+    "UnavailableError",
+    "Watch",
+    "devices_in",
+    "find_api_server",
+]

@@ -1,0 +1,207 @@
+"""A kubelet and the plugin that runs on it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from deviceplugin_testing.conformance._check import Abandoned, Failed
+from deviceplugin_testing.conformance._kubelet import Listed, ObservedKubelet, Registered
+from deviceplugin_testing.conformance._limits import Limits
+from deviceplugin_testing.conformance._place import Place
+from deviceplugin_testing.conformance._plugin import Plugin
+from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin.proto.v1beta1 import HEALTHY
+
+_DIAL_TIMEOUT: Final = 10.0
+"""Seconds, as in the kubelet."""
+_OTHERS: Final = 0.3
+"""Seconds to wait for the lists of other resources after the first one."""
+
+
+class Node:
+    """One kubelet, with one process of the plugin at a time."""
+
+    def __init__(
+        self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
+    ) -> None:
+        self._subject = subject
+        self._over = over
+        self._place = place
+        self.limits = limits
+        self.resource = subject.resource
+        """The resource to check; empty until it is known."""
+        self.kubelet = ObservedKubelet(
+            place.root,
+            version=subject.kubelet_version,
+            seed=seed,
+            hello=limits.hello,
+            dial_timeout=min(_DIAL_TIMEOUT, limits.start),
+        )
+        self.placeholders = place.placeholders()
+        self.plugin: Plugin | None = None
+
+    def launch(self) -> Plugin:
+        """Start the plugin."""
+        self.plugin = Plugin(
+            self._subject.command,
+            placeholders=self.placeholders,
+            output=self._place.scratch / "output",
+        )
+        return self.plugin
+
+    def close(self) -> None:
+        """Kill the plugin and stop the kubelet."""
+        if self.plugin is not None:
+            self.plugin.kill()
+        self.kubelet.stop()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Kill the plugin if the context takes too long, because admissions have no timeout."""
+        assert self.plugin is not None
+        killer = threading.Timer(self.limits.within, self.plugin.kill)
+        killer.start()
+        try:
+            yield
+        finally:
+            killer.cancel()
+            killer.join()
+
+    # Waiting
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Wait until ``condition()`` is true, and return whether it became true.
+
+        Raises:
+            Failed: The plugin ended meanwhile.
+            Abandoned: The run was given up meanwhile.
+        """
+        return self._wait(condition, timeout, self._check_running)
+
+    def await_gone(self) -> None:
+        """Wait until the kubelet has noticed that the plugin ended, after a check ended it."""
+        self._wait(
+            lambda: self.resource not in self.kubelet.registered, self.limits.within, lambda: None
+        )
+
+    def _wait(
+        self, condition: Callable[[], object], timeout: float, check: Callable[[], None]
+    ) -> bool:
+        def holds() -> bool:
+            if self._over.is_set():
+                raise Abandoned
+            if condition():
+                return True
+            check()
+            return False
+
+        try:
+            return self.kubelet.wait(holds, timeout=timeout)
+        except TimeoutError:
+            return False
+
+    def _check_running(self) -> None:
+        """Raise ``Failed`` if the plugin has ended."""
+        if self.plugin is not None and self.plugin.status is not None:
+            words = self.plugin.last_words()
+            raise Failed(
+                f"the plugin ended with status {self.plugin.status}" + (words and f": {words}")
+            )
+
+    def observe(self, seconds: float) -> None:
+        """Let ``seconds`` pass; raise ``Failed`` at once if the plugin ends."""
+        self.wait(lambda: False, seconds)
+
+    def wait_up(self) -> str:
+        """Wait until the plugin's devices are listed; return the problem if they are not."""
+        kubelet, within = self.kubelet, self.limits.start
+        try:
+            if not self.wait(lambda: kubelet.registrations(self.resource or None), within):
+                wanted = f" for {self.resource}" if self.resource else ""
+                return (
+                    f"no call of Register{wanted} within {within:g} s; a plugin may wait until it "
+                    "has a device: give it one"
+                )
+            accepted = self.wait(
+                lambda: any(r.answered_at and not r.refusal for r in self._calls()), within
+            )
+            if not accepted:
+                last = self._calls()[-1]
+                return f"not registered: {last.refusal or 'no answer'}"
+            if not self.wait(lambda: self.lists, within):
+                return f"no list of devices within {within:g} s"
+            self._choose()
+        except Failed as end:
+            return str(end)
+        return ""
+
+    def _calls(self) -> Sequence[Registered]:
+        return self.kubelet.registrations(self.resource or None)
+
+    def _choose(self) -> None:
+        if not self.resource:
+            self.observe(_OTHERS)
+            listed = {each.resource for each in self.kubelet.lists()}
+            self.resource = min(
+                listed, key=lambda resource: (not self.kubelet.healthy(resource), resource)
+            )
+
+    @property
+    def up(self) -> bool:
+        """Whether the kubelet runs, and the plugin runs, is registered and has sent a list."""
+        return (
+            self.kubelet.running
+            and self.plugin is not None
+            and self.plugin.status is None
+            and self.resource in self.kubelet.registered
+            and bool(self.lists)
+        )
+
+    def back(self, since: float) -> bool:
+        """Return whether the resource is connected, and has been listed after ``since``."""
+        registered = self.resource in self.kubelet.registered
+        return registered and any(each.at > since for each in self.lists)
+
+    def back_after(
+        self, what: str, happens: Callable[[], object], *, started: bool = False
+    ) -> float:
+        """Call ``happens``, which makes the plugin register again, then do as ``await_back``."""
+        begin = time.monotonic()
+        happens()
+        return self.await_back(begin, what, started=started)
+
+    def await_back(self, since: float, after: str, *, started: bool = False) -> float:
+        """Wait for the plugin to register again, and return how many seconds that took.
+
+        Raises:
+            Failed: It does not within the limit. With ``started``, that is the limit of a start.
+        """
+        limit = self.limits.start if started else self.limits.within
+        if not self.wait(lambda: self.back(since), limit):
+            calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
+            why = calls[-1].refusal if calls else ""
+            if self.plugin is not None:
+                why = why or self.plugin.last_words()
+            raise Failed(f"not registered {limit:g} s after {after}" + (why and f": {why}"))
+        return min(each.at for each in self.lists if each.at > since) - since
+
+    # The resource
+
+    @property
+    def lists(self) -> list[Listed]:
+        """All lists of the resource so far, over all starts of the kubelet."""
+        return self.kubelet.lists(self.resource or None)
+
+    @property
+    def healthy(self) -> list[str]:
+        """Ids of the healthy devices in the last list, sorted and without duplicates."""
+        last = self.lists[-1:]
+        return sorted({d.ID for each in last for d in each.devices if d.health == HEALTHY})
+
+    @property
+    def unhealthy(self) -> list[str]:
+        """Ids of the other devices in the last list."""
+        last = self.lists[-1:]
+        return sorted({d.ID for each in last for d in each.devices if d.health != HEALTHY})

@@ -1,0 +1,38 @@
+"""The checks, a module for each group."""
+
+from typing import Final
+
+from deviceplugin_testing.conformance._check import Check, Group
+from deviceplugin_testing.conformance.checks import (
+    _allocation,
+    _crash,
+    _hot_plug,
+    _lists,
+    _pre_start,
+    _preferred,
+    _registration,
+    _resources,
+    _restart,
+    _shutdown,
+    _socket_loss,
+    _stream_loss,
+)
+
+GROUPS: Final[tuple[Group, ...]] = (
+    _registration.GROUP,
+    _lists.GROUP,
+    _allocation.GROUP,
+    _preferred.GROUP,
+    _pre_start.GROUP,
+    _restart.GROUP,
+    _stream_loss.GROUP,
+    _socket_loss.GROUP,
+    _hot_plug.GROUP,
+    _shutdown.GROUP,
+    _resources.GROUP,
+    _crash.GROUP,
+)
+"""In the order in which they run. The last one checks what all others did to the kubelet."""
+
+CHECKS: Final[tuple[Check, ...]] = tuple(check for group in GROUPS for check in group.checks)
+"""All checks, in the order in which they are reported."""

@@ -1,0 +1,270 @@
+"""Allocation: the answers to Allocate."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin_testing.conformance import _wire
+from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._trial import Trial
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+
+GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
+
+_PATIENCE: Final = 10.0
+"""How long to wait for a late answer, as a multiple of the limit of a call."""
+_PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]+")
+"""Each letter at most once, in any order, as runtimes accept them."""
+_CDI_NAME: Final = re.compile(r"[\w.-]+/[\w.-]+=[\w.:-]+")
+_ENV: Final = re.compile(r"[^=\0]+")
+
+Answer = pb.ContainerAllocateResponse
+
+
+def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
+    """Call Allocate for one container and return the answer unchanged."""
+    request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+    limit = node.limits.call * _PATIENCE
+    answer: pb.AllocateResponse = node.kubelet.call(node.resource, "Allocate", request, limit)
+    return answer
+
+
+def healthy(trial: Trial) -> tuple[Node, list[str]]:
+    """Return a node and a limited number of healthy devices of its plugin.
+
+    Raises:
+        NotApplicable: There are none.
+    """
+    node = trial.node()
+    ids = node.healthy
+    if not ids:
+        raise NotApplicable("no healthy device is listed")
+    most = min(trial.limits.devices, len(ids))
+    return node, sorted(trial.rng("devices").sample(ids, most))
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """One Allocate of one device."""
+
+    id: str
+    responses: Sequence[Answer]
+    seconds: float
+    error: str = ""
+    """Why it was refused; empty if it was answered."""
+
+
+def each_device(trial: Trial) -> Sequence[Allocated]:
+    """Allocate healthy devices one by one."""
+    node, ids = healthy(trial)
+    return [_allocate_one(node, id_) for id_ in ids]
+
+
+def _allocate_one(node: Node, id_: str) -> Allocated:
+    begin = time.monotonic()
+    try:
+        responses, error = tuple(allocate(node, [id_]).container_responses), ""
+    except grpc.RpcError as refusal:
+        responses, error = (), rpc.status_text(refusal)
+    return Allocated(id_, responses, time.monotonic() - begin, error)
+
+
+def _answered(trial: Trial) -> list[Allocated]:
+    found = [each for each in trial.once(each_device) if not each.error]
+    if not found:
+        raise NotApplicable("no device was allocated")
+    return found
+
+
+@GROUP.check(
+    "every-device",
+    "Allocates each device that it lists as healthy",
+    why="The kubelet takes any of them, and a refusal is final for the pod.",
+)
+def _every_device(trial: Trial) -> str:
+    tried = trial.once(each_device)
+    for each in tried:
+        if each.error:
+            raise Failed(f"{each.id} is healthy and refused: {each.error}")
+    return f"allocated {len(tried)} healthy devices, one by one"
+
+
+@GROUP.check(
+    "one-response",
+    "Answers with exactly one container response",
+    why="The kubelet asks for one container; an answer for none leaks the devices permanently.",
+)
+def _one_response(trial: Trial) -> str:
+    for each in _answered(trial):
+        if len(each.responses) != 1:
+            raise Failed(f"{each.id} was answered with {len(each.responses)} container responses")
+    return "one response each"
+
+
+@GROUP.check(
+    "repeatable",
+    "Answers the same for the same devices",
+    why="Init containers share devices with later ones, and a kubelet that died asks again.",
+)
+def _repeatable(trial: Trial) -> str:
+    some = [each.id for each in _answered(trial)][:3]
+    node = trial.node()
+    first = allocate(node, some)
+    if allocate(node, some) != first:
+        raise Failed(f"{', '.join(some)} got another answer the second time")
+    return f"twice the same answer for {len(some)} devices"
+
+
+@GROUP.check(
+    "unknown-refused",
+    "Refuses an unknown id with an error",
+    why="With an answer, a container starts without its device; an empty one also leaks devices.",
+)
+def _unknown_refused(trial: Trial) -> str:
+    node = trial.node()
+    return _refusal(node, "no-such-device")
+
+
+@GROUP.check(
+    "unhealthy-refused",
+    "Refuses an unhealthy device with an error",
+    why="A device can fail between admission and Allocate; then the pod should fail early.",
+)
+def _unhealthy_refused(trial: Trial) -> str:
+    node = trial.node()
+    if not node.unhealthy:
+        raise NotApplicable("no unhealthy device is listed")
+    return _refusal(node, node.unhealthy[0])
+
+
+def _refusal(node: Node, id_: str) -> str:
+    try:
+        answer = allocate(node, [id_])
+    except grpc.RpcError as error:
+        return f"refused {id_} with {rpc.status_text(error)}"
+    raise Failed(f"{id_} was answered with {len(answer.container_responses)} container responses")
+
+
+@GROUP.check(
+    "prompt",
+    "Answers Allocate promptly",
+    why="The kubelet has no timeout there; all pods of the node wait meanwhile.",
+)
+def _prompt(trial: Trial) -> str:
+    slowest = max(each.seconds for each in trial.once(each_device))
+    if slowest > trial.limits.call:
+        raise Failed(f"took {slowest:.2f} s")
+    return f"took {slowest * 1000:.0f} ms at most"
+
+
+@GROUP.check(
+    "beside-streams",
+    "Answers Allocate while many streams are open",
+    why="If streams use up all threads, Allocate hangs, and the whole node with it.",
+)
+def _beside_streams(trial: Trial) -> str:
+    alone = _answered(trial)[0]
+    node, count = trial.node(), trial.limits.streams
+    path = node.kubelet.socket_of(node.resource)
+    with ExitStack() as stack:
+        for stream in [stack.enter_context(_wire.Stream(path)) for _ in range(count)]:
+            stream.wait(trial.limits.call)
+        beside = _allocate_one(node, alone.id)
+    if beside.error:
+        raise Failed(f"failed beside {count} streams: {beside.error}")
+    if beside.seconds > alone.seconds + trial.limits.call:
+        raise Failed(
+            f"took {beside.seconds:.2f} s beside {count} streams, {alone.seconds:.2f} s without"
+        )
+    return f"took {beside.seconds * 1000:.0f} ms beside {count} more streams"
+
+
+@GROUP.check(
+    "device-nodes",
+    "Names device nodes by absolute paths, with permissions of r, w and m",
+    why="The kubelet passes anything on; the runtime fails when the container is created.",
+)
+def _device_nodes(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for node in answer.devices:
+            if not _absolute(node.host_path, node.container_path):
+                return f"device node {node.host_path!r} at {node.container_path!r}"
+            if not _PERMISSIONS.fullmatch(node.permissions):
+                return f"permissions {node.permissions!r} of {node.host_path}"
+        return _twice("device node", [node.container_path for node in answer.devices])
+
+    return _inspect(trial, "device nodes", lambda answer: len(answer.devices), complaint)
+
+
+@GROUP.check(
+    "mounts",
+    "Names mounts by absolute paths, each target once",
+    why="The kubelet passes anything on; of two mounts on one target it keeps the first.",
+)
+def _mounts(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for mount in answer.mounts:
+            if not _absolute(mount.host_path, mount.container_path):
+                return f"mount of {mount.host_path!r} at {mount.container_path!r}"
+        return _twice("mount", [mount.container_path for mount in answer.mounts])
+
+    return _inspect(trial, "mounts", lambda answer: len(answer.mounts), complaint)
+
+
+@GROUP.check(
+    "envs",
+    "Names variables that can be set",
+    why="A runtime refuses a container with a variable that is empty or has = in its name.",
+)
+def _envs(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for name, value in answer.envs.items():
+            if not _ENV.fullmatch(name) or "\0" in value:
+                return f"variable {name!r}"
+        return ""
+
+    return _inspect(trial, "variables", lambda answer: len(answer.envs), complaint)
+
+
+@GROUP.check(
+    "cdi-names",
+    "Names CDI devices as VENDOR/CLASS=NAME",
+    why="The runtime cannot resolve another name, and does not create the container.",
+)
+def _cdi_names(trial: Trial) -> str:
+    def complaint(answer: Answer) -> str:
+        for device in answer.cdi_devices:
+            if not _CDI_NAME.fullmatch(device.name):
+                return f"CDI device {device.name!r}"
+        return ""
+
+    return _inspect(trial, "CDI devices", lambda answer: len(answer.cdi_devices), complaint)
+
+
+def _inspect(
+    trial: Trial, noun: str, count: Callable[[Answer], int], complaint: Callable[[Answer], str]
+) -> str:
+    answers = [(each.id, each.responses[0]) for each in _answered(trial) if each.responses]
+    total = sum(count(answer) for _, answer in answers)
+    if not total:
+        raise NotApplicable(f"no {noun} in any answer")
+    for id_, answer in answers:
+        if text := complaint(answer):
+            raise Failed(f"{id_} gets the {text}")
+    return f"{total} {noun} in {len(answers)} answers"
+
+
+def _absolute(*paths: str) -> bool:
+    return all(path.startswith("/") and "\0" not in path for path in paths)
+
+
+def _twice(noun: str, targets: Sequence[str]) -> str:
+    repeated = {target for target in targets if targets.count(target) > 1}
+    return f"{noun} {min(repeated)} twice" if repeated else ""

@@ -1,0 +1,81 @@
+"""Observing an undisturbed plugin, after its start or after an event."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deviceplugin_testing.conformance._check import NotApplicable
+from deviceplugin_testing.conformance._kubelet import Listed, Registered
+from deviceplugin_testing.conformance._limits import Limits
+from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._proc import PROC, activity
+from deviceplugin_testing.conformance._trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The CPU time and wake-ups of a plugin and its descendants over some time."""
+
+    cpu: float
+    """Share of one CPU."""
+    wakeups: float
+    """Wake-ups per second."""
+
+    def excess(self, limits: Limits) -> str:
+        """Return what exceeds the limits of an idle plugin, or an empty string."""
+        if self.cpu > limits.idle_cpu:
+            return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
+        if self.wakeups > limits.wakeups:
+            return f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The behaviour of an undisturbed plugin."""
+
+    seconds: float
+    registrations: Sequence[Registered]
+    lists: Sequence[Listed]
+    """The lists of the checked resource."""
+    effort: Effort
+
+
+def quiet(trial: Trial) -> Quiet:
+    """Leave a started plugin alone, and observe what it does."""
+    node = trial.node()
+    begin = time.monotonic()
+    node.observe(trial.limits.settle)
+    effort = _effort(node, trial.limits.quiet)
+    return Quiet(
+        seconds=time.monotonic() - begin,
+        registrations=node.kubelet.registrations(),
+        lists=node.lists,
+        effort=effort,
+    )
+
+
+def calmed(node: Node) -> Effort:
+    """Observe a plugin until it is idle, or should be; return its last effort."""
+    node.observe(node.limits.settle)
+    deadline = time.monotonic() + node.limits.calm
+    while True:
+        effort = _effort(node, node.limits.look)
+        if not effort.excess(node.limits) or time.monotonic() > deadline:
+            return effort
+
+
+def _effort(node: Node, seconds: float) -> Effort:
+    pid = node.plugin.pid if node.plugin else 0
+    before, begin = activity(pid), time.monotonic()
+    node.observe(seconds)
+    cpu, wakeups = activity(pid).since(before)
+    took = time.monotonic() - begin
+    return Effort(cpu / took, wakeups / took)
+
+
+def need_proc(proc: Path = PROC) -> None:
+    """Raise ``NotApplicable`` on a system without ``/proc``."""
+    if not (proc / "self" / "stat").exists():
+        raise NotApplicable(f"there is no {proc}")

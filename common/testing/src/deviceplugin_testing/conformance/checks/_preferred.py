@@ -1,0 +1,105 @@
+"""Preferred allocation, if the plugin offers it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._trial import Trial
+from deviceplugin_testing.conformance.checks._allocation import healthy
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+
+GROUP: Final = Group("preferred", "Preferred allocation", lane=FIRST_LANE)
+
+_UNKNOWN: Final = "no-such-device"
+
+
+def _offered(trial: Trial) -> tuple[Node, list[str]]:
+    node, ids = healthy(trial)
+    if not node.kubelet.options(node.resource).get_preferred_allocation_available:
+        raise NotApplicable("not offered")
+    return node, ids
+
+
+def _prefer(node: Node, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+    request = pb.ContainerPreferredAllocationRequest(
+        available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
+    )
+    answer = node.kubelet.call(
+        node.resource,
+        "GetPreferredAllocation",
+        pb.PreferredAllocationRequest(container_requests=[request]),
+        node.limits.call,
+    )
+    return [id_ for container in answer.container_responses[:1] for id_ in container.deviceIDs]
+
+
+@GROUP.check(
+    "size",
+    "Prefers as many devices as are asked for",
+    why="The kubelet fills a short answer, and cuts a long one, at random.",
+)
+def _size(trial: Trial) -> str:
+    node, ids = _offered(trial)
+    for size in range(1, len(ids) + 1):
+        chosen = _prefer(node, ids, [], size)
+        if len(set(chosen)) != size or len(chosen) != size:
+            raise Failed(f"asked for {size} of {len(ids)}, preferred {chosen}")
+    return f"asked for 1 to {len(ids)} of {len(ids)} devices"
+
+
+@GROUP.check(
+    "must-include",
+    "Prefers what must be included",
+    why="Those devices are taken already; a set chosen without them is the wrong set.",
+)
+def _must_include(trial: Trial) -> str:
+    node, ids = _offered(trial)
+    for required in ids[-3:]:
+        chosen = _prefer(node, ids, [required], min(2, len(ids)))
+        if required not in chosen:
+            raise Failed(f"preferred {chosen}, without {required}, which had to be in it")
+    return "included what it had to"
+
+
+@GROUP.check(
+    "only-available",
+    "Prefers only what is available",
+    why="The kubelet drops the others, and fills up at random.",
+)
+def _only_available(trial: Trial) -> str:
+    node, ids = _offered(trial)
+    rng = trial.rng("preferred")
+    for _ in range(5):
+        available = rng.sample(ids, rng.randint(1, len(ids)))
+        chosen = _prefer(node, available, [], rng.randint(1, len(available)))
+        if taken := set(chosen) - set(available):
+            raise Failed(f"preferred {', '.join(sorted(taken))}, which were not available")
+    return "five random choices, all available"
+
+
+@GROUP.check(
+    "no-errors",
+    "Answers odd requests too",
+    why="An error here rejects the pod, although the answer is only a wish.",
+)
+def _no_errors(trial: Trial) -> str:
+    node, ids = _offered(trial)
+    odd = {
+        "none of all": (ids, [], 0),
+        "one of none": ([], [], 1),
+        "more than there are": (ids, [], len(ids) + 1),
+        "an unknown device": ([*ids, _UNKNOWN], [], 1),
+        "a required device that is not available": (ids[1:], ids[:1], 1),
+        "more required than asked for": (ids, ids, 1),
+        "an unknown required device": (ids, [_UNKNOWN], 1),
+    }
+    for name, (available, required, size) in odd.items():
+        try:
+            _prefer(node, available, required, size)
+        except grpc.RpcError as error:
+            raise Failed(f"asked for {name}: {rpc.status_text(error)}") from error
+    return f"answered {len(odd)} odd requests"

@@ -1,0 +1,115 @@
+"""Kubelet restart: all sockets are deleted, and no plugin is registered any more."""
+
+import time
+from typing import Final
+
+from deviceplugin_testing.conformance._check import Failed, Group
+from deviceplugin_testing.conformance._trial import Trial
+
+GROUP: Final = Group("restart", "Kubelet restart", disturbing=True)
+
+_UP: Final = 0.3
+_DOWN: Final = 0.2
+"""Most seconds for which the kubelet is up, and down, in restarts at random moments."""
+
+
+def restart(trial: Trial) -> float:
+    """Restart the kubelet once, and return the seconds until the plugin was back."""
+    node = trial.node()
+    node.kubelet.stop()
+    return node.back_after("a restart", node.kubelet.start)
+
+
+@GROUP.check(
+    "again",
+    "Registers again after the kubelet has restarted",
+    why="A kubelet forgets all plugins and deletes all sockets when it starts.",
+)
+def _again(trial: Trial) -> str:
+    return f"registered again after {trial.once(restart):.2f} s"
+
+
+@GROUP.check(
+    "many",
+    "Registers again after several restarts at random moments",
+    why="A kubelet in a crash loop restarts while plugins still recover from the last restart.",
+)
+def _many(trial: Trial) -> str:
+    trial.once_before(restart)
+    node, rng = trial.node(), trial.rng("restarts")
+    begin = time.monotonic()
+    for _ in range(trial.limits.restarts):
+        node.kubelet.stop()
+        node.observe(rng.uniform(0, _DOWN))
+        begin = time.monotonic()
+        node.kubelet.start()
+        node.observe(rng.uniform(0, _UP))
+    count = trial.limits.restarts
+    return (
+        f"registered {node.await_back(begin, f'{count} restarts'):.2f} s after the last of {count}"
+    )
+
+
+@GROUP.check(
+    "long-down",
+    "Waits for a kubelet that stays down",
+    why="An upgrade of the kubelet takes minutes; a plugin that gives up is then in a back-off.",
+)
+def _long_down(trial: Trial) -> str:
+    trial.once_before(restart)
+    node, down = trial.node(), trial.limits.down
+    node.kubelet.stop()
+    node.observe(down)
+    took = node.back_after(f"a kubelet that was down for {down:g} s", node.kubelet.start)
+    return f"registered again after {took:.2f} s"
+
+
+@GROUP.check(
+    "late-socket",
+    "Waits for kubelet.sock if it starts before the kubelet",
+    why="After a reboot the order is random; a plugin that exits has to wait for a back-off.",
+    apart=True,
+)
+def _late_socket(trial: Trial) -> str:
+    trial.node()
+    node = trial.empty()
+    node.kubelet.plugin_dir.mkdir(parents=True, exist_ok=True)
+    node.launch()
+    # The plugin starts before it looks for the kubelet, which takes longer beside others.
+    node.observe(trial.start_took + trial.limits.down)
+    took = node.back_after("kubelet.sock appeared", node.kubelet.start, started=True)
+    return f"registered after {took:.2f} s"
+
+
+@GROUP.check(
+    "after-kill",
+    "Starts although its old socket is still there",
+    why="A killed plugin leaves its socket file, and nobody removes it.",
+    apart=True,
+)
+def _after_kill(trial: Trial) -> str:
+    node = trial.node()
+    if node.plugin is not None:
+        node.plugin.kill()
+    node.await_gone()
+    took = node.back_after("a start after a kill", node.launch, started=True)
+    return f"registered after {took:.2f} s"
+
+
+@GROUP.check(
+    "stable-ids",
+    "Lists the same ids after its own restart",
+    why="Pods keep their ids; a pod whose id is not listed any more is rejected.",
+    apart=True,
+)
+def _stable_ids(trial: Trial) -> str:
+    node = trial.node()
+    before = set(node.lists[-1].ids)
+    if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
+        node.plugin.kill()
+    node.await_gone()
+    node.back_after("a stop", node.launch, started=True)
+    missing = before - set(node.lists[-1].ids)
+    if missing:
+        raise Failed(f"{len(missing)} of {len(before)} ids are not listed any more")
+    return f"{len(before)} ids are the same"

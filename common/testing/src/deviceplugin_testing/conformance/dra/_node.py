@@ -1,0 +1,276 @@
+"""A cluster with one node, and the driver that runs on it."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any, Final
+
+from deviceplugin_testing.conformance._check import Abandoned, Failed
+from deviceplugin_testing.conformance._limits import Limits
+from deviceplugin_testing.conformance._place import Place
+from deviceplugin_testing.conformance._plugin import Plugin
+from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance.dra._pools import Offered, Slices, newest, offered
+from deviceplugin.errors import ConfigError
+from deviceplugin_testing.simulator import (
+    KubeletConfig,
+    Pod,
+    SimulatedCluster,
+    SimulatedKubelet,
+    SimulatedNode,
+    allocated_claim,
+)
+
+NODE: Final = "node"
+CLASS: Final = "conformance"
+_QUICK: Final = 0.05
+_SYNC: Final = 1.0
+"""Seconds after which the kubelet tries again what failed; a real one takes 60."""
+
+Claim = dict[str, Any]
+
+
+class DraNode:
+    """One cluster and its node, with one process of the driver at a time."""
+
+    def __init__(
+        self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
+    ) -> None:
+        self._subject = subject
+        self._place = place
+        self._over = over
+        self._claims = 0
+        self.limits = limits
+        self.driver = subject.resource
+        """The driver to check; empty until it is known."""
+        client = _client()
+        self.cluster = SimulatedCluster(seed=seed)
+        self.cluster.add_node(NODE)
+        self.cluster.start()
+        config = KubeletConfig(
+            version=subject.kubelet_version,
+            dra=True,
+            watch_interval=_QUICK,
+            sync_interval=_QUICK,
+            sync_frequency=_SYNC,
+        )
+        api = client(self.cluster.url)
+        self.node = SimulatedNode(place.root, api, NODE, interval=_QUICK, config=config, seed=seed)
+        self.plugin: Plugin | None = None
+        self.placeholders = {**place.placeholders(), **self._places()}
+
+    @property
+    def kubelet(self) -> SimulatedKubelet:
+        """The kubelet of the node."""
+        return self.node.kubelet
+
+    def _places(self) -> Mapping[str, str]:
+        kubeconfig = self._place.scratch / "kubeconfig"
+        clusters = [{"name": "c", "cluster": {"server": self.cluster.url}}]
+        contexts = [{"name": "c", "context": {"cluster": "c", "user": "c"}}]
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": clusters,
+            "contexts": contexts,
+            "users": [{"name": "c", "user": {}}],
+            "current-context": "c",
+        }
+        kubeconfig.write_text(json.dumps(document))
+        return {
+            "driver_dir": str(self._place.root / "plugins"),
+            "cdi_dir": str(self.kubelet.cdi_dirs[0]),
+            "kubeconfig": str(kubeconfig),
+            "api_server": self.cluster.url,
+            "node_name": NODE,
+        }
+
+    def start(self) -> None:
+        """Start the kubelet."""
+        for name in ("driver_dir", "cdi_dir", "registry_dir"):
+            self._place.root.joinpath(self.placeholders[name]).mkdir(parents=True, exist_ok=True)
+        self.node.start()
+        # A driver runs in a pod. A kubelet that lists none is one that does not know its pods yet.
+        self.kubelet.run(Pod.of("driver", main={}))
+
+    def launch(self) -> Plugin:
+        """Start the driver."""
+        given = self.placeholders
+        variables = ("driver_dir", "cdi_dir", "api_server")
+        environment = {f"DP_{name.upper()}": given[name] for name in variables}
+        environment |= {"KUBECONFIG": given["kubeconfig"], "NODE_NAME": NODE}
+        self.plugin = Plugin(
+            self._subject.command,
+            placeholders=given,
+            output=self._place.scratch / "output",
+            environment=environment,
+        )
+        return self.plugin
+
+    def close(self) -> None:
+        """Kill the driver and stop the node."""
+        if self.plugin is not None:
+            self.plugin.kill()
+        self.node.stop()
+        self.cluster.stop()
+
+    # Waiting
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Wait until ``condition()`` is true, and return whether it became true.
+
+        Raises:
+            Failed: The driver ended meanwhile.
+            Abandoned: The run was given up meanwhile.
+        """
+
+        def holds() -> bool:
+            if self._over.is_set():
+                raise Abandoned
+            if condition():
+                return True
+            self._check_running()
+            return False
+
+        try:
+            return self.kubelet.wait(holds, timeout=timeout)
+        except TimeoutError:
+            return False
+
+    def require(
+        self,
+        condition: Callable[[], object],
+        problem: str,
+        timeout: float = 0.0,
+        why: Callable[[], str] = str,
+    ) -> None:
+        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true.
+
+        ``why`` is asked then for the reason, if there is one to tell.
+        """
+        seconds = timeout or self.limits.within
+        if not self.wait(condition, seconds):
+            reason = why()
+            raise Failed(f"{problem} within {seconds:g} s" + (reason and f": {reason}"))
+
+    def observe(self, seconds: float) -> None:
+        """Let ``seconds`` pass; raise ``Failed`` at once if the driver ends."""
+        self.wait(lambda: False, seconds)
+
+    def _check_running(self) -> None:
+        if self.plugin is not None and self.plugin.status is not None:
+            words = self.plugin.last_words()
+            raise Failed(
+                f"the driver ended with status {self.plugin.status}" + (words and f": {words}")
+            )
+
+    def wait_up(self) -> str:
+        """Wait until the driver is connected and has slices; return the problem if it has none."""
+        try:
+            if not self.wait(lambda: self.connected, self.limits.start):
+                return f"not registered and connected within {self.limits.start:g} s"
+            self.driver = self.driver or min(self.kubelet.dra.connected)
+            if not self.wait(lambda: self.devices, self.limits.start):
+                return f"no complete pool of {self.driver} with a device in ResourceSlices"
+        except Failed as end:
+            return str(end)
+        selector = {"cel": {"expression": f'device.driver == "{self.driver}"'}}
+        metadata = {"name": CLASS}
+        self.cluster.create(
+            {"kind": "DeviceClass", "metadata": metadata, "spec": {"selectors": [selector]}}
+        )
+        return ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the driver is registered, and the kubelet can call it."""
+        found = self.kubelet.dra.connected
+        return self.driver in found if self.driver else bool(found)
+
+    @property
+    def up(self) -> bool:
+        """Whether kubelet and driver run, and the driver is connected and offers devices."""
+        runs = self.plugin is not None and self.plugin.status is None
+        return runs and self.kubelet.running and self.connected and bool(self.devices)
+
+    def sockets(self) -> set[tuple[str, int]]:
+        """Return name and age of all registration sockets: of two in one place the age differs."""
+        found = set()
+        for path in self.kubelet.registry_dir.rglob("*"):
+            with suppress(FileNotFoundError):
+                if path.is_socket():
+                    found.add((path.name, path.stat().st_ctime_ns))
+        return found
+
+    # Slices and claims
+
+    @property
+    def slices(self) -> Slices:
+        """The driver's slices on this node."""
+        return [
+            one
+            for one in self.cluster.list("ResourceSlice")
+            if (one["spec"]["driver"], one["spec"].get("nodeName")) == (self.driver, NODE)
+        ]
+
+    @property
+    def devices(self) -> list[Offered]:
+        """The devices of complete pools, in the order of the scheduler."""
+        return list(offered(self.pools()))
+
+    def pools(self) -> dict[str, Slices]:
+        """Return the slices of the newest generation, by pool."""
+        return newest(self.slices)
+
+    def claim(self, *devices: Offered, allocated: bool = True, **options: Any) -> Claim:
+        """Create a claim with ``devices``; ``options`` are those of ``allocated_claim``."""
+        self._claims += 1
+        name = f"claim-{self._claims}"
+        results = [{"request": "r", "driver": self.driver, **one.result} for one in devices]
+        made = allocated_claim(name, results, **options)
+        made["spec"] = {"devices": {"requests": [_REQUEST]}}
+        created = self.cluster.create(made)
+        if not allocated:
+            return created
+        status = made["status"]
+        return self.cluster.change("ResourceClaim", name, lambda draft: draft.update(status=status))
+
+    def delete_claims(self) -> None:
+        """Delete all claims of checks: for the scheduler, their devices are in use."""
+        for claim in self.cluster.list("ResourceClaim"):
+            self.cluster.delete("ResourceClaim", claim["metadata"]["name"])
+
+    def prepare(self, *claims: Claim) -> list[Any]:
+        """Call NodePrepareResources, and return the answer for each of ``claims``.
+
+        Raises:
+            Failed: One is missing.
+        """
+        return _answers(self.kubelet.dra.prepare(self.driver, *claims), claims)
+
+    def unprepare(self, *claims: Claim) -> list[Any]:
+        """Call NodeUnprepareResources; otherwise as ``prepare``."""
+        return _answers(self.kubelet.dra.unprepare(self.driver, *claims), claims)
+
+
+_REQUEST: Final = {"name": "r", "exactly": {"deviceClassName": CLASS}}
+
+
+def _client() -> Any:
+    needs = "--dra needs urllib3 and PyYAML: pip install 'deviceplugin[cluster,yaml]'"
+    try:  # late, because checks of device plugins do not need the extra
+        from deviceplugin.apiserver import ApiServer
+    except ImportError:
+        raise ConfigError(needs) from None
+    if find_spec("yaml") is None:  # drivers in Go write their CDI files in it
+        raise ConfigError(needs)
+    return ApiServer
+
+
+def _answers(answers: Mapping[str, Any], claims: Sequence[Claim]) -> list[Any]:
+    missing = [one["metadata"]["name"] for one in claims if one["metadata"]["uid"] not in answers]
+    if missing:
+        raise Failed(f"the answer lacks {len(missing)} of {len(claims)} claims")
+    return [answers[one["metadata"]["uid"]] for one in claims]

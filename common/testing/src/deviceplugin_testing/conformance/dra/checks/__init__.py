@@ -1,0 +1,26 @@
+"""The checks of drivers, a module for each group."""
+
+from typing import Final
+
+from deviceplugin_testing.conformance._check import Check, Group
+from deviceplugin_testing.conformance.dra.checks import (
+    _claims,
+    _devices,
+    _driver,
+    _losses,
+    _slices,
+)
+
+DRA_GROUPS: Final[tuple[Group, ...]] = (
+    _driver.GROUP,
+    _slices.GROUP,
+    _claims.GROUP,
+    _devices.GROUP,
+    _losses.GROUP,
+)
+"""In the order in which they run."""
+
+DRA_CHECKS: Final[tuple[Check, ...]] = tuple(
+    check for group in DRA_GROUPS for check in group.checks
+)
+"""All checks, in the order in which they are reported."""

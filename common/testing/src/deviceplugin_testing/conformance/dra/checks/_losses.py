@@ -1,0 +1,129 @@
+"""Losses: restarts of kubelet, driver and machine, and the end of the driver."""
+
+from collections.abc import Callable
+from typing import Final
+
+from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, refused, released
+from deviceplugin_testing.conformance.dra._node import DraNode
+from deviceplugin_testing.conformance.dra._trial import DraTrial
+from deviceplugin_testing.conformance.dra.checks._claims import first, one_holder
+from deviceplugin_testing.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
+
+GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
+
+
+def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Kill the driver, start it again after ``meanwhile``, and wait until it is registered again.
+
+    A kubelet reaches the new driver already where the old one was registered. It unregisters that
+    once it notices the new socket: the driver is not registered then, for a moment.
+    """
+    if node.plugin is not None:
+        node.plugin.kill()
+        node.plugin = None
+    meanwhile()
+    old = node.sockets()
+    node.launch()
+    start = node.limits.start
+    node.require(lambda: node.sockets() - old, "no new registration socket after a kill", start)
+    node.kubelet.watch()  # unregisters
+    node.kubelet.watch()  # registers
+    node.require(lambda: node.connected, "not registered again after a kill", start)
+
+
+@GROUP.check(
+    "kubelet",
+    "Is registered again, with its slices, after the kubelet has restarted",
+    why="A kubelet deletes all slices of its node when it starts, while drivers register.",
+)
+def _kubelet(trial: DraTrial) -> str:
+    node = trial.node()
+    before = set(node.devices)
+    wiped = node.kubelet.metrics.slice_deletions[""]
+    node.kubelet.restart()
+    node.require(
+        lambda: node.kubelet.metrics.slice_deletions[""] > wiped, "the kubelet deletes no slices"
+    )
+    node.require(
+        lambda: node.up and set(node.devices) == before,
+        f"not all {len(before)} devices are back",
+        trial.limits.republished,
+    )
+    return f"{len(before)} devices are back"
+
+
+@GROUP.check(
+    "kill",
+    "Gives the same answers after a kill",
+    why="The kubelet asks again, and adds the answer to the one from before.",
+)
+def _kill(trial: DraTrial) -> str:
+    trial.once_before(first)
+    node = trial.node()
+    claim = node.claim(node.devices[0])
+    before = prepared(node, claim)
+    _relaunch(node)
+    node.require(lambda: node.up, "no slices after a kill", node.limits.start)
+    if prepared(node, claim) != before:
+        raise Failed("the answer differs from the one before the kill")
+    released(node, claim)
+    return "the same answer after a kill"
+
+
+@GROUP.check(
+    "held",
+    "Knows after a kill who holds its devices",
+    why="A device of a pod that runs must not be given to another.",
+)
+def _held(trial: DraTrial) -> str:
+    trial.once_before(one_holder)
+    node = trial.node()
+    device = exclusive(node)[0]
+    claim = node.claim(device)
+    prepared(node, claim)
+    _relaunch(node)
+    node.require(lambda: node.up, "no slices after a kill", node.limits.start)
+    words = refused(node, node.claim(device), "the device of a claim from before the kill")
+    released(node, claim)
+    return words
+
+
+@GROUP.check(
+    "lost-files",
+    "Writes a lost CDI file again when the claim is prepared again",
+    why="A machine's reboot empties /var/run; with an answer alone the container does not start.",
+)
+def _lost_files(trial: DraTrial) -> str:
+    trial.once_before(pod)
+    node = trial.node()
+    run_pod(node, "lost")
+    _relaunch(node, node.kubelet.reboot)
+    node.require(
+        lambda: node.kubelet.pod(node.node.pod("lost")).running,
+        "the pod is not back after a reboot",
+        node.limits.start + node.limits.within,
+        why=lambda: why_not(node, "lost"),
+    )
+    end_pod(node, "lost")
+    return "the pod runs again after a reboot"
+
+
+@GROUP.check(
+    "shutdown",
+    "Ends soon after SIGTERM with status 0, and removes its registration socket",
+    why="The kubelet dials a socket that stays again and again, and notices the next one late.",
+)
+def _shutdown(trial: DraTrial) -> str:
+    node = trial.node()
+    plugin = node.plugin
+    if plugin is None:
+        raise NotApplicable("not started")
+    took = plugin.terminate(trial.limits.stop)
+    if took is None:
+        raise Failed(f"did not end within {trial.limits.stop:g} s")
+    if plugin.status != 0:
+        raise Failed(f"ended with status {plugin.status}")
+    if left := sorted(name for name, _ in node.sockets()):
+        raise Failed(f"left {', '.join(left)}")
+    return f"ended after {took:.2f} s"

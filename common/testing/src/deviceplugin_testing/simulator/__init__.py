@@ -1,0 +1,87 @@
+"""A simulated kubelet: develop, test and demonstrate device plugins without a cluster.
+
+The kubelet speaks the real protocols on real sockets, in any directory. It behaves like the kubelet
+of Kubernetes 1.36, or of an earlier release, even where that is surprising. For dynamic resource
+allocation (DRA), there is a simulated cluster: an API server over HTTP, and a scheduler.
+"""
+
+from deviceplugin_testing.simulator._clock import ManualClock
+from deviceplugin_testing.simulator._control_plane.api_server.access import ApiRequest
+from deviceplugin_testing.simulator._control_plane.api_server.faults import Faults
+from deviceplugin_testing.simulator._control_plane.cluster import SimulatedCluster
+from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
+from deviceplugin_testing.simulator._dra.claims import ClaimDevice
+from deviceplugin_testing.simulator._dra.containers import ResourceHealth
+from deviceplugin_testing.simulator._errors import (
+    CallError,
+    ContainerCreateError,
+    ContainerStartError,
+    KubeletCrashed,
+    KubeletStopped,
+    PodNotReadyError,
+)
+from deviceplugin_testing.simulator._host.behaviour import Behaviour
+from deviceplugin_testing.simulator._host.claim_source import (
+    ApiCluster,
+    Cluster,
+    ClusterError,
+    GivenClaims,
+    allocated_claim,
+)
+from deviceplugin_testing.simulator._host.config import KubeletConfig
+from deviceplugin_testing.simulator._host.observer import Observer
+from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES
+from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin_testing.simulator._node.node import SimulatedNode
+from deviceplugin_testing.simulator._pods.bookings import double_bookings
+from deviceplugin_testing.simulator._pods.claims import (
+    ContainerClaim,
+    ExtendedClaim,
+    PodClaim,
+    RequestMapping,
+)
+from deviceplugin_testing.simulator._pods.pod import Container, Outcome, Pod, PodState, RunOptions
+from deviceplugin_testing.simulator._stubs.driver import StubDriver
+from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
+from deviceplugin_testing.simulator._stubs.scripted import StubError
+
+__all__ = [
+    "NEWEST",
+    "RELEASES",
+    "ApiCluster",
+    "ApiRequest",
+    "Behaviour",
+    "CallError",
+    "ClaimDevice",
+    "Cluster",
+    "ClusterError",
+    "Container",
+    "ContainerClaim",
+    "ContainerCreateError",
+    "ContainerStartError",
+    "ExtendedClaim",
+    "Faults",
+    "GivenClaims",
+    "KubeletConfig",
+    "KubeletCrashed",
+    "KubeletStopped",
+    "ManualClock",
+    "Observer",
+    "Outcome",
+    "Pod",
+    "PodClaim",
+    "PodNotReadyError",
+    "PodState",
+    "RefusedError",
+    "RequestMapping",
+    "ResourceHealth",
+    "RunOptions",
+    "SimulatedCluster",
+    "SimulatedKubelet",
+    "SimulatedNode",
+    "StubDriver",
+    "StubError",
+    "StubPlugin",
+    "allocated_claim",
+    "double_bookings",
+]

@@ -1,0 +1,145 @@
+"""Who asks, what they may do, and what was asked."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from deviceplugin._platform.monitor import Monitor
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    Kind,
+    Object,
+)
+from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
+from deviceplugin_testing.simulator._control_plane.store import Store
+
+_ACCOUNT: Final = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks. Administrators may do everything; the others, what ClusterRoles allow."""
+
+    name: str
+    is_admin: bool = False
+
+    @classmethod
+    def of_account(cls, namespace: str, name: str) -> "User":
+        """Return the user of a service account."""
+        return cls(f"{_ACCOUNT}{namespace}:{name}")
+
+
+ADMIN: Final = User("system:admin", is_admin=True)
+
+
+class ApiRequest(NamedTuple):
+    """A request that the API server has answered, or whose watch has begun."""
+
+    user: str
+    verb: str
+    """``get``, ``list``, ``watch``, ``create``, ``update``, ``patch`` or ``delete``."""
+    group: str
+    resource: str
+    """With the subresource, such as ``resourceclaims/status``."""
+    namespace: str
+    name: str
+    code: int
+    """The status of the answer."""
+    client: str = ""
+    """Its header ``User-Agent``."""
+
+
+class Wanted(NamedTuple):
+    """What a request is going to do."""
+
+    verb: str
+    kind: Kind
+    namespace: str
+    name: str
+    part: str
+
+    @property
+    def resource(self) -> str:
+        """The resource as roles name it."""
+        return f"{self.kind.plural}/{self.part}" if self.part else self.kind.plural
+
+
+class Access:
+    """The users by their tokens, and their rights by the ClusterRoles of ``store``.
+
+    As long as there is no token, everybody is an administrator.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Monitor()
+        self._users: dict[str, User] = {}
+
+    def grant(self, token: str, user: User) -> None:
+        """Accept ``token`` as that of ``user``."""
+        with self._lock:
+            self._users[token] = user
+
+    def revoke(self, token: str) -> None:
+        """Accept ``token`` no longer."""
+        with self._lock:
+            self._users[token] = User("")
+
+    def user(self, header: str) -> User:
+        """Return who asks, by the header ``Authorization``; raise ``RefusedError``."""
+        with self._lock:
+            if not self._users:
+                return ADMIN
+            found = self._users.get(header.removeprefix("Bearer ").strip())
+        if found is None or not found.name:
+            raise RefusedError(401, "Unauthorized", "Unauthorized")
+        return found
+
+    def check(self, user: User, wanted: Wanted) -> None:
+        """Raise ``RefusedError`` unless ``user`` may do that."""
+        if self.allows(user, wanted):
+            return
+        group = f' in API group "{wanted.kind.group}"'
+        scope = (
+            f' in the namespace "{wanted.namespace}"'
+            if wanted.namespace
+            else " at the cluster scope"
+        )
+        name = f' "{wanted.name}"' if wanted.name else ""
+        problem = (
+            f'{wanted.kind.resource}{name} is forbidden: User "{user.name}" cannot {wanted.verb} '
+            f'resource "{wanted.resource}"{group}{scope}'
+        )
+        details = {"group": wanted.kind.group, "kind": wanted.kind.plural, "name": wanted.name}
+        raise RefusedError(403, "Forbidden", problem, details)
+
+    def allows(self, user: User, wanted: Wanted) -> bool:
+        """Return whether ``user`` may do that."""
+        return user.is_admin or any(_permits(rule, wanted) for rule in self._rules(user))
+
+    def _rules(self, user: User) -> Iterable[Object]:
+        roles = {one["metadata"]["name"]: one for one in self._store.list(CLUSTER_ROLE)}
+        for binding in self._store.list(CLUSTER_ROLE_BINDING):
+            if user.name in {_subject(one) for one in binding.get("subjects", ())}:
+                yield from roles.get(binding["roleRef"]["name"], {}).get("rules", ())
+
+
+def _subject(subject: Mapping[str, str]) -> str:
+    if subject["kind"] == "ServiceAccount":
+        return f"{_ACCOUNT}{subject['namespace']}:{subject['name']}"
+    return subject["name"]
+
+
+def _permits(rule: Mapping[str, list[str]], wanted: Wanted) -> bool:
+    named = rule.get("resourceNames", [])
+    return (
+        _has(rule.get("verbs", []), wanted.verb)
+        and _has(rule.get("apiGroups", []), wanted.kind.group)
+        and _has(rule.get("resources", []), wanted.resource)
+        and (not named or wanted.name in named)
+    )
+
+
+def _has(names: list[str], name: str) -> bool:
+    return "*" in names or name in names

@@ -1,0 +1,206 @@
+"""What the API server does with objects, apart from HTTP: create, replace, patch, delete, list."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from deviceplugin_testing.simulator._control_plane.api_server.patches import merged
+from deviceplugin_testing.simulator._control_plane.api_server.request import Request
+from deviceplugin_testing.simulator._control_plane.kinds import NAMESPACE, Kind, Object
+from deviceplugin_testing.simulator._control_plane.refusals import (
+    RefusedError,
+    absent,
+    bad_request,
+    conflict,
+    expired,
+    precondition,
+)
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import admit, admit_change, known_fields
+from deviceplugin_testing.simulator._control_plane.rules.features import without_shares
+from deviceplugin_testing.simulator._control_plane.store import Store
+
+_STALE: Final = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+_OLD_PAGE: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter."
+)
+_OWN: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+               "generation", "generateName")  # fmt: skip
+"""Metadata that no request changes."""
+
+
+class Objects:
+    """The objects of ``store``, as the API server lets them be read and written.
+
+    ``counts_shares`` says whether devices can be shared, as the feature gate does.
+    """
+
+    def __init__(self, store: Store, *, counts_shares: bool = True) -> None:
+        self.store = store
+        self.counts_shares = counts_shares
+
+    def create(self, kind: Kind, namespace: str, made: Object, *, dry_run: bool = False) -> Object:
+        """Create an object, and return it; raise ``RefusedError``.
+
+        With ``dry_run`` nothing is created.
+        """
+        with self.store.changed:
+            made = known_fields(kind, made)
+            metadata = made["metadata"]
+            if metadata.get("resourceVersion"):
+                raise RefusedError(
+                    500, "", "resourceVersion should not be set on objects to be created"
+                )
+            _place(kind, namespace, metadata)
+            if kind.namespaced and self.store.find(NAMESPACE, "", namespace) is None:
+                raise absent(NAMESPACE, namespace)
+            for name in ("uid", "generation", "creationTimestamp", "deletionTimestamp"):
+                metadata.pop(name, None)
+            self.store.complete_name(metadata)
+            self._drop_fields(kind, made, None)
+            admit(self.store, kind, made)
+            return self.store.create(kind, made, dry_run=dry_run)
+
+    def _drop_fields(self, kind: Kind, new: Object, old: Object | None) -> None:
+        if not self.counts_shares:
+            without_shares(kind, new, old)
+
+    def replace(
+        self, kind: Kind, namespace: str, name: str, made: Object, part: str = ""
+    ) -> Object:
+        """Put an object, or a part of it, in place of what is there; raise ``RefusedError``."""
+        new = known_fields(kind, made)
+        _place(kind, namespace, new["metadata"])
+        given = new["metadata"].get("name", name)
+        if given != name:
+            raise bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({name})"
+            )
+        return self.store.change(kind, namespace, name, self._edit(kind, lambda _: new, part))
+
+    def merge(self, kind: Kind, namespace: str, name: str, patch: Object, part: str = "") -> Object:
+        """Change an object by a merge patch; raise ``RefusedError``."""
+
+        def change(old: Object) -> Object:
+            return known_fields(kind, merged(old, patch))
+
+        return self.store.change(kind, namespace, name, self._edit(kind, change, part))
+
+    def _edit(
+        self, kind: Kind, change: Callable[[Object], Object], part: str
+    ) -> Callable[[Object], Object]:
+        def edit(old: Object) -> Object:
+            new = change(old)
+            _check_version(kind, old["metadata"], new["metadata"])
+            found = _merged_parts(kind, old, new, part)
+            self._drop_fields(kind, found, old)
+            admit_change(self.store, kind, old, found, part)
+            return found
+
+        return edit
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: Mapping[str, Any] | None = None
+    ) -> Object:
+        """Delete an object, or mark it; return it as it is then; raise ``RefusedError``."""
+        options = options or {}
+        with self.store.changed:
+            metadata = self.store.get(kind, namespace, name)["metadata"]
+            wanted = options.get("preconditions") or {}
+            uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+            if uid not in {None, metadata["uid"]}:
+                problem = f"the UID in the precondition ({uid}) does not match the UID in record "
+                rest = "The object might have been deleted and then recreated"
+                raise precondition(kind, name, f"{problem}({metadata['uid']}). {rest}")
+            if version not in {None, metadata["resourceVersion"]}:
+                problem = f"the ResourceVersion in the precondition ({version}) does not match the "
+                rest = "The object might have been modified"
+                record = f"ResourceVersion in record ({metadata['resourceVersion']})"
+                raise precondition(kind, name, f"{problem}{record}. {rest}")
+            return self.store.delete(kind, namespace, name, options.get("gracePeriodSeconds"))
+
+    def list(self, request: Request) -> Object:
+        """Return the list, or the page of it, that ``request`` asks for; raise ``RefusedError``."""
+        store, kind, wants = self.store, request.kind, request.filter()
+        with store.changed:
+            version, start = _position(request.option("continue"), store.version)
+            kept = store.page(version) if start else store.list(kind, request.namespace)
+            if kept is None:
+                raise expired(_OLD_PAGE)
+            found = [*filter(wants, kept)]
+            limit = request.number("limit")
+            metadata: Object = {"resourceVersion": str(version)}
+            rest = len(found) - start - limit
+            if limit and rest > 0:
+                store.keep_page(version, kept)
+                metadata["continue"] = _token(version, start + limit)
+                if not request.option("fieldSelector") and not request.option("labelSelector"):
+                    metadata["remainingItemCount"] = rest
+            items = found[start : start + limit] if limit else found[start:]
+        return {
+            "kind": f"{kind.name}List",
+            "apiVersion": kind.api_version,
+            "metadata": metadata,
+            "items": [_without_kind(one) for one in items],
+        }
+
+
+def _place(kind: Kind, namespace: str, metadata: Object) -> None:
+    if not kind.namespaced:
+        metadata.pop("namespace", None)
+    elif metadata.setdefault("namespace", namespace) != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _check_version(kind: Kind, old: Object, new: Object) -> None:
+    version, uid = new.get("resourceVersion"), new.get("uid")
+    if version and not version.isdecimal():
+        problem = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise RefusedError(500, "", problem)
+    if uid and uid != old["uid"]:
+        place = f"Key: /registry/{kind.plural}/{old['name']}, ResourceVersion: 0"
+        problem = f"Precondition failed: UID in precondition: {uid}, UID in object meta"
+        text = f"StorageError: invalid object, Code: 4, {place}, AdditionalErrorMsg: {problem}: "
+        text += old["uid"]
+        raise conflict(kind, old["name"], text)
+    if version and version != old["resourceVersion"]:
+        raise conflict(kind, old["name"], _STALE)
+
+
+def _merged_parts(kind: Kind, old: Object, new: Object, part: str) -> Object:
+    """Return the object with what a request to this address may write, and else as it was."""
+    if part == "status":
+        return {**old, "status": new.get("status", {})}
+    metadata = {name: value for name, value in new["metadata"].items() if name not in _OWN}
+    metadata |= {name: old["metadata"][name] for name in _OWN if name in old["metadata"]}
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    found = {**new, "metadata": metadata}
+    if kind.has_status:
+        found.pop("status", None)
+        found |= {"status": old["status"]} if "status" in old else {}
+    return found
+
+
+def _position(token: str, version: int) -> tuple[int, int]:
+    if not token:
+        return version, 0
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token))
+        return int(found["rv"]), int(found["start"])
+    except (ValueError, LookupError, TypeError) as error:
+        problem = f"invalid continue token: continue key is not valid: {error}"
+        raise bad_request(problem) from error
+
+
+def _token(version: int, start: int) -> str:
+    text = json.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": start})
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _without_kind(found: Object) -> Object:
+    return {name: value for name, value in found.items() if name not in {"kind", "apiVersion"}}

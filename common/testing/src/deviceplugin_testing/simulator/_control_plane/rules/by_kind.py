@@ -1,0 +1,107 @@
+"""What the API server makes of an object, and what it refuses, by kind."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    DEVICE_CLASS,
+    NAMESPACE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    Kind,
+    Object,
+)
+from deviceplugin_testing.simulator._control_plane.refusals import FieldError, forbidden, invalid_object
+from deviceplugin_testing.simulator._control_plane.rules import claims, pods
+from deviceplugin_testing.simulator._control_plane.rules.fields import METADATA, SCHEMAS
+from deviceplugin_testing.simulator._control_plane.rules.metadata import check_metadata
+from deviceplugin_testing.simulator._control_plane.rules.schema import Struct, read
+from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
+from deviceplugin_testing.simulator._control_plane.store import Store
+
+ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
+_OTHERS: Final = Struct("ObjectMeta", {"metadata": METADATA}, {"metadata": {}})
+_CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldError]]]] = {
+    RESOURCE_SLICE: check_slice,
+    RESOURCE_CLAIM: claims.check_claim,
+    RESOURCE_CLAIM_TEMPLATE: claims.check_template,
+    DEVICE_CLASS: claims.check_class,
+    POD: pods.check_pod,
+}
+
+
+def known_fields(kind: Kind, made: Object) -> Object:
+    """Return what the server keeps of ``made``. Of kinds that are not DRA's, that is all.
+
+    Raises:
+        RefusedError: A value is not of its field's type.
+    """
+    schema = SCHEMAS.get(kind)
+    found = read(kind, schema, made) if schema else {**made, **read(kind, _OTHERS, made)}
+    return {**found, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+def admit(store: Store, kind: Kind, made: Object) -> None:
+    """Add defaults to a new object.
+
+    Raises:
+        RefusedError: The server does not create it.
+    """
+    made.pop("status", None) if kind == RESOURCE_CLAIM else None
+    add_defaults(store, kind, made)
+    errors = [*check_metadata(made["metadata"]), *_check(kind, made, None)]
+    if kind == RESOURCE_CLAIM:
+        errors += _check_admin_access(store, made)
+    _refuse(kind, made, errors)
+
+
+def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str = "") -> None:
+    """Add defaults to a changed object, or to its subresource.
+
+    Raises:
+        RefusedError: The server does not change it so.
+    """
+    if part == "status":
+        if kind == RESOURCE_CLAIM:
+            _refuse(kind, new, [*claims.check_status(new, old)])
+        return
+    add_defaults(store, kind, new)
+    _refuse(kind, new, [*check_metadata(new["metadata"]), *_check(kind, new, old)])
+
+
+def add_defaults(store: Store, kind: Kind, made: Object) -> None:
+    """Add what the server adds by itself."""
+    if kind == RESOURCE_SLICE:
+        for device in made["spec"].get("devices", ()):
+            for taint in device.get("taints", ()):
+                taint.setdefault("timeAdded", store.now())
+    elif kind == RESOURCE_CLAIM:
+        claims.add_defaults(made["spec"])
+        made.setdefault("status", {})
+    elif kind == RESOURCE_CLAIM_TEMPLATE:
+        claims.add_defaults(made["spec"]["spec"])
+    elif kind == POD:
+        pods.add_defaults(made)
+
+
+def _check(kind: Kind, new: Object, old: Object | None) -> Iterator[FieldError]:
+    if kind in _CHECKS:
+        yield from _CHECKS[kind](new, old)
+
+
+def _check_admin_access(store: Store, claim: Object) -> Iterator[FieldError]:
+    space = store.find(NAMESPACE, "", claim["metadata"]["namespace"]) or {"metadata": {}}
+    if space["metadata"].get("labels", {}).get(ADMIN_LABEL) == "true":
+        return
+    for index, request in enumerate(claims.requests_of(claim["spec"])):
+        if request.get("exactly", {}).get("adminAccess"):
+            place = f"spec.devices.requests[{index}].adminAccess"
+            rule = f"requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+            yield forbidden(place, f"admin access to devices {rule}")
+
+
+def _refuse(kind: Kind, made: Object, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid_object(kind, made["metadata"].get("name", ""), errors)

@@ -1,0 +1,166 @@
+"""The claims that the kubelet knows, and their checkpoint, which forgets what is prepared."""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from deviceplugin.kit import files
+from deviceplugin_testing.simulator._host.host import Host
+
+FILE_NAME: Final = "dra_manager_state"
+_HEADER: Final = {"kind": "DRACheckpoint", "apiVersion": "checkpoint.dra.kubelet.k8s.io/v1"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimDevice:
+    """A device in a driver's answer to NodePrepareResources."""
+
+    pool: str
+    name: str
+    requests: tuple[str, ...] = ()
+    cdi: tuple[str, ...] = ()
+    share: str | None = None
+
+    def serves(self, request: str) -> bool:
+        """Return whether it is for ``request``; an empty one stands for all requests."""
+        return not request or not self.requests or request in self.requests
+
+
+@dataclass(slots=True)
+class ClaimState:
+    """A claim of which the kubelet has asked a driver to prepare it, or is about to."""
+
+    namespace: str
+    name: str
+    uid: str
+    drivers: dict[str, list[ClaimDevice]]
+    """The drivers of its allocation, and the devices in all their answers since the claim became
+    known. An answer after a restart of the kubelet is added to those from before."""
+    pods: set[str] = field(default_factory=set)
+    """The UIDs of the pods that use it."""
+    prepared: bool = False
+
+    @classmethod
+    def of(cls, claim: Mapping[str, Any]) -> Self:
+        """Return the state of a ResourceClaim object; raise ``ValueError`` if it has no devices."""
+        metadata = claim["metadata"]
+        allocation = (claim.get("status") or {}).get("allocation")
+        if allocation is None:
+            raise ValueError("not allocated")
+        results = (allocation.get("devices") or {}).get("results") or ()
+        drivers: dict[str, list[ClaimDevice]] = {result["driver"]: [] for result in results}
+        return cls(metadata["namespace"], metadata["name"], metadata["uid"], drivers)
+
+    @property
+    def devices(self) -> Iterator[tuple[str, ClaimDevice]]:
+        """Each device and its driver."""
+        for driver, devices in self.drivers.items():
+            for device in devices:
+                yield driver, device
+
+
+class ClaimCache:
+    """The claims by namespace and name. ``host.changed`` guards it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._claims: dict[tuple[str, str], ClaimState] = {}
+
+    def __iter__(self) -> Iterator[ClaimState]:
+        return iter(list(self._claims.values()))
+
+    def get(self, namespace: str, name: str) -> ClaimState | None:
+        """Return a claim, or None."""
+        return self._claims.get((namespace, name))
+
+    def add(self, state: ClaimState) -> None:
+        """Add a claim."""
+        self._claims[state.namespace, state.name] = state
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget a claim."""
+        self._claims.pop((namespace, name), None)
+
+    def save(self) -> None:
+        """Write the checkpoint, byte for byte as the kubelet does."""
+        with self._host.changed:
+            states = [_encode(state) for state in self._claims.values()]
+        data = json.dumps(
+            {**_HEADER, "ClaimInfoStateList": states}, separators=(",", ":"), ensure_ascii=False
+        )
+        text = json.dumps(
+            {"Data": data, "Checksum": zlib.crc32(data.encode())},
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
+        files.write(self._path, text, mode=0o600, durable=False, again=True)
+
+    @property
+    def _path(self) -> Path:
+        return self._host.root / FILE_NAME
+
+    def restore(self) -> None:
+        """Read the checkpoint; no claim counts as prepared.
+
+        Raises:
+            ValueError: It is damaged. Then the kubelet does not start.
+        """
+        found: list[ClaimState] = []
+        try:
+            document = json.loads(self._path.read_text(encoding="utf-8"))
+            intact = zlib.crc32(document["Data"].encode()) == document["Checksum"]
+            states = json.loads(document["Data"])["ClaimInfoStateList"]
+            found = [_decode(state) for state in states or ()]
+        except FileNotFoundError:
+            return
+        except (ValueError, TypeError, KeyError, AttributeError):
+            intact = False
+        if not intact:
+            raise ValueError(f"create ResourceClaim cache: {self._path}: checkpoint is corrupted")
+        for state in found:
+            self.add(state)
+
+
+def _encode(state: ClaimState) -> dict[str, Any]:
+    return {
+        "ClaimUID": state.uid,
+        "ClaimName": state.name,
+        "Namespace": state.namespace,
+        "PodUIDs": {uid: {} for uid in sorted(state.pods)},
+        "DriverState": {
+            driver: {"Devices": [_encode_device(device) for device in devices] or None}
+            for driver, devices in sorted(state.drivers.items())
+        },
+    }
+
+
+def _encode_device(device: ClaimDevice) -> dict[str, Any]:
+    return {
+        "PoolName": device.pool,
+        "DeviceName": device.name,
+        "ShareID": device.share,
+        "RequestNames": list(device.requests) or None,
+        "CDIDeviceIDs": list(device.cdi) or None,
+    }
+
+
+def _decode(entry: Mapping[str, Any]) -> ClaimState:
+    drivers = {
+        driver: [_decode_device(device) for device in state["Devices"] or ()]
+        for driver, state in entry["DriverState"].items()
+    }
+    names = entry["Namespace"], entry["ClaimName"], entry["ClaimUID"]
+    return ClaimState(*names, drivers, set(entry["PodUIDs"] or ()))
+
+
+def _decode_device(entry: Mapping[str, Any]) -> ClaimDevice:
+    return ClaimDevice(
+        entry["PoolName"],
+        entry["DeviceName"],
+        tuple(entry["RequestNames"] or ()),
+        tuple(entry["CDIDeviceIDs"] or ()),
+        entry["ShareID"],
+    )

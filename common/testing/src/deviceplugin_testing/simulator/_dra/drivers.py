@@ -1,0 +1,141 @@
+"""The registered DRA drivers, of which each may have several instances."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from deviceplugin.proto.dra import CALL_TIMEOUT, V1, V1BETA1
+from deviceplugin_testing.simulator._dra.health import HealthReader
+from deviceplugin_testing.simulator._dra.plugins import DriverPlugin
+from deviceplugin_testing.simulator._dra.wiping import Wiper
+from deviceplugin_testing.simulator._errors import CallError, ConnectError
+from deviceplugin_testing.simulator._host.host import Host
+from deviceplugin_testing.simulator._wire.paths import go_quote
+
+log = logging.getLogger(__name__)
+
+WIPE_DELAY: Final = 30.0
+"""Seconds after a driver's last connection was lost until its slices are deleted."""
+
+
+class Drivers:
+    """The instances of each driver, in the order of their registration."""
+
+    def __init__(self, host: Host, wiper: Wiper, health: HealthReader) -> None:
+        self._host = host
+        self._wiper = wiper
+        self._health = health
+        self._instances: dict[str, list[DriverPlugin]] = {}
+        self._closed = False
+
+    @property
+    def all(self) -> dict[str, list[DriverPlugin]]:
+        """The instances by driver."""
+        with self._host.changed:
+            return {driver: list(found) for driver, found in self._instances.items()}
+
+    def get(self, driver: str) -> DriverPlugin:
+        """Return the instance for the driver's calls: the newest connected one, or the newest.
+
+        Raises:
+            CallError: The driver is not registered.
+        """
+        with self._host.changed:
+            instances = self._instances.get(driver)
+            if not instances:
+                raise CallError(f"DRA driver {driver} is not registered")
+            connected = [each for each in instances if each.connected]
+            return (connected or instances)[-1]
+
+    # What the plugin watcher calls
+
+    def complaint(self, driver: str, endpoint: str, services: Sequence[str]) -> str:
+        """Return why the services are of no use, or an empty string."""
+        failed = f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint "
+        try:
+            self._choose(services)
+        except ValueError as error:
+            return f"{failed}{endpoint}: {error}"
+        return ""
+
+    def _choose(self, services: Sequence[str]) -> str:
+        """Return the first service that the kubelet knows, too."""
+        known = [V1, V1BETA1] if self._host.release.calls_dra_v1 else [V1BETA1]
+        if not services:
+            raise ValueError("empty list of supported gRPC services (aka supported versions)")
+        for service in services:
+            if service in known:
+                return service
+        raise ValueError(
+            f"none of services supported by the plugin ({_go_list(services)}) "
+            f"are supported by the kubelet ({_go_list(known)})"
+        )
+
+    def register(self, driver: str, endpoint: str, services: Sequence[str]) -> None:
+        """Add an instance, whether or not its socket answers.
+
+        Raises:
+            ConnectError: There is an instance with this endpoint.
+        """
+        with self._host.changed:
+            instances = self._instances.setdefault(driver, [])
+            if any(each.endpoint == endpoint for each in instances):
+                raise ConnectError(
+                    f"endpoint {endpoint} already registered for DRA driver plugin {driver}"
+                )
+            try:
+                plugin = DriverPlugin(driver, endpoint, self._choose(services), CALL_TIMEOUT)
+            except ValueError as error:
+                raise ConnectError(
+                    f"create gRPC connection to DRA driver {driver} plugin at endpoint {endpoint}: "
+                    f"{error}"
+                ) from None
+            if self._closed:
+                plugin.close()
+                raise ConnectError("the kubelet has stopped")
+            instances.append(plugin)
+            self._sync(driver)
+            plugin.watch(partial(self._connection_changed, plugin))
+            self._health.read(plugin)
+
+    def deregister(self, driver: str, endpoint: str) -> None:
+        """Remove the instance with this endpoint, if there is one."""
+        with self._host.changed:
+            instances = self._instances.get(driver, [])
+            for plugin in [each for each in instances if each.endpoint == endpoint]:
+                instances.remove(plugin)
+                if not instances:
+                    del self._instances[driver]
+                plugin.close()
+                self._sync(driver)
+
+    # Connections
+
+    def _connection_changed(self, plugin: DriverPlugin, connected: bool) -> None:  # noqa: FBT001
+        with self._host.changed:
+            log.debug("connection changed", extra={"driver": plugin.driver, "up": connected})
+            plugin.connected = connected
+            self._sync(plugin.driver)
+
+    def _sync(self, driver: str) -> None:
+        """Plan the deletion of the driver's slices, or cancel it."""
+        if any(each.connected for each in self._instances.get(driver, ())):
+            self._wiper.cancel(driver)
+        else:
+            self._wiper.schedule(driver, WIPE_DELAY)
+        self._host.notify()
+
+    def close(self) -> None:
+        """Close all connections, and wait for their threads."""
+        with self._host.changed:
+            self._closed = True
+            plugins = [plugin for found in self._instances.values() for plugin in found]
+        for plugin in plugins:
+            plugin.close()
+        for plugin in plugins:
+            plugin.join()
+
+
+def _go_list(words: Sequence[str]) -> str:
+    return "[" + " ".join(map(go_quote, words)) + "]"

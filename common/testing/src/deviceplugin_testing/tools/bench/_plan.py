@@ -1,0 +1,174 @@
+"""What to measure for which plugin, and how often."""
+
+import itertools
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from deviceplugin_testing.tools.bench import _measure, _streams
+from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._subject import Subject, running
+
+_GOPHER: Final = "gopher-device-plugin"
+_FEW: Final = 8
+"""Devices in one Allocate, besides those of a single device."""
+_STREAMS: Final = 8
+"""Open streams at a time, besides the kubelet's."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How often each thing is measured."""
+
+    starts: int = 10
+    idle: float = 60.0
+    """Seconds for which the plugin is left alone."""
+    allocations: int = 1000
+    changes: int = 30
+    restarts: int = 50
+    settle: float = 3.0
+    """Seconds to wait before the plugin counts as idle, and before anything counts as a leak."""
+    core_starts: int = 3
+    core_changes: int = 15
+    core_restarts: int = 10
+    core_devices: Sequence[int] = (10, 1_000, 10_000, 50_000)
+    core_resources: Sequence[int] = (1, 10, 100)
+    seed: int = 0
+
+
+QUICK: Final = Plan(
+    starts=2,
+    idle=1.0,
+    allocations=50,
+    changes=5,
+    restarts=5,
+    settle=0.3,
+    core_starts=1,
+    core_changes=3,
+    core_restarts=2,
+    core_devices=(10, 1_000),
+    core_resources=(1, 10),
+)
+"""Only shows that everything works; its figures mean little."""
+
+
+def measure(subject: Subject, plan: Plan, say: Say) -> Section:
+    """Measure everything about one plugin. What it cannot do is reported to ``say`` and skipped."""
+    say(f"{subject.title}: starting it {plan.starts} times")
+    figures = _measure.starts(subject, plan.starts)
+
+    def add(measured: Callable[[], Sequence[Figure]]) -> None:
+        try:
+            figures.extend(measured())
+        except BenchError as error:
+            say(f"{subject.title}: not measured: {error}")
+
+    with running(subject) as run:
+        run.wait_listed()
+        say(f"{subject.title}: leaving it alone for {plan.idle:g} s")
+        figures += _measure.idle(run, plan.idle, settle=plan.settle)
+        figures += _measure.size(run)
+        figures += _measure.message(run)
+        say(f"{subject.title}: allocating, changing devices")
+        for ids in (1, _FEW):
+            figures += _measure.allocations(run, plan.allocations, ids)
+        figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
+        add(lambda: _measure.changes(run, plan.changes))
+        add(lambda: _streams.allocations_under(run, plan.allocations, _STREAMS))
+        if plan.restarts:
+            say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
+            add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))
+    return Section(subject.title, subject.command, figures)
+
+
+def gopher() -> Subject:
+    """Return the gopher plugin, with eight gophers.
+
+    Raises:
+        BenchError: It is not installed.
+    """
+    beside = Path(sys.executable).with_name(_GOPHER)
+    path = str(beside) if beside.exists() else shutil.which(_GOPHER)
+    if path is None:
+        raise BenchError(f"{_GOPHER} is not installed; give a command to measure, after --")
+    directory = "{devices_dir}"
+    command = (path, "--directory", directory)
+    return Subject(title="gopher", command=command, touch=directory)
+
+
+def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
+    """Return a plugin on our core with this many devices for each of this many resources.
+
+    With ``keep`` it creates them once, and not in each discovery.
+    """
+    directory = "{devices_dir}"
+    module = ("-m", "deviceplugin_testing.tools.bench._many")
+    numbers = (f"--devices={devices}", f"--resources={resources}", *(["--keep"] if keep else []))
+    return Subject(
+        title=f"{resources:,} x {devices:,} devices",
+        command=(sys.executable, *module, *numbers, f"--directory={directory}"),
+        resources=resources,
+        touch=directory,
+    )
+
+
+def bare() -> Subject:
+    """Return the least plugin that grpcio and our messages allow."""
+    program = Path(__file__).with_name("_bare.py")  # as a file: a module would import its package
+    command = (sys.executable, str(program), "{devices_dir}")
+    return Subject(title="bare", command=command)
+
+
+def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
+    """Measure one resource with so many devices."""
+    subject = replace(many(devices, 1), title=f"core: {devices:,} devices in one resource")
+    say(subject.title)
+    figures = _measure.starts(subject, plan.core_starts)
+    with running(subject) as run:
+        run.wait_listed()
+        figures += _measure.message(run)
+        figures += _measure.changes(run, plan.core_changes)
+        figures += _measure.rss(run, f"after {plan.core_changes} changes")
+    with running(many(devices, 1, keep=True)) as run:
+        run.wait_listed()
+        figures += [
+            replace(figure, name=f"{figure.name}, of devices that are kept")
+            for figure in _measure.changes(run, plan.core_changes)
+        ]
+    return Section(subject.title, subject.command, figures)
+
+
+def measure_many_resources(resources: int, plan: Plan, say: Say) -> Section:
+    """Measure one process with so many resources, each with one device."""
+    subject = replace(many(1, resources), title=f"core: {resources} resources in one process")
+    say(subject.title)
+    figures = _measure.starts(subject, plan.core_starts)
+    with running(subject) as run:
+        run.wait_listed()
+        figures += _measure.restarts(run, plan.core_restarts, seed=plan.seed, settle=plan.settle)
+    return Section(subject.title, subject.command, figures)
+
+
+def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
+    """Yield how the figures of ``sections``, by their number of ``kind``, grow with each step.
+
+    If a figure grows by at most the same factor as the number, it grows at most in proportion.
+    """
+    for small, large in itertools.pairwise(sorted(sections)):
+        after = {figure.name: figure for figure in sections[large].figures}
+        title = f"from {small:,} to {large:,} {kind}, {large / small:g} times as many: times larger"
+        yield Section(
+            title,
+            (),
+            [
+                Figure(figure.name, "x", [after[figure.name].median / figure.median])
+                for figure in sections[small].figures
+                if figure.name in after and figure.unit and figure.median
+            ],
+        )

@@ -1,0 +1,160 @@
+"""The plugin to measure: its command, and its process on a simulated kubelet."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from deviceplugin_testing.conformance._output import last_words
+from deviceplugin_testing.conformance._place import fill, scratch
+from deviceplugin_testing.conformance._plugin import Plugin
+from deviceplugin_testing.conformance._proc import Holdings, holdings
+from deviceplugin.errors import ConfigError
+from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.tools.bench._entries import make_devices
+from deviceplugin_testing.tools.bench._errors import BenchError
+
+_TIMEOUT: Final = 30.0
+"""Seconds to wait for any reaction of a plugin."""
+_STOP_TIMEOUT: Final = 10.0
+_TAIL: Final = 5
+"""Lines of a failed plugin's output in a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A plugin command to measure.
+
+    ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
+    """
+
+    title: str
+    command: Sequence[str]
+    resources: int = 1
+    """Number of resources that it advertises. It has started when all are registered."""
+    files: int = 8
+    """Number of entries of ``{devices_dir}`` at the start."""
+    entries: str = "file"
+    """The kind of these entries, and of those that are added: one of ``KINDS``."""
+    touch: str = ""
+    """Directory in which adding or removing an entry changes the list of devices."""
+    http_address: str = "off"
+    """The value of ``DP_HTTP_ADDRESS``."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Run:
+    """One process of ``subject``, with its kubelet."""
+
+    def __init__(self, subject: Subject, root: Path) -> None:
+        self.subject = subject
+        self.kubelet = SimulatedKubelet(root)
+        self.started_at = 0.0
+        self._placeholders = {
+            "plugin_dir": str(self.kubelet.plugin_dir),
+            "pod_resources_socket": str(self.kubelet.pod_resources_socket),
+            "http_address": subject.http_address,
+            "devices_dir": str(make_devices(root, subject.files, subject.entries)),
+        }
+        self._output = root / "output"
+        self._plugin: Plugin | None = None
+
+    def start(self) -> None:
+        """Start the process; the kubelet must be running."""
+        try:
+            self._plugin = Plugin(
+                self.subject.command,
+                placeholders=self._placeholders,
+                output=self._output,
+                environment=self.subject.environment,
+            )
+        except ConfigError as error:
+            raise BenchError(str(error)) from error
+        self.started_at = self._plugin.started_at
+
+    def stop(self) -> float:
+        """End the process as Kubernetes does, and return the seconds that this took."""
+        if self._plugin is None:
+            return 0.0
+        begin = time.monotonic()
+        if self._plugin.terminate(_STOP_TIMEOUT) is None:
+            self._plugin.kill()
+        return time.monotonic() - begin
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        if self._plugin is None:
+            raise BenchError("the plugin has not been started")
+        return self._plugin.pid
+
+    @property
+    def touch_dir(self) -> Path | None:
+        """The directory in which a file changes the list of devices; None if there is none."""
+        return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
+
+    def holdings(self) -> Holdings:
+        """Return the memory, threads and descriptors of the process."""
+        return holdings(self.pid)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
+        """Wait until ``condition()`` is true, and return the time, in monotonic seconds.
+
+        Raises:
+            BenchError: It is false for ``timeout`` seconds, or the plugin has ended.
+        """
+
+        def holds() -> bool:
+            if condition():
+                return True
+            if self._plugin is None or self._plugin.status is not None:
+                raise BenchError(f"the plugin ended before {what}{self._tail()}")
+            return False
+
+        try:
+            self.kubelet.wait(holds, timeout=timeout, what=what)
+        except TimeoutError:
+            raise BenchError(f"no {what} within {timeout:g} s{self._tail()}") from None
+        return time.monotonic()
+
+    def wait_registered(self) -> float:
+        """Wait until all resources are registered, and return the time."""
+        expected = self.subject.resources
+        return self.wait(
+            lambda: len(self.kubelet.registered) >= expected, f"registration of {expected}"
+        )
+
+    def wait_listed(self) -> float:
+        """Wait until there is a list of all resources, and return the time."""
+        self.wait(self._listed, "a list of devices")
+        return self.listed_at(self.kubelet.registered)
+
+    def listed_at(self, names: Iterable[str]) -> float:
+        """Return the time when the kubelet had applied the latest list of resources ``names``.
+
+        Writing the checkpoint does not count: it takes far longer in Python than in a real kubelet.
+        """
+        return max(map(self.kubelet.metrics.listed_at.__getitem__, names))
+
+    def _listed(self) -> bool:
+        names = self.kubelet.registered
+        return len(names) >= self.subject.resources and all(map(self.kubelet.lists_received, names))
+
+    def _tail(self) -> str:
+        lines = last_words(self._output, _TAIL)
+        return "; its last words:" + "".join(f"\n  {line}" for line in lines)
+
+
+@contextmanager
+def running(subject: Subject) -> Iterator[Run]:
+    """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
+    with scratch("dpb-") as root:
+        run = Run(subject, root)
+        with run.kubelet:
+            try:
+                run.start()
+                yield run
+            finally:
+                run.stop()
