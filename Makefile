@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PROTO := $(VENV)/proto
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
-PACKAGES := common operator $(patsubst %/,%,$(wildcard plugins/*/))
+PACKAGES := common/node common/testing common/cli operator $(patsubst %/,%,$(wildcard plugins/*/))
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
@@ -44,6 +44,7 @@ lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name 
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o requirements.lock --all-extras \
 	  --group pyproject.toml:dev $(PACKAGES:%=%/pyproject.toml) \
 	  --no-emit-package deviceplugin --no-emit-package deviceplugin-operator \
+  --no-emit-package deviceplugin-testing --no-emit-package deviceplugin-cli \
 	  $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/twine.lock build/twine.in

@@ -25,8 +25,8 @@ from queue import Queue
 from threading import Event, Thread
 from typing import Final, Self
 
-from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_testing.simulator import SimulatedKubelet
 
 ENTRIES: Final = 500
 NODES: Final = 5000

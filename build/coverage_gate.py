@@ -19,6 +19,7 @@ from coverage.exceptions import NoDataError
 ROOT: Final = Path(__file__).parents[1]
 GENERATED: Final = ("*_pb2.py",)
 CONFORMANCE: Final = "common/testing/src/deviceplugin_testing/conformance/*"
+COMMANDS: Final = "common/testing/src/deviceplugin_testing/tools/*"
 TOOLS: Final = "common/node/src/deviceplugin/tools/*"
 
 
@@ -34,9 +35,12 @@ class Gate:
 
 def gates(root: Path = ROOT) -> Iterator[Gate]:
     """Yield the gates. A new plugin has one without a change here."""
-    yield Gate("the core", 100, "common/node/src/*", (*GENERATED, CONFORMANCE, TOOLS))
-    yield Gate("its conformance suite", 95, CONFORMANCE)
+    yield Gate("the core", 100, "common/node/src/*", (*GENERATED, TOOLS))
     yield Gate("its tools", 90, TOOLS)
+    yield Gate("the simulated kubelet", 100, "common/testing/src/*", (CONFORMANCE, COMMANDS))
+    yield Gate("the conformance suite", 95, CONFORMANCE)
+    yield Gate("commands for authors", 90, COMMANDS)
+    yield Gate("the command line", 90, "common/cli/src/*")
     yield Gate("the operator", 90, "operator/src/*")
     for path in sorted(root.glob("plugins/*/src")):
         yield Gate(path.parent.name, 90, f"plugins/{path.parent.name}/src/*")

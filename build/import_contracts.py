@@ -4,8 +4,7 @@
 
 import-linter does not support wildcards in the names of packages. Here, `deviceplugin_*` in
 pyproject.toml stands for the package of each folder of plugins/. The contracts in the
-pyproject.toml of a plugin, and of the operator, are checked too. One more contract follows from
-what images lack (`trim.py`).
+pyproject.toml of a plugin, and of the operator, are checked too.
 """
 
 import configparser
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from importlinter.cli import lint_imports_command
-
-from trim import UNUSED
 
 ROOT: Final = Path(__file__).parents[1]
 EACH_PLUGIN: Final = "deviceplugin_*"
@@ -41,34 +38,8 @@ def contracts(root: Path = ROOT) -> list[Section]:
     found = [contract for section in sections for contract in section.get("contracts", ())]
     return [
         {key: _filled(value, packages(root)) for key, value in contract.items()}
-        for contract in [*found, _images(root)]
+        for contract in found
     ]
-
-
-def _images(root: Path) -> Section:
-    """Return the contract that what is in images imports nothing that `trim.py` removes."""
-    source = root / "common" / "src"
-    paths = [*source.glob("deviceplugin/*"), *source.glob("deviceplugin/tools/*")]
-    names = {str(path.relative_to(source).with_suffix("")) for path in paths if _is_module(path)}
-    absent = {name for name in UNUSED if name.startswith("deviceplugin/")}
-    present = names - absent - {"deviceplugin/tools"}
-    return {
-        "name": "Nothing in images imports what they lack",
-        "type": "forbidden",
-        "source_modules": [*sorted(map(_dotted, present)), EACH_PLUGIN, "deviceplugin_operator"],
-        "forbidden_modules": sorted(map(_dotted, absent)),
-        "allow_indirect_imports": True,
-    }
-
-
-def _is_module(path: Path) -> bool:
-    if path.is_dir():
-        return (path / "__init__.py").is_file()
-    return path.suffix == ".py" and path.stem != "__init__"
-
-
-def _dotted(name: str) -> str:
-    return name.replace("/", ".")
 
 
 def configuration(root: Path = ROOT) -> configparser.ConfigParser:

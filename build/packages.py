@@ -15,10 +15,10 @@ ROOT: Final = Path(__file__).parents[1]
 
 def packages() -> list[str]:
     """Return the folders of the packages that are published. The template is there to copy."""
-    found = sorted(
-        str(path.parent.relative_to(ROOT)) for path in ROOT.glob("plugins/*/pyproject.toml")
-    )
-    return ["common", "operator", *(folder for folder in found if folder != "plugins/template")]
+    patterns = ("common/*", "operator", "plugins/*")
+    found = [path.parent for one in patterns for path in sorted(ROOT.glob(f"{one}/pyproject.toml"))]
+    names = [str(path.relative_to(ROOT)) for path in found]
+    return [folder for folder in names if folder != "plugins/template"]
 
 
 def build(target: Path, version: str, home: str) -> None:

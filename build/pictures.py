@@ -29,8 +29,8 @@ from urllib.request import urlopen
 
 import deviceplugin as dp
 from browser import BROWSERS, PATIENCE, draw, program
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 
 ROOT: Final = Path(__file__).parents[1]
 SOURCES: Final = {

@@ -16,8 +16,8 @@
     release.py version [NEW]
         print the version, or write NEW wherever the version occurs
 
-The version is that of common/node/pyproject.toml. All other places must have the same, which the tests
-check.
+The version is that of common/node/pyproject.toml. All other places must have the same, which the
+tests check.
 """
 
 import argparse

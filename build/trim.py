@@ -1,8 +1,9 @@
-"""Remove what a running plugin never uses from the folder of its packages.
+"""Remove what a running plugin never uses of other people's packages.
 
     trim.py FOLDER
 
-Sources stay, because tracebacks and ``--help`` need them.
+Sources stay, because tracebacks and ``--help`` need them. Our own packages stay whole: what an
+image does not need is in a package that it does not install.
 """
 
 import shutil
@@ -13,15 +14,6 @@ from typing import Final
 UNUSED: Final = (
     "yaml/_yaml*.so",  # 2.6 MB; only the loaders in Python are used
     "grpc/_cython/_credentials",  # 0.5 MB of certificates; the kubelet's sockets have no TLS
-    # For developers.
-    "deviceplugin_testing/simulator",
-    "deviceplugin_testing/conformance",
-    "deviceplugin_testing/fixture",
-    "deviceplugin_testing/tools/bench",
-    "deviceplugin_testing/tools/conformance",
-    "deviceplugin_testing/tools/kubelet",
-    "deviceplugin_testing/tools/new",
-    "deviceplugin_testing/tools/stub",
     "google/protobuf/testdata",
     "**/__pycache__",
     "**/*.pyi",
@@ -29,12 +21,15 @@ UNUSED: Final = (
     "**/*.pxd",
     "**/*.proto",
 )
+_OURS: Final = "deviceplugin"
 
 
 def trim(folder: Path) -> None:
     """Remove ``UNUSED`` from ``folder``. A pattern may match nothing."""
     for pattern in UNUSED:
         for path in sorted(folder.glob(pattern)):
+            if path.relative_to(folder).parts[0].startswith(_OURS):
+                continue
             if path.is_dir():
                 shutil.rmtree(path)
             else:

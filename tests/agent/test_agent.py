@@ -13,12 +13,12 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin_testing.simulator import Container, Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.agent import _cli, _installed
 from deviceplugin.tools.agent._maker import Maker
 from deviceplugin.tools.agent._sections import settings_of
 from deviceplugin_gopher import GopherPlugin, GopherSettings
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
 from plugin_process import run, started
 
 AGENT = str(Path(sys.executable).with_name("device-plugins"))

@@ -14,11 +14,11 @@ import pytest
 
 import deviceplugin as dp
 from agents import faulty
-from deviceplugin_testing.simulator import Container, Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.agent import _maker
 from deviceplugin.tools.agent._maker import Maker
 from deviceplugin.tools.agent._sections import Refused, settings_of
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually
 from plugin_process import run, started
 

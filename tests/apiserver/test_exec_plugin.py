@@ -11,10 +11,10 @@ import pytest
 
 from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
-from deviceplugin.apiserver import ApiServer, _exec_plugin
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
-from deviceplugin_cli.kubeconfig._entry import Entry
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig import _exec_plugin, api_server_of
+from deviceplugin_cli.kubeconfig._entry import Entry
+from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -109,7 +109,7 @@ def test_a_client_certificate_can_come_from_a_program(tmp_path: Path) -> None:
             "users": [{"name": "u", "user": {"exec": {"apiVersion": V1, "command": "./login"}}}],
         }
         (tmp_path / "config").write_text(json.dumps(content))
-        api = ApiServer.of_kubeconfig([tmp_path / "config"])
+        api = api_server_of([tmp_path / "config"])
         assert [{}, {}] == [api.get("/x"), api.get("/x")]
     assert (1, 1) == (runs(tmp_path), len(script.connections))
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.apiserver import find_api_server
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig import find_api_server
 
 CONFIG = """
 current-context: a

@@ -12,10 +12,11 @@ import pytest
 
 from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
-from deviceplugin.apiserver import ApiServer, UnavailableError
+from deviceplugin.apiserver import UnavailableError
 from deviceplugin.apiserver._credentials import MOST_BYTES, read_token
-from deviceplugin_cli.kubeconfig._file import connection
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig import api_server_of
+from deviceplugin_cli.kubeconfig._file import connection
 
 URL = "https://127.0.0.1:6443"
 Json = dict[str, Any]
@@ -56,8 +57,8 @@ def test_a_token_and_an_authority_in_the_file_are_used(tmp_path: Path) -> None:
     with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
         cluster = {"server": script.url, "certificate-authority-data": in_base64(authority)}
         path = written(tmp_path / "config", config(cluster, {"token": "secret"}))
-        ApiServer.of_kubeconfig([path]).get("/x")
-        ApiServer.of_kubeconfig([path], context="c", name="me").get("/x")
+        api_server_of([path]).get("/x")
+        api_server_of([path], context="c", name="me").get("/x")
     assert ["Bearer secret"] * 2 == [asked.headers["Authorization"] for asked in script.asked]
     assert "me" == script.asked[1].headers["User-Agent"]
 
@@ -71,7 +72,7 @@ def test_a_token_in_a_file_is_read_again_and_paths_are_relative_to_the_kubeconfi
     with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
         cluster = {"server": script.url, "certificate-authority": "keys/ca.crt"}
         user = {"tokenFile": "token", "token": "the file wins"}
-        api = ApiServer.of_kubeconfig([written(tmp_path / "config", config(cluster, user))])
+        api = api_server_of([written(tmp_path / "config", config(cluster, user))])
         for token in ("first\n", "second"):
             (tmp_path / "token").write_text(token)
             api.get("/x")
@@ -93,10 +94,10 @@ def test_a_client_certificate_is_shown_to_the_server(tmp_path: Path, embedded: b
     with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
         cluster = {"server": script.url, "certificate-authority-data": in_base64(authority)}
         path = written(tmp_path / "config", config(cluster, user))
-        assert {} == ApiServer.of_kubeconfig([path]).get("/x")
+        assert {} == api_server_of([path]).get("/x")
         path = written(tmp_path / "config", config(cluster))
         with pytest.raises(UnavailableError):
-            ApiServer.of_kubeconfig([path]).get("/x")
+            api_server_of([path]).get("/x")
     assert "Authorization" not in script.asked[0].headers
 
 
@@ -109,11 +110,11 @@ def test_a_server_may_have_another_name_or_not_be_verified_if_that_is_asked_for(
         known = {"server": script.url, "certificate-authority-data": in_base64(authority)}
         for more in ({"tls-server-name": "api.example.com"}, {"insecure-skip-tls-verify": True}):
             path = written(tmp_path / "config", config({**known, **more}))
-            assert {} == ApiServer.of_kubeconfig([path]).get("/x")
+            assert {} == api_server_of([path]).get("/x")
         for wrong in (known, {"server": script.url}):  # another name, an unknown authority
             path = written(tmp_path / "config", config(wrong))
             with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY"):
-                ApiServer.of_kubeconfig([path]).get("/x")
+                api_server_of([path]).get("/x")
 
 
 def test_of_several_files_the_first_that_says_something_counts(
@@ -155,7 +156,7 @@ def test_a_token_of_digits_stays_as_it_is_written(tmp_path: Path) -> None:
 def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
     path = written(tmp_path / "config", config(user={"token": "secret\nsecret"}))
     with pytest.raises(UnavailableError) as error:
-        ApiServer.of_kubeconfig([path]).get("/x")
+        api_server_of([path]).get("/x")
     assert "not one line of printable characters" in str(error.value)
     assert "secret" not in str(error.value)
 
@@ -249,7 +250,7 @@ def test_certificates_that_are_none_are_told(
 ) -> None:
     path = written(tmp_path / "config", config(cluster, user))
     with pytest.raises(ConfigError, match=said):
-        ApiServer.of_kubeconfig([path]).get("/x")
+        api_server_of([path]).get("/x")
 
 
 def test_names_are_shown_in_a_short_line_whatever_they_are(tmp_path: Path) -> None:

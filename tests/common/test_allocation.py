@@ -9,8 +9,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.model._merging import merged
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 
 ADVICE = (
     ': request one of them for each container, or have their plugin number them with "{position}"'

@@ -30,8 +30,8 @@ from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
-from deviceplugin_testing.simulator import Container, Pod
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import Container, Pod
 from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE

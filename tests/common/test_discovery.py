@@ -20,9 +20,9 @@ from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._discovery import triggers, watched_paths
 from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.fixture._node import PLUGIN_POD
+from deviceplugin_testing.simulator import Pod
 from held_clock import HeldClock
 from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually

@@ -20,8 +20,8 @@ from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from held_clock import HeldClock
 from kubelets.odd_kubelet import odd_kubelet
 from patience import PATIENCE, eventually

@@ -22,8 +22,6 @@ from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import MAX_HEAD
 from deviceplugin._http.listener import certificate
-from deviceplugin_testing.conformance._place import free_port
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools._devices_page import (
     Credentials,
     NoAnswerError,
@@ -32,6 +30,8 @@ from deviceplugin.tools._devices_page import (
     page_of,
 )
 from deviceplugin.tools.events import Fact, read_facts
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.fixture import Kubelet
 from http_server import View, serving
 from patience import PATIENCE, eventually
 from plugin_process import run, started

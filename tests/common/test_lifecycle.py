@@ -18,8 +18,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._app import command
 from deviceplugin._app.host import Host
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick

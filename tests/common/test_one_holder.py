@@ -12,8 +12,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._platform.checkpoint import FILE_NAME
-from deviceplugin_testing.simulator import Outcome, Pod
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import Outcome, Pod
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 

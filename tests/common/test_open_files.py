@@ -24,8 +24,8 @@ from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.by_kubelet_socket import Kubelet as Registrar
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin_testing.conformance._place import free_port
 from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin_testing.conformance._place import free_port
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, Unserved

@@ -17,8 +17,8 @@ from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration import by_plugin_watcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin_testing.simulator import KubeletConfig
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import KubeletConfig
 from kubelets.stream import stream
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE

@@ -18,9 +18,9 @@ from deviceplugin._attribution.podresources import (
 )
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.fixture._node import PLUGIN_POD
+from deviceplugin_testing.simulator import Pod
 from kubelets.pod_resources import pod_resources
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 

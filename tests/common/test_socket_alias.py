@@ -11,8 +11,8 @@ from deviceplugin._kubelet.server import is_socket_of
 from deviceplugin._kubelet.socket_alias import SocketAlias
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.unix_sockets import answers
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
 from scripted_plugin import ScriptedPlugin
 

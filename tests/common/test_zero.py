@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from typing_extensions import override
 
-from deviceplugin_testing.simulator import KubeletConfig, Outcome, Pod, SimulatedKubelet
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import KubeletConfig, Outcome, Pod, SimulatedKubelet
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 import forked_process
-from deviceplugin_testing.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, _plugin, run
+from deviceplugin_testing.conformance import (
+    CHECKS,
+    Limits,
+    Result,
+    Subject,
+    Trial,
+    Verdict,
+    _plugin,
+    run,
+)
 from deviceplugin_testing.conformance.checks import _stream_loss
 
 ROOT = Path(__file__).parents[2]

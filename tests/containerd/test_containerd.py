@@ -17,8 +17,8 @@ from containers.containerd import BUSYBOX, Containerd
 from containers.cri import read_log
 from containers.pod_config import NOTHING, Node, PodConfig
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import RunOptions
 from deviceplugin_generic.discovery import folders
+from deviceplugin_testing.simulator import RunOptions
 from homes.home import LOOK, seen
 from manifests.kustomize import render
 from patience import eventually

@@ -149,6 +149,8 @@ def test_the_page_is_numbered_and_names_what_a_reviewer_expects() -> None:
     assert expected <= {title for _, title in items}
 
 
-@pytest.mark.parametrize("place", ["CONTRIBUTING.md", "common/testing/src/deviceplugin_testing/tools/new/_cli.py"])
+@pytest.mark.parametrize(
+    "place", ["CONTRIBUTING.md", "common/testing/src/deviceplugin_testing/tools/new/_cli.py"]
+)
 def test_whoever_starts_a_plugin_is_shown_the_checklist(place: str) -> None:
     assert "common/docs/new-plugin.md" in (ROOT / place).read_text()

@@ -41,11 +41,11 @@ from deviceplugin._telemetry import allowance, events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
-from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin.tools.events import _facts, _notice, _sender, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin_gopher import GopherSettings
+from deviceplugin_testing.fixture import Kubelet, Node
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted(
@@ -200,7 +200,9 @@ def test_the_authors_test_has_at_most_8_lines() -> None:
 
 @pytest.mark.parametrize("source", [AUTHORS_PLUGIN, AUTHORS_TEST], ids=["plugin", "test"])
 def test_the_readme_shows_the_template_as_it_is(source: Path) -> None:
-    shown = [block.body for block in blocks(ROOT / "common/node/README.md") if block.kind == "python"]
+    shown = [
+        block.body for block in blocks(ROOT / "common/node/README.md") if block.kind == "python"
+    ]
     assert code(source) in shown
 
 

@@ -13,9 +13,9 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin_testing.simulator import Container, Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _report, main
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually
 
 R = "example.com/dev"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from deviceplugin.tools.doctor import Node
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from hardware import healthy_node
 from hardware.healthy_node import RESOURCE
 from patience import PATIENCE

@@ -17,9 +17,9 @@ from deviceplugin._dra.claims.cdi_files import ClaimFiles, file_of
 from deviceplugin._dra.claims.record import Record, RecordedDevice
 from deviceplugin._dra.claims.record_files import Records
 from deviceplugin.checks import Finding, Node
-from deviceplugin_testing.simulator import SimulatedCluster
 from deviceplugin.tools.doctor import run
 from deviceplugin.tools.doctor.checks import _dra, _dra_cluster, _dra_runtime
+from deviceplugin_testing.simulator import SimulatedCluster
 
 DRIVER = "gopher.example.com"
 DEVICE = RecordedDevice("example.com/gopher", "gary", "one", "node/pool", "gary")

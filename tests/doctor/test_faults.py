@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin.tools.doctor import all_checks, run
+from deviceplugin_testing.simulator import SimulatedKubelet
 from hardware.healthy_node import RESOURCE, write
 
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"

@@ -10,8 +10,8 @@ import pytest
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.doctor.checks import _shortfalls
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.apiserver import ApiServer
-from deviceplugin_testing.simulator import KubeletConfig, SimulatedCluster, SimulatedNode
 from deviceplugin_testing.fixture._node import PLUGIN_POD
+from deviceplugin_testing.simulator import KubeletConfig, SimulatedCluster, SimulatedNode
 from patience import eventually
 from plugin_process import started
 

@@ -8,10 +8,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_testing.simulator import Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools._plugin_pods import Plugin
 from deviceplugin.tools.evict import Patience, Suspect, _cli
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
 
 R = "example.com/gpu"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 from homes.chaos.checks import growth, is_of_the_future, shared
 from homes.chaos.scripts import BIND, FILL, JUMP, LOCK, READ, SOCKETS, UNDO, WITNESS
 from homes.chaos.witness import KUBELET

@@ -21,9 +21,9 @@ from archive import Archive
 from containers import image_commands
 from containers.image_tree import judge, small_node
 from containers.unshare import POSSIBLE, Container, first_process
+from deviceplugin_operator import liveness
 from deviceplugin_testing.conformance._place import free_port
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet
-from deviceplugin_operator import liveness
 from manifests.kustomize import overlay, render
 from operators import fleet_cluster
 from operators.fleet_cluster import SPACE

@@ -13,8 +13,8 @@ import deviceplugin as dp
 from deviceplugin._app.preview import show
 from deviceplugin._discovery.topologies import Topologies
 from deviceplugin.kit import numa
-from deviceplugin_testing.simulator import KubeletConfig, Pod
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import KubeletConfig, Pod
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 NEAR = dp.Device("near", topology=dp.Topology((0,)))

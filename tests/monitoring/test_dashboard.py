@@ -19,8 +19,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_testing.conformance._place import free_port
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from drivers.dual_node import IDS, DualNode
 from patience import eventually
 

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_template import SerialPlugin
+from deviceplugin_testing.fixture import Kubelet, Node
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deployments/components/monitoring/rules.yaml"

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.events import Fact, Notice, Watch, read_facts
+from deviceplugin_testing.fixture import Kubelet
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 

@@ -17,8 +17,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools.events import NoAnswerError, _facts, main, read_facts
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 
 R = "example.com/camera"

@@ -14,7 +14,7 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubPlugin
 from deviceplugin_testing.simulator._kubelet.live_view import LiveView, describe
-from deviceplugin.tools._console import Command, CommandError, Console, listening, send
+from deviceplugin_testing.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin_testing.tools.kubelet import _cli as _kubelet_cli
 from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock
 from deviceplugin_testing.tools.stub import _cli as _stub_cli

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deviceplugin_testing.simulator import Behaviour, SimulatedKubelet
 from deviceplugin_testing.simulator._host.release import SINCE, UNTIL, Release
-from deviceplugin.tools._console import Console
+from deviceplugin_testing.tools._console import Console
 from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock
 
 HERE = Path(__file__).parent

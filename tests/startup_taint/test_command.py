@@ -11,10 +11,10 @@ from typing_extensions import override
 import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin._platform.boot import boot_id
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools import startup_taint
 from deviceplugin.tools._plugin_pods import Plugin
 from deviceplugin.tools.startup_taint import Readiness, main
+from deviceplugin_testing.fixture import Kubelet
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
 R = "example.com/camera"

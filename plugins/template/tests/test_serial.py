@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_template import SerialPlugin
+from deviceplugin_testing.fixture import Kubelet
 
 
 def test_plugging_in_an_adapter_makes_it_allocatable(kubelet: Kubelet, tmp_path: Path) -> None:

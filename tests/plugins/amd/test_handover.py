@@ -9,10 +9,10 @@ import deviceplugin as dp
 from amd.machines import SMALL
 from amd.plugin import Build, Make
 from amd.tree import AmdTree
-from deviceplugin_testing.simulator import Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_amd import AmdPlugin
 from deviceplugin_amd.handover import Handover
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from discovered import unhealthy
 from hardware import kernel_events
 

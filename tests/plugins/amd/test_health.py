@@ -11,8 +11,8 @@ from amd.machines import MI210, SMALL
 from amd.plugin import Build, Make
 from amd.tree import AmdTree
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_testing.fixture import FailingKernel, Kubelet
 from deviceplugin_amd import AmdPlugin
+from deviceplugin_testing.fixture import FailingKernel, Kubelet
 from discovered import degraded, reasons, unhealthy
 from hardware import kernel_events
 

@@ -9,9 +9,9 @@ import deviceplugin as dp
 from amd.machines import MI210, SMALL
 from amd.plugin import Build, Make
 from amd.tree import AmdTree
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_amd import AmdPlugin
 from deviceplugin_amd.snapshot import Reader
+from deviceplugin_testing.fixture import Kubelet
 from discovered import reasons, unhealthy
 
 FIRST, SECOND, *_ = SMALL.addresses

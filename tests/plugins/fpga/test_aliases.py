@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_fpga import aliases, resource_names
+from deviceplugin_testing.fixture import Kubelet
 from fpga.plugin import Make
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
 from patience import PATIENCE

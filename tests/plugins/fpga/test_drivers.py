@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.kit.sysfs import Sysfs, SysfsError
-from deviceplugin_testing.fixture import FailingKernel
 from deviceplugin_fpga import drivers
 from deviceplugin_fpga.drivers import Found, NoDriverError, look
+from deviceplugin_testing.fixture import FailingKernel
 from fpga.trees import AFU, DFL, INTERFACE, OPAE, FpgaTree
 
 OTHER = "bfac4d851ee856fe8c95865ce1bbaa2d"

@@ -13,9 +13,9 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.health import SteadyHealth, Tolerance
-from deviceplugin_testing.simulator import Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, resource_names
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from fpga.plugin import Make
 from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
 from full_disk import full_disk

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
 from deviceplugin_generic.discovery.health import Doctor
 from deviceplugin_generic.discovery.matching import Match
+from deviceplugin_testing.fixture import Kubelet
 from discovered import found, unhealthy
 from generic.plugin import Make
 from hardware.tree import Hardware

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import Pod
 from generic.plugin import Make
 from hardware.tree import Hardware
 from patience import eventually

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import of_text
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic.configuration import loading
+from deviceplugin_testing.fixture import Kubelet
 from discovered import found
 from generic.plugin import Make
 from hardware.tree import Hardware

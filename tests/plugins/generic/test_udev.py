@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from generic.plugin import Make
 from hardware.namespaces import unshared
 from patience import PATIENCE

@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gopher import GopherPlugin, GopherSettings
+from deviceplugin_testing.fixture import Kubelet
 
 GOPHER = "example.com/gopher"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 

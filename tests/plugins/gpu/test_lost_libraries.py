@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids

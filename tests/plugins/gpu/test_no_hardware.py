@@ -10,10 +10,10 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin_testing.conformance._place import free_port
 from deviceplugin.kit.backoff import Clock
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
+from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually

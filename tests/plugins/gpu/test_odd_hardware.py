@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
 from deviceplugin_gpu.nvml import api, enumeration, mig
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import eventually

@@ -11,12 +11,12 @@ import pynvml
 import pytest
 
 import deviceplugin_gpu
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.events import EventWatch
 from deviceplugin_gpu.nvml.versions import names
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from gpu import fake_library
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids

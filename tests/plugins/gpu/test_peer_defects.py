@@ -12,8 +12,8 @@ from datetime import timedelta
 import pytest
 
 from deviceplugin_testing.conformance._place import free_port
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually

@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually

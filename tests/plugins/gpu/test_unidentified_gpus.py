@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import eventually

@@ -13,12 +13,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin_testing.simulator import Pod
-from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_gpu.discovery.diagnosis import explain
 from deviceplugin_gpu.host.roots import Roots
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
 from deviceplugin_gpu.nvml.library import Library
+from deviceplugin_testing.fixture import Kubelet, Node
+from deviceplugin_testing.simulator import Pod
 from gpu.fake_library import SOURCES
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids

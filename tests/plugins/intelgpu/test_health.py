@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_intelgpu import IntelGpuPlugin
+from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from intelgpu.machines import SMALL

@@ -17,11 +17,11 @@ import deviceplugin as dp
 import deviceplugin_node
 from agents.agent_node import ALL, AgentNode, agent_node
 from conformant import PATIENT
-from deviceplugin_testing.simulator import Container, Pod
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin.tools import doctor
 from deviceplugin.tools.agent import _installed
 from deviceplugin.tools.agent._sections import attribute, settings_of
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Container, Pod
 from deviceplugin_testing.tools.conformance import _cli as conformance
 from manifests.deployment_policy import problems
 from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize

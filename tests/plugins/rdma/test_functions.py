@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
 from discovered import found
 from rdma.plugin import Build, Make, ids
 from rdma.tree import RdmaTree

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 
 RESOURCE = "example.com/simple-device"

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_simulated import (
     SimulatedPlugin,
     SimulatedSettings,
@@ -28,6 +27,7 @@ from deviceplugin_simulated import (
 )
 from deviceplugin_simulated.control_socket import Control
 from deviceplugin_simulated.life import Action
+from deviceplugin_testing.fixture import Kubelet, Node
 from patience import PATIENCE, eventually
 
 GPU = "example.com/gpu"

@@ -17,8 +17,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config import parameters
-from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_simulated import SimulatedParameters, SimulatedPlugin, SimulatedSettings
+from deviceplugin_testing.fixture import Kubelet, Node
 from patience import PATIENCE, eventually
 
 GPU = "example.com/gpu"

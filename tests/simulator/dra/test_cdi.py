@@ -10,7 +10,12 @@ import pytest
 import yaml
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import ContainerCreateError, KubeletConfig, Pod, SimulatedKubelet
+from deviceplugin_testing.simulator import (
+    ContainerCreateError,
+    KubeletConfig,
+    Pod,
+    SimulatedKubelet,
+)
 from deviceplugin_testing.simulator._containers.cdi import Specifications, UnresolvableError
 
 ENV = {"env": ["A=1"]}

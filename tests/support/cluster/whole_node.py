@@ -17,6 +17,7 @@ from cluster.dra_objects import Objects
 from cluster.things_plugin import FOLDER, RESOURCE, SHARES
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver import ApiServer
+from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import (
     ContainerStartError,
     KubeletConfig,
@@ -29,7 +30,6 @@ from deviceplugin_testing.simulator import (
     SimulatedNode,
     double_bookings,
 )
-from deviceplugin_testing.fixture._node import PLUGIN_POD
 from patience import PATIENCE, eventually
 
 DRIVER: Final = "thing.example.com"

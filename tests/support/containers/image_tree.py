@@ -18,14 +18,10 @@ import images
 from deviceplugin.__main__ import COMMANDS
 from deviceplugin.kit.cdi import Edits, Specification
 from deviceplugin_testing.simulator._device_manager import checkpoint
-from trim import UNUSED, trim
+from trim import trim
 
-ABSENT = {
-    name
-    for name, one in COMMANDS.items()
-    if one.module.rpartition(".")[0].replace(".", "/") in UNUSED
-}
-"""The commands of ``deviceplugin`` that images lack."""
+ABSENT = {name: one.package for name, one in COMMANDS.items() if one.package != "deviceplugin"}
+"""The commands of ``deviceplugin`` that images lack, and the packages that have them."""
 
 
 def lay_out(name: str, folder: Path) -> Path:
@@ -95,9 +91,9 @@ def judge(report: Any) -> None:
     """Assert that what ``image_commands.py`` printed in an image is right."""
     assert {} == report["modules"]
     found = {words: tuple(answer) for words, answer in report["commands"].items()}
-    absent = "deviceplugin: {} is not in this image: pip install deviceplugin\n"
+    absent = "deviceplugin: {} is not installed: pip install {}\n"
     expected = dict.fromkeys(found, (0, ""))
-    expected |= {f"deviceplugin {name}": (2, absent.format(name)) for name in ABSENT}
+    expected |= {f"deviceplugin {name}": (2, absent.format(name, ABSENT[name])) for name in ABSENT}
     assert expected == found
     assert {f"deviceplugin {name}" for name in COMMANDS} < found.keys()
     said = {(one["check"], one["found"]) for one in report["doctor"]}

@@ -14,13 +14,13 @@ from cluster.dra_objects import RESOURCE, Objects
 from deviceplugin._app.host import Host
 from deviceplugin._config.settings import Settings
 from deviceplugin.apiserver import ApiServer
+from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     SimulatedCluster,
     SimulatedNode,
     double_bookings,
 )
-from deviceplugin_testing.fixture._node import PLUGIN_POD
 from patience import PATIENCE, eventually
 from scripted_plugin import ScriptedPlugin
 

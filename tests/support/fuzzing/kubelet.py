@@ -24,13 +24,13 @@ from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pod_pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.devices import Inventory, _report
 from deviceplugin.tools.devices._sources import ask_kubelet
 from deviceplugin.tools.drain._holders import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
+from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
 from fuzzing.samples import Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads_object
 

@@ -14,13 +14,13 @@ from deviceplugin._config.settings import Settings
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.apiserver._credentials import Credentials
 from deviceplugin.plugin import Plugin
+from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     RunOptions,
     SimulatedCluster,
     SimulatedNode,
 )
-from deviceplugin_testing.fixture._node import PLUGIN_POD
 from patience import eventually
 
 NODE: Final = "n1"

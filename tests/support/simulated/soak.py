@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_simulated import SimulatedSettings
 from deviceplugin_simulated.scenario import Scenario, load
+from deviceplugin_testing.simulator import SimulatedKubelet
 
 RESOURCE = "example.com/soak"
 _LOOKS = 6

@@ -3,8 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
 from typing import Final, cast
 
@@ -15,57 +14,40 @@ _USAGE: Final = 2
 _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
+GROUP: Final = "deviceplugin.commands"
+"""The entry points of packages whose ``main(argv) -> int`` are commands."""
+_NODE: Final = "deviceplugin"
+_TESTING: Final = "deviceplugin-testing"
+_CLI: Final = "deviceplugin-cli"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A sub-command, and where its ``main(argv) -> int`` is."""
+    """A sub-command, and the package that has it."""
 
-    module: str
+    package: str
     summary: str
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "new": Command("deviceplugin_testing.tools.new._cli", "create a working plugin to start from"),
-    "kubelet": Command(
-        "deviceplugin_testing.tools.kubelet._cli", "run a simulated kubelet to try plugins on"
-    ),
-    "stub": Command(
-        "deviceplugin_testing.tools.stub._cli", "run a plugin that you control, to test a node"
-    ),
-    "conformance": Command(
-        "deviceplugin_testing.tools.conformance._cli",
-        "check any device plugin against what a kubelet expects",
-    ),
-    "bench": Command("deviceplugin_testing.tools.bench._cli", "measure any device plugin from outside"),
-    "doctor": Command(
-        "deviceplugin.tools.doctor._cli", "check a node and report what is wrong with it"
-    ),
-    "devices": Command(
-        "deviceplugin.tools.devices._cli", "list a node's devices and the pods that hold them"
-    ),
-    "drain": Command(
-        "deviceplugin.tools.drain._cli", "wait until nobody holds devices through a protocol"
-    ),
-    "fleet": Command("deviceplugin_cli.fleet._cli", "list the devices of all nodes of a cluster"),
-    "events": Command(
-        "deviceplugin.tools.events._cli", "report a node's unhealthy devices as Events"
-    ),
-    "evict": Command(
-        "deviceplugin.tools.evict._cli", "evict pods whose device has been unhealthy for too long"
-    ),
-    "migrate": Command(
-        "deviceplugin_cli.migrate._cli", "turn the manifest of another plugin into one of ours"
-    ),
-    "record": Command(
-        "deviceplugin.tools.record._cli", "print what plugins read of this machine, for an issue"
-    ),
-    "startup-taint": Command(
-        "deviceplugin.tools.startup_taint._cli",
-        "remove a node's taint once its devices are registered",
-    ),
+    "new": Command(_TESTING, "create a working plugin to start from"),
+    "kubelet": Command(_TESTING, "run a simulated kubelet to try plugins on"),
+    "stub": Command(_TESTING, "run a plugin that you control, to test a node"),
+    "conformance": Command(_TESTING, "check any device plugin against what a kubelet expects"),
+    "bench": Command(_TESTING, "measure any device plugin from outside"),
+    "doctor": Command(_NODE, "check a node and report what is wrong with it"),
+    "devices": Command(_NODE, "list a node's devices and the pods that hold them"),
+    "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),
+    "fleet": Command(_CLI, "list the devices of all nodes of a cluster"),
+    "events": Command(_NODE, "report a node's unhealthy devices as Events"),
+    "evict": Command(_NODE, "evict pods whose device has been unhealthy for too long"),
+    "migrate": Command(_CLI, "turn the manifest of another plugin into one of ours"),
+    "record": Command(_NODE, "print what plugins read of this machine, for an issue"),
+    "startup-taint": Command(_NODE, "remove a node's taint once its devices are registered"),
 }
-"""A module is imported when its command is called, so that no command pays for the others."""
+"""The commands of our packages, whether they are installed or not, in the order of ``--help``."""
+_EXTRAS: Final = {"urllib3": "cluster", "yaml": "yaml"}
+"""What commands import, and the extra that brings it."""
 
 _HELP: Final = """\
 usage: deviceplugin COMMAND [options]
@@ -104,38 +86,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == _VERSION:
         sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
         return 0
-    if name not in COMMANDS:
-        sys.stderr.write(f"deviceplugin: {_unknown(name)}\n")
+    if not (entry := _installed().get(name)):
+        sys.stderr.write(f"deviceplugin: {_absent(name)}\n")
         return _USAGE
     try:
         with ending_at_once():
-            found = import_module(COMMANDS[name].module)
+            run = cast("Callable[[Sequence[str]], int]", entry.load())
     except ModuleNotFoundError as error:
-        if not (reason := _missing(COMMANDS[name], error.name or "")):
+        if not (extra := _EXTRAS.get(error.name or "")):
             raise
-        sys.stderr.write(f"deviceplugin: {name} {reason}\n")
+        needs = f"needs {error.name}: pip install 'deviceplugin[{extra}]'"
+        sys.stderr.write(f"deviceplugin: {name} {needs}\n")
         return _USAGE
-    run = cast("Callable[[Sequence[str]], int]", found.main)
     return run(rest)
 
 
-def _missing(command: Command, module: str) -> str:
-    """Return why a command cannot run without ``module``; empty if it should have it."""
-    if f"{command.module}.".startswith(f"{module}."):
-        return "is not in this image: pip install deviceplugin"
-    if module == "urllib3":
-        return "needs urllib3: pip install 'deviceplugin[cluster]'"
-    return ""
+def _installed() -> dict[str, EntryPoint]:
+    """Return the commands of what is installed, ours first. Nothing is imported."""
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {name: found[name] for name in [*COMMANDS, *sorted(found)] if name in found}
 
 
 def _help() -> str:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}   {command.summary}" for name, command in COMMANDS.items()]
+    installed = _installed()
+    width = max(map(len, installed), default=0)
+    lines = [f"  {name:{width}}   {_summary(name, entry)}" for name, entry in installed.items()]
     return _HELP.format(commands="\n".join(lines))
 
 
-def _unknown(name: str) -> str:
-    return f"unknown command {name!r}: {suggestion(name, COMMANDS)}"
+def _summary(name: str, entry: EntryPoint) -> str:
+    """Return what a command does; of another's, which package has it."""
+    if name in COMMANDS:
+        return COMMANDS[name].summary
+    return f"of the package {entry.dist.name}" if entry.dist else ""
+
+
+def _absent(name: str) -> str:
+    if name in COMMANDS:
+        return f"{name} is not installed: pip install {COMMANDS[name].package}"
+    return f"unknown command {name!r}: {suggestion(name, [*_installed()])}"
 
 
 if __name__ == "__main__":

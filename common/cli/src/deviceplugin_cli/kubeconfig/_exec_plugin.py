@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from deviceplugin._config.documents.faults import bounded
-from deviceplugin_cli.kubeconfig._entry import Entry
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig._entry import Entry
 
 _VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
 _MODES: Final = ("Never", "IfAvailable", "Always")

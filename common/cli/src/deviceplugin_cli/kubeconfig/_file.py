@@ -10,10 +10,10 @@ from deviceplugin._config.documents.nodes import MalformedError, Node
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
 from deviceplugin._config.suggestions import suggestion
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
-from deviceplugin_cli.kubeconfig._entry import Entry
-from deviceplugin_cli.kubeconfig._user import Server, User
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig._entry import Entry
+from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
+from deviceplugin_cli.kubeconfig._user import Server, User
 
 _DEFAULT: Final = ".kube/config"
 _LONGEST: Final = 16 * 1024**2

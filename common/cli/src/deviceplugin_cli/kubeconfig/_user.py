@@ -12,8 +12,8 @@ from urllib3 import PoolManager
 from urllib3.exceptions import InsecureRequestWarning
 
 from deviceplugin.apiserver._credentials import checked_token, connections, read_token
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
 
 _NONE: Final = ("", "")
 

@@ -17,7 +17,6 @@ from deviceplugin._platform.api_errors import (
 from deviceplugin.apiserver._amounts import devices_in
 from deviceplugin.apiserver._client import ApiServer, Page
 from deviceplugin.apiserver._credentials import SERVICE_ACCOUNT, Account
-from deviceplugin_cli.kubeconfig._find import find_api_server
 from deviceplugin.apiserver._slices import ResourceSlices
 from deviceplugin.apiserver._watch import Watch
 
@@ -36,5 +35,4 @@ __all__ = [
     "UnavailableError",
     "Watch",
     "devices_in",
-    "find_api_server",
 ]

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -93,24 +92,6 @@ class ApiServer:
         return cls(
             f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}", **options
         )
-
-    @classmethod
-    def of_kubeconfig(cls, files: Sequence[Path] = (), context: str = "", **options: Any) -> Self:
-        """Return the API server of a context of kubeconfig files, as kubectl does.
-
-        Args:
-            files: By default those that the environment variable KUBECONFIG names, or
-                ``~/.kube/config``. Of what several files say, the first counts.
-            context: By default the current one.
-            options: Those of the class.
-
-        Raises:
-            ConfigError: There is none, or something in it is wrong or not supported.
-        """
-        from deviceplugin_cli.kubeconfig._file import connection
-
-        url, user = connection(files, context)
-        return cls(url, user, **options)
 
     def get(self, path: str, query: Query | None = None, *, timeout: float = 0.0) -> Object:
         """Return the object at ``path``, within ``timeout`` seconds instead of the usual ones."""

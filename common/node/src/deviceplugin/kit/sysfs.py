@@ -72,8 +72,8 @@ class OddError(SysfsError):
 class Kernel:
     """The system calls that read sysfs. Tests replace them to inject faults.
 
-    Each raises ``OSError`` as the kernel does. ``deviceplugin_testing.fixture.FailingKernel`` fails as a
-    test wants it: a test that runs as root cannot use file modes for that.
+    Each raises ``OSError`` as the kernel does. ``deviceplugin_testing.fixture.FailingKernel`` fails
+    as a test wants it: a test that runs as root cannot use file modes for that.
     """
 
     def read(self, path: str, most: int = _PAGE) -> bytes:

@@ -9,8 +9,8 @@ from typing import Final
 
 from typing_extensions import override
 
-from deviceplugin_testing.conformance import _wire
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.conformance import _wire
 from deviceplugin_testing.simulator import KubeletConfig, Observer, SimulatedKubelet
 
 _NUMA_NODES: Final = 8

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin_testing.conformance._check import Abandoned, Failed
 from deviceplugin_testing.conformance._kubelet import Listed, ObservedKubelet, Registered
 from deviceplugin_testing.conformance._limits import Limits
 from deviceplugin_testing.conformance._place import Place
 from deviceplugin_testing.conformance._plugin import Plugin
 from deviceplugin_testing.conformance._subject import Subject
-from deviceplugin.proto.v1beta1 import HEALTHY
 
 _DIAL_TIMEOUT: Final = 10.0
 """Seconds, as in the kubelet."""

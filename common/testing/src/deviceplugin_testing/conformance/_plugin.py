@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from deviceplugin.errors import ConfigError
 from deviceplugin_testing.conformance._output import last_words
 from deviceplugin_testing.conformance._place import fill
-from deviceplugin.errors import ConfigError
 
 _LAST_LINES: Final = 3
 _VARIABLES: Final = (

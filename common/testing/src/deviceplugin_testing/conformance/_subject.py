@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin_testing.conformance._place import Place, make_devices, scratch
 from deviceplugin.errors import ConfigError
+from deviceplugin_testing.conformance._place import Place, make_devices, scratch
 from deviceplugin_testing.simulator import NEWEST
 
 _LONGEST_ROOT: Final = 50

@@ -10,11 +10,11 @@ from typing import Final
 import grpc
 
 from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _wire
 from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin_testing.conformance._node import Node
 from deviceplugin_testing.conformance._trial import Trial
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
+from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _wire
 from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin_testing.conformance._node import Node
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
-from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("lists", "Lists and health", lane=FIRST_LANE)
 

@@ -6,10 +6,10 @@ from typing import Final
 import grpc
 
 from deviceplugin._platform import rpc
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._allocation import allocate, healthy
-from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 GROUP: Final = Group("pre-start", "Pre-start", lane=FIRST_LANE)
 

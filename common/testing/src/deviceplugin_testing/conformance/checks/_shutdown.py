@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
 from deviceplugin_testing.conformance._trial import Trial
-from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 GROUP: Final = Group("shutdown", "Shutdown")
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Final
 
+from deviceplugin.errors import ConfigError
 from deviceplugin_testing.conformance._check import Abandoned, Failed
 from deviceplugin_testing.conformance._limits import Limits
 from deviceplugin_testing.conformance._place import Place
 from deviceplugin_testing.conformance._plugin import Plugin
 from deviceplugin_testing.conformance._subject import Subject
 from deviceplugin_testing.conformance.dra._pools import Offered, Slices, newest, offered
-from deviceplugin.errors import ConfigError
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     Pod,

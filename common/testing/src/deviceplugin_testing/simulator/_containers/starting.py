@@ -6,7 +6,11 @@ from typing import Final
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._device_manager.allocating import Allocator
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._errors import AllocationRefusedError, CallError, ContainerStartError
+from deviceplugin_testing.simulator._errors import (
+    AllocationRefusedError,
+    CallError,
+    ContainerStartError,
+)
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._pods.pod import Container, Pod, RunOptions
 

@@ -16,7 +16,14 @@ from deviceplugin_testing.simulator._control_plane.api_server.http_server import
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
 from deviceplugin_testing.simulator._control_plane.controllers.claims import ClaimControllers
 from deviceplugin_testing.simulator._control_plane.controllers.eviction import DeviceEviction
-from deviceplugin_testing.simulator._control_plane.kinds import KINDS, NAMESPACE, NODE, POD, Kind, Object
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    KINDS,
+    NAMESPACE,
+    NODE,
+    POD,
+    Kind,
+    Object,
+)
 from deviceplugin_testing.simulator._control_plane.rules import features
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store

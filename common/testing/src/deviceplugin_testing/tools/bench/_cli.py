@@ -9,7 +9,15 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line, _json_report
-from deviceplugin_testing.tools.bench import _entries, _measure, _node, _plan, _report, _soak, _versus
+from deviceplugin_testing.tools.bench import (
+    _entries,
+    _measure,
+    _node,
+    _plan,
+    _report,
+    _soak,
+    _versus,
+)
 from deviceplugin_testing.tools.bench._errors import BenchError
 from deviceplugin_testing.tools.bench._figures import Section
 from deviceplugin_testing.tools.bench._plan import QUICK, Plan

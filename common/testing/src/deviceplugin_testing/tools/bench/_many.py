@@ -1,7 +1,7 @@
 """A plugin with any number of devices and resources, to measure the core itself.
 
-``python -m deviceplugin_testing.tools.bench._many --devices 10000``. The health of the first device of each
-resource changes whenever a file is added to or removed from ``--directory``.
+``python -m deviceplugin_testing.tools.bench._many --devices 10000``. The health of the first device
+of each resource changes whenever a file is added to or removed from ``--directory``.
 """
 
 from collections.abc import Iterable, Iterator

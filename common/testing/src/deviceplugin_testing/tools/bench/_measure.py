@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from deviceplugin_testing.conformance._proc import Holdings, activity
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.conformance._proc import Holdings, activity
 from deviceplugin_testing.tools.bench import _entries
 from deviceplugin_testing.tools.bench._figures import Figure
 from deviceplugin_testing.tools.bench._subject import Run, Subject, running

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from deviceplugin.errors import ConfigError
 from deviceplugin_testing.conformance._output import last_words
 from deviceplugin_testing.conformance._place import fill, scratch
 from deviceplugin_testing.conformance._plugin import Plugin
 from deviceplugin_testing.conformance._proc import Holdings, holdings
-from deviceplugin.errors import ConfigError
 from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_testing.tools.bench._entries import make_devices
 from deviceplugin_testing.tools.bench._errors import BenchError

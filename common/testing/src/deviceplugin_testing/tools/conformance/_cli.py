@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from deviceplugin._app.exit_status import FAILED
+from deviceplugin.errors import ConfigError
+from deviceplugin.tools import _command_line
 from deviceplugin_testing.conformance._check import Check, Group, Result
 from deviceplugin_testing.conformance._lanes import InOrder, SideBySide
 from deviceplugin_testing.conformance._limits import QUICK, Limits
@@ -20,10 +22,8 @@ from deviceplugin_testing.conformance._subject import Subject
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks import GROUPS
 from deviceplugin_testing.conformance.dra import DRA_GROUPS, DraTrial
-from deviceplugin.errors import ConfigError
 from deviceplugin_testing.simulator import NEWEST, RELEASES
 from deviceplugin_testing.simulator._host.release import Release
-from deviceplugin.tools import _command_line
 from deviceplugin_testing.tools.conformance import _report
 
 _JOBS: Final = 4

@@ -9,10 +9,10 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from deviceplugin._app.text_table import aligned
-from deviceplugin_testing.conformance._check import Check, Result, Verdict
-from deviceplugin_testing.simulator import NEWEST
 from deviceplugin.tools import _json_report
 from deviceplugin.tools._verdicts import Line, Tone
+from deviceplugin_testing.conformance._check import Check, Result, Verdict
+from deviceplugin_testing.simulator import NEWEST
 
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""

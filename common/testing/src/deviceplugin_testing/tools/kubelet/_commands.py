@@ -9,7 +9,7 @@ from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
 from deviceplugin_testing.simulator._kubelet.live_view import describe
 from deviceplugin_testing.simulator._pods.manifest import ManifestError, load_pods
 from deviceplugin_testing.simulator._pods.pod import Pod, RunOptions
-from deviceplugin.tools._console import Command, CommandError, number
+from deviceplugin_testing.tools._console import Command, CommandError, number
 
 
 class LeapingClock:

@@ -9,9 +9,9 @@ from typing import Final
 
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._console import CommandError, Console, opened, serve, stopping
+from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
+from deviceplugin_testing.tools._console import CommandError, Console, opened, serve, stopping
 from deviceplugin_testing.tools.stub._commands import StubCommands, parse_devices
 
 _DESCRIPTION: Final = """\

@@ -9,7 +9,7 @@ from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin_testing.simulator import StubError
 from deviceplugin_testing.simulator._clock import PATIENCE
 from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
-from deviceplugin.tools._console import Command, CommandError, number
+from deviceplugin_testing.tools._console import Command, CommandError, number
 
 
 class StubCommands:

@@ -5,10 +5,10 @@ from typing import Final
 import grpc
 
 from deviceplugin._platform import rpc
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance.dra._trial import DraTrial
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
+from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance.dra._trial import DraTrial
 
 GROUP: Final = Group("driver", "Driver registration")
 

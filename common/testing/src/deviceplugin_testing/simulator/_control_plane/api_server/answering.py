@@ -8,9 +8,18 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from deviceplugin._platform.monitor import Monitor
-from deviceplugin_testing.simulator._control_plane.api_server.access import Access, ApiRequest, User, Wanted
+from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    Access,
+    ApiRequest,
+    User,
+    Wanted,
+)
 from deviceplugin_testing.simulator._control_plane.api_server.bodies import object_of, options_of
-from deviceplugin_testing.simulator._control_plane.api_server.discovery import REVIEWS, documents, review
+from deviceplugin_testing.simulator._control_plane.api_server.discovery import (
+    REVIEWS,
+    documents,
+    review,
+)
 from deviceplugin_testing.simulator._control_plane.api_server.faults import Faults, OverloadedError
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
 from deviceplugin_testing.simulator._control_plane.api_server.patches import MERGE

@@ -5,7 +5,11 @@ from typing import Any, Final
 
 from deviceplugin_testing.simulator._control_plane.api_server import binary
 from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
-from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, bad_request, unhandled
+from deviceplugin_testing.simulator._control_plane.refusals import (
+    RefusedError,
+    bad_request,
+    unhandled,
+)
 
 _JSON: Final = "application/json"
 _UNKNOWN: Final = "the body of the request was in an unknown format - accepted media types include"

@@ -11,7 +11,11 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from deviceplugin_testing.simulator._control_plane.api_server.answering import Answer, Answering, Asked
+from deviceplugin_testing.simulator._control_plane.api_server.answering import (
+    Answer,
+    Answering,
+    Asked,
+)
 from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
 
 _JSON: Final = "application/json"

@@ -16,7 +16,11 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     expired,
     precondition,
 )
-from deviceplugin_testing.simulator._control_plane.rules.by_kind import admit, admit_change, known_fields
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import (
+    admit,
+    admit_change,
+    known_fields,
+)
 from deviceplugin_testing.simulator._control_plane.rules.features import without_shares
 from deviceplugin_testing.simulator._control_plane.store import Store
 

@@ -5,7 +5,12 @@ from datetime import datetime
 from typing import Final
 
 from deviceplugin_testing.simulator._control_plane.controllers.claims import is_over
-from deviceplugin_testing.simulator._control_plane.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE, Object
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Object,
+)
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import DeviceKey, tolerates
 from deviceplugin_testing.simulator._control_plane.store import Store
 

@@ -13,7 +13,11 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Kind,
     Object,
 )
-from deviceplugin_testing.simulator._control_plane.refusals import FieldError, forbidden, invalid_object
+from deviceplugin_testing.simulator._control_plane.refusals import (
+    FieldError,
+    forbidden,
+    invalid_object,
+)
 from deviceplugin_testing.simulator._control_plane.rules import claims, pods
 from deviceplugin_testing.simulator._control_plane.rules.fields import METADATA, SCHEMAS
 from deviceplugin_testing.simulator._control_plane.rules.metadata import check_metadata

@@ -27,7 +27,11 @@ from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources 
     requests_of,
     special_claim,
 )
-from deviceplugin_testing.simulator._control_plane.scheduler.pools import DeviceKey, pools_of, untolerated
+from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
+    DeviceKey,
+    pools_of,
+    untolerated,
+)
 from deviceplugin_testing.simulator._control_plane.selectors import SelectorError
 from deviceplugin_testing.simulator._control_plane.store import ENDED
 

@@ -1,0 +1,1 @@
+"""The commands of ``deviceplugin`` for authors of plugins."""
