@@ -13,7 +13,7 @@ PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format lock images dist deploy undeploy clean
+.PHONY: help setup demo test check generate format lock images dist deploy undeploy clean
 
 help: ## List the verbs.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,17 +26,19 @@ demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet; ARGS=g
 test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
 	@$(PYTEST) -n auto $(ARGS)
 
-check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, and whether generated code is up to date.
+check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, budgets, and whether what is generated is current.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python build/import_contracts.py
-	$(BIN)/python -m deviceplugin_operator.crd --check
-	$(PROTO)/bin/python build/generate_proto.py --check
+	$(BIN)/python build/generate.py --check
+	$(BIN)/python build/size.py --check
 
-format: $(READY) $(PROTO)/.ready ## Format the code, fix what the linter can fix, and generate the messages.
-	$(PROTO)/bin/python build/generate_proto.py
+generate: $(READY) $(PROTO)/.ready ## Make everything that is generated: messages, schemas, tables, pictures.
+	@$(BIN)/python build/generate.py
+
+format: $(READY) ## Format the code, and fix what the linter can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

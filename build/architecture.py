@@ -1,14 +1,10 @@
-"""Draw the picture of `common/docs/architecture.md` from the imports of the code, or check it.
+"""The picture in `common/docs/architecture.md`, drawn from the imports of the code.
 
-.venv/bin/python build/architecture.py            draw the picture
-.venv/bin/python build/architecture.py --check    exit with 1 if it is out of date
-.venv/bin/python build/architecture.py --count    rooms, floors, arrows, and what is largest
+`make generate` draws it, and `build/size.py` has its figures.
 """
 
-import argparse
 import ast
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
@@ -18,13 +14,22 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).parent.parent
-CORE: Final = ROOT / "common" / "src" / "deviceplugin"
+SOURCES: Final = {
+    "deviceplugin": ROOT / "common/node/src",
+    "deviceplugin_testing": ROOT / "common/testing/src",
+}
 PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by build/architecture.py -->"
 END: Final = "<!-- end of the drawing -->"
 NO_ROOMS: Final = {"__init__", "__main__"}
-DIVIDED: Final = ("_dra", "simulator", "simulator._control_plane", "tools")
-"""The rooms whose own rooms are listed below the picture."""
+DIVIDED: Final = (
+    "deviceplugin._dra",
+    "deviceplugin.tools",
+    "deviceplugin_testing",
+    "deviceplugin_testing.simulator",
+    "deviceplugin_testing.simulator._control_plane",
+)
+"""The packages whose own rooms are listed below the picture."""
 
 Arrows = Mapping[str, frozenset[str]]
 
@@ -34,7 +39,7 @@ def arrows(package: str = "deviceplugin") -> Arrows:
 
     A room is a folder of the package, or a file beside it.
     """
-    graph = grimp.build_graph("deviceplugin", cache_dir=None)
+    graph = grimp.build_graph(package.partition(".")[0], cache_dir=None)
     rooms = {room.removeprefix(f"{package}.") for room in graph.find_children(package)}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
     for importer in graph.modules:
@@ -75,18 +80,18 @@ def drawing() -> str:
     lines += [f"  {_node(room)}" for floor in reversed(floors(given)) for room in floor]
     for room, targets in sorted(reduced(given).items()):
         lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", *_table(given)]
-    for room in DIVIDED:
-        lines += ["", f"Inside `{room.replace('.', '/')}`:", ""]
-        lines += _table(arrows(f"deviceplugin.{room}"), f"{room.replace('.', '/')}/")
+    lines += ["```", "", *_table("deviceplugin")]
+    for package in DIVIDED:
+        inside = package.removeprefix("deviceplugin.").replace(".", "/")
+        lines += ["", f"Inside `{inside}`:", "", *_table(package)]
     return "\n".join(lines)
 
 
-def _table(given: Arrows, folder: str = "") -> Iterable[str]:
-    """Yield a table of the rooms in ``folder``, the top floor first."""
+def _table(package: str) -> Iterable[str]:
+    """Yield a table of the rooms of ``package``, the top floor first."""
     yield from ("| Room | What is in it |", "|---|---|")
-    for floor in reversed(floors(given)):
-        yield from (f"| `{room}` | {_purpose(folder + room)} |" for room in floor)
+    for floor in reversed(floors(arrows(package))):
+        yield from (f"| `{room}` | {_purpose(f'{package}.{room}')} |" for room in floor)
 
 
 def drawn(page: str) -> str:
@@ -123,33 +128,14 @@ def folders() -> Mapping[str, int]:
     return Counter(_name(path.parent) for path in _sources() if path.stem not in NO_ROOMS)
 
 
-def count() -> str:
-    """Return the figures that matter to readers of the code, a line each."""
-    given = arrows()
-    module, lines = _largest(modules())
-    function, length = _largest(functions())
-    folder, files = _largest(folders())
-    return "\n".join(
-        (
-            f"rooms            {len(given)}",
-            f"floors           {len(floors(given))}",
-            f"arrows           {sum(map(len, given.values()))}",
-            f"fullest folder   {files} modules: {folder}",
-            f"largest module   {lines} lines: {module}",
-            f"largest function {length} lines: {function}",
-        )
-    )
-
-
-def _largest(sizes: Mapping[str, int]) -> tuple[str, int]:
-    return max(sizes.items(), key=lambda item: item[1])
-
-
 def _sources() -> Iterable[Path]:
     beside = [
         ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
     ]
-    for source in (CORE, ROOT / "operator/src", *sorted((ROOT / "plugins").glob("*/src")), *beside):
+    packages = [
+        path for one in ("common/*", "operator", "plugins/*") for path in ROOT.glob(f"{one}/src")
+    ]
+    for source in (*packages, *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
 
 
@@ -167,33 +153,9 @@ def _node(room: str) -> str:
     return f'{room}["{room}"]'
 
 
-def _purpose(room: str) -> str:
-    path = CORE / room / "__init__.py"
-    code = (path if path.exists() else CORE / f"{room}.py").read_text()
+def _purpose(module: str) -> str:
+    place = SOURCES[module.partition(".")[0]] / module.replace(".", "/")
+    path = place / "__init__.py"
+    code = (path if path.exists() else place.with_suffix(".py")).read_text()
     first = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0].replace("\n", " ")
     return first.replace("``", "`").replace("|", "\\|")
-
-
-def main() -> int:
-    """Draw, check or count; return 1 if ``--check`` finds that the picture is out of date."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true", help="only check: status 1 if out of date")
-    parser.add_argument("--count", action="store_true", help="only print figures")
-    options = parser.parse_args()
-    if options.count:
-        print(count())
-        return 0
-    page = PAGE.read_text()
-    new = drawn(page)
-    if not options.check:
-        PAGE.write_text(new)
-    elif new != page:
-        print(f"{PAGE}: not what the code imports; run: build/architecture.py", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

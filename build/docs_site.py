@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = Path(__file__).with_name("docs_site.lock")
 PAGES: Final = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CRITIQUES.md", "STYLE.md", "SECURITY.md"),
-    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/node/README.md", "common/docs/**/*.md"),
+    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/*/README.md", "common/docs/**/*.md"),
     *("plugins/*/README.md", "plugins/*/docs/**/*.md", "plugins/*/*/README.md", "build/README.md"),
     *("operator/**/*.md", "deployments/**/*.md", "demo/**/*.md", "e2e/**/*.md", "tests/**/*.md"),
 )
@@ -44,6 +44,16 @@ MAP: Final = ROOT / "common/node/README.md"
 LINK: Final = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 SLUGS: Final = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"
 """Anchors as they are on the pages of a repository."""
+REFERENCE: Final = "common/docs/api.md"
+"""The page of all public names, which mkdocstrings makes of the docstrings."""
+LIBRARIES: Final = (
+    "deviceplugin",
+    "deviceplugin.checks",
+    "deviceplugin_testing.conformance",
+    "deviceplugin_testing.fixture",
+    "deviceplugin_testing.simulator",
+)
+"""The packages whose ``__all__`` is public; so is every module of the kit."""
 VERSIONS: Final = "versions.json"
 """Where the theme looks for versions, in the folder above its own."""
 LEADS: Final = """<!DOCTYPE html>
@@ -72,9 +82,19 @@ def write(folder: Path, home: str = "", site: str = "") -> None:
         place = folder / "docs" / page
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(relink(text, page, known, folder / "docs", home), encoding="utf-8")
+    (folder / "docs" / REFERENCE).write_text(reference(), encoding="utf-8")
     configuration = yaml.safe_dump(settings(home, site), sort_keys=False).replace("SLUGS", SLUGS)
     (folder / "mkdocs.yml").write_text(configuration, encoding="utf-8")
     (folder / "docs" / STYLE[0]).write_text(STYLE[1], encoding="utf-8")
+
+
+def reference() -> str:
+    """Return the page of all public names, as directives for mkdocstrings."""
+    kit = ROOT / "common/node/src/deviceplugin/kit"
+    parts = sorted({path.stem for path in kit.iterdir() if path.name[0] not in "_."})
+    first, *others = LIBRARIES
+    modules = [first, *(f"{first}.kit.{part}" for part in parts), *others]
+    return "# API reference\n\n" + "".join(f"::: {module}\n\n" for module in modules)
 
 
 def relink(text: str, page: Path, known: set[Path], docs: Path, home: str) -> str:
@@ -120,7 +140,7 @@ def settings(home: str, site: str) -> dict[str, Any]:
                 {"media": "(prefers-color-scheme: dark)", "scheme": "slate"},
             ],
         },
-        "plugins": ["search"],
+        "plugins": ["search", {"mkdocstrings": {"handlers": {"python": docstrings()}}}],
         "use_directory_urls": False,
         "extra_css": [STYLE[0]],
         "extra": {"version": {"provider": "mike"}},  # the form of versions.json
@@ -144,13 +164,31 @@ def settings(home: str, site: str) -> dict[str, Any]:
     return found
 
 
+def docstrings() -> dict[str, Any]:
+    """Return how mkdocstrings reads the sources. It imports nothing."""
+    options = {
+        "docstring_options": {"warnings": False},
+        "show_root_heading": True,
+        "show_root_full_path": True,
+        "show_source": False,
+        "show_if_no_docstring": False,
+        "heading_level": 2,
+        "members_order": "source",
+    }
+    return {"paths": sorted(map(str, ROOT.glob("common/*/src"))), "options": options}
+
+
 def navigation() -> Iterator[dict[str, Any]]:
     """Yield what the menu has: the map of pages in common/node/README.md, and each plugin."""
     yield {"Home": "README.md"}
     text = MAP.read_text(encoding="utf-8").partition("## The documentation")[2]
     for title, rows in re.findall(r"^([A-Z][^\n|]+):\n\n((?:\|.*\n)+)", text, re.MULTILINE):
         links = re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", rows)
-        yield {title: [{name: f"common/{path}"} for name, path in dict.fromkeys(links)]}
+        pages = [
+            (name, os.path.normpath(MAP.parent.relative_to(ROOT) / path)) for name, path in links
+        ]
+        yield {title: [{name: path} for name, path in dict.fromkeys(pages)]}
+    yield {"API reference": REFERENCE}
     own = sorted(ROOT.glob("plugins/*/README.md"))
     yield {"Plugins": [{path.parent.name: str(path.relative_to(ROOT))} for path in own]}
     yield {"Operator": [{"operator": "operator/README.md"}]}

@@ -23,11 +23,11 @@ COPY LICENSE requirements.lock build/locked.py ./
 RUN python3 locked.py only hatchling packaging pathspec pluggy trove-classifiers \
       < requirements.lock > tools.txt \
  && python3 -m pip install --quiet --require-hashes --no-deps --target /tools -r tools.txt
-COPY common common
+COPY common/node common/node
 COPY plugins plugins
 COPY operator operator
 COPY deployments deployments
-RUN for package in common operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
+RUN for package in common/node operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
       plugins/gpu plugins/intelgpu plugins/rdma plugins/simulated; do \
       cp LICENSE $package && (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \
     done

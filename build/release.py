@@ -43,7 +43,7 @@ ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
 IMAGES: Final = ROOT / "dist" / "images"
 PLACES: Final = (
-    ("common/node/pyproject.toml", r'^version = "(.+)"$'),
+    ("common/*/pyproject.toml", r'^version = "(.+)"$'),
     ("operator/pyproject.toml", r'^version = "(.+)"$'),
     ("plugins/*/pyproject.toml", r'^version = "(.+)"$'),
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),

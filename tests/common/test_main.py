@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 
 import pytest
 
@@ -40,24 +40,29 @@ def test_an_unknown_command_is_answered_with_the_nearest(
     assert f"deviceplugin: unknown command {name!r}: {hint}\n" == capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("lacking", "command", "said"),
-    [
-        ("urllib3", "events", "needs urllib3: pip install 'deviceplugin[cluster]'"),
-        ("yaml", "migrate", "needs yaml: pip install 'deviceplugin[yaml]'"),
-    ],
-)
-def test_a_command_that_is_not_installed_says_which_package_has_it(
-    lacking: str, command: str, said: str
-) -> None:
-    done = without(lacking, command)
-    assert (2, "", f"deviceplugin: {command} {said}\n") == done
+def test_a_command_without_its_extra_says_which_one_it_needs() -> None:
+    said = "deviceplugin: events needs urllib3: pip install 'deviceplugin[cluster]'\n"
+    assert (2, "", said) == without("urllib3", "events")
 
 
 def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
     status, _, err = without("deviceplugin.tools.doctor._report", "doctor")
     assert 1 == status
     assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._report halted" in err
+
+
+def test_of_others_commands_it_says_which_package_has_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [])
+    for name, command in COMMANDS.items():
+        assert 2 == main([name])
+        said = f"deviceplugin: {name} is not installed: pip install {command.package}\n"
+        assert said == capsys.readouterr().err
+    other = next(iter(entry_points(group="pytest11", name="xdist")))
+    monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [other])
+    assert 0 == main(["--help"])
+    assert "  xdist   of the package pytest-xdist\n" in capsys.readouterr().out
 
 
 def without(module: str, command: str) -> tuple[int, str, str]:

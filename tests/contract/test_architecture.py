@@ -7,13 +7,14 @@ import architecture
 
 def test_the_picture_is_what_the_code_imports() -> None:
     page = architecture.PAGE.read_text()
-    assert architecture.drawn(page) == page, "out of date: run build/architecture.py"
+    assert architecture.drawn(page) == page, "out of date: run make generate"
 
 
 def test_each_module_that_the_page_names_exists() -> None:
     named = re.findall(r"`(\w+/[\w/]+\.py)`", architecture.PAGE.read_text())
     assert len(named) > 30
-    roots = (architecture.CORE, architecture.ROOT)
+    packages = [source / name for name, source in architecture.SOURCES.items()]
+    roots = (*packages, architecture.ROOT)
     assert [] == [name for name in named if not any((root / name).is_file() for root in roots)]
 
 

@@ -434,7 +434,7 @@ def test_every_module_of_the_kit_has_a_page_and_a_row() -> None:
 
 def test_every_page_is_on_the_map() -> None:
     mapped = set(_LINK.findall(code(ROOT / "common/node/README.md")))
-    pages = {f"docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
+    pages = {f"../docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
     assert set() == pages - mapped
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def test_the_menu_has_every_page_of_the_map_and_every_plugin() -> None:
     menu = [*docs_site.navigation()]
     found = entries(menu)
     assert sorted(set(found)) == sorted(found)
+    found.remove(docs_site.REFERENCE)  # which is made
     assert [] == [page for page in found if not (ROOT / page).is_file()]
     own = {str(path.relative_to(ROOT)) for path in ROOT.glob("common/docs/*.md")}
     assert set() == own - set(found)
@@ -107,10 +109,17 @@ def test_a_page_knows_of_versions_and_of_its_address(tmp_path: Path) -> None:
     found = yaml.safe_load((tmp_path / "mkdocs.yml").read_text().replace(docs_site.SLUGS, "slugs"))
     assert "mike" == found["extra"]["version"]["provider"]
     assert f"https://docs.example.com/plugins/{release.version()}/" == found["site_url"]
-    assert ["search"] == found["plugins"]
+    search, reference = found["plugins"]
+    assert ("search", ["mkdocstrings"]) == (search, [*reference])
     for sheet in found["extra_css"]:
         assert (tmp_path / "docs" / sheet).is_file()
-    assert "common/docs/api.md" in entries(found["nav"])
+    assert docs_site.REFERENCE in entries(found["nav"])
+    shown = re.findall(
+        r"^::: (\S+)$", (tmp_path / "docs" / docs_site.REFERENCE).read_text(), re.MULTILINE
+    )
+    assert {"deviceplugin", "deviceplugin.kit.usb", "deviceplugin_testing.fixture"} < {*shown}
+    for name in shown:
+        assert import_module(name).__doc__, name
 
 
 def test_a_site_of_another_version_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
-    "common": "deviceplugin",
+    "common/node": "deviceplugin",
+    "common/testing": "deviceplugin_testing",
+    "common/cli": "deviceplugin_cli",
     "operator": "deviceplugin_operator",
     **{
         f"plugins/{path.parent.name}": f"deviceplugin_{path.parent.name}"
@@ -101,7 +103,7 @@ def test_wheels_depend_on_what_their_package_says(wheels: dict[str, Path]) -> No
 def test_the_framework_brings_every_file_that_stands_beside_its_code(
     wheels: dict[str, Path],
 ) -> None:
-    source = ROOT / "common" / "src"
+    source = ROOT / "common/node/src"
     files = {
         str(path.relative_to(source))
         for path in source.rglob("*")

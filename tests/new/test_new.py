@@ -31,13 +31,14 @@ def below(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the framework's wheel is unpacked, as installing it does."""
+    """Return where the framework's wheels are unpacked, as installing them does."""
     place = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    subprocess.run(build, cwd=ROOT / "common", check=True, capture_output=True)
-    (wheel,) = place.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place / "site")
+    for package in ("node", "testing"):
+        subprocess.run(build, cwd=ROOT / "common" / package, check=True, capture_output=True)
+    for wheel in place.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(place / "site")
     return place / "site"
 
 
@@ -179,7 +180,7 @@ def test_an_edit_in_progress_is_not_written_over(somewhere: Path) -> None:
 @pytest.fixture
 def workspace(somewhere: Path) -> Path:
     for name in ("pyproject.toml", "README.md", "common/node/pyproject.toml"):
-        (somewhere / name).parent.mkdir(exist_ok=True)
+        (somewhere / name).parent.mkdir(exist_ok=True, parents=True)
         shutil.copy(ROOT / name, somewhere / name)
     (somewhere / "plugins").mkdir()
     return somewhere

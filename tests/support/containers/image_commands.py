@@ -1,4 +1,4 @@
-"""Import every module of an image and run every command that its help lists. Prints JSON.
+"""Import every module of an image and run every command that we have. Prints JSON.
 
 It runs in the image, or on the folder of its packages: as ``python3 -c``, with the root of a node
 for the doctor as argument.
@@ -51,15 +51,22 @@ def listed(text: str) -> list[str]:
     return re.findall(r"^ {2,4}([a-z][a-z-]+) {2,}\S", "".join(rest), re.MULTILINE)
 
 
+def known(script: str, text: str) -> list[str]:
+    """Return the commands of a program, those of ``deviceplugin`` with what is not installed."""
+    if script == "device-plugins":
+        return [one.name for one in entry_points(group="deviceplugin.plugins")]
+    ours = importlib.import_module("deviceplugin.__main__").COMMANDS
+    return [*ours] if script == "deviceplugin" else listed(text)
+
+
 def commands() -> Iterator[tuple[str, tuple[int, str]]]:
     """Yield each command line with its exit status and the errors that it printed."""
-    plugins = [one.name for one in entry_points(group="deviceplugin.plugins")]
     own = [one for one in distributions() if one.name.startswith("deviceplugin")]
     scripts = [each for one in own for each in one.entry_points if each.group == "console_scripts"]
     for script in scripts:
         status, out, err = run(script, "--help")
         yield script.name, (status, err)
-        for name in plugins if script.name == "device-plugins" else listed(out):
+        for name in known(script.name, out):
             status, _, err = run(script, name, "--help")
             yield f"{script.name} {name}", (status, err)
 

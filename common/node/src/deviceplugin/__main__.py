@@ -46,8 +46,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "startup-taint": Command(_NODE, "remove a node's taint once its devices are registered"),
 }
 """The commands of our packages, whether they are installed or not, in the order of ``--help``."""
-_EXTRAS: Final = {"urllib3": "cluster", "yaml": "yaml"}
-"""What commands import, and the extra that brings it."""
 
 _HELP: Final = """\
 usage: deviceplugin COMMAND [options]
@@ -93,10 +91,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ending_at_once():
             run = cast("Callable[[Sequence[str]], int]", entry.load())
     except ModuleNotFoundError as error:
-        if not (extra := _EXTRAS.get(error.name or "")):
+        if error.name != "urllib3":
             raise
-        needs = f"needs {error.name}: pip install 'deviceplugin[{extra}]'"
-        sys.stderr.write(f"deviceplugin: {name} {needs}\n")
+        sys.stderr.write(
+            f"deviceplugin: {name} needs urllib3: pip install 'deviceplugin[cluster]'\n"
+        )
         return _USAGE
     return run(rest)
 

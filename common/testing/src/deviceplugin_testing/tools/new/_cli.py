@@ -44,7 +44,7 @@ checklist, common/docs/new-plugin.md.
 _NEXT_ELSEWHERE: Final = """
 What to do next, in {folder} and in a virtual environment:
   git init
-  pip install -e . 'deviceplugin[testing]'
+  pip install -e . deviceplugin-testing
   pytest
 
 Then write discover() in src/deviceplugin_{name}/__init__.py, and continue with the checklist,
