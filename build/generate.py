@@ -37,8 +37,8 @@ def messages() -> Files:
     found = {}
     for source in PROTOS:
         with tempfile.TemporaryDirectory() as target:
-            words = [compiler, Path(__file__).with_name("compile_protos.py"), source, target]
-            subprocess.run(words, check=True)
+            program = Path(__file__).with_name("compile_protos.py")
+            subprocess.run([compiler, program, source, target], check=True)
             for path in Path(target).rglob("*_pb2.py*"):
                 found[source / path.relative_to(target)] = path.read_text(encoding="utf-8")
     return found

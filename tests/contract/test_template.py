@@ -8,63 +8,22 @@ import re
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator
-from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+
+import fresh_environment
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "plugins/template/README.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NOT_INSTALLED = {"deviceplugin", "deviceplugin-testing"}
-INSTALLERS = ("pip", "hatchling", "editables")
-
-
-def needed(names: tuple[str, ...], extra: str = "") -> dict[str, Distribution]:
-    """Return the distributions of these names and all that they need."""
-    found: dict[str, Distribution] = {}
-    for name in names:
-        found[name] = distribution(name)
-        for text in found[name].requires or ():
-            wanted = Requirement(text)
-            if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
-                found |= needed((wanted.name,))
-    return found
-
-
-def link(one: Distribution, site: Path) -> None:
-    """Have a distribution of this environment in another one's site-packages too."""
-    tops = {file.parts[0] for file in one.files or () if file.parts[0] not in {"..", "__pycache__"}}
-    for top in tops:
-        if not (site / top).exists():
-            (site / top).symlink_to(str(one.locate_file(top)))
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Return the variables of a shell in which a new environment is active."""
-    place = tmp_path / "venv"
-    venv.create(place, with_pip=False, symlinks=True)
-    (site,) = place.glob("lib/python*/site-packages")
-    for name, one in {
-        **needed(INSTALLERS),
-        **needed(("deviceplugin-testing", "pyyaml", "urllib3")),
-    }.items():
-        if name not in NOT_INSTALLED:
-            link(one, site)
-    for command in ("pip", "pytest"):
-        script = place / "bin" / command
-        script.write_text(f'#!/bin/sh\nexec "{place}/bin/python" -m {command} "$@"\n')
-        script.chmod(0o755)
-    return {
-        "PATH": f"{place}/bin:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # is how one says in the environment: no isolation
-    }
+    return fresh_environment.make(tmp_path / "venv", "deviceplugin-testing")
 
 
 @pytest.fixture

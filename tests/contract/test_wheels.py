@@ -1,12 +1,17 @@
 """The wheels that users install, not the sources beside them."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import fresh_environment
+from deviceplugin.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -19,6 +24,10 @@ PACKAGES = {
         for path in sorted((ROOT / "plugins").glob("*/pyproject.toml"))
     },
 }
+
+
+DISTRIBUTIONS = ("deviceplugin", "deviceplugin-testing", "deviceplugin-cli")
+Shell = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +74,52 @@ def test_the_framework_brings_the_wire_protocols(wheels: dict[str, Path]) -> Non
         assert {
             f"deviceplugin/proto/{service}{suffix}" for suffix in (".proto", "_pb2.py", "_pb2.pyi")
         } <= names
+
+
+@pytest.fixture
+def shell(tmp_path: Path, wheels: dict[str, Path]) -> Shell:
+    """Return what runs a command in a new environment, in which our wheels are files."""
+    environment = fresh_environment.make(tmp_path / "venv", *DISTRIBUTIONS)
+    folder = next(iter(wheels.values())).parent
+
+    def run(*words: str) -> tuple[int, str]:
+        done = subprocess.run(
+            words,
+            cwd=tmp_path,
+            env={**environment, "PIP_FIND_LINKS": str(folder), "PIP_QUIET": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+def test_each_command_runs_once_its_package_is_installed(shell: Shell) -> None:
+    for installed in (DISTRIBUTIONS[:1], DISTRIBUTIONS):
+        assert (0, "") == shell("pip", "install", *installed)
+        status, text = shell("deviceplugin", "--help")
+        assert 0 == status
+        for name, command in COMMANDS.items():
+            there = command.package in installed
+            assert there == (f"\n  {name} " in text), name
+            status, said = shell("deviceplugin", name, "--help")
+            if there:
+                assert 0 == status
+                assert said.startswith(f"usage: deviceplugin {name}")
+            else:
+                missing = f"deviceplugin: {name} is not installed: pip install {command.package}\n"
+                assert (2, missing) == (status, said)
+
+
+def test_an_authors_test_passes_with_what_the_package_for_authors_brings(
+    shell: Shell, tmp_path: Path
+) -> None:
+    assert (0, "") == shell("pip", "install", "deviceplugin-testing", "deviceplugin-template")
+    shutil.copy(ROOT / "plugins/template/tests/test_serial.py", tmp_path)
+    assert 0 == shell("pytest", "-p", "no:cacheprovider", "test_serial.py")[0]
 
 
 def run(installed: Path, *arguments: str) -> str:
