@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = Path(__file__).with_name("docs_site.lock")
 PAGES: Final = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CRITIQUES.md", "STYLE.md", "SECURITY.md"),
-    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/node/README.md", "common/docs/**/*.md"),
+    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/*/README.md", "common/docs/**/*.md"),
     *("plugins/*/README.md", "plugins/*/docs/**/*.md", "plugins/*/*/README.md", "build/README.md"),
     *("operator/**/*.md", "deployments/**/*.md", "demo/**/*.md", "e2e/**/*.md", "tests/**/*.md"),
 )
@@ -150,7 +150,9 @@ def navigation() -> Iterator[dict[str, Any]]:
     text = MAP.read_text(encoding="utf-8").partition("## The documentation")[2]
     for title, rows in re.findall(r"^([A-Z][^\n|]+):\n\n((?:\|.*\n)+)", text, re.MULTILINE):
         links = re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", rows)
-        yield {title: [{name: f"common/{path}"} for name, path in dict.fromkeys(links)]}
+        yield {
+            title: [{name: path.replace("../", "common/")} for name, path in dict.fromkeys(links)]
+        }
     own = sorted(ROOT.glob("plugins/*/README.md"))
     yield {"Plugins": [{path.parent.name: str(path.relative_to(ROOT))} for path in own]}
     yield {"Operator": [{"operator": "operator/README.md"}]}
