@@ -17,7 +17,7 @@ from hardware.tree import Hardware
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
-PEERS = (ROOT / "common/docs/coming-from-generic-device-plugin.md").read_text(encoding="utf-8")
+PEERS = (ROOT / "common/docs/migrate.md").read_text(encoding="utf-8")
 RECIPES = {
     yaml.safe_load(text)[0]["name"]: text.removeprefix("- ").replace("\n  ", "\n")
     for text in re.findall(
