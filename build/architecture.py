@@ -14,22 +14,11 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).parent.parent
-SOURCES: Final = {
-    "deviceplugin": ROOT / "common/node/src",
-    "deviceplugin_testing": ROOT / "common/testing/src",
-}
+CORE: Final = ROOT / "common/node/src/deviceplugin"
 PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by build/architecture.py -->"
 END: Final = "<!-- end of the drawing -->"
 NO_ROOMS: Final = {"__init__", "__main__"}
-DIVIDED: Final = (
-    "deviceplugin._dra",
-    "deviceplugin.tools",
-    "deviceplugin_testing",
-    "deviceplugin_testing.simulator",
-    "deviceplugin_testing.simulator._control_plane",
-)
-"""The packages whose own rooms are listed below the picture."""
 
 Arrows = Mapping[str, frozenset[str]]
 
@@ -39,7 +28,7 @@ def arrows(package: str = "deviceplugin") -> Arrows:
 
     A room is a folder of the package, or a file beside it.
     """
-    graph = grimp.build_graph(package.partition(".")[0], cache_dir=None)
+    graph = grimp.build_graph(package, cache_dir=None)
     rooms = {room.removeprefix(f"{package}.") for room in graph.find_children(package)}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
     for importer in graph.modules:
@@ -74,24 +63,16 @@ def floors(given: Arrows) -> list[list[str]]:
 
 
 def drawing() -> str:
-    """Return the picture and the list of rooms, as Markdown."""
+    """Return the picture and the list of packages, as Markdown."""
     given = arrows()
     lines = ["```mermaid", "flowchart TD"]
     lines += [f"  {_node(room)}" for floor in reversed(floors(given)) for room in floor]
     for room, targets in sorted(reduced(given).items()):
         lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", *_table("deviceplugin")]
-    for package in DIVIDED:
-        inside = package.removeprefix("deviceplugin.").replace(".", "/")
-        lines += ["", f"Inside `{inside}`:", "", *_table(package)]
+    lines += ["```", "", "| Package | What is in it |", "|---|---|"]
+    for floor in reversed(floors(given)):
+        lines += (f"| `{room}` | {_purpose(room)} |" for room in floor)
     return "\n".join(lines)
-
-
-def _table(package: str) -> Iterable[str]:
-    """Yield a table of the rooms of ``package``, the top floor first."""
-    yield from ("| Room | What is in it |", "|---|---|")
-    for floor in reversed(floors(arrows(package))):
-        yield from (f"| `{room}` | {_purpose(f'{package}.{room}')} |" for room in floor)
 
 
 def drawn(page: str) -> str:
@@ -132,10 +113,8 @@ def _sources() -> Iterable[Path]:
     beside = [
         ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
     ]
-    packages = [
-        path for one in ("common/*", "operator", "plugins/*") for path in ROOT.glob(f"{one}/src")
-    ]
-    for source in (*packages, *beside):
+    packages = [*ROOT.glob("common/*/src"), ROOT / "operator/src", *ROOT.glob("plugins/*/src")]
+    for source in (*sorted(packages), *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
 
 
@@ -153,9 +132,8 @@ def _node(room: str) -> str:
     return f'{room}["{room}"]'
 
 
-def _purpose(module: str) -> str:
-    place = SOURCES[module.partition(".")[0]] / module.replace(".", "/")
-    path = place / "__init__.py"
-    code = (path if path.exists() else place.with_suffix(".py")).read_text()
+def _purpose(room: str) -> str:
+    path = CORE / room / "__init__.py"
+    code = (path if path.exists() else CORE / f"{room}.py").read_text()
     first = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0].replace("\n", " ")
     return first.replace("``", "`").replace("|", "\\|")
