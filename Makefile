@@ -32,6 +32,7 @@ check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, and whether ge
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python build/import_contracts.py
+	$(BIN)/python build/operator_manifests.py
 	$(BIN)/python -m deviceplugin_operator.crd --check
 	$(PROTO)/bin/python build/generate_proto.py --check
 

@@ -7,6 +7,7 @@ import pytest
 
 import chart
 import release
+from kustomize import difference, identity
 from manifests.deployment_policy import problems
 from manifests.expected import expected, owner, wide
 from manifests.helm import helm, template, why_not
@@ -35,7 +36,7 @@ def by_kustomize(folder: Path) -> list[Manifest]:
 def test_a_plugin_is_as_kustomize_renders_it(plugin: str, chart_folder: Path) -> None:
     rendered = template(chart_folder, {plugin: {"enabled": True}})
     wanted = by_kustomize(ROOT / "deployments" / plugin)
-    assert sorted(wanted, key=chart.identity) == sorted(rendered, key=chart.identity)
+    assert sorted(wanted, key=identity) == sorted(rendered, key=identity)
 
 
 @needs_helm
@@ -133,7 +134,7 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
 def test_what_a_component_changes_is_found(
     before: Manifest, after: Manifest, patch: Manifest | None
 ) -> None:
-    assert (after if patch is None else patch) == chart.difference(before, after)
+    assert (after if patch is None else patch) == difference(before, after)
 
 
 def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 import release
+from chart import SCHEMA
 from manifests.helm import helm, template, why_not
 from manifests.kustomize import Manifest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deployments/chart"
-PROPERTIES = json.loads((SOURCE / "values.schema.json").read_text())["definitions"]
+PROPERTIES = yaml.safe_load((SOURCE / SCHEMA).read_text())["definitions"]
 VERSION = release.version()
 DIGEST = f"sha256:{'0' * 64}"
 needs_helm = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")

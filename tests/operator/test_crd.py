@@ -18,7 +18,7 @@ from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS
 from deviceplugin_operator.crd.judgement import judged, written
 from deviceplugin_operator.crd.specification import SPEC
-from deviceplugin_operator.manifests import deployments_folder
+from deviceplugin_operator.manifests import components, template
 from operators.crd_documents import documents, refused
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def test_the_reader_and_the_crd_know_the_same_keys() -> None:
 
 
 def test_components_that_bring_rights_cannot_be_named() -> None:
-    known = deployments_folder.components()
+    known = components()
     assert {"cdi", "watcher", "gpu-cdi"} <= {*known}
     assert not {"events", "evict", "node-annotation", "monitoring", "verbose"} & {*known}
     assert [*known] == SPECIFIED["components"]["items"]["enum"]
@@ -156,7 +156,7 @@ def test_components_that_bring_rights_cannot_be_named() -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_what_deployments_have_can_be_said_in_an_object(plugin: str) -> None:
-    document = deployments_folder.template(plugin).document
+    document = template(plugin).document
     said = {key: one for key, one in document.items() if key not in PLUGINS[plugin].kept}
     assert [] == refused(SPECIFIED[plugin], said)
     assert judged(plugin, written(document))
@@ -190,7 +190,7 @@ def test_what_the_crd_takes_the_settings_take_but_for_what_no_schema_says(
     document = data.draw(documents(SPECIFIED[plugin]))
     assert [] == refused(SPECIFIED[plugin], document)
     try:
-        judged(plugin, written(deployments_folder.template(plugin).document | document))
+        judged(plugin, written(template(plugin).document | document))
     except dp.ConfigError as error:
         durations = {
             key

@@ -12,7 +12,7 @@ from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, InvalidError
 from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import PLUGINS
-from deviceplugin_operator.manifests.deployments_folder import components, template
+from deviceplugin_operator.manifests import components, template
 from patience import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -136,7 +136,7 @@ def test_somebody_has_judged_every_component_and_none_that_is_listed_has_power()
     assert {*components()} == {*ALLOWED["components"], *PRIVILEGED}
     for name in components():
         owner = next((one for one in PLUGINS if name.startswith(f"{one}-")), "gopher")
-        pod = template(owner, [name]).daemon_set["spec"]["template"]["spec"]
+        pod = template(owner, (name,)).daemon_set["spec"]["template"]["spec"]
         assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
         (security,) = (one["securityContext"] for one in pod["containers"])
         assert (name in PRIVILEGED) == security["privileged"], name

@@ -19,7 +19,7 @@ from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import PLUGINS
 from deviceplugin_operator.crd.judgement import judged, written
 from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.manifests import deployments_folder
+from deviceplugin_operator.manifests import template
 from operators.bad_objects import BAD
 from operators.crd_documents import documents, refused
 from patience import eventually
@@ -90,7 +90,7 @@ def test_what_a_plugin_or_the_schema_refuses_the_operator_refuses(
     document = data.draw(spoiled(SETTINGS[plugin]))
     kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
     ours = {key: one for key, one in document.items() if key not in {*kept, *renamed}}
-    whole = {**deployments_folder.template(plugin).document, **ours}
+    whole = {**template(plugin).document, **ours}
     file = tmp_path_factory.mktemp("c") / "config.yaml"
     file.write_text(written(whole))
     spec = {"plugin": plugin, plugin: ours}

@@ -1,4 +1,4 @@
-"""Kustomizations of ``deployments/``, rendered as the operator does and as kustomize does.
+"""Kustomizations of ``deployments/``, as our own renderer and the real kustomize render them.
 
 Where the real one is to be had, the contract tests compare both.
 """
@@ -7,12 +7,16 @@ import json
 import os
 import shutil
 import subprocess
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deviceplugin_operator.manifests.kustomize import CLUSTER_WIDE, Manifest, names, render
+import kustomize
+from deviceplugin_operator.manifests import Manifest
+from kustomize import CLUSTER_WIDE, names
 
 __all__ = [
     "CLUSTER_WIDE",
@@ -50,17 +54,40 @@ def overlay(place: Path, plugin: str, *components: str) -> Path:
     return place
 
 
+def render(folder: Path) -> list[Manifest]:
+    """Return the manifests of the kustomization in ``folder``."""
+    text = (folder / "kustomization.yaml").read_text(encoding="utf-8")
+    return deepcopy(_rendered(folder.resolve(), text))
+
+
+@cache
+def _rendered(folder: Path, _text: str) -> list[Manifest]:
+    """Render what many tests ask for once; ``deployments/`` does not change meanwhile."""
+    return kustomize.render(folder)
+
+
 def render_by_kustomize(folder: Path) -> list[Manifest] | None:
     """Return the same by the real kustomize; None where there is none that works."""
-    for command in (["kustomize", "build"], ["kubectl", "kustomize"]):
-        if shutil.which(command[0]) is None:
-            continue
-        # Asked for something trivial first, because a kubectl can be there and not work.
-        done = subprocess.run([*command, "--help"], capture_output=True, check=False, timeout=15)
-        if done.returncode == 0:
-            words = [*command, str(folder)]
-            text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
-            return [_placed(manifest) for manifest in yaml.safe_load_all(text)]
+    command = _command(os.environ.get("PATH", ""))
+    if command is None:
+        return None
+    words = [*command, str(folder)]
+    text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
+    return [
+        _placed(one) for one in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    ]
+
+
+@cache
+def _command(_path: str) -> tuple[str, ...] | None:
+    """Return the command that renders, if it works: a kubectl can be there and not work."""
+    for command in (("kustomize", "build"), ("kubectl", "kustomize")):
+        if shutil.which(command[0]) is not None:
+            done = subprocess.run(
+                [*command, "--help"], capture_output=True, check=False, timeout=15
+            )
+            if done.returncode == 0:
+                return command
     return None
 
 

@@ -16,9 +16,10 @@ from deviceplugin_operator import names
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from deviceplugin_operator.crd.status_schema import COLUMNS, STATUS
 from deviceplugin_operator.crd.structural_schema import FREE, structural
-from deviceplugin_operator.manifests.deployments_folder import DEPLOYMENTS, components
+from deviceplugin_operator.manifests import components
 
-FILE: Final = DEPLOYMENTS / "operator/crd/deviceplugins.yaml"
+FILE: Final = Path(__file__).parents[4] / "deployments/operator/crd/deviceplugins.yaml"
+"""In a checkout."""
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ms|s|m|h|d))+$"
 _LABEL: Final = {"type": "string", "maxLength": 317, "pattern": names.LABEL}
 _VALUE: Final = {"type": "string", "maxLength": 63, "pattern": names.LABEL_VALUE}

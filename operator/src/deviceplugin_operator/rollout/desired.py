@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from deviceplugin_operator import names
 from deviceplugin_operator.crd.specification import Object, Variant, Wanted
-from deviceplugin_operator.manifests.deployments_folder import CONTAINER
-from deviceplugin_operator.manifests.kustomize import Manifest
+from deviceplugin_operator.manifests import CONTAINER, Manifest
 from deviceplugin_operator.rollout.placement import REQUIRED
 
 ACCOUNT: Final = "device-plugin"
