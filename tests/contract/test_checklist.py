@@ -106,7 +106,7 @@ LACKS: dict[str, Callable[[Path], object]] = {
     ),
     f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
     f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
-    "operator": replaced(OPERATOR[4], "- gopher\n", "- mole\n"),
+    "operator": replaced(OPERATOR[4], " gopher:\n", " mole:\n"),
 }
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin_operator.crd import definition
-from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS
-from deviceplugin_operator.crd.judgement import judged, written
+from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import SPEC
 from deviceplugin_operator.manifests import components, template
 from operators.crd_documents import documents, refused

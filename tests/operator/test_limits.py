@@ -24,7 +24,6 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 Json = dict[str, Any]
 
 pytestmark = pytest.mark.xdist_group("real-api-server")
-needs_server = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
 def manifests(file: str) -> list[Json]:
@@ -149,6 +148,8 @@ def test_somebody_has_judged_every_plugin() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealApiServer]:
+    if why := why_not():
+        pytest.skip(why)
     with running(tmp_path_factory.mktemp("real")) as server:
         kinds = [definition.crd(), *manifests("crd/limits.yaml")]
         server.create([*kinds, *manifests("limits/rbac.yaml")])
@@ -297,7 +298,6 @@ BAD: list[tuple[Json, str]] = [
 ]
 
 
-@needs_server
 @pytest.mark.parametrize(("spec", "said"), BAD)
 def test_what_has_power_over_the_host_is_refused_by_its_place_and_its_value(
     author: ApiServer, spec: Json, said: str
@@ -305,7 +305,6 @@ def test_what_has_power_over_the_host_is_refused_by_its_place_and_its_value(
     assert f"denied request: devicepluginlimits/default: {said}" in refused(author, spec)
 
 
-@needs_server
 @pytest.mark.parametrize(("spec", "said"), [one for one in BAD if one[0]["plugin"] in one[0]])
 def test_the_settings_of_a_profile_are_no_way_around(
     author: ApiServer, spec: Json, said: str
@@ -315,7 +314,6 @@ def test_the_settings_of_a_profile_are_no_way_around(
     assert said.replace("spec.", "spec.profiles.p.", 1) in refused(author, own)
 
 
-@needs_server
 def test_all_that_is_wrong_is_said_at_once(author: ApiServer) -> None:
     spec = {**entry(cdi=["a.b/c=d"]), "image": "a/b", "components": ["gpu-privileged"]}
     assert refused(author, spec).endswith(
@@ -324,7 +322,6 @@ def test_all_that_is_wrong_is_said_at_once(author: ApiServer) -> None:
     )
 
 
-@needs_server
 @pytest.mark.parametrize("file", SAMPLES, ids=lambda one: one.stem)
 def test_a_sample_is_accepted_unless_it_is_custom_or_privileged(
     author: ApiServer, file: Path
@@ -333,7 +330,6 @@ def test_a_sample_is_accepted_unless_it_is_custom_or_privileged(
     assert (file.stem in {"amd", "custom"}) == bool(said)
 
 
-@needs_server
 @pytest.mark.parametrize(
     ("changed", "spec"),
     [
@@ -368,7 +364,6 @@ def test_what_an_administrator_lists_is_allowed(
     eventually(lambda: refused(author, spec), "the list as it was")
 
 
-@needs_server
 def test_a_beginning_is_not_that_of_something_else(
     server: RealApiServer, author: ApiServer
 ) -> None:
@@ -384,7 +379,6 @@ def test_a_beginning_is_not_that_of_something_else(
     eventually(lambda: refused(author, good), "the list as it was")
 
 
-@needs_server
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -409,7 +403,6 @@ def test_a_limit_that_allows_more_than_it_seems_is_refused(
         server.admin.merge(f"{LIMITS}/default", {"spec": wrong})
 
 
-@needs_server
 def test_an_administrator_says_what_they_like_and_an_author_cannot_change_it(
     server: RealApiServer, author: ApiServer
 ) -> None:
@@ -421,7 +414,6 @@ def test_an_administrator_says_what_they_like_and_an_author_cannot_change_it(
     server.admin.delete(f"{OBJECTS}/theirs")
 
 
-@needs_server
 def test_a_good_object_cannot_be_changed_to_a_bad_one(author: ApiServer) -> None:
     author.create(OBJECTS, an_object({"plugin": "gopher"}, "mine"))
     with pytest.raises(ApiServerError, match="a/b is not among the images"):
@@ -430,7 +422,6 @@ def test_a_good_object_cannot_be_changed_to_a_bad_one(author: ApiServer) -> None
     author.delete(f"{OBJECTS}/mine")
 
 
-@needs_server
 def test_who_has_the_verb_unrestricted_is_not_asked(server: RealApiServer) -> None:
     rule = {
         "apiGroups": ["deviceplugin.dev"],
@@ -444,7 +435,6 @@ def test_who_has_the_verb_unrestricted_is_not_asked(server: RealApiServer) -> No
     eventually(lambda: not refused(free, spec), "the role")
 
 
-@needs_server
 @pytest.mark.parametrize(
     ("plugin", "key"),
     [
@@ -460,14 +450,12 @@ def test_nothing_in_place_of_a_value_is_as_if_it_were_not_there(
     assert "" == refused(author, {"plugin": plugin, plugin: {key: None}})
 
 
-@needs_server
 def test_an_author_cannot_change_the_limits(author: ApiServer) -> None:
     assert ALLOWED == author.get(f"{LIMITS}/default")["spec"]
     with pytest.raises(ForbiddenError):
         author.merge(f"{LIMITS}/default", {"spec": {"plugins": ["custom"]}})
 
 
-@needs_server
 @pytest.mark.parametrize(
     ("groups", "paths", "said"),
     [(4, 1, ""), (5, 1, "more than 1024 groups are too many"), (4, 100, "cost limit exceeded")],

@@ -1,7 +1,7 @@
 """What the containers that are deployed may ask of the API server."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manifests.plugin_settings import driver_directory
@@ -50,7 +50,7 @@ _PUBLISH = {
 }
 
 
-def access_problems(manifests: list[Manifest], container: Manifest) -> Iterator[str]:
+def access_problems(manifests: Sequence[Manifest], container: Manifest) -> Iterator[str]:
     """Yield what is wrong with the rights that there are; ``container`` is the plugin's."""
     asks = any(one["name"] == "DP_NODE_ANNOTATION" for one in container.get("env", ()))
     has_dra = driver_directory(container) is not None

@@ -7,11 +7,13 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import kustomize
@@ -21,14 +23,34 @@ from kustomize import CLUSTER_WIDE, names
 __all__ = [
     "CLUSTER_WIDE",
     "Manifest",
+    "container_of",
     "in_order",
+    "kustomized",
     "names",
+    "of_kind",
     "overlay",
+    "pod_of",
     "render",
     "render_by_kustomize",
+    "renderings",
 ]
 
 ROOT = Path(__file__).parents[3]
+
+
+def of_kind(manifests: Iterable[Manifest], kind: str) -> Any:
+    """Return the first object of a kind."""
+    return next(one for one in manifests if one["kind"] == kind)
+
+
+def pod_of(manifests: Iterable[Manifest]) -> Any:
+    """Return what the pods of the plugin are."""
+    return of_kind(manifests, "DaemonSet")["spec"]["template"]["spec"]
+
+
+def container_of(manifests: Iterable[Manifest], name: str = "device-plugin") -> Any:
+    """Return the container of the plugin, or another one in its pods."""
+    return next(one for one in pod_of(manifests)["containers"] if one["name"] == name)
 
 
 def in_order(manifests: Any) -> Any:
@@ -89,6 +111,20 @@ def _command(_path: str) -> tuple[str, ...] | None:
             if done.returncode == 0:
                 return command
     return None
+
+
+def kustomized(folder: Path) -> list[Manifest]:
+    """Return the same, or skip the test where there is no kustomize."""
+    rendered = render_by_kustomize(folder)
+    if rendered is None:
+        pytest.skip("no kustomize")
+    return rendered
+
+
+def renderings(folder: Path) -> list[list[Manifest]]:
+    """Return what our renderer makes, and what the real kustomize does where there is one."""
+    rendered = render_by_kustomize(folder)
+    return [render(folder), *([rendered] if rendered is not None else [])]
 
 
 def _placed(manifest: Manifest) -> Manifest:

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from json import loads
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ Manifest = Mapping[str, Any]
 
 
 def settings_problems(
-    container: Manifest, manifests: list[Manifest], command: str, more: Expected
+    container: Manifest, manifests: Sequence[Manifest], command: str, more: Expected
 ) -> Iterator[str]:
     """Ask the plugin itself what it makes of the manifest's flags and environment."""
     # What the cluster fills in (valueFrom) is some text here.
@@ -56,7 +56,7 @@ def driver_directory(container: Manifest) -> str | None:
     return found[0] if found else None
 
 
-def _mounted(folder: Path, container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
+def _mounted(folder: Path, container: Manifest, manifests: Sequence[Manifest]) -> dict[str, str]:
     """Write the mounted ConfigMaps below ``folder``; return their places by those of the mounts."""
     data = {one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"}
     (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "DaemonSet")

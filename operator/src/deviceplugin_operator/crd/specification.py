@@ -24,8 +24,14 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.crd.judgement import judged, resources_problem, size_problem, written
+from deviceplugin_operator.crd.catalogue import (
+    CUSTOM,
+    PLUGINS,
+    judged,
+    resources_problem,
+    size_problem,
+    written,
+)
 from deviceplugin_operator.manifests import Template, components, template
 from deviceplugin_operator.names import (
     IMAGE,
