@@ -7,7 +7,7 @@ import pytest
 
 import chart
 import release
-from kustomize import difference, identity
+from kustomize import identity
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
 from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize
@@ -87,32 +87,6 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     values = {"gpu": {"enabled": True}}
     assert template(chart_folder, values) == template(packed, values)
     assert f"version: {release.version()}\n" in helm("show", "chart", packed)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
-    [
-        ({"a": True, "b": {"c": [1]}, "d": "x"}, {"a": False, "b": {"c": []}, "d": ""}, None),
-        ({"a": 1, "b": {"c": 1}}, {"b": {}}, {"a": None, "b": {"c": None}}),
-        ({"a": {"b": 1}}, {"a": {"b": 1}}, {}),
-        ({}, {"env": []}, {"env": []}),
-        (
-            {"env": [{"name": "a"}, {"name": "b", "value": "1"}, {"name": "c"}]},
-            {"env": [{"name": "d"}, {"name": "b", "value": "2"}, {"name": "c"}]},
-            {
-                "env": [
-                    {"name": "a", "$patch": "delete"},
-                    {"name": "d"},
-                    {"name": "b", "value": "2"},
-                ]
-            },
-        ),
-    ],
-)
-def test_what_a_component_changes_is_found(
-    before: Manifest, after: Manifest, patch: Manifest | None
-) -> None:
-    assert (after if patch is None else patch) == difference(before, after)
 
 
 def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:

@@ -247,13 +247,6 @@ def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
     assert before == operator.fleet.uids()
 
 
-def test_a_daemon_set_that_somebody_deletes_comes_back(operator: Managed) -> None:
-    operator.install()
-    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
-    operator.wait(lambda: operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim"))
-    operator.wait(lambda: operator.fleet.is_ready("sim"))
-
-
 def test_a_config_map_that_was_made_anew_with_other_content_is_replaced(
     operator: Managed,
 ) -> None:
@@ -518,12 +511,3 @@ def test_a_watch_that_does_not_show_what_lists_do_is_a_problem(
     assert "deviceplugins" not in controller.problem()
     operator.fleet.store.delete(DEVICE_PLUGIN, "", "sim")
     operator.wait(lambda: controller.problem() == "")  # no watch shows what is gone
-
-
-@pytest.mark.parametrize("operator", [1], indirect=True)
-def test_what_never_becomes_ready_by_a_fault_of_the_node_is_named(operator: Managed) -> None:
-    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="no driver")
-    operator.apply()
-    operator.pass_deadline()
-    operator.wait_for("RolloutFailed", "Degraded")
-    assert "no driver" in operator.fleet.message("sim", "Degraded")

@@ -35,75 +35,9 @@ ALLOWED: Mapping[str, list[str]] = DEFAULT["spec"]
 (SCHEMA,) = definition.crd()["spec"]["versions"]
 SPEC = SCHEMA["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
 
-LISTED = {
-    *("plugin", "image", "components[]"),
-    *("generic.domain[]", "gopher.resource", "simulated.resource", "intelgpu.resource-name"),
-    *("rdma.resource-prefix", "rdma.resourceList[].resourcePrefix"),
-    *("gpu.resources.gpus[].name", "gpu.resources.mig[].name"),
-    *("gpu.sharing.timeSlicing.resources[].rename", "gpu.sharing.mps.resources[].rename"),
-    *("generic.devices[].groups[].paths[]", "generic.devices[].groups[].with[]"),
-    *("generic.devices[].groups[].usb[].vendor", "generic.devices[].groups[].nodes[]"),
-    *("generic.devices[].groups[].select.subsystem", "generic.devices[].groups[].select.name"),
-    *("generic.devices[].mounts[].path", "generic.devices[].cdi[]"),
-    *("generic.devices[].annotations", "generic.devices[].health.command[]"),
-    *("fpga.dev-dir", "gpu.cdi-annotation-prefix", "gpu.dev-root", "gpu.driver-root"),
-    *("gpu.mps-root", "gpu.nvidia-cdi-hook-path"),
-    *("simulated.annotation-prefix", "simulated.device-file-prefix", "simulated.plugin-name"),
-}
-"""What the policy asks a list about. Of a map it is the keys."""
-HARMLESS = {
-    # Which nodes and when: who writes it is trusted with the plugin's devices.
-    *("paused", "nodeSelector", "profileLabel", "rollout.canary", "rollout.maxUnavailable"),
-    *("rollout.deadline", "rollout.onFailure", "rollout.allowFewerDevices"),
-    # Only with the plugin custom, which is in no list: then all of it is trusted.
-    *("custom.config", "custom.resources[]"),
-    # Which of the devices that the plugin knows it offers, how often, to how many, and as what.
-    *("*.pod-resources-interval", "*.discovery-interval", "*.discovery-deadline"),
-    *("*.vanished-grace", "*.vanished-retention", "*.poll-interval", "*.log-level", "*.log-format"),
-    *(
-        "*.http-hosts[]",
-        "*.include[]",
-        "*.exclude[]",
-        "*.shares",
-        "*.share-policy",
-        "*.policy",
-        "*.device-ids",
-    ),
-    *("*.ignore-errors[]", "*.error-patience", "amd.resource-naming-strategy"),
-    *("amd.clean-handover", "fpga.mode", "generic.overlap", "intelgpu.bypath"),
-    *("intelgpu.enable-monitoring", "intelgpu.monitoring-mode", "rdma.link-health"),
-    *("rdma.link-patience", "rdma.resourceList[].resourceName", "rdma.resourceList[].deviceType"),
-    *("rdma.resourceList[].excludeTopology", "rdma.resourceList[].additionalInfo"),
-    *("rdma.resourceList[].shares", "rdma.resourceList[].selectors[].*"),
-    *("simulated.number-devices", "simulated.device-id-prefix", "simulated.value-form"),
-    *("simulated.profile", "simulated.seed"),
-    *("gpu.mig-strategy", "gpu.fail-on-init-error", "gpu.pass-device-specs"),
-    *("gpu.device-list-strategy[]", "gpu.device-id-strategy", "gpu.device-discovery-strategy"),
-    *("gpu.shared-devices-allocation-policy", "gpu.gdrcopy-enabled", "gpu.gds-enabled"),
-    *("gpu.mofed-enabled", "gpu.cdi-disable-hooks[]", "gpu.imex-channel-ids[]"),
-    *("gpu.imex-required", "gpu.disable-healthchecks", "gpu.enable-healthchecks"),
-    *("gpu.recovery-time", "gpu.distinct-gpus", "gpu.resources.gpus[].pattern"),
-    *("gpu.resources.mig[].pattern", "gpu.sharing.*.renameByDefault"),
-    *("gpu.sharing.*.failRequestsGreaterThanOne", "gpu.sharing.*.resources[].name"),
-    *("gpu.sharing.*.resources[].replicas", "gpu.sharing.*.resources[].devices"),
-    # Variables, which every pod could set by itself.
-    *("gopher.variable", "simulated.env-prefix", "generic.devices[].env"),
-    # Only narrows what is found, or says where it is in the container.
-    *("generic.devices[].name", "generic.devices[].id", "generic.devices[].policy"),
-    *("generic.devices[].groups[].count", "generic.devices[].groups[].perMatch"),
-    *("generic.devices[].groups[].mountPath", "generic.devices[].groups[].permissions"),
-    *("generic.devices[].groups[].usb[].product", "generic.devices[].groups[].usb[].serial"),
-    *("generic.devices[].groups[].select.vendor", "generic.devices[].groups[].select.product"),
-    *("generic.devices[].groups[].select.serial", "generic.devices[].groups[].select.driver"),
-    *("generic.devices[].groups[].select.class", "generic.devices[].groups[].select.link"),
-    *("generic.devices[].groups[].select.properties", "generic.devices[].groups[].select.not[].*"),
-    "generic.devices[].groups[].select.attributes",
-    *("generic.devices[].mounts[].mountPath", "generic.devices[].mounts[].readOnly"),
-    *("generic.devices[].health.open", "generic.devices[].health.timeout"),
-    *("generic.devices[].health.properties", "generic.devices[].health.interval"),
-    *("generic.devices[].health.failures", "generic.devices[].health.successes"),
-}
-"""What anybody may say who may write objects. A star stands for one key, or for all at the end."""
+JUDGED = Path(__file__).with_name("judged_settings.txt").read_text()
+LISTED, HARMLESS = ({*re.sub("#.*", "", part).split()} for part in JUDGED.split("\n---\n"))
+"""What the policy asks a list about, and what anybody may say who may write objects."""
 PRIVILEGED = {"amd-privileged", "gpu-privileged"}
 
 
@@ -294,7 +228,10 @@ BAD: list[tuple[Json, str]] = [
             if re.search(r"(-dir|-root|-path|-prefix)$", one) and "resource-" not in one
         )
     ],
-    (of("simulated", **{"plugin-name": "a"}), "plugin-name: a: simulated.plugin-name is not among"),
+    (
+        of("simulated", **{"plugin-name": "a"}),
+        "spec.simulated.plugin-name: a: simulated.plugin-name is not among",
+    ),
 ]
 
 

@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from manifests.access_policy import access_problems
 from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
 from manifests.plugin_settings import driver_directory, settings_problems
-from manifests.rights import has_token
+from manifests.rights import access_problems, has_token
 
 Manifest = Mapping[str, Any]
 
