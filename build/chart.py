@@ -15,26 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
-Manifest = dict[str, Any]
+from deviceplugin_operator.manifests import KEYS, Manifest
+from kustomize import DEPLOYMENTS, difference, identity
+
 Render = Callable[[Path, Sequence[Path]], str]
 """Renders the kustomization in a folder with components."""
 
-DEPLOYMENTS: Final = Path(__file__).parents[1] / "deployments"
 SOURCE: Final = DEPLOYMENTS / "chart"
+SCHEMA: Final = "values.schema.yaml"
 NAME: Final = "device-plugins"
 RUNBOOKS: Final = "common/docs/runbooks.md"
-KEYS: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-}
-"""Lists of which Kubernetes merges entries that have the same key."""
 OWNERS: Final = {"node-annotation": "fpga", "host-network-facts": "rdma"}
 """What plugin a component is for, where its name does not begin with that."""
 NOT_OFFERED: Final = frozenset({"kubelet-root", "microk8s"})
@@ -54,7 +48,7 @@ class Plugin:
 
 def write(folder: Path, render: Render, home: str = "") -> None:
     """Write the chart into a folder that does not exist yet."""
-    shutil.copytree(SOURCE, folder)
+    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns(SCHEMA))
     folders = sorted(path.parent for path in DEPLOYMENTS.glob("*/kustomization.yaml"))
     plugins = [path for path in folders if path.name != "base"]
     with ThreadPoolExecutor(4) as threads:
@@ -66,9 +60,9 @@ def write(folder: Path, render: Render, home: str = "") -> None:
         place.write_text(absolute_runbooks(text, home), encoding="utf-8")
     with (folder / "values.yaml").open("a", encoding="utf-8") as values:
         values.writelines(default_values(one) for one in made)
-    schema = folder / "values.schema.json"
-    filled = fill_schema(json.loads(schema.read_text(encoding="utf-8")), made)
-    schema.write_text(json.dumps(filled, indent=1) + "\n", encoding="utf-8")
+    schema = yaml.safe_load((SOURCE / SCHEMA).read_text(encoding="utf-8"))
+    text = json.dumps(fill_schema(schema, made), indent=1) + "\n"
+    (folder / "values.schema.json").write_text(text, encoding="utf-8")
     if home:
         with (folder / "Chart.yaml").open("a", encoding="utf-8") as file:
             file.write(yaml.safe_dump({"home": home, "sources": [home]}))
@@ -146,41 +140,6 @@ def manifests(text: str) -> list[Manifest]:
         if one["kind"] == "SecurityContextConstraints":
             one["metadata"].pop("namespace", None)
     return found
-
-
-def identity(manifest: Manifest) -> str:
-    """Return what an object is called."""
-    return f"{manifest['kind']}/{manifest['metadata']['name']}"
-
-
-def difference(before: Manifest, after: Manifest) -> Manifest:
-    """Return the strategic merge patch that makes ``after`` of ``before``, but for the order."""
-    patch: Manifest = {key: None for key in before if key not in after}
-    for key, value in after.items():
-        old = before.get(key)
-        if isinstance(old, dict) and isinstance(value, dict):
-            inner: object = difference(old, value)
-        elif key in KEYS and isinstance(old, list) and old != value:
-            inner = list_difference(old, value, KEYS[key])
-        else:
-            inner = old != value
-        if inner:
-            patch[key] = value if inner is True else inner
-    return patch
-
-
-def list_difference(before: list[Manifest], after: list[Manifest], key: str) -> list[Manifest]:
-    """Return the same for a list whose entries are known by their ``key``."""
-    old = {entry[key]: entry for entry in before}
-    new = {entry[key]: entry for entry in after}
-    removed = [{key: name, "$patch": "delete"} for name in old if name not in new]
-    added = [entry for name, entry in new.items() if name not in old]
-    changed = [
-        {key: name, **change}
-        for name, entry in new.items()
-        if name in old and (change := difference(old[name], entry))
-    ]
-    return [*removed, *added, *changed]
 
 
 def default_values(of: Plugin) -> str:

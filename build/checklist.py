@@ -90,8 +90,8 @@ def _of_operator(plugin: str, root: Path) -> Iterator[str]:
         "build/operator.Dockerfile": (rf" plugins/{plugin}\b", "it to the wheels of the image"),
         f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),
         "deployments/operator/crd/deviceplugins.yaml": (
-            rf"- {plugin}\n",
-            "its settings: python -m deviceplugin_operator.crd --write",
+            rf" {plugin}:\n",
+            "its settings: make generate",
         ),
     }
     lacks = {

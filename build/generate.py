@@ -16,6 +16,7 @@ from typing import Final
 
 import architecture
 import figures
+import operator_manifests
 from deviceplugin_generic import schema
 from deviceplugin_operator.crd import definition
 
@@ -44,9 +45,15 @@ def messages() -> Files:
     return found
 
 
+def kind() -> Files:
+    """Return the operator's kind, which offers the components that there are now."""
+    operator_manifests.write()
+    return {KIND: definition.text()}
+
+
 GENERATORS: Final[Iterable[Callable[[], Files]]] = (
     messages,
-    lambda: {KIND: definition.text()},
+    kind,
     lambda: {GENERIC / "schema.json": schema.text()},
     lambda: dict(figures.pages()),
     lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},

@@ -2,7 +2,7 @@
 #
 #   docker build --file build/operator.Dockerfile --tag deviceplugin-operator:0.1.0 .
 #
-# The plugins are in it, because they judge their own settings; and deployments/, which it applies.
+# The plugins are in it, because they judge their own settings; and what it applies of deployments/.
 # The arguments are those of build/Dockerfile.
 ARG BUILD_IMAGE=pinned
 ARG BASE_IMAGE=scratch
@@ -20,13 +20,14 @@ FROM ${BUILD_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_NO_CACHE_DIR=1
 WORKDIR /build
 COPY LICENSE requirements.lock build/locked.py ./
-RUN python3 locked.py only hatchling packaging pathspec pluggy trove-classifiers \
+RUN python3 locked.py only hatchling packaging pathspec pluggy pyyaml trove-classifiers \
       < requirements.lock > tools.txt \
  && python3 -m pip install --quiet --require-hashes --no-deps --target /tools -r tools.txt
 COPY common/node common/node
 COPY plugins plugins
 COPY operator operator
 COPY deployments deployments
+COPY build/kustomize.py build/operator_manifests.py build/
 RUN for package in common/node operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
       plugins/gpu plugins/intelgpu plugins/rdma plugins/simulated; do \
       cp LICENSE $package && (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \

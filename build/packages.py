@@ -10,6 +10,8 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+import operator_manifests
+
 ROOT: Final = Path(__file__).parents[1]
 
 
@@ -27,6 +29,7 @@ def build(target: Path, version: str, home: str) -> None:
     They need each other in versions that fit. With ``home``, the repository's address, they have
     project URLs, and their pages absolute links.
     """
+    operator_manifests.write()
     with tempfile.TemporaryDirectory() as scratch:
         for folder in packages():
             project = Path(scratch, folder)

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 import pytest
 from hypothesis import HealthCheck, settings
 
+import operator_manifests
 from stalls import stalls
 
 # A busy machine is late with everything, and that is no defect of what is tested.
@@ -24,6 +25,11 @@ def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers `-n auto` starts: more than cores, as half of the time is waiting."""
     cores = len(os.sched_getaffinity(0))
     return min(2 * cores, cores + 4)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        operator_manifests.write()  # deployments/ may have changed since it was installed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,22 +7,18 @@ import pytest
 
 import chart
 import release
-from manifests.deployment_policy import problems
-from manifests.expected import expected, owner, wide
-from manifests.helm import helm, template, why_not
+from kustomize import identity
+from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
+from manifests.helm import helm, template
 from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize
 
 ROOT = Path(__file__).parents[2]
-PLUGINS = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
-PLUGINS.remove("base")
-COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
-needs_helm = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
-def fitting(plugin: str) -> list[str]:
-    """Return the components that a plugin can be given, and has not already."""
-    fit = [one for one in COMPONENTS if owner(one) in {None, plugin}]
-    return [one for one in fit if one not in {*expected(plugin).included, *chart.NOT_OFFERED}]
+def offered(plugin: str) -> list[str]:
+    """Return the components that the chart has for a plugin: not those that it has already."""
+    has = {*expected(plugin).included, *chart.NOT_OFFERED}
+    return [one for one in fitting(plugin) if one not in has]
 
 
 def by_kustomize(folder: Path) -> list[Manifest]:
@@ -30,17 +26,15 @@ def by_kustomize(folder: Path) -> list[Manifest]:
     return render_by_kustomize(folder) or render(folder)
 
 
-@needs_helm
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_plugin_is_as_kustomize_renders_it(plugin: str, chart_folder: Path) -> None:
     rendered = template(chart_folder, {plugin: {"enabled": True}})
     wanted = by_kustomize(ROOT / "deployments" / plugin)
-    assert sorted(wanted, key=chart.identity) == sorted(rendered, key=chart.identity)
+    assert sorted(wanted, key=identity) == sorted(rendered, key=identity)
 
 
-@needs_helm
 @pytest.mark.parametrize(
-    ("plugin", "component"), [(one, name) for one in PLUGINS for name in fitting(one)]
+    ("plugin", "component"), [(one, name) for one in PLUGINS for name in offered(one)]
 )
 def test_a_component_is_as_kustomize_renders_it(
     plugin: str, component: str, chart_folder: Path, tmp_path: Path
@@ -50,34 +44,21 @@ def test_a_component_is_as_kustomize_renders_it(
     assert in_order(by_kustomize(overlay(tmp_path, plugin, component))) == in_order(rendered)
 
 
-@needs_helm
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_components_together_are_as_kustomize_renders_them(
     plugin: str, chart_folder: Path, tmp_path: Path
 ) -> None:
-    chosen = fitting(plugin)
+    chosen = offered(plugin)
     values = {plugin: {"enabled": True, "components": dict.fromkeys(chosen, True)}}
     rendered = template(chart_folder, values)
     assert in_order(by_kustomize(overlay(tmp_path, plugin, *chosen))) == in_order(rendered)
 
 
-@needs_helm
 def test_all_plugins_fit_together(chart_folder: Path) -> None:
     values = {plugin: {"enabled": True} for plugin in PLUGINS}
     rendered = template(chart_folder, values)
     apart = [one for plugin in PLUGINS for one in render(ROOT / "deployments" / plugin)]
     assert in_order(apart) == in_order(rendered)
-
-
-@needs_helm
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plugin_of_the_chart_is_as_every_deployment_should_be(
-    plugin: str, chart_folder: Path
-) -> None:
-    values = {plugin: {"enabled": True, "components": {"events": True, "monitoring": True}}}
-    rendered = template(chart_folder, values)
-    found = problems([*rendered], f"{plugin}-device-plugin", wide(plugin))
-    assert [] == found
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -88,17 +69,15 @@ def test_the_chart_offers_a_component_to_the_plugins_it_is_for(component: str) -
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_the_chart_has_every_component_that_fits(plugin: str, chart_folder: Path) -> None:
     file = json.loads((chart_folder / "files" / f"{plugin}.json").read_text())
-    assert fitting(plugin) == sorted(file["components"])
+    assert offered(plugin) == sorted(file["components"])
 
 
-@needs_helm
 def test_the_chart_is_well_formed(chart_folder: Path) -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in helm("lint", "--strict", chart_folder)
     every = {plugin: {"enabled": True} for plugin in PLUGINS}
     assert "0 chart(s) failed" in helm("lint", "--strict", chart_folder, values=every)
 
 
-@needs_helm
 def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) -> None:
     packed = tmp_path / "chart.tgz"
     chart.pack(chart_folder, packed)
@@ -108,32 +87,6 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     values = {"gpu": {"enabled": True}}
     assert template(chart_folder, values) == template(packed, values)
     assert f"version: {release.version()}\n" in helm("show", "chart", packed)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "patch"),
-    [
-        ({"a": True, "b": {"c": [1]}, "d": "x"}, {"a": False, "b": {"c": []}, "d": ""}, None),
-        ({"a": 1, "b": {"c": 1}}, {"b": {}}, {"a": None, "b": {"c": None}}),
-        ({"a": {"b": 1}}, {"a": {"b": 1}}, {}),
-        ({}, {"env": []}, {"env": []}),
-        (
-            {"env": [{"name": "a"}, {"name": "b", "value": "1"}, {"name": "c"}]},
-            {"env": [{"name": "d"}, {"name": "b", "value": "2"}, {"name": "c"}]},
-            {
-                "env": [
-                    {"name": "a", "$patch": "delete"},
-                    {"name": "d"},
-                    {"name": "b", "value": "2"},
-                ]
-            },
-        ),
-    ],
-)
-def test_what_a_component_changes_is_found(
-    before: Manifest, after: Manifest, patch: Manifest | None
-) -> None:
-    assert (after if patch is None else patch) == chart.difference(before, after)
 
 
 def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 import release
-from manifests.helm import helm, template, why_not
+from chart import SCHEMA
+from manifests.helm import helm, template
 from manifests.kustomize import Manifest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deployments/chart"
-PROPERTIES = json.loads((SOURCE / "values.schema.json").read_text())["definitions"]
+PROPERTIES = yaml.safe_load((SOURCE / SCHEMA).read_text())["definitions"]
 VERSION = release.version()
 DIGEST = f"sha256:{'0' * 64}"
-needs_helm = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 POD = "spec.template.spec"
 OWN = f"{POD}.containers.0"
 NODES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}
@@ -82,7 +82,6 @@ DAEMON_SET: list[tuple[str, Any, str, Any]] = [
 ]
 
 
-@needs_helm
 @pytest.mark.parametrize(("name", "value", "path", "expected"), DAEMON_SET)
 def test_a_value_changes_the_daemon_set(
     name: str, value: Any, path: str, expected: Any, chart_folder: Path
@@ -92,7 +91,6 @@ def test_a_value_changes_the_daemon_set(
     assert field(daemon_set(chart_folder), path) != expected
 
 
-@needs_helm
 def test_a_value_for_all_gives_way_to_a_plugins_own(chart_folder: Path) -> None:
     values = {
         "defaults": {"nodeSelector": {"a": "1", "b": "1"}, "args": ["--x"]},
@@ -112,7 +110,6 @@ def test_a_value_for_all_gives_way_to_a_plugins_own(chart_folder: Path) -> None:
     } == found
 
 
-@needs_helm
 def test_sidecars_and_init_containers_run_the_same_image(chart_folder: Path) -> None:
     image = {"registry": "registry.example.com", "pullPolicy": "Never"}
     found = daemon_set(chart_folder, "fpga", image=image, components={"events": True})
@@ -123,7 +120,6 @@ def test_sidecars_and_init_containers_run_the_same_image(chart_folder: Path) -> 
     assert {wanted} == {(one["image"], one["imagePullPolicy"]) for one in containers}
 
 
-@needs_helm
 def test_a_mirror_keeps_the_digest_that_the_chart_names(chart_folder: Path) -> None:
     path = chart_folder / "files/gopher.json"
     before = path.read_text()
@@ -139,7 +135,6 @@ def test_a_mirror_keeps_the_digest_that_the_chart_names(chart_folder: Path) -> N
     assert "registry.example.com/hw/gopher-device-plugin:0.2.0" == field(tagged, f"{OWN}.image")
 
 
-@needs_helm
 def test_configuration_is_merged_into_that_of_the_manifest(chart_folder: Path) -> None:
     values = {"gpu": {"enabled": True, "config": {"mig-strategy": "single"}}}
     config = of_kind(template(chart_folder, values), "ConfigMap")["data"]["config.yaml"]
@@ -149,7 +144,6 @@ def test_configuration_is_merged_into_that_of_the_manifest(chart_folder: Path) -
     assert {} == yaml.safe_load(config)
 
 
-@needs_helm
 def test_numbers_and_strings_of_a_configuration_stay_what_they_are(chart_folder: Path) -> None:
     config = {"n": 10_000_000, "s": "0x1d6b", "on": "yes", "m": "1e3", "f": 0.5, "l": [{"a": True}]}
     values = {"gopher": {"enabled": True, "config": config}}
@@ -157,7 +151,6 @@ def test_numbers_and_strings_of_a_configuration_stay_what_they_are(chart_folder:
     assert {"directory": "/etc/gophers", **config} == yaml.safe_load(found)
 
 
-@needs_helm
 def test_pods_are_replaced_when_the_configuration_changes(chart_folder: Path) -> None:
     def annotations(**config: Any) -> Any:
         found = daemon_set(chart_folder, "simulated", config=config)
@@ -171,7 +164,6 @@ def test_pods_are_replaced_when_the_configuration_changes(chart_folder: Path) ->
     assert three == annotations(**{"number-devices": 3})
 
 
-@needs_helm
 def test_files_of_components_have_values(chart_folder: Path) -> None:
     aliases = {"aliases": [{"name": "nlb", "function": "a" * 32}]}
     values: dict[str, Any] = {
@@ -189,7 +181,6 @@ def test_files_of_components_have_values(chart_folder: Path) -> None:
         template(chart_folder, {"fpga": {**values, "components": {}}})
 
 
-@needs_helm
 def test_variables_are_added_and_replaced(chart_folder: Path) -> None:
     env = [
         {"name": "DP_LOG_LEVEL", "value": "debug"},
@@ -203,7 +194,6 @@ def test_variables_are_added_and_replaced(chart_folder: Path) -> None:
     assert "/etc/device-plugin/config.yaml" == environment(found, "DP_CONFIG")
 
 
-@needs_helm
 def test_volumes_are_added_and_replaced(chart_folder: Path) -> None:
     volumes = [
         {"name": "gophers", "hostPath": {"path": "/srv/gophers", "type": "Directory"}},
@@ -218,7 +208,6 @@ def test_volumes_are_added_and_replaced(chart_folder: Path) -> None:
     assert 5 == len(by_name)
 
 
-@needs_helm
 def test_another_root_of_the_kubelet_is_mounted(chart_folder: Path) -> None:
     root = "/var/lib/k0s/kubelet"
     found = daemon_set(chart_folder, kubeletRoot=root)
@@ -231,7 +220,6 @@ def test_another_root_of_the_kubelet_is_mounted(chart_folder: Path) -> None:
     assert {f"{root}/plugins_registry", f"{root}/pod-resources", "/etc/gophers"} == paths
 
 
-@needs_helm
 def test_a_dra_driver_has_one_path_here_and_below_another_root(chart_folder: Path) -> None:
     root = "/var/lib/k0s/kubelet"
     found = daemon_set(chart_folder, kubeletRoot=root, components={"dra": True})
@@ -242,7 +230,6 @@ def test_a_dra_driver_has_one_path_here_and_below_another_root(chart_folder: Pat
     assert {f"{root}/plugins/gopher-device-plugin"} == paths
 
 
-@needs_helm
 def test_a_namespace_holds_for_all_that_is_in_it(chart_folder: Path) -> None:
     values = {
         "enabled": True,
@@ -257,7 +244,6 @@ def test_a_namespace_holds_for_all_that_is_in_it(chart_folder: Path) -> None:
     assert "gopher-device-plugin'" not in json.dumps([one["metadata"] for one in rendered])
 
 
-@needs_helm
 @pytest.mark.parametrize(
     ("values", "words"),
     [
@@ -273,7 +259,6 @@ def test_a_namespace_that_there_is_is_not_created(
     assert 5 == len(rendered)
 
 
-@needs_helm
 def test_plugins_can_share_a_namespace(chart_folder: Path) -> None:
     values: dict[str, Any] = {
         "defaults": {"namespace": "hw", "components": {"events": True, "monitoring": True}},
@@ -291,7 +276,6 @@ def test_plugins_can_share_a_namespace(chart_folder: Path) -> None:
         template(chart_folder, {**values, "simulated": {"enabled": True, "labels": {"a": "b"}}})
 
 
-@needs_helm
 def test_labels_are_on_all_objects_and_pods(chart_folder: Path) -> None:
     values = {"enabled": True, "labels": {"team": "hw"}, "components": {"evict": True}}
     rendered = template(chart_folder, {"gopher": values})
@@ -302,7 +286,6 @@ def test_labels_are_on_all_objects_and_pods(chart_folder: Path) -> None:
         assert "team" not in spec["selector"]["matchLabels"]
 
 
-@needs_helm
 def test_the_pod_of_a_component_has_the_image_of_the_plugin(chart_folder: Path) -> None:
     image = {"registry": "example.com/hw", "tag": "9", "pullSecrets": [{"name": "login"}]}
     values = {"enabled": True, "image": image, "components": {"startup-taint": True}}
@@ -313,7 +296,6 @@ def test_the_pod_of_a_component_has_the_image_of_the_plugin(chart_folder: Path) 
         assert [{"name": "login"}] == pod["imagePullSecrets"]
 
 
-@needs_helm
 def test_prometheus_can_be_anywhere_and_select_by_labels(chart_folder: Path) -> None:
     monitoring = {"namespace": "prom", "labels": {"release": "prometheus"}}
     values = {"enabled": True, "components": {"monitoring": True}, "monitoring": monitoring}
@@ -354,14 +336,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@needs_helm
 @pytest.mark.parametrize(("values", "message"), REFUSED)
 def test_what_is_wrong_is_refused(values: dict[str, Any], message: str, chart_folder: Path) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         template(chart_folder, values)
 
 
-@needs_helm
 def test_a_chart_can_be_a_part_of_another(chart_folder: Path) -> None:
     values = {"global": {"imageRegistry": "r"}, "gopher": {"enabled": True}}
     assert f"gopher-device-plugin:{VERSION}" == field(
@@ -382,7 +362,6 @@ def test_every_value_is_on_the_page_and_tried_here() -> None:
     assert [] == [name for name in PROPERTIES if f'"{name}' not in own and f"{name}=" not in own]
 
 
-@needs_helm
 def test_the_values_of_the_page_are_taken(chart_folder: Path) -> None:
     page = (SOURCE / "README.md").read_text()
     blocks = re.findall(r"^```yaml\n(.+?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -391,7 +370,6 @@ def test_the_values_of_the_page_are_taken(chart_folder: Path) -> None:
         assert template(chart_folder, yaml.safe_load(block))
 
 
-@needs_helm
 def test_the_values_that_the_chart_shows_are_taken(chart_folder: Path) -> None:
     shown = helm("show", "values", chart_folder)
     assert template(chart_folder, {**yaml.safe_load(shown), "gopher": {"enabled": True}})

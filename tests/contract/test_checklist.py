@@ -105,8 +105,9 @@ LACKS: dict[str, Callable[[Path], object]] = {
         OPERATOR[2], "plugins/gopher", "plugins/gophers"
     ),
     f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
-    f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
-    "operator": replaced(OPERATOR[4], "- gopher\n", "- mole\n"),
+    f"{OPERATOR[4]}: add its settings: make generate, for the operator": replaced(
+        OPERATOR[4], " gopher:\n", " mole:\n"
+    ),
 }
 
 

@@ -63,7 +63,7 @@ FORBIDDEN = {
         "import deviceplugin._platform.hooks",
     ),
     "The operator uses public names of the framework": (
-        "deviceplugin_operator/crd/structural_schema.py",
+        "deviceplugin_operator/crd/definition.py",
         "import deviceplugin._config.kinds.kind",
     ),
     "The operator is layered": (

@@ -1,4 +1,4 @@
-"""The overlays of the cookbook are rendered, and do what the page says."""
+"""The overlays of the cookbook and of the page on platforms are rendered, and do what these say."""
 
 import re
 import shutil
@@ -6,23 +6,37 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from manifests.deployment_policy import problems
-from manifests.helm import template, why_not, write_chart
-from manifests.kustomize import Manifest, render_by_kustomize
+from manifests.expected import PLUGINS
+from manifests.helm import template, write_chart
+from manifests.kustomize import (
+    Manifest,
+    container_of,
+    kustomized,
+    of_kind,
+    overlay,
+    pod_of,
+    render,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "common/docs/overlays.md").read_text()
+PLATFORMS = (ROOT / "common/docs/platforms.md").read_text()
 BLOCK = re.compile(r"^```yaml\n# ([\w.]+)\n(.+?)^```$", re.MULTILINE | re.DOTALL)
 SECTIONS = {
     title: dict(BLOCK.findall(text))
     for title, text in re.findall(r"^## (.+?)\n(.+?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
 KUSTOMIZED = [title for title, files in SECTIONS.items() if "kustomization.yaml" in files]
+OVERLAYS = dict(
+    re.findall(
+        r"^```yaml\n# (\w+)/kustomization\.yaml\n(.+?)^```$", PLATFORMS, re.MULTILINE | re.DOTALL
+    )
+)
 URL = "https://git.example.com/hw/device-plugins"
 
 
@@ -33,18 +47,7 @@ def build(folder: Path, files: dict[str, str]) -> list[Manifest]:
     (folder / "device-plugins").symlink_to(ROOT)
     for name, content in files.items():
         (place / name).write_text(content)
-    rendered = render_by_kustomize(place)
-    if rendered is None:
-        pytest.skip("no kustomize")
-    return rendered
-
-
-def of_kind(manifests: list[Manifest], kind: str) -> Any:
-    return next(one for one in manifests if one["kind"] == kind)
-
-
-def pod(manifests: list[Manifest]) -> Any:
-    return of_kind(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    return kustomized(place)
 
 
 def at_url(files: dict[str, str], folder: Path) -> dict[str, str]:
@@ -62,14 +65,6 @@ def at_url(files: dict[str, str], folder: Path) -> dict[str, str]:
     return {name: text.replace(URL, f"file://{remote}") for name, text in files.items()}
 
 
-def own(manifests: list[Manifest]) -> Any:
-    return container(manifests, "device-plugin")
-
-
-def container(manifests: list[Manifest], name: str) -> Any:
-    return next(one for one in pod(manifests)["containers"] if one["name"] == name)
-
-
 _ASKED = {"--node=$(NODE_NAME)", "--plugin=https://127.0.0.1:9494"}
 _ENDPOINTS = "podMetricsEndpoints"
 EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
@@ -78,30 +73,31 @@ EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
         {"gpu", "rdma"} == {*yaml.safe_load(of_kind(m, "ConfigMap")["data"]["config.yaml"])}
     ),
     "Some nodes only": lambda m: (
-        {"kubernetes.io/os": "linux", "example.com/gpu": "true"} == pod(m)["nodeSelector"]
-        and [{"key": "nvidia.com/gpu", "operator": "Exists"}] == pod(m)["tolerations"]
+        {"kubernetes.io/os": "linux", "example.com/gpu": "true"} == pod_of(m)["nodeSelector"]
+        and [{"key": "nvidia.com/gpu", "operator": "Exists"}] == pod_of(m)["tolerations"]
     ),
-    "A runtime class": lambda m: "nvidia" == pod(m)["runtimeClassName"],
+    "A runtime class": lambda m: "nvidia" == pod_of(m)["runtimeClassName"],
     "Requests and limits": lambda m: (
         {
             "requests": {"cpu": "10m", "memory": "128Mi"},
             "limits": {"memory": "512Mi"},
         }
-        == own(m)["resources"]
+        == container_of(m)["resources"]
     ),
     "One file for different GPU nodes": lambda m: any(
         "timeSlicing" in one["data"]["config.yaml"] for one in m if one["kind"] == "ConfigMap"
     ),
     "A registry, and a digest": lambda m: (
-        f"registry.example.com/hw/gopher-device-plugin@sha256:{'0' * 64}" == own(m)["image"]
-        and [{"name": "registry-login"}] == pod(m)["imagePullSecrets"]
+        f"registry.example.com/hw/gopher-device-plugin@sha256:{'0' * 64}"
+        == container_of(m)["image"]
+        and [{"name": "registry-login"}] == pod_of(m)["imagePullSecrets"]
     ),
     "TLS and a token": lambda m: (
-        "HTTPS" == own(m)["readinessProbe"]["httpGet"]["scheme"]
-        and _ASKED <= {*container(m, "events")["args"]}
+        "HTTPS" == container_of(m)["readinessProbe"]["httpGet"]["scheme"]
+        and _ASKED <= {*container_of(m, "events")["args"]}
         and {"https"} == {one["scheme"] for one in of_kind(m, "PodMonitor")["spec"][_ENDPOINTS]}
     ),
-    "Without a checkout": lambda m: own(m)["image"].startswith("gpu-device-plugin:"),
+    "Without a checkout": lambda m: container_of(m)["image"].startswith("gpu-device-plugin:"),
 }
 
 
@@ -116,9 +112,9 @@ def test_an_overlay_is_rendered_and_does_what_it_is_called(title: str, tmp_path:
     }
     assert 1 == len(spaces)
     changed = {"nodeSelector", "tolerations"}
-    plugin = own(manifests)["image"].rpartition("/")[2].partition("-")[0]
+    plugin = container_of(manifests)["image"].rpartition("/")[2].partition("-")[0]
     allowed = {"/dev", "/sys"} if "one process" in title else ()
-    found = problems([*manifests], f"{plugin}-device-plugin", allowed)
+    found = problems(manifests, f"{plugin}-device-plugin", allowed)
     assert [] == [one for one in found if not any(name in one for name in changed)]
 
 
@@ -135,8 +131,8 @@ def test_flux_is_asked_for_what_can_be_rendered(tmp_path: Path) -> None:
     overlay = {key: spec[key] for key in ("images", "patches")}
     overlay["resources"] = [f"../device-plugins/{spec['path']}"]
     manifests = build(tmp_path, {"kustomization.yaml": yaml.safe_dump(overlay)})
-    assert "nvidia" == pod(manifests)["runtimeClassName"]
-    assert own(manifests)["image"].startswith("registry.example.com/hw/gpu-device-plugin:")
+    assert "nvidia" == pod_of(manifests)["runtimeClassName"]
+    assert container_of(manifests)["image"].startswith("registry.example.com/hw/gpu-device-plugin:")
 
 
 def test_argo_cd_is_asked_for_what_can_be_rendered(tmp_path: Path) -> None:
@@ -149,16 +145,112 @@ def test_argo_cd_is_asked_for_what_can_be_rendered(tmp_path: Path) -> None:
         "images": [{"name": name, "newName": new_name, "newTag": tag}],
     }
     manifests = build(tmp_path, {"kustomization.yaml": yaml.safe_dump(overlay)})
-    assert new == own(manifests)["image"]
+    assert new == container_of(manifests)["image"]
 
 
-@pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 def test_argo_cd_gives_the_chart_values_that_it_takes(tmp_path: Path) -> None:
     source = yaml.safe_load(SECTIONS["Argo CD"]["chart.yaml"])["spec"]["source"]
     values = source["helm"]["valuesObject"]
     manifests = template(write_chart(tmp_path / "chart"), values)
-    assert "nvidia" == pod(manifests)["runtimeClassName"]
+    assert "nvidia" == pod_of(manifests)["runtimeClassName"]
 
 
 def test_every_section_is_tried() -> None:
     assert set(SECTIONS) == {*EXPECTED, "Argo CD", "Flux"}
+
+
+# Platforms
+
+SCC = yaml.safe_load((ROOT / "deployments/components/openshift/scc.yaml").read_text())
+FORBIDDEN = ("HostIPC", "HostNetwork", "HostPID", "HostPorts", "PrivilegedContainer")
+
+
+def directories(manifests: list[Manifest]) -> set[str]:
+    """Return the directories of the host that are mounted."""
+    return {one["hostPath"]["path"] for one in pod_of(manifests)["volumes"] if "hostPath" in one}
+
+
+def has_own_scc(manifests: list[Manifest]) -> bool:
+    name = "gopher-device-plugin"
+    role, binding = of_kind(manifests, "Role"), of_kind(manifests, "RoleBinding")
+    return bool(
+        name == of_kind(manifests, "SecurityContextConstraints")["metadata"]["name"]
+        and [name] == role["rules"][0]["resourceNames"]
+        and f"{name}:scc" == role["metadata"]["name"] == binding["roleRef"]["name"]
+        and [{"kind": "ServiceAccount", "name": name, "namespace": name}] == binding["subjects"]
+    )
+
+
+FIXED = "/var/lib/kubelet/device-plugins"
+SNAP = "/var/snap/microk8s/common/var/lib/kubelet"
+OF_PLATFORMS: dict[str, Callable[[list[Manifest]], bool]] = {
+    "k0s": lambda m: {FIXED, "/var/lib/k0s/kubelet/pod-resources"} < directories(m),
+    "microk8s": lambda m: {FIXED, f"{SNAP}/pod-resources"} < directories(m),
+    "talos": lambda m: "/var/cdi" in directories(m) and "/var/run/cdi" not in directories(m),
+    "bottlerocket": lambda m: (
+        "container_t" == pod_of(m)["securityContext"]["seLinuxOptions"]["type"]
+    ),
+    "openshift": has_own_scc,
+}
+
+
+@pytest.mark.parametrize("platform", OF_PLATFORMS)
+def test_an_overlay_for_a_platform_is_rendered_and_does_what_it_says(
+    platform: str, tmp_path: Path
+) -> None:
+    manifests = build(tmp_path, {"kustomization.yaml": OVERLAYS[platform]})
+    assert OF_PLATFORMS[platform](manifests)
+    name = of_kind(manifests, "DaemonSet")["metadata"]["name"]
+    selinux = "container_t" if platform == "bottlerocket" else "container_device_plugin_t"
+    assert [] == problems(manifests, name, selinux=selinux)
+
+
+def test_every_overlay_of_the_page_is_tried() -> None:
+    assert set(OF_PLATFORMS) == set(OVERLAYS)
+
+
+def test_what_the_page_says_is_added_is_there() -> None:
+    rows = re.findall(r"^\| [^|]+ \| \[`([\w-]+)`\]\(#[\w-]+\) \| \w+", PLATFORMS, re.MULTILINE)
+    assert ["kubelet-root", "microk8s", "bottlerocket", "openshift"] == rows
+    for component in rows:
+        assert (ROOT / "deployments/components" / component / "kustomization.yaml").exists()
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_the_scc_allows_what_a_plugin_is_with_every_sidecar_and_no_more(
+    plugin: str, tmp_path: Path
+) -> None:
+    spec = pod_of(
+        render(overlay(tmp_path, plugin, "events", "evict", "startup-taint", "openshift"))
+    )
+    kinds = {key for volume in spec["volumes"] for key in volume if key != "name"}
+    assert {"configMap", "hostPath", "projected"} <= kinds <= set(SCC["volumes"])
+    assert {"configMap", "downwardAPI", "emptyDir", "hostPath", "projected"} == set(SCC["volumes"])
+    assert "RuntimeDefault" == spec["securityContext"]["seccompProfile"]["type"]
+    assert ["runtime/default"] == SCC["seccompProfiles"]
+    for container in [*spec["containers"], *spec.get("initContainers", ())]:
+        context = container["securityContext"]
+        assert SCC["requiredDropCapabilities"] == context["capabilities"]["drop"]
+        assert SCC["readOnlyRootFilesystem"] == context["readOnlyRootFilesystem"]
+        assert SCC["allowPrivilegeEscalation"] == context["allowPrivilegeEscalation"]
+        assert SCC["allowPrivilegedContainer"] == context["privileged"]
+
+
+def test_the_scc_allows_nothing_of_the_host_but_directories_and_nobody_by_name() -> None:
+    assert [False] * 5 == [SCC[f"allow{what}"] for what in FORBIDDEN]
+    assert [[], [], [], []] == [
+        SCC[key] for key in ("users", "groups", "allowedCapabilities", "defaultAddCapabilities")
+    ]
+
+
+def test_two_plugins_have_an_scc_each(tmp_path: Path) -> None:
+    names = []
+    for plugin in ("gopher", "gpu"):
+        (tmp_path / plugin).mkdir()
+        manifests = render(overlay(tmp_path / plugin, plugin, "openshift", "events"))
+        names.append(of_kind(manifests, "SecurityContextConstraints")["metadata"]["name"])
+        assert (
+            f"{plugin}-device-plugin:events"
+            == of_kind(manifests, "ClusterRole")["metadata"]["name"]
+        )
+    assert ["gopher-device-plugin", "gpu-device-plugin"] == names

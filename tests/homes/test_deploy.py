@@ -108,7 +108,7 @@ def test_the_overlay_is_as_every_deployment_should_be(
     assert 0 == main(["deploy", *words])
     manifests = render_by_kustomize(tmp_path / "gopher")
     assert manifests is not None
-    assert [] == problems([*manifests], "gopher-device-plugin")
+    assert [] == problems(manifests, "gopher-device-plugin")
     (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
     assert {"name": "DP_RESOURCE", "value": "example.com/mole"} in container["env"]

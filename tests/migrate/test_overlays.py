@@ -29,7 +29,7 @@ SERIAL = "name: serial\ngroups:\n- paths: [{path: /dev/ttyUSB*}]\n"
 
 def check(manifests: list[Manifest], plugin: str, wide: Collection[str] = ()) -> None:
     """Check manifests by our policy, which asks the plugin what it makes of its settings."""
-    found = problems([*manifests], f"{plugin}-device-plugin", wide)
+    found = problems(manifests, f"{plugin}-device-plugin", wide)
     assert [] == [one for one in found if not one.startswith("pod: nodeSelector is ")]
 
 

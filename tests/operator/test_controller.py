@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NODE, POD, Object
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NODE, POD, Object
 from deviceplugin_operator import names
-from deviceplugin_operator.observed.seen import OWNERS
+from deviceplugin_operator.observed import OWNERS
 from operators.fleet_cluster import RESOURCE, SPACE, Life, as_configured
 from operators.managed import DEADLINE, Managed
-from operators.pod_status import is_ready
+from operators.pods import is_ready
 
 UNLUCKY = 13
 """The seed with which no pod of a fleet becomes ready."""
@@ -18,10 +18,6 @@ UNLUCKY = 13
 
 def container(daemon_set: Object) -> Any:
     return daemon_set["spec"]["template"]["spec"]["containers"][0]
-
-
-def reasons(operator: Managed) -> set[str]:
-    return {one["reason"] for one in operator.fleet.store.list(EVENT)}
 
 
 def test_an_object_becomes_a_daemon_set_and_its_devices_are_in_the_status(
@@ -74,9 +70,9 @@ def test_a_bad_change_touches_one_node_and_is_rolled_back(operator: Managed) -> 
     after = operator.fleet.uids()
     assert {"node-0"} == {node for node in before if before[node] != after[node]}
     assert all(map(is_ready, operator.fleet.pods().values()))
-    (revision,) = operator.fleet.status("sim")["revisions"]
+    revision = operator.revision()
     assert revision["applied"] == revision["good"] != revision["refused"] == revision["wanted"]
-    operator.wait(lambda: "RolloutFailed" in reasons(operator))
+    operator.wait(lambda: operator.events("RolloutFailed"))
 
 
 def test_a_change_to_fewer_devices_is_rolled_back_unless_that_is_allowed(
@@ -141,7 +137,7 @@ def test_settings_that_the_plugin_refuses_touch_nothing(operator: Managed) -> No
     assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Ready")
     assert before == operator.fleet.uids()
     assert 3 == operator.fleet.status("sim")["nodes"]["ready"]
-    operator.wait(lambda: "InvalidSettings" in reasons(operator))
+    operator.wait(lambda: operator.events("InvalidSettings"))
     operator.install()
     assert before == operator.fleet.uids()
 
@@ -160,7 +156,7 @@ def test_while_an_object_is_refused_its_devices_are_counted_and_hand_edits_undon
 
     operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
     operator.wait(lambda: operator.fleet.daemon_set("dp-sim")["spec"] == good)
-    operator.wait(lambda: "DriftCorrected" in reasons(operator))
+    operator.wait(lambda: operator.events("DriftCorrected"))
     assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Accepted")
     assert before == operator.fleet.uids()
     assert 1 == [one.message for one in caplog.records].count("object refused")
@@ -178,7 +174,7 @@ def test_a_paused_object_that_is_refused_is_left_alone(operator: Managed) -> Non
     operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
     seen = operator.fleet.asked.count(OWNERS)
     operator.wait(lambda: operator.fleet.asked.count(OWNERS) > seen + 5)
-    assert "DriftCorrected" not in reasons(operator)
+    assert [] == operator.events("DriftCorrected")
 
 
 def test_ready_is_never_true_for_a_spec_that_was_not_yet_applied(operator: Managed) -> None:
@@ -231,7 +227,7 @@ def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
 
     operator.fleet.store.change(DAEMON_SET, SPACE, "dp-sim", edit)
     operator.wait(lambda: operator.fleet.daemon_set("dp-sim")["spec"] == good)
-    operator.wait(lambda: "DriftCorrected" in reasons(operator))
+    operator.wait(lambda: operator.events("DriftCorrected"))
     assert before == operator.fleet.uids()
 
     def relabel(found: Object) -> None:
@@ -249,13 +245,6 @@ def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
     (again,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
     assert found["data"] == again["data"]
     assert before == operator.fleet.uids()
-
-
-def test_a_daemon_set_that_somebody_deletes_comes_back(operator: Managed) -> None:
-    operator.install()
-    operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
-    operator.wait(lambda: operator.fleet.store.exists(DAEMON_SET, SPACE, "dp-sim"))
-    operator.wait(lambda: operator.fleet.is_ready("sim"))
 
 
 def test_a_config_map_that_was_made_anew_with_other_content_is_replaced(
@@ -515,19 +504,10 @@ def test_a_watch_that_does_not_show_what_lists_do_is_a_problem(
     assert controller is not None
     operator.install()  # by lists alone: there is no kopf here
     assert "" == controller.problem()
-    monkeypatch.setattr("deviceplugin_operator.observed.hearing.LATE", -1.0)
+    monkeypatch.setattr("deviceplugin_operator.observed.LATE", -1.0)
     assert "the watch of deviceplugins misses changes that a list shows" == controller.problem()
     found = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
     controller.event(OWNERS, "MODIFIED", found)
     assert "deviceplugins" not in controller.problem()
     operator.fleet.store.delete(DEVICE_PLUGIN, "", "sim")
     operator.wait(lambda: controller.problem() == "")  # no watch shows what is gone
-
-
-@pytest.mark.parametrize("operator", [1], indirect=True)
-def test_what_never_becomes_ready_by_a_fault_of_the_node_is_named(operator: Managed) -> None:
-    operator.fleet.behave = lambda _node, _config: Life(ready=False, said="no driver")
-    operator.apply()
-    operator.pass_deadline()
-    operator.wait_for("RolloutFailed", "Degraded")
-    assert "no driver" in operator.fleet.message("sim", "Degraded")

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin_operator.crd import definition
-from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS
-from deviceplugin_operator.crd.judgement import judged, written
+from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import SPEC
-from deviceplugin_operator.manifests import deployments_folder
+from deviceplugin_operator.manifests import components, template
 from operators.crd_documents import documents, refused
 
 ROOT = Path(__file__).parents[2]
@@ -46,31 +45,6 @@ def places(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 EVERYWHERE = dict(places(SCHEMA))
-
-
-def test_the_file_is_what_the_settings_make() -> None:
-    assert 0 == definition.main(["--check"])
-
-
-def test_a_file_that_is_not_current_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "crd.yaml"
-    assert 1 == definition.main(["--check"], file)
-    assert "is not current" in capsys.readouterr().err
-    assert 0 == definition.main(["--write"], file)
-    assert 0 == definition.main(["--check"], file)
-    file.write_text(file.read_text() + "#\n")
-    assert 1 == definition.main(["--check"], file)
-
-
-def test_it_is_printed_without_words_and_explained_for_wrong_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert 0 == definition.main([])
-    assert FOUND == yaml.safe_load(capsys.readouterr().out)
-    assert 2 == definition.main(["--wirte"])
-    assert "--write" in capsys.readouterr().err
 
 
 def test_plain_apply_takes_it() -> None:
@@ -148,7 +122,7 @@ def test_the_reader_and_the_crd_know_the_same_keys() -> None:
 
 
 def test_components_that_bring_rights_cannot_be_named() -> None:
-    known = deployments_folder.components()
+    known = components()
     assert {"cdi", "watcher", "gpu-cdi"} <= {*known}
     assert not {"events", "evict", "node-annotation", "monitoring", "verbose"} & {*known}
     assert [*known] == SPECIFIED["components"]["items"]["enum"]
@@ -156,7 +130,7 @@ def test_components_that_bring_rights_cannot_be_named() -> None:
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_what_deployments_have_can_be_said_in_an_object(plugin: str) -> None:
-    document = deployments_folder.template(plugin).document
+    document = template(plugin).document
     said = {key: one for key, one in document.items() if key not in PLUGINS[plugin].kept}
     assert [] == refused(SPECIFIED[plugin], said)
     assert judged(plugin, written(document))
@@ -190,7 +164,7 @@ def test_what_the_crd_takes_the_settings_take_but_for_what_no_schema_says(
     document = data.draw(documents(SPECIFIED[plugin]))
     assert [] == refused(SPECIFIED[plugin], document)
     try:
-        judged(plugin, written(deployments_folder.template(plugin).document | document))
+        judged(plugin, written(template(plugin).document | document))
     except dp.ConfigError as error:
         durations = {
             key

@@ -1,5 +1,6 @@
 """What is deployed of the operator: narrow rights, a confined pod, samples that are valid."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from deviceplugin_operator import names
 from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import PLUGINS
 from deviceplugin_operator.crd.specification import read
+from deviceplugin_operator.manifests import components, template
 from deviceplugin_operator.rollout import desired
-from manifests.kustomize import render_by_kustomize
+from kustomize import DEPLOYMENTS, render
+from manifests.kustomize import container_of, kustomized, render_by_kustomize
 from operators.crd_documents import refused
 
 ROOT = Path(__file__).parents[2]
@@ -58,9 +61,7 @@ def test_the_rights_are_these_and_no_others() -> None:
 
 
 def test_kustomize_leaves_each_object_in_its_namespace() -> None:
-    rendered = render_by_kustomize(FOLDER / "operator")
-    if rendered is None:
-        pytest.skip("no kustomize")
+    rendered = kustomized(FOLDER / "operator")
     wanted = sorted(
         (one["kind"], one["metadata"].get("namespace")) for one in manifests("operator")
     )
@@ -168,3 +169,14 @@ def test_the_version_of_the_image_is_the_release() -> None:
     text = (FOLDER / "operator/kustomization.yaml").read_text()
     version = (ROOT / "operator/pyproject.toml").read_text().split('version = "')[1].split('"')[0]
     assert f"newTag: {version}\n" in text
+
+
+@pytest.mark.parametrize("plugin", ["gopher", "gpu"])
+def test_patches_together_make_what_kustomize_makes_of_the_components(plugin: str) -> None:
+    for chosen in combinations(components(), 2):
+        places = [DEPLOYMENTS / "components" / name for name in chosen]
+        wanted = next(
+            one for one in render(DEPLOYMENTS / plugin, places) if one["kind"] == "DaemonSet"
+        )
+        variables = frozenset(one["name"] for one in container_of([wanted])["env"])
+        assert wanted == template(plugin, chosen, variables).daemon_set, chosen

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, NAMESPACE, NODE, POD, Object
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NAMESPACE, NODE, POD, Object
 from cluster.policies import admission_policy, quota, webhook
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
-from deviceplugin_operator.observed.fleet import Fleet
+from deviceplugin_operator.observed import Fleet
 from operators.fleet_cluster import RESOURCE, SPACE
 from operators.managed import Managed
 
@@ -21,10 +21,6 @@ def image(daemon_set: Object) -> str:
 
 def has_other_image(daemon_set: Object) -> bool:
     return image(daemon_set).startswith("other")
-
-
-def events(operator: Managed, reason: str) -> list[str]:
-    return [one["message"] for one in operator.fleet.store.list(EVENT) if one["reason"] == reason]
 
 
 def change(operator: Managed, **more: Any) -> None:
@@ -83,7 +79,7 @@ def test_a_change_that_the_api_server_refuses_touches_nothing_and_its_words_are_
     assert {"desired": 3, "updated": 0, "ready": 3} == operator.fleet.status("sim")["nodes"]
     assert before == operator.fleet.uids()
     assert good["metadata"]["uid"] == operator.fleet.daemon_set("dp-sim")["metadata"]["uid"]
-    operator.wait(lambda: [message] == events(operator, "RequestFailed"))
+    operator.wait(lambda: [message] == operator.events("RequestFailed"))
     operator.fleet.policies.clear()
     operator.wait(lambda: operator.fleet.is_ready("sim"))
     assert {"other:1"} == {
@@ -256,14 +252,14 @@ def test_a_selector_that_leaves_nodes_without_the_plugin_is_not_applied_unless_t
     assert ("False", "RolloutFailed") == operator.fleet.condition("sim", "Ready")
     assert "simple-device 6/6" == operator.fleet.status("sim")["devices"]
     assert {"desired": 3, "updated": 0, "ready": 3} == operator.fleet.status("sim")["nodes"]
-    operator.wait(lambda: events(operator, "RolloutFailed") == [message])
+    operator.wait(lambda: operator.events("RolloutFailed") == [message])
     assert before == operator.fleet.uids()
     assert good == operator.fleet.daemon_set("dp-sim")["spec"]
     spec = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")["spec"]
     operator.fleet.apply("sim", **spec, rollout={"allowFewerDevices": True})
     operator.wait(lambda: operator.fleet.condition("sim", "Degraded")[1] == "AsExpected")
-    operator.wait(lambda: events(operator, "NodesLeft") != [])
-    assert f"node-2 ({RESOURCE} 2)" in events(operator, "NodesLeft")[0]
+    operator.wait(lambda: operator.events("NodesLeft") != [])
+    assert f"node-2 ({RESOURCE} 2)" in operator.events("NodesLeft")[0]
 
 
 @pytest.fixture
@@ -282,7 +278,7 @@ def test_a_change_is_judged_by_the_labels_that_nodes_were_given_before_it(rarely
     rarely.wait_for("RolloutFailed", "Degraded")
     message = rarely.fleet.message("sim", "Degraded")
     assert message.startswith("node-2: would be without the plugin")
-    rarely.wait(lambda: events(rarely, "RolloutFailed") == [message])
+    rarely.wait(lambda: rarely.events("RolloutFailed") == [message])
 
 
 def test_so_is_whether_another_object_has_these_nodes(rarely: Managed) -> None:
@@ -322,13 +318,13 @@ def test_a_change_on_its_way_goes_back_when_the_next_one_would_lose_nodes(
     operator: Managed,
 ) -> None:
     operator.install({"number-devices": 2})
-    good = operator.fleet.status("sim")["revisions"][0]["good"]
+    good = operator.revision()["good"]
     operator.apply({"seed": 13})
     operator.wait(lambda: operator.fleet.deleted)
     narrowed(operator)
     operator.wait(lambda: "nothing was changed" in operator.fleet.message("sim", "Degraded"))
     operator.wait(lambda: operator.fleet.status("sim")["nodes"]["ready"] == 3)
-    (revision,) = operator.fleet.status("sim")["revisions"]
+    revision = operator.revision()
     assert good == revision["applied"] == revision["good"]
 
 
@@ -377,14 +373,14 @@ def test_a_node_that_loses_its_label_is_no_change_of_the_object_and_an_event_nam
     operator.wait(lambda: operator.fleet.is_ready("sim"))
     operator.wait(lambda: operator.fleet.status("sim")["baseline"])
     operator.fleet.label("node-1", zone="b")
-    operator.wait(lambda: events(operator, "NodesLeft"))
+    operator.wait(lambda: operator.events("NodesLeft"))
     said = f"nodes without the plugin that had devices: node-1 ({RESOURCE} 2)"
-    assert [said] == events(operator, "NodesLeft")
+    assert [said] == operator.events("NodesLeft")
     assert operator.fleet.is_ready("sim")
     operator.fleet.store.remove(NODE, "", "node-0")  # that is no loss of the plugin
     operator.wait(lambda: operator.fleet.status("sim")["nodes"]["desired"] == 1)
     operator.wait(lambda: baseline(operator) == {"node-2": {RESOURCE: 2}})
-    assert [said] == events(operator, "NodesLeft")
+    assert [said] == operator.events("NodesLeft")
 
 
 def baseline(operator: Managed) -> object:
@@ -411,7 +407,7 @@ FOUR, ONE = {"number-devices": 4}, {"number-devices": 1}
 def is_back(operator: Managed) -> bool:
     """Return whether the last good state is back, and the change to one device is refused."""
     said = operator.fleet.message("sim", "Degraded")
-    (revision,) = operator.fleet.status("sim")["revisions"]
+    revision = operator.revision()
     return (
         f"{RESOURCE} 4 -> 1 after 120 s; rolled back to {revision['good']}" in said
         and revision["good"] == revision["applied"] != revision["refused"] == revision["wanted"]
@@ -460,7 +456,7 @@ def test_without_the_last_good_config_map_either_fewer_devices_are_halted(
     operator.pass_deadline(ready=True)
     operator.wait_for("RolloutFailed", "Degraded")
     assert f"{RESOURCE} 4 -> 1 after 120 s; halted" in operator.fleet.message("sim", "Degraded")
-    (revision,) = operator.fleet.status("sim")["revisions"]
+    revision = operator.revision()
     assert "good" not in revision
 
 
@@ -532,19 +528,13 @@ def test_a_profile_whose_end_is_refused_keeps_its_daemon_set(operator: Managed) 
     assert before == operator.fleet.uids()
 
 
-def revision(operator: Managed) -> Object:
-    """Return the revisions of the general settings."""
-    found: Object = operator.fleet.status("sim")["revisions"][0]
-    return found
-
-
 def test_a_new_profile_with_fewer_devices_on_its_nodes_is_not_good(operator: Managed) -> None:
     operator.fleet.label("node-2", size="big")
     sized(operator, None)
     operator.wait(lambda: operator.fleet.is_ready("sim"))
     sized(operator, 1)
     operator.wait(lambda: len(operator.fleet.deleted) == 2)
-    operator.wait(lambda: revision(operator)["good"] == revision(operator)["wanted"])
+    operator.wait(lambda: operator.revision()["good"] == operator.revision()["wanted"])
     operator.pass_deadline("dp-sim.big", ready=True)
     operator.wait_for("RolloutFailed", "Degraded")
     message = operator.fleet.message("sim", "Degraded")

@@ -1,14 +1,16 @@
-"""Where pods of a DaemonSet may be, and what is kept of the devices there."""
+"""Where pods of a DaemonSet may be, and what is kept and said of the devices there."""
 
+import json
 from typing import Any
 
 import pytest
 
-from deviceplugin_operator.observed.fleet import NodeFacts
+from deviceplugin_operator.crd.specification import read
+from deviceplugin_operator.observed import NodeFacts
 from deviceplugin_operator.reconciling import devices
-from deviceplugin_operator.reconciling.status import Outcome
-from deviceplugin_operator.rollout import placement
-from deviceplugin_operator.rollout.placement import REQUIRED
+from deviceplugin_operator.reconciling.status import Outcome, Reported, status
+from deviceplugin_operator.rollout import desired
+from deviceplugin_operator.rollout.desired import REQUIRED
 from deviceplugin_operator.rollout.step import Progress, Taken
 
 A = "example.com/a"
@@ -44,7 +46,7 @@ def one_of(key: str, *values: str, how: str = "In") -> dict[str, Any]:
     ],
 )
 def test_a_pod_is_where_selector_and_affinity_let_it_be(spec: dict[str, Any], fits: bool) -> None:
-    assert fits == bool(placement.covered([{"spec": spec}], [node(zone="a")]))
+    assert fits == bool(desired.covered([{"spec": spec}], [node(zone="a")]))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_a_pod_is_where_it_tolerates_each_taint(
     tolerations: list[dict[str, str]], fits: bool
 ) -> None:
     tainted = node(taints=[GPU])
-    assert fits == bool(placement.covered([{"spec": {"tolerations": tolerations}}], [tainted]))
+    assert fits == bool(desired.covered([{"spec": {"tolerations": tolerations}}], [tainted]))
 
 
 def test_what_daemon_sets_tolerate_anyway_and_what_is_only_preferred_keeps_no_pod_away() -> None:
@@ -72,7 +74,7 @@ def test_what_daemon_sets_tolerate_anyway_and_what_is_only_preferred_keeps_no_po
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         {"key": "gpu", "effect": "PreferNoSchedule"},
     ]
-    assert placement.covered([{"spec": {}}], [node(taints=taints)])
+    assert desired.covered([{"spec": {}}], [node(taints=taints)])
 
 
 def daemon_set(*, ready: int = 1) -> dict[str, Any]:
@@ -110,3 +112,52 @@ def test_of_a_node_is_kept_what_it_had_in_the_last_good_state(
 ) -> None:
     before = {"n": {A: 2}}
     assert kept == devices.baseline(before, [outcome], [daemon_set(ready=ready)], [facts])
+
+
+BUILT = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
+PROFILES: dict[str, Any] = {
+    "profileLabel": "example.com/profile",
+    "profiles": {"many": {"gopher": {"variable": "Many"}}},
+}
+
+
+def required(profile: str, **spec: Any) -> list[Any]:
+    """Return what the pods of a profile require of nodes."""
+    wanted = read({"metadata": {"name": "x"}, "spec": {"plugin": "gopher", **spec}})
+    (variant,) = (one for one in wanted.variants if one.profile == profile)
+    affinity = desired.revision(wanted, variant).pod["spec"]["affinity"]
+    assert "podAntiAffinity" in affinity
+    if "nodeAffinity" not in affinity:
+        return []
+    (term,) = affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    found: list[Any] = term["matchExpressions"]
+    return found
+
+
+def test_our_images_run_on_the_architectures_that_they_are_built_for() -> None:
+    assert [BUILT] == required("")
+
+
+@pytest.mark.parametrize(("profile", "operator"), [("", "NotIn"), ("many", "In")])
+def test_a_profile_narrows_that_further(profile: str, operator: str) -> None:
+    first, second = required(profile, **PROFILES)
+    assert BUILT == first
+    assert (operator, ["many"]) == (second["operator"], second["values"])
+
+
+def test_an_image_of_ones_own_may_be_for_others() -> None:
+    assert [] == required("", image="registry.example.com/mine:1")
+    (own,) = required("many", image="registry.example.com/mine:1", **PROFILES)
+    assert ["many"] == own["values"]
+
+
+def test_of_thousands_of_bad_nodes_the_status_names_the_worst() -> None:
+    nodes = [
+        NodeFacts(f"node-{number:04}", {}, True, {A: 8}, {A: number % 8}) for number in range(5000)
+    ]
+    found = status({"metadata": {"generation": 1}}, Reported([], nodes, [A]), "now")
+    assert (20, 4980) == (len(found["problems"]), found["problemsLeftOff"])
+    assert {0} == {one["healthy"] for one in found["problems"]}
+    healthy = sum(number % 8 for number in range(5000))
+    assert f"a {healthy}/40000" == found["devices"]
+    assert len(json.dumps(found)) < 10_000

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, EVENT, Object
+from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, Object
 from cluster.policies import admission_policy, quota
 from deviceplugin_operator import names
 from deviceplugin_operator.crd.specification import read
@@ -14,7 +14,7 @@ from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from operators.fleet_cluster import SPACE
 from operators.managed import Managed
-from operators.pod_status import mounted
+from operators.pods import mounted
 
 UNLUCKY = {"seed": 13}
 """No pod becomes ready."""
@@ -25,18 +25,8 @@ def owner(operator: Managed) -> Object:
     return operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
 
 
-def revision(operator: Managed) -> Object:
-    """Return what the status has of the general settings."""
-    (found,) = operator.fleet.status("sim")["revisions"]
-    return dict(found)
-
-
 def map_of(operator: Managed, name: str) -> Object:
     return operator.fleet.store.get(CONFIG_MAP, SPACE, f"dp-sim.{name}")
-
-
-def events(operator: Managed, reason: str) -> list[str]:
-    return [one["message"] for one in operator.fleet.store.list(EVENT) if one["reason"] == reason]
 
 
 def hostile(found: Object) -> Revision:
@@ -94,26 +84,26 @@ def halts(operator: Managed, good: str, why: str) -> None:
     operator.start()
     operator.wait_for("NoWayBack", "Degraded")
     assert why == operator.fleet.message("sim", "Degraded")
-    operator.wait(lambda: not {"good"} & revision(operator).keys())
-    assert good != revision(operator)["applied"]
+    operator.wait(lambda: not {"good"} & operator.revision().keys())
+    assert good != operator.revision()["applied"]
     operator.pass_deadline()
     operator.wait_for("RolloutFailed", "Degraded")
     message = operator.fleet.message("sim", "Degraded")
     assert message.endswith(f" after 120 s: unlucky seed; halted: {why}")
-    operator.wait(lambda: events(operator, "RolloutFailed") == [message])
+    operator.wait(lambda: operator.events("RolloutFailed") == [message])
     operator.stop()
     operator.start()
     calls = len(operator.calls)
     operator.wait(lambda: len(operator.calls) > calls + 20)
-    assert [why] == events(operator, "NoWayBack")
-    assert [message] == events(operator, "RolloutFailed")
+    assert [why] == operator.events("NoWayBack")
+    assert [message] == operator.events("RolloutFailed")
     assert {"simulated-device-plugin:0.1.0"} == {*seen}
     assert {*operator.fleet.deleted} <= {"node-0"}
 
 
 def test_a_config_map_with_other_content_is_not_rolled_back_to(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     plant(operator, good)
     halts(operator, good, not_known(good))
@@ -121,7 +111,7 @@ def test_a_config_map_with_other_content_is_not_rolled_back_to(operator: Managed
 
 def test_nor_is_one_whose_name_is_that_of_its_content_but_not_its_hash(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     change_status(operator, hashes=[good + HASH[len(good) :]])  # as if somebody had found another
     halts(operator, good, not_known(good))
@@ -129,7 +119,7 @@ def test_nor_is_one_whose_name_is_that_of_its_content_but_not_its_hash(operator:
 
 def test_one_that_is_gone_is_said_before_anything_fails(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     operator.fleet.store.remove(CONFIG_MAP, SPACE, f"dp-sim.{good}")
     gone = f"the ConfigMap dp-sim.{good} is gone, so nothing can go back to it"
@@ -138,7 +128,7 @@ def test_one_that_is_gone_is_said_before_anything_fails(operator: Managed) -> No
 
 def test_without_a_status_nothing_is_known_of_what_another_object_left(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     operator.fleet.store.change(DEVICE_PLUGIN, "", "sim", lambda one: one.update(status={}))
     halts(operator, good, not_known(good))
@@ -146,7 +136,7 @@ def test_without_a_status_nothing_is_known_of_what_another_object_left(operator:
 
 def test_a_change_that_succeeds_is_a_way_back_again(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     plant(operator, good)
     operator.apply({"number-devices": 5})
@@ -161,7 +151,7 @@ def test_a_change_that_succeeds_is_a_way_back_again(operator: Managed) -> None:
 
 def test_a_roll_back_that_has_come_to_the_daemon_set_stays_there(operator: Managed) -> None:
     operator.install()
-    good, seen = revision(operator)["good"], images(operator)
+    good, seen = operator.revision()["good"], images(operator)
     operator.apply(UNLUCKY)
     operator.pass_deadline()
     operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
@@ -176,13 +166,13 @@ def test_a_roll_back_that_has_come_to_the_daemon_set_stays_there(operator: Manag
         operator.fleet.uids(),
         operator.fleet.daemon_set("dp-sim")["spec"],
     )
-    assert good == revision(operator)["applied"] == revision(operator)["good"]
+    assert good == operator.revision()["applied"] == operator.revision()["good"]
     assert {"simulated-device-plugin:0.1.0"} == {*seen}
 
 
 def test_one_that_is_planted_after_the_failure_ends_it_where_it_is(operator: Managed) -> None:
     operator.install()
-    good, seen = revision(operator)["good"], images(operator)
+    good, seen = operator.revision()["good"], images(operator)
     operator.apply(UNLUCKY)
     operator.wait(lambda: operator.fleet.deleted)
 
@@ -202,7 +192,7 @@ def test_one_that_is_planted_after_the_failure_ends_it_where_it_is(operator: Man
 @pytest.mark.parametrize("how", ["refused", "deleted and refused"])
 def test_what_stays_as_it_was_is_not_restored_from_it(operator: Managed, how: str) -> None:
     operator.install()
-    applied, seen = revision(operator)["applied"], images(operator)
+    applied, seen = operator.revision()["applied"], images(operator)
     operator.apply({"profile": "nonsense"})
     operator.wait_for("InvalidSettings", "Accepted")
     operator.stop()
@@ -217,12 +207,12 @@ def test_what_stays_as_it_was_is_not_restored_from_it(operator: Managed, how: st
 
 def test_one_of_the_wanted_revision_is_replaced_and_an_event_says_so(operator: Managed) -> None:
     operator.install()
-    found, before = map_of(operator, revision(operator)["wanted"]), operator.fleet.uids()
-    plant(operator, revision(operator)["wanted"])
-    operator.wait(lambda: events(operator, "DriftCorrected"))
+    found, before = map_of(operator, operator.revision()["wanted"]), operator.fleet.uids()
+    plant(operator, operator.revision()["wanted"])
+    operator.wait(lambda: operator.events("DriftCorrected"))
     name = found["metadata"]["name"]
     said = f"the ConfigMap {name} was changed by hand, and is restored"
-    assert [said] == events(operator, "DriftCorrected")
+    assert [said] == operator.events("DriftCorrected")
     assert found["data"] == operator.fleet.store.get(CONFIG_MAP, SPACE, name)["data"]
     assert before == operator.fleet.uids()
 
@@ -241,19 +231,19 @@ def test_the_hash_is_in_the_status_before_anything_has_the_name(operator: Manage
     operator.wait_for("RequestFailed", "Degraded")
     wanted = read(owner(operator))
     made = desired.revision(wanted, wanted.variants[0])
-    assert [made.digest] == revision(operator)["hashes"]
+    assert [made.digest] == operator.revision()["hashes"]
     assert [] == operator.fleet.store.list(CONFIG_MAP, SPACE)
 
 
 def test_only_the_hashes_of_what_may_come_back_are_kept(operator: Managed) -> None:
     for number in range(2, 6):
         operator.install({"number-devices": number})
-    found = revision(operator)
+    found = operator.revision()
     assert [found["good"]] == [desired.called(one) for one in found["hashes"]]
     operator.apply({"number-devices": 5, **UNLUCKY})
     operator.pass_deadline()
     operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
-    found = revision(operator)
+    found = operator.revision()
     both = {found["good"], found["wanted"]}
     assert both == {desired.called(one) for one in found["hashes"]}
 
@@ -261,7 +251,7 @@ def test_only_the_hashes_of_what_may_come_back_are_kept(operator: Managed) -> No
 def test_labels_of_profiles_that_nobody_has_do_not_fill_the_status(operator: Managed) -> None:
     operator.install()
     operator.stop()
-    found = map_of(operator, revision(operator)["good"])
+    found = map_of(operator, operator.revision()["good"])
     for number in range(70):
         name = f"dp-sim.p{number}.0123456789"
         labels = {**found["metadata"]["labels"], names.PROFILE_LABEL: f"p{number}"}
@@ -278,7 +268,7 @@ def test_labels_of_profiles_that_nobody_has_do_not_fill_the_status(operator: Man
 
 def test_a_roll_out_that_an_older_release_began_is_rolled_back(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.apply(UNLUCKY)
     operator.wait(lambda: operator.fleet.deleted)
     operator.stop()
@@ -286,12 +276,12 @@ def test_a_roll_out_that_an_older_release_began_is_rolled_back(operator: Managed
     operator.start()
     operator.pass_deadline()
     operator.wait(lambda: f"; rolled back to {good}" in operator.fleet.message("sim", "Degraded"))
-    assert good in {desired.called(one) for one in revision(operator)["hashes"]}
+    assert good in {desired.called(one) for one in operator.revision()["hashes"]}
 
 
 def test_what_has_not_even_the_right_name_is_not_taken_in_for_it(operator: Managed) -> None:
     operator.install()
-    good = revision(operator)["good"]
+    good = operator.revision()["good"]
     operator.stop()
     plant(operator, good)
     change_status(operator, hashes=None)
@@ -302,16 +292,16 @@ def test_an_object_that_is_refused_at_an_upgrade_is_restored_all_the_same(
     operator: Managed,
 ) -> None:
     operator.install()
-    applied = revision(operator)["applied"]
+    applied = operator.revision()["applied"]
     operator.apply({"profile": "nonsense"})
     operator.wait_for("InvalidSettings", "Accepted")
     operator.stop()
     change_status(operator, hashes=None)
     operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
     operator.start()
-    operator.wait(lambda: "hashes" in revision(operator))  # pods may be those of before yet
+    operator.wait(lambda: "hashes" in operator.revision())  # pods may be those of before yet
     operator.wait(lambda: len(operator.fleet.pods()) == 3)
-    assert [applied] == [desired.called(one) for one in revision(operator)["hashes"]]
+    assert [applied] == [desired.called(one) for one in operator.revision()["hashes"]]
 
 
 def test_hashes_that_are_known_are_not_written_again(operator: Managed) -> None:

@@ -473,13 +473,12 @@ def test_a_new_release_with_another_manifest_is_rolled_out_like_a_change(
     install(fleet)
     operator.end(signal.SIGTERM)
     package = tmp_path / "deviceplugin_operator"
-    shutil.copytree(operator.code / package.name, package)  # with deployments/, as in a wheel
-    base = package / "deployments/base/daemonset.yaml"
-    text = base.read_text()
-    base.write_text(
-        text.replace("terminationGracePeriodSeconds: 15", "terminationGracePeriodSeconds: 16")
-    )
-    assert text != base.read_text()
+    shutil.copytree(operator.code / package.name, package)
+    file = package / "manifests.json"
+    text = file.read_text()
+    key = '"terminationGracePeriodSeconds": '
+    file.write_text(text.replace(f"{key}15", f"{key}16"))
+    assert text != file.read_text()
     newer = Operator(fleet, tmp_path)
     newer.start()
     fleet.wait(lambda: len(fleet.replaced) == 1)

@@ -16,10 +16,9 @@ from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin.apiserver import ApiServerError
 from deviceplugin_operator.crd import definition
-from deviceplugin_operator.crd.catalogue import PLUGINS
-from deviceplugin_operator.crd.judgement import judged, written
+from deviceplugin_operator.crd.catalogue import PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.manifests import deployments_folder
+from deviceplugin_operator.manifests import template
 from operators.bad_objects import BAD
 from operators.crd_documents import documents, refused
 from patience import eventually
@@ -90,7 +89,7 @@ def test_what_a_plugin_or_the_schema_refuses_the_operator_refuses(
     document = data.draw(spoiled(SETTINGS[plugin]))
     kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
     ours = {key: one for key, one in document.items() if key not in {*kept, *renamed}}
-    whole = {**deployments_folder.template(plugin).document, **ours}
+    whole = {**template(plugin).document, **ours}
     file = tmp_path_factory.mktemp("c") / "config.yaml"
     file.write_text(written(whole))
     spec = {"plugin": plugin, plugin: ours}
@@ -135,11 +134,12 @@ LEFT_TO_THE_OPERATOR = {
 }
 """Faults that no schema says: what goes together, what is known elsewhere."""
 OWNERS = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
-real = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealApiServer]:
+    if why := why_not():
+        pytest.skip(why)
     with running(tmp_path_factory.mktemp("real")) as server:
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         server.admin.create(crds, definition.crd())
@@ -158,7 +158,6 @@ def refusal(server: RealApiServer, spec: Any) -> str:
     return ""
 
 
-@real
 @pytest.mark.xdist_group("real-api-server")
 def test_a_real_api_server_refuses_what_a_schema_can_say_and_names_the_field(
     server: RealApiServer,
@@ -174,7 +173,6 @@ def test_a_real_api_server_refuses_what_a_schema_can_say_and_names_the_field(
     assert "must not match kubernetes" in said["a resource of Kubernetes"]
 
 
-@real
 @pytest.mark.xdist_group("real-api-server")
 def test_a_real_api_server_takes_all_that_is_valid(server: RealApiServer) -> None:
     samples = sorted((ROOT / "deployments/operator/samples").glob("*.yaml"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.crd.specification import Rollout
-from deviceplugin_operator.rollout.step import Node, Pod, Progress, Step, Taken, next_step
+from deviceplugin_operator.rollout.step import Member, Pod, Progress, Step, Taken, next_step
 
 OLD, NEW, NEXT = "old", "new", "next"
 RESOURCE = "example.com/a"
@@ -38,7 +38,7 @@ class Simulation:
     """Revisions that have one device less."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
     now: float = 1000.0
-    nodes: dict[str, Node] = field(init=False)
+    nodes: dict[str, Member] = field(init=False)
     progress: Progress = field(init=False)
     made: str = field(init=False)
     """What the DaemonSet makes."""
@@ -51,7 +51,7 @@ class Simulation:
         self.made = self.target
         names = [f"n{number:02}" for number in range(self.count)]
         self.nodes = {
-            name: Node(
+            name: Member(
                 name, True, {RESOURCE: 4}, Pod(f"p-{name}", "u", OLD, name not in self.broken)
             )
             for name in names
@@ -79,7 +79,7 @@ class Simulation:
         self.most_away = max(self.most_away, len(away))
         return found
 
-    def _lived(self, node: Node) -> Node:
+    def _lived(self, node: Member) -> Member:
         if node.pod and node.pod.ready:
             return node
         if self.chance.random() > 0.6 and self.unlucky[node.name] < 3:
@@ -245,7 +245,7 @@ def test_the_canary_is_a_node_that_was_well() -> None:
 
 def test_a_node_that_comes_on_the_way_counts_as_a_canary() -> None:
     nodes = Simulation(Rollout(deadline=30), 3)
-    nodes.nodes["new"] = Node("new", True, {}, Pod("p", "u", NEW, ready=False))
+    nodes.nodes["new"] = Member("new", True, {}, Pod("p", "u", NEW, ready=False))
     found = nodes.tick()
     assert ((), {"new"}) == (found.delete, {*found.progress.taken})
 
@@ -253,10 +253,10 @@ def test_a_node_that_comes_on_the_way_counts_as_a_canary() -> None:
 def test_devices_are_counted_once_the_kubelet_has_had_time_to_report_them() -> None:
     rollout, pod = Rollout(deadline=30), Pod("p", "u", NEW, ready=True)
     progress = Progress(NEW, OLD, taken={"n": Taken(100.0, {RESOURCE: 4}, True)})
-    stale = [Node("n", True, {RESOURCE: 4}, pod)]
+    stale = [Member("n", True, {RESOURCE: 4}, pod)]
     found = next_step(stale, rollout, progress, 102.0, SETTLE)
     assert ("Progressing", 102.0) == (found.state, found.progress.taken["n"].ready)
-    fresh = [Node("n", True, {RESOURCE: 3}, pod)]
+    fresh = [Member("n", True, {RESOURCE: 3}, pod)]
     assert "Progressing" == next_step(fresh, rollout, found.progress, 107.0, SETTLE).state
     assert "Done" == next_step(stale, rollout, found.progress, 107.0, SETTLE).state
 
@@ -271,14 +271,16 @@ def test_devices_that_were_reported_since_the_pod_was_ready_count_at_once() -> N
         ("2026-11-22T10:00:06Z", 4, "Done"),
         ("", 4, "Progressing"),
     ):
-        nodes = [Node("n", True, {RESOURCE: count}, pod, reported)]
+        nodes = [Member("n", True, {RESOURCE: count}, pod, reported)]
         assert state == next_step(nodes, rollout, progress, 102.0, SETTLE).state
-    unknown = [Node("n", True, {RESOURCE: 4}, replace(pod, ready_since=""), "2026-11-22T10:00:06Z")]
+    unknown = [
+        Member("n", True, {RESOURCE: 4}, replace(pod, ready_since=""), "2026-11-22T10:00:06Z")
+    ]
     assert "Progressing" == next_step(unknown, rollout, progress, 102.0, SETTLE).state
 
 
 def test_a_pod_that_leaves_is_waited_for() -> None:
-    leaving = Node("n", True, {}, Pod("p", "u", OLD, ready=True, leaving=True))
+    leaving = Member("n", True, {}, Pod("p", "u", OLD, ready=True, leaving=True))
     found = next_step([leaving], Rollout(), Progress(NEW, OLD), 100.0, SETTLE)
     assert ((), {"n"}) == (found.delete, {*found.progress.taken})
 

@@ -13,8 +13,7 @@ import deviceplugin as dp
 from deviceplugin_operator.command_line import main
 from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.specification import Rollout, Wanted, read
-from operators.bad_names import Bad
-from operators.bad_objects import BAD, SHARED
+from operators.bad_objects import BAD, SHARED, Bad
 from operators.crd_documents import refused
 
 SCHEMA = definition.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

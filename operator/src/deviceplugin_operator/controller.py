@@ -7,29 +7,33 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError, NotFoundError
+from deviceplugin.kit.backoff import Backoff
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster.access import Cluster
-from deviceplugin_operator.cluster.notices import Notices
-from deviceplugin_operator.observed.fleet import Fleet
-from deviceplugin_operator.observed.hearing import Hearing
-from deviceplugin_operator.observed.seen import (
+from deviceplugin_operator.cluster.objects import Notices
+from deviceplugin_operator.observed import (
     CONFIG_MAPS,
     DAEMON_SETS,
     KINDS,
     OWNERS,
+    Fleet,
+    Hearing,
     Object,
     Seen,
     owner_of,
 )
 from deviceplugin_operator.reconciling.reconciler import Reconciler
 from deviceplugin_operator.reconciling.rolling import Timing
-from deviceplugin_operator.work_queue import Queue
 
 log = logging.getLogger(__name__)
 
 NODES_EVERY: Final = 30.0
 LISTS_EVERY: Final = 300.0
 """Seconds between complete lists, in case an event was lost."""
+DEBOUNCE: Final = 0.05
+"""Seconds in which several events of an object become one reconcile."""
+FIRST_WAIT: Final = 1.0
+LAST_WAIT: Final = 60.0
 DEAF: Final = 900.0
 """Seconds without a complete list after which the liveness probe fails."""
 
@@ -201,3 +205,51 @@ class Controller:
                 self.queue.done(name)
                 if after is not None:
                     self.queue.add(name, after)
+
+
+class Queue:
+    """A queue of object names with delays. A name is in it at most once.
+
+    For one reader. Thread-safe.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._due: dict[str, float] = {}
+        self._waits: dict[str, Backoff] = {}
+        self._closed = False
+
+    def add(self, name: str, after: float = DEBOUNCE) -> None:
+        """Make ``name`` due in ``after`` seconds, unless it is due earlier."""
+        due = self._clock() + after
+        with self._changed:
+            self._due[name] = min(due, self._due.get(name, due))
+            self._changed.notify_all()
+
+    def again(self, name: str) -> None:
+        """Make ``name`` due again after a failure, with a growing delay."""
+        backoff = self._waits.setdefault(name, Backoff(FIRST_WAIT, LAST_WAIT))
+        self.add(name, backoff.next_wait())
+
+    def done(self, name: str) -> None:
+        """Forget the failures of ``name``."""
+        self._waits.pop(name, None)
+
+    def close(self) -> None:
+        """Make ``take`` return None."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self) -> str | None:
+        """Wait for a name that is due, and return it; None once the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                name = min(self._due, key=self._due.__getitem__, default=None)
+                left = None if name is None else self._due[name] - self._clock()
+                if name is not None and left is not None and left <= 0:
+                    del self._due[name]
+                    return name
+                self._changed.wait(left)
+            return None

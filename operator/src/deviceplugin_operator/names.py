@@ -48,6 +48,8 @@ MAX_PROFILES: Final = 16
 MAX_COMPONENTS: Final = 16
 MAX_RESOURCES: Final = 64
 """Most entries: the API server can then say what its rules cost, and nobody needs more."""
+MAX_PROBLEMS: Final = 20
+"""Most nodes with unhealthy devices that a status lists."""
 LABEL_VALUE: Final = f"^({_WORD})?$"
 
 

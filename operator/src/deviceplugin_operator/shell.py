@@ -19,7 +19,7 @@ from deviceplugin.apiserver import SERVICE_ACCOUNT
 from deviceplugin_operator import names
 from deviceplugin_operator.controller import Controller
 from deviceplugin_operator.liveness import EVERY, Sign
-from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS
+from deviceplugin_operator.observed import CONFIG_MAPS, DAEMON_SETS, OWNERS
 
 _SERVER_TIMEOUT: Final = 300
 """Whole seconds after which the API server ends a watch, and it is begun anew."""

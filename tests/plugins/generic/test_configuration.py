@@ -297,18 +297,6 @@ def test_the_schema_knows_every_setting() -> None:
     assert {one.name.replace("_", "-") for one in fields(GenericSettings)} <= set(known)
 
 
-def test_the_schema_that_is_published_is_the_one_of_the_code() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deviceplugin_generic.schema"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == SCHEMA_FILE.read_text(), (
-        "python -m deviceplugin_generic.schema > schema.json"
-    )
-
-
 def test_all_faults_are_told_at_once_with_file_line_and_key(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("devices:\n- name: serial\n  groups:\n  - pats: []\n- name: X\n  groups: 3\n")

@@ -69,7 +69,7 @@ def test_all_parts_together_are_as_a_deployment_should_be(tmp_path: Path) -> Non
     place = overlay(tmp_path, "node", *(f"node-{name}" for name in PARTS))
     manifests = render(place)
     of_kind(manifests, "ConfigMap")["data"]["config.yaml"] = union(NAMES)
-    assert [] == problems([*manifests], "node-device-plugin", {"/dev", "/sys"})
+    assert [] == problems(manifests, "node-device-plugin", {"/dev", "/sys"})
     rendered = render_by_kustomize(place)
     assert rendered is None or in_order(rendered) == in_order(render(place))
 

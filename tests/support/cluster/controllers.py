@@ -23,7 +23,7 @@ from cluster.kinds import (
 )
 from cluster.quantities import number
 from cluster.store import Store, tell
-from operators.scheduling import fits
+from operators.pods import fits
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
 """What every namespace has."""

@@ -1,14 +1,13 @@
 """What we expect of every device plugin that is deployed."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from manifests.access_policy import access_problems
 from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
 from manifests.plugin_settings import driver_directory, settings_problems
-from manifests.rights import has_token
+from manifests.rights import access_problems, has_token
 
 Manifest = Mapping[str, Any]
 
@@ -100,7 +99,7 @@ def _probed(container: Manifest) -> Mapping[str, object]:
 
 
 def problems(
-    manifests: list[Manifest],
+    manifests: Sequence[Manifest],
     command: str,
     allowed: Collection[str] = (),
     *,
@@ -142,7 +141,7 @@ def problems(
     ]
 
 
-def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) -> Iterator[str]:
+def _of_namespace(manifests: Sequence[Manifest], by_kind: Mapping[str, Manifest]) -> Iterator[str]:
     namespace = by_kind["Namespace"]["metadata"]
     if "pod-security.kubernetes.io/enforce" not in namespace.get("labels", {}):
         yield "namespace: no pod-security label"
@@ -162,7 +161,7 @@ def _of_namespace(manifests: list[Manifest], by_kind: Mapping[str, Manifest]) ->
 
 
 def _of_network(
-    manifests: list[Manifest], template: Manifest, container: Manifest
+    manifests: Sequence[Manifest], template: Manifest, container: Manifest
 ) -> Iterator[str]:
     labels = template["metadata"]["labels"]
     ports = {port["name"] for port in container.get("ports", ())}
@@ -187,7 +186,7 @@ def _of_network(
             yield "pod monitor: no such port"
 
 
-def _policies(manifests: list[Manifest], template: Manifest) -> list[Manifest]:
+def _policies(manifests: Sequence[Manifest], template: Manifest) -> list[Manifest]:
     """Return the network policies for the pods of ``template``."""
     labels = template["metadata"]["labels"].items()
     found = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
@@ -202,7 +201,7 @@ def _of_egress(policy: Manifest, pod: Manifest, plugin: set[int]) -> Iterator[st
             yield "network: egress is let out"
 
 
-def _of_deployments(manifests: list[Manifest], command: str) -> Iterator[str]:
+def _of_deployments(manifests: Sequence[Manifest], command: str) -> Iterator[str]:
     """Check the pods of which there is one for all nodes."""
     for one in _deployments(manifests):
         name, spec = one["metadata"]["name"], one["spec"]
@@ -218,7 +217,7 @@ def _of_deployments(manifests: list[Manifest], command: str) -> Iterator[str]:
             yield f"{name}: is not named after its plugin"
 
 
-def _deployments(manifests: list[Manifest]) -> list[Manifest]:
+def _deployments(manifests: Sequence[Manifest]) -> list[Manifest]:
     return [one for one in manifests if one["kind"] == "Deployment"]
 
 

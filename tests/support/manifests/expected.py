@@ -7,7 +7,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-PLUGINS = Path(__file__).parents[2] / "plugins"
+_PLUGINS = Path(__file__).parents[2] / "plugins"
+_DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
+_FOLDERS = {path.parent for path in _DEPLOYMENTS.glob("**/kustomization.yaml")}
+PLUGINS = sorted(one.name for one in _FOLDERS if one.parent == _DEPLOYMENTS and one.name != "base")
+COMPONENTS = sorted(one.name for one in _FOLDERS if one.parent.name == "components")
 WIDE = {
     "host-dev": {"/dev"},
     "host-network-facts": {"/sys"},
@@ -39,17 +43,22 @@ class Expected:
 
 def expected(plugin: str) -> Expected:
     """Return what the manifests of ``plugin`` may have beyond those of every other."""
-    path = PLUGINS / plugin / "deployment.toml"
+    path = _PLUGINS / plugin / "deployment.toml"
     given = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return Expected(**{key: frozenset(values) for key, values in given.items()})
 
 
 def owner(component: str) -> str | None:
     """Return the plugin that ``component`` is for, or None if it is for all."""
-    for path in PLUGINS.glob("*/deployment.toml"):
+    for path in _PLUGINS.glob("*/deployment.toml"):
         if component in expected(path.parent.name).own_components:
             return path.parent.name
     return None
+
+
+def fitting(plugin: str) -> list[str]:
+    """Return the components that a plugin can be given."""
+    return [one for one in COMPONENTS if owner(one) in {None, plugin}]
 
 
 def wide(plugin: str, *components: str) -> set[str]:

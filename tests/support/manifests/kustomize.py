@@ -1,4 +1,4 @@
-"""Kustomizations of ``deployments/``, rendered as the operator does and as kustomize does.
+"""Kustomizations of ``deployments/``, as our own renderer and the real kustomize render them.
 
 Where the real one is to be had, the contract tests compare both.
 """
@@ -7,24 +7,50 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from deviceplugin_operator.manifests.kustomize import CLUSTER_WIDE, Manifest, names, render
+import kustomize
+from deviceplugin_operator.manifests import Manifest
+from kustomize import CLUSTER_WIDE, names
 
 __all__ = [
     "CLUSTER_WIDE",
     "Manifest",
+    "container_of",
     "in_order",
+    "kustomized",
     "names",
+    "of_kind",
     "overlay",
+    "pod_of",
     "render",
     "render_by_kustomize",
+    "renderings",
 ]
 
 ROOT = Path(__file__).parents[3]
+
+
+def of_kind(manifests: Iterable[Manifest], kind: str) -> Any:
+    """Return the first object of a kind."""
+    return next(one for one in manifests if one["kind"] == kind)
+
+
+def pod_of(manifests: Iterable[Manifest]) -> Any:
+    """Return what the pods of the plugin are."""
+    return of_kind(manifests, "DaemonSet")["spec"]["template"]["spec"]
+
+
+def container_of(manifests: Iterable[Manifest], name: str = "device-plugin") -> Any:
+    """Return the container of the plugin, or another one in its pods."""
+    return next(one for one in pod_of(manifests)["containers"] if one["name"] == name)
 
 
 def in_order(manifests: Any) -> Any:
@@ -50,18 +76,55 @@ def overlay(place: Path, plugin: str, *components: str) -> Path:
     return place
 
 
+def render(folder: Path) -> list[Manifest]:
+    """Return the manifests of the kustomization in ``folder``."""
+    text = (folder / "kustomization.yaml").read_text(encoding="utf-8")
+    return deepcopy(_rendered(folder.resolve(), text))
+
+
+@cache
+def _rendered(folder: Path, _text: str) -> list[Manifest]:
+    """Render what many tests ask for once; ``deployments/`` does not change meanwhile."""
+    return kustomize.render(folder)
+
+
 def render_by_kustomize(folder: Path) -> list[Manifest] | None:
     """Return the same by the real kustomize; None where there is none that works."""
-    for command in (["kustomize", "build"], ["kubectl", "kustomize"]):
-        if shutil.which(command[0]) is None:
-            continue
-        # Asked for something trivial first, because a kubectl can be there and not work.
-        done = subprocess.run([*command, "--help"], capture_output=True, check=False, timeout=15)
-        if done.returncode == 0:
-            words = [*command, str(folder)]
-            text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
-            return [_placed(manifest) for manifest in yaml.safe_load_all(text)]
+    command = _command(os.environ.get("PATH", ""))
+    if command is None:
+        return None
+    words = [*command, str(folder)]
+    text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
+    return [
+        _placed(one) for one in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    ]
+
+
+@cache
+def _command(_path: str) -> tuple[str, ...] | None:
+    """Return the command that renders, if it works: a kubectl can be there and not work."""
+    for command in (("kustomize", "build"), ("kubectl", "kustomize")):
+        if shutil.which(command[0]) is not None:
+            done = subprocess.run(
+                [*command, "--help"], capture_output=True, check=False, timeout=15
+            )
+            if done.returncode == 0:
+                return command
     return None
+
+
+def kustomized(folder: Path) -> list[Manifest]:
+    """Return the same, or skip the test where there is no kustomize."""
+    rendered = render_by_kustomize(folder)
+    if rendered is None:
+        pytest.skip("no kustomize")
+    return rendered
+
+
+def renderings(folder: Path) -> list[list[Manifest]]:
+    """Return what our renderer makes, and what the real kustomize does where there is one."""
+    rendered = render_by_kustomize(folder)
+    return [render(folder), *([rendered] if rendered is not None else [])]
 
 
 def _placed(manifest: Manifest) -> Manifest:

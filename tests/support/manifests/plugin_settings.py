@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from json import loads
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -12,34 +13,23 @@ from deviceplugin._config.setting_names import CONFIG_VARIABLE
 from manifests.expected import Expected
 
 Manifest = Mapping[str, Any]
+Files = tuple[tuple[str, str, str], ...]
+"""Each with its folder, its name and what is in it."""
 
 
 def settings_problems(
-    container: Manifest, manifests: list[Manifest], command: str, more: Expected
+    container: Manifest, manifests: Sequence[Manifest], command: str, more: Expected
 ) -> Iterator[str]:
     """Ask the plugin itself what it makes of the manifest's flags and environment."""
     # What the cluster fills in (valueFrom) is some text here.
     environment = {one["name"]: one.get("value", "some-text") for one in container.get("env", [])}
     program = str(Path(sys.executable).with_name(command))
-    words = [program, *container.get("args", []), "--print-config"]
-    with TemporaryDirectory() as folder:
-        config = environment.get(CONFIG_VARIABLE, "")
-        for place, here in _mounted(Path(folder), container, manifests).items():
-            if f"{config}/".startswith(f"{place}/"):
-                config = here + config.removeprefix(place)
-        done = subprocess.run(
-            words,
-            env={**environment, CONFIG_VARIABLE: config},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=15,
-        )
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines()[-1].removeprefix(f"{command}: ")
-        yield f"{command} says: {said.removeprefix(f'{PurePosixPath(config).parent}/')}"
+    words = (program, *container.get("args", []), "--print-config")
+    failed, said = _printed(words, tuple(environment.items()), _mounted(container, manifests))
+    if failed:
+        yield f"{command} says: {said.strip().splitlines()[-1].removeprefix(f'{command}: ')}"
         return
-    settings: dict[str, Any] = loads(done.stdout)
+    settings: dict[str, Any] = loads(said)
     known = {"DP_" + key.upper().replace("-", "_") for key in settings} | more.variables
     known.add(CONFIG_VARIABLE)
     yield from (f"{name} is no setting" for name in environment if name not in known)
@@ -56,20 +46,39 @@ def driver_directory(container: Manifest) -> str | None:
     return found[0] if found else None
 
 
-def _mounted(folder: Path, container: Manifest, manifests: list[Manifest]) -> dict[str, str]:
-    """Write the mounted ConfigMaps below ``folder``; return their places by those of the mounts."""
+def _mounted(container: Manifest, manifests: Sequence[Manifest]) -> Files:
+    """Return the files of the ConfigMaps that are mounted."""
     data = {one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"}
     (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "DaemonSet")
     maps = {one["name"]: one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
-    found = {}
-    for mount in container.get("volumeMounts", ()):
-        if mount["name"] in maps:
-            place = folder / mount["name"]
-            place.mkdir()
-            for name, text in data[maps[mount["name"]]].items():
-                (place / name).write_text(text)
-            found[mount["mountPath"]] = str(place)
-    return found
+    return tuple(
+        (mount["mountPath"], name, text)
+        for mount in container.get("volumeMounts", ())
+        if mount["name"] in maps
+        for name, text in data[maps[mount["name"]]].items()
+    )
+
+
+@cache
+def _printed(
+    words: tuple[str, ...], variables: tuple[tuple[str, str], ...], files: Files
+) -> tuple[bool, str]:
+    """Return whether the plugin failed, and what it printed; most components change none of it."""
+    environment = dict(variables)
+    with TemporaryDirectory() as folder:
+        for place, name, text in files:
+            path = Path(f"{folder}{place}", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            if f"{environment.get(CONFIG_VARIABLE)}/".startswith(f"{place}/"):
+                environment[CONFIG_VARIABLE] = folder + environment[CONFIG_VARIABLE]
+        done = subprocess.run(
+            words, env=environment, capture_output=True, text=True, check=False, timeout=15
+        )
+        config = PurePosixPath(environment.get(CONFIG_VARIABLE, ""))
+    if done.returncode == 0:
+        return False, done.stdout
+    return True, done.stderr.replace(f"{config.parent}/", "")
 
 
 def _of_paths(

@@ -31,8 +31,7 @@ from cluster.kinds import (
 from cluster.policies import Policy
 from cluster.quantities import canonical
 from cluster.store import Store
-from operators.pod_status import is_ready, mounted
-from operators.scheduling import fits, is_kept_away
+from operators.pods import fits, is_kept_away, is_ready, mounted
 
 SPACE = "deviceplugin-operator"
 RESOURCE = "example.com/simple-device"

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cluster.kinds import DAEMON_SET
+from cluster.kinds import DAEMON_SET, EVENT, Object
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.controller import Controller
@@ -61,6 +61,15 @@ class Managed:
         """Do so, and wait until all is well."""
         self.apply(simulated, name)
         self.wait(lambda: self.fleet.is_ready(name))
+
+    def events(self, reason: str) -> list[str]:
+        """Return the messages of the Events with a reason."""
+        return [one["message"] for one in self.fleet.store.list(EVENT) if one["reason"] == reason]
+
+    def revision(self) -> Object:
+        """Return what the status has of the general settings."""
+        found: Object = self.fleet.status("sim")["revisions"][0]
+        return found
 
     def wait_for(self, reason: str, kind: str = "Ready", name: str = "sim") -> None:
         """Wait until a condition has a reason."""

@@ -26,7 +26,7 @@ from cluster.real_api_server import why_not as no_api_server
 from deviceplugin.apiserver import ApiServer, ApiServerError, InvalidError, NotFoundError
 from manifests.kustomize import CLUSTER_WIDE, render
 from operators.fleet_cluster import SPACE, Life, as_configured
-from operators.pod_status import is_ready, lived, mounted, node_condition
+from operators.pods import is_ready, lived, mounted, node_condition
 from patience import eventually
 
 ROOT = Path(__file__).parents[3]

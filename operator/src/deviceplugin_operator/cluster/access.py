@@ -15,8 +15,8 @@ from deviceplugin.apiserver import (
     NotFoundError,
 )
 from deviceplugin_operator import names
-from deviceplugin_operator.cluster import pods, progress_note
-from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, Object, Seen
+from deviceplugin_operator.cluster import objects, progress_note
+from deviceplugin_operator.observed import CONFIG_MAPS, DAEMON_SETS, Object, Seen
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from deviceplugin_operator.rollout.step import Pod, Progress
@@ -222,7 +222,7 @@ class Cluster:
         found: dict[str, Pod] = {}
         for page in self._api.pages(self._path(_PODS), {"labelSelector": selector}):
             for one in page.items:
-                node, pod = pods.node_of(one), pods.read(one)
+                node, pod = objects.node_of(one), objects.pod_of(one)
                 if node and (node not in found or found[node].leaving):
                     found[node] = pod
         return found

@@ -1,36 +1,135 @@
-"""The CustomResourceDefinition, generated from the plugins' settings.
+"""The CustomResourceDefinition: ``kind.yaml``, with the settings of the plugins.
 
-``python -m deviceplugin_operator.crd`` prints it. With ``--write`` it writes the file below
-``deployments/operator/crd``, and with ``--check`` it exits with 1 if that is not current.
+``make generate`` writes it to ``deployments/operator/crd``.
+
+What the plugins say of their settings is JSON Schema. A CRD has a *structural schema*: no
+references, no ``if`` and ``oneOf`` beside types, and only RE2 patterns. What it cannot say is
+dropped, because the plugin's own settings check everything again.
 """
 
-import sys
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 import yaml
 
-from deviceplugin.kit.configuration import settings_schema
+from deviceplugin.kit.configuration import Kind, settings_schema
 from deviceplugin_operator import names
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.crd.status_schema import COLUMNS, STATUS
-from deviceplugin_operator.crd.structural_schema import FREE, structural
-from deviceplugin_operator.manifests.deployments_folder import DEPLOYMENTS, components
+from deviceplugin_operator.manifests import components
 
-FILE: Final = DEPLOYMENTS / "operator/crd/deviceplugins.yaml"
-_DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ms|s|m|h|d))+$"
-_LABEL: Final = {"type": "string", "maxLength": 317, "pattern": names.LABEL}
-_VALUE: Final = {"type": "string", "maxLength": 63, "pattern": names.LABEL_VALUE}
-_IN_DOMAIN: Final = f"indexOf('/') <= {names.MAX_DOMAIN}"
-
-Schema = dict[str, Any]
+_KIND: Final = Path(__file__).with_name("kind.yaml")
 _HEADER: Final = """\
-# Generated from the plugins' settings by `python -m deviceplugin_operator.crd --write`.
+# Generated from the plugins' settings by `make generate`.
 """
 
+Schema = Mapping[str, Any]
 
-def settings_of(name: str) -> Schema:
+MAX_LENGTH: Final = 4096
+MAX_ITEMS: Final = 256
+MAX_KEYS: Final = 64
+"""Without bounds, the cost of rules would have no limit."""
+FREE: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
+"""Any value."""
+INT_OR_STRING: Final[Schema] = {"x-kubernetes-int-or-string": True}
+_KEPT: Final = ("description", "minimum", "maximum", "minItems", "enum")
+_NOT_RE2: Final = re.compile(r"\(\?[=!<]|\\[1-9]")
+_NUMBERS: Final = frozenset({"integer", "number"})
+
+
+def structural(schema: Schema | Kind[Any]) -> dict[str, Any]:
+    """Return ``schema``, in which kinds may stand, as a CRD has it.
+
+    It accepts whatever ``schema`` does, but for two things: a list that may be a single value too
+    must be a list, and unknown keys are not its business (the API server prunes them).
+    """
+    plain = _resolved(schema)
+    if "anyOf" in plain:
+        return _any_of(plain)
+    if "allOf" in plain:
+        return _all_of(plain)
+    kept = {key: plain[key] for key in _KEPT if key in plain}
+    return {**_of_type(plain), **kept}
+
+
+def _resolved(schema: Schema | Kind[Any]) -> Schema:
+    return schema.schema if isinstance(schema, Kind) else schema
+
+
+def _of_type(plain: Schema) -> Schema:
+    match plain.get("type", _type_of(plain.get("enum"))):
+        case "object":
+            return _object(plain)
+        case "array":
+            items = structural(plain["items"])
+            return {"type": "array", "items": items, "maxItems": MAX_ITEMS}
+        case "string":
+            return _text(plain)
+        case str(other):
+            return {"type": other}
+        case ["string", "number"]:
+            return INT_OR_STRING
+        case _:
+            return FREE
+
+
+def _type_of(values: Sequence[Any] | None) -> str | None:
+    return "string" if values and all(isinstance(one, str) for one in values) else None
+
+
+def _text(plain: Schema) -> Schema:
+    pattern = plain.get("pattern", "")
+    limits = {} if "enum" in plain else {"maxLength": plain.get("maxLength", MAX_LENGTH)}
+    usable = pattern and not _NOT_RE2.search(pattern)
+    found = {"type": "string", **limits, **({"pattern": pattern} if usable else {})}
+    if "not" in plain:  # whose message would not say what is wrong
+        wrong = plain["not"]["pattern"]
+        rule = {"rule": f"!self.matches(r'{wrong}')", "message": f"must not match {wrong}"}
+        found["x-kubernetes-validations"] = [rule]
+    return found
+
+
+def _object(plain: Schema) -> Schema:
+    if "properties" not in plain:
+        values = structural(plain.get("additionalProperties", {}))
+        return {"type": "object", "additionalProperties": values, "maxProperties": MAX_KEYS}
+    keys = {key: structural(one) for key, one in plain["properties"].items()}
+    needed = {"required": [*plain["required"]]} if plain.get("required") else {}
+    return {"type": "object", "properties": keys, **needed}
+
+
+def _any_of(plain: Schema) -> dict[str, Any]:
+    kinds = [_resolved(one) for one in plain["anyOf"]]
+    found = [one for one in kinds if one.get("type") != "null"]
+    nullable = {"nullable": True} if len(found) < len(kinds) else {}
+    described = {key: plain[key] for key in ("description",) if key in plain}
+    return {**_one_of(found), **nullable, **described}
+
+
+def _one_of(kinds: Sequence[Schema]) -> dict[str, Any]:
+    if len(kinds) == 1:
+        return structural(kinds[0])
+    types = {one.get("type", _type_of(one.get("enum"))) for one in kinds}
+    if types <= {"string", *_NUMBERS}:
+        return dict(INT_OR_STRING)
+    lists = [one for one in kinds if one.get("type") == "array"]
+    if len(kinds) == 2 and len(lists) == 1:  # noqa: PLR2004 - a value, or a list of such
+        return structural(lists[0])
+    return dict(FREE)
+
+
+def _all_of(plain: Schema) -> dict[str, Any]:
+    parts = [structural(one) for one in plain["allOf"]]
+    patterns = [{"pattern": one.pop("pattern")} for one in parts if "pattern" in one]
+    joined: dict[str, Any] = {}
+    for part in parts:
+        joined |= part
+    return {**joined, **({"allOf": patterns} if patterns else {})}
+
+
+def settings_of(name: str) -> dict[str, Any]:
     """Return the schema of what an object says below the name of a plugin."""
     plugin = PLUGINS[name]
     known = settings_schema(plugin.settings)["properties"]
@@ -47,77 +146,9 @@ def settings_of(name: str) -> Schema:
     }
 
 
-_CUSTOM: Final[Schema] = {
-    "type": "object",
-    "description": "Settings of a plugin that is not in this repository",
-    "properties": {
-        "config": {
-            "type": "object",
-            "description": "Its configuration file. Only the plugin itself checks it.",
-            **FREE,
-        },
-        "resources": {
-            "type": "array",
-            "maxItems": names.MAX_RESOURCES,
-            "x-kubernetes-list-type": "set",
-            "description": "The resources that it offers, such as example.com/lamp or "
-            "example.com/*. Their devices are counted",
-            "items": {"type": "string", "maxLength": 308, "pattern": names.RESOURCES},
-        },
-    },
-}
-_ROLLOUT: Final[Schema] = {
-    "type": "object",
-    "description": "How a change reaches the nodes. Nodes that are not ready are skipped.",
-    "properties": {
-        "canary": {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": 100,
-            "default": 1,
-            "description": "Number of nodes that get a change first",
-        },
-        "maxUnavailable": {
-            "x-kubernetes-int-or-string": True,
-            "pattern": "^([1-9][0-9]?|100)%$",
-            "minimum": 1,
-            "default": "10%",
-            "description": "Number or percentage of nodes that may be without the plugin at the "
-            "same time; at least one",
-        },
-        "deadline": {
-            "type": "string",
-            "maxLength": 32,
-            "pattern": _DURATION,
-            "default": "2m",
-            "description": "How long a node may take to be ready with all its devices. If one "
-            "takes longer, the roll-out fails. Below 1m, so does an outage of a kubelet, because "
-            "Kubernetes takes 40 s to 50 s to report that a node is not ready",
-        },
-        "onFailure": {
-            "type": "string",
-            "enum": ["RollBack", "Halt"],
-            "default": "RollBack",
-            "description": "What happens after a failure: RollBack goes back to the last good "
-            "state, Halt stops",
-        },
-        "allowFewerDevices": {
-            "type": "boolean",
-            "default": False,
-            "description": "Whether a node may have fewer devices than before, or the plugin no "
-            "longer",
-        },
-    },
-}
-
-
-def _union() -> Schema:
-    return {**{name: settings_of(name) for name in PLUGINS}, CUSTOM: _CUSTOM}
-
-
-def _undescribed(keys: Schema) -> Schema:
+def _undescribed(keys: Schema) -> dict[str, Any]:
     """Return the same keys without their descriptions, which are in the file once already."""
-    found = {}
+    found: dict[str, Any] = {}
     for key, one in keys.items():
         found[key] = {name: value for name, value in one.items() if name != "description"}
         for inner in {"properties"} & found[key].keys():
@@ -127,144 +158,33 @@ def _undescribed(keys: Schema) -> Schema:
     return found
 
 
-def _rule(rule: str, message: str, **more: str) -> Schema:
-    return {"rule": rule, "message": message, **more}
-
-
-_SELECTOR: Final[Schema] = {
-    "type": "object",
-    "maxProperties": names.MAX_LABELS,
-    "additionalProperties": _VALUE,
-    "description": "Labels of the nodes that the plugin runs on. A change that leaves a "
-    "node without the plugin needs rollout.allowFewerDevices",
-    "x-kubernetes-validations": [
-        _rule(
-            f"self.all(key, key.matches('{names.LABEL}') && key.{_IN_DOMAIN})",
-            "a key is not that of a label",
-        )
-    ],
-}
-
-
 def _rules() -> Iterator[Schema]:
     for name in (*PLUGINS, CUSTOM):
-        yield _rule(
-            f"self.plugin == '{name}' || !has(self.{name})", f"{name}: is for plugin {name}"
-        )
-        yield _rule(
-            f"self.plugin == '{name}' || !has(self.profiles) || "
+        yield {
+            "rule": f"self.plugin == '{name}' || !has(self.{name})",
+            "message": f"{name}: is for plugin {name}",
+        }
+        yield {
+            "rule": f"self.plugin == '{name}' || !has(self.profiles) || "
             f"self.profiles.all(one, !has(self.profiles[one].{name}))",
-            f"profiles: {name} is for plugin {name}",
-        )
-    yield _rule("self.plugin != 'custom' || has(self.image)", "image: is needed for plugin custom")
-    yield _rule(
-        "has(self.profiles) == has(self.profileLabel)",
-        "profileLabel: is needed with profiles, and only with them",
-    )
-    yield _rule(
-        f"!has(self.profiles) || self.profiles.all(one, one.matches('{names.PROFILE}'))",
-        f"profiles: a name is 1 to {names.MAX_PROFILE} lower-case letters, digits and hyphens",
-    )
+            "message": f"profiles: {name} is for plugin {name}",
+        }
 
 
-def _spec() -> Schema:
-    union = _union()
-    own = {
-        "plugin": {
-            "type": "string",
-            "enum": [*PLUGINS, CUSTOM],
-            "description": "The plugin to run; custom is one that is not in this repository",
-            "x-kubernetes-validations": [
-                _rule("self == oldSelf", "cannot be changed: create another object")
-            ],
-        },
-        "image": {
-            "type": "string",
-            "maxLength": names.MAX_IMAGE,
-            "pattern": names.IMAGE,
-            "description": "The plugin's image; by default that of the operator's release",
-        },
-        "paused": {
-            "type": "boolean",
-            "description": "Stops all changes, including roll-outs that are under way",
-        },
-        "nodeSelector": _SELECTOR,
-        "profileLabel": {
-            **_LABEL,
-            "x-kubernetes-validations": [_rule(f"self.{_IN_DOMAIN}", "is not the key of a label")],
-            "description": "The node label whose value is the name of the node's profile",
-        },
-        "profiles": {
-            "type": "object",
-            "maxProperties": names.MAX_PROFILES,
-            "additionalProperties": {"type": "object", "properties": _undescribed(union)},
-            "description": "Settings for some nodes: those whose label profileLabel has this "
-            "value. A key here replaces the same key of the general settings.",
-        },
-        "components": {
-            "type": "array",
-            "maxItems": names.MAX_COMPONENTS,
-            "x-kubernetes-list-type": "set",
-            "items": {"type": "string", "enum": [*components()]},
-            "description": "Components of deployments/components to add",
-        },
-        "rollout": _ROLLOUT,
-    }
-    rules = [*_rules()]
-    return {
-        "type": "object",
-        "required": ["plugin"],
-        "description": "Which plugin runs on which nodes, and with which settings",
-        "x-kubernetes-validations": rules,
-        "properties": {**own, **union},
-    }
-
-
-def crd() -> Schema:
+def crd() -> dict[str, Any]:
     """Return the CustomResourceDefinition."""
-    own = {
-        "kind": names.KIND,
-        "listKind": f"{names.KIND}List",
-        "plural": names.PLURAL,
-        "singular": names.KIND.lower(),
-    }
-    root = {
-        "type": "object",
-        "required": ["spec"],
-        "description": "A device plugin on all nodes or on some",
-        "x-kubernetes-validations": [
-            _rule(
-                f"self.metadata.name.matches('{names.NAME}')",
-                f"metadata.name: 1 to {names.MAX_NAME} lower-case letters, digits and hyphens",
-            )
-        ],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": _spec(),
-            "status": STATUS,
-        },
-    }
-    version = {
-        "name": names.VERSION,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": root},
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": COLUMNS,
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}"},
-        "spec": {
-            "group": names.GROUP,
-            "scope": "Cluster",
-            "names": {**own, "shortNames": ["dpl"]},
-            "versions": [version],
-        },
-    }
+    text = Template(_KIND.read_text(encoding="utf-8")).substitute(vars(names))
+    made: dict[str, Any] = yaml.safe_load(text)
+    root = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    spec = root["properties"]["spec"]
+    spec["x-kubernetes-validations"][:0] = _rules()
+    keys = spec["properties"]
+    union = {**{name: settings_of(name) for name in PLUGINS}, CUSTOM: keys.pop(CUSTOM)}
+    keys["plugin"]["enum"] = [*PLUGINS, CUSTOM]
+    keys["components"]["items"]["enum"] = [*components()]
+    keys["profiles"]["additionalProperties"]["properties"] = _undescribed(union)
+    keys |= union
+    return made
 
 
 class _Plain(yaml.SafeDumper):
@@ -276,23 +196,6 @@ class _Plain(yaml.SafeDumper):
 
 def text() -> str:
     """Return what is in the file."""
-    return _HEADER + yaml.dump(crd(), Dumper=_Plain, sort_keys=False, width=100)
-
-
-def main(words: Sequence[str], file: Path = FILE) -> int:
-    """Do what the command line says; 1 if the file is not current."""
-    match [*words]:
-        case []:
-            sys.stdout.write(text())
-        case ["--write"]:
-            file.write_text(text(), encoding="utf-8")
-        case ["--check"]:
-            if not file.is_file() or file.read_text(encoding="utf-8") != text():
-                sys.stderr.write(
-                    f"{file}: is not current: python -m deviceplugin_operator.crd --write\n"
-                )
-                return 1
-        case _:
-            sys.stderr.write(__doc__ or "")
-            return 2
-    return 0
+    return _HEADER + yaml.dump(
+        crd(), Dumper=_Plain, default_flow_style=None, sort_keys=False, width=100
+    )

@@ -24,9 +24,15 @@ from deviceplugin.kit.configuration import (
     record,
     text,
 )
-from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.crd.judgement import judged, resources_problem, size_problem, written
-from deviceplugin_operator.manifests.deployments_folder import Template, components, template
+from deviceplugin_operator.crd.catalogue import (
+    CUSTOM,
+    PLUGINS,
+    judged,
+    resources_problem,
+    size_problem,
+    written,
+)
+from deviceplugin_operator.manifests import Template, components, template
 from deviceplugin_operator.names import (
     IMAGE,
     LABEL,
@@ -218,7 +224,7 @@ def read(found: Object) -> Wanted:
     metadata = found["metadata"]
     hosted = PLUGINS.get(spec.plugin)
     kept = {f"DP_{key.upper().replace('-', '_')}" for key in hosted.kept} if hosted else ()
-    given = template(spec.plugin if hosted else None, spec.components, kept)
+    given = template(spec.plugin if hosted else None, spec.components, frozenset(kept))
     return Wanted(
         metadata["name"],
         metadata.get("uid", ""),

@@ -6,9 +6,8 @@ from typing import Final
 
 from deviceplugin_operator.crd.catalogue import CUSTOM
 from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
-from deviceplugin_operator.observed.seen import Object
-from deviceplugin_operator.rollout import placement
+from deviceplugin_operator.observed import Fleet, NodeFacts, Object
+from deviceplugin_operator.rollout import desired
 
 _SHOWN: Final = 5
 
@@ -60,9 +59,9 @@ def _meeting(one: Wanted, other: Wanted, fleet: Fleet, covered: Covered) -> str:
     """Return what ``other`` already does on nodes of ``one``, with the nodes."""
     found: dict[str, list[NodeFacts]] = {}
     if any(_clash(one, mine, other, its) for mine in one.variants for its in other.variants):
-        both = _both(one, placement.selector(other), fleet)
+        both = _both(one, desired.selector(other), fleet)
         for node in [*both, *_own(one, covered(other.name))]:
-            mine, its = placement.variant(one, node), placement.variant(other, node)
+            mine, its = desired.variant(one, node), desired.variant(other, node)
             if clash := _clash(one, mine, other, its):
                 found.setdefault(clash, []).append(node)
     for clash, nodes in found.items():
@@ -92,7 +91,7 @@ def _offered(wanted: Wanted, variant: Variant) -> tuple[str, ...]:
 
 def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[NodeFacts]:
     """Return the nodes of ``one`` that also have the labels of ``selector``."""
-    own = placement.selector(one)
+    own = desired.selector(one)
     if any(own.get(label, value) != value for label, value in selector.items()):
         return []
     return fleet.matching({**own, **selector})
@@ -100,7 +99,7 @@ def _both(one: Wanted, selector: Mapping[str, str], fleet: Fleet) -> list[NodeFa
 
 def _own(one: Wanted, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """Return those of ``nodes`` that are also of ``one``."""
-    own = placement.selector(one).items()
+    own = desired.selector(one).items()
     return [node for node in nodes if own <= node.labels.items()]
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from deviceplugin_operator import names
+from deviceplugin_operator.cluster import objects
 from deviceplugin_operator.cluster.progress_note import Baseline
 from deviceplugin_operator.crd.specification import Wanted
-from deviceplugin_operator.observed.fleet import NodeFacts
-from deviceplugin_operator.observed.seen import Object
-from deviceplugin_operator.reconciling import daemon_set_status
+from deviceplugin_operator.observed import NodeFacts, Object
 from deviceplugin_operator.reconciling.conflicts import listed
-from deviceplugin_operator.reconciling.status import Outcome, Seen
-from deviceplugin_operator.rollout import placement
+from deviceplugin_operator.reconciling.status import Outcome, Reported
+from deviceplugin_operator.rollout import desired
 
 _AT_REST = frozenset({"Done", "RolledBack", "Held"})
 
@@ -30,8 +29,8 @@ def baseline(
     found = {} if len(at_rest) == len(outcomes) else dict(before)
     for daemon_set in sets:
         outcome = at_rest.get(daemon_set["metadata"]["labels"].get(names.PROFILE_LABEL, ""))
-        whole = daemon_set_status.is_whole(daemon_set)
-        for node in placement.covered([daemon_set["spec"]["template"]], nodes):
+        whole = objects.is_whole(daemon_set)
+        for node in desired.covered([daemon_set["spec"]["template"]], nodes):
             live = node.offers(outcome.progress.resources) if outcome and node.ready else {}
             known = outcome is not None and node.name not in outcome.progress.taken
             is_new = known and node.ready and (whole or any(live.values()))
@@ -46,7 +45,7 @@ def _is_at_rest(one: Outcome) -> bool:
     return progress.target == progress.good or not one.desired
 
 
-def left(before: Baseline, seen: Seen, nodes: Iterable[NodeFacts]) -> str:
+def left(before: Baseline, seen: Reported, nodes: Iterable[NodeFacts]) -> str:
     """Return which nodes had devices and are not covered any more, or an empty string."""
     own = {one.name for one in seen.nodes} | seen.baseline.keys()
     gone = [

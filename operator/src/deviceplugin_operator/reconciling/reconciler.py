@@ -14,14 +14,20 @@ from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd import specification
 from deviceplugin_operator.crd.specification import Wanted
-from deviceplugin_operator.observed.fleet import Fleet, NodeFacts
-from deviceplugin_operator.observed.seen import CONFIG_MAPS, DAEMON_SETS, OWNERS, Object, Seen
+from deviceplugin_operator.observed import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    OWNERS,
+    Fleet,
+    NodeFacts,
+    Object,
+    Seen,
+)
 from deviceplugin_operator.reconciling import conflicts, devices
 from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
-from deviceplugin_operator.reconciling.status import BUSY, Outcome, is_news
-from deviceplugin_operator.reconciling.status import Seen as Reported
+from deviceplugin_operator.reconciling.status import BUSY, Outcome, Reported, is_news
 from deviceplugin_operator.reconciling.status import status as made_status
-from deviceplugin_operator.rollout import desired, placement
+from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from deviceplugin_operator.rollout.step import Progress
 
@@ -183,8 +189,8 @@ class Reconciler:
             profile in made and one.target == made[profile].name for profile, one in before.items()
         ):
             return ""
-        nodes = placement.covered([*self._good_pods(owner, before)], self._fleet.nodes())
-        kept = {one.name for one in placement.covered([one.pod for one in made.values()], nodes)}
+        nodes = desired.covered([*self._good_pods(owner, before)], self._fleet.nodes())
+        kept = {one.name for one in desired.covered([one.pod for one in made.values()], nodes)}
         if not (lost := [one.name for one in nodes if one.name not in kept]):
             return ""
         return (
@@ -272,7 +278,7 @@ class Reconciler:
     def _covered(self, name: str) -> list[NodeFacts]:
         """Return the nodes on which an object has the plugin now."""
         sets = self._seen.of(DAEMON_SETS, name)
-        return placement.covered([one["spec"]["template"] for one in sets], self._fleet.nodes())
+        return desired.covered([one["spec"]["template"] for one in sets], self._fleet.nodes())
 
     def _report(self, owner: Object, reported: Reported) -> None:
         now = datetime.fromtimestamp(self._timing.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,16 +6,22 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from deviceplugin_operator import names
-from deviceplugin_operator.cluster import progress_note
+from deviceplugin_operator.cluster import objects, progress_note
 from deviceplugin_operator.cluster.access import Cluster
 from deviceplugin_operator.crd.specification import Variant, Wanted
-from deviceplugin_operator.observed.fleet import Fleet
-from deviceplugin_operator.observed.seen import Object
-from deviceplugin_operator.reconciling import daemon_set_status
+from deviceplugin_operator.observed import Fleet, Object
 from deviceplugin_operator.reconciling.status import Outcome
-from deviceplugin_operator.rollout import placement
+from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
-from deviceplugin_operator.rollout.step import SETTLE, Node, Pod, Progress, Step, Taken, next_step
+from deviceplugin_operator.rollout.step import (
+    SETTLE,
+    Member,
+    Pod,
+    Progress,
+    Step,
+    Taken,
+    next_step,
+)
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +100,10 @@ class Rolling:
         found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
         had = progress_note.baseline(owner)
         nodes = [one for one in self._fleet.nodes() if one.name in had]
-        own = placement.covered([found["spec"]["template"]], nodes) if found else []
+        own = desired.covered([found["spec"]["template"]], nodes) if found else []
         return {
             one.name: Taken(before=had[one.name], well=True)
-            for one in placement.covered([made.pod], nodes)
+            for one in desired.covered([made.pod], nodes)
             if one not in own
         }
 
@@ -206,12 +212,12 @@ class Rolling:
         self, owner: Object, wanted: Wanted, variant: Variant, made: Revision, progress: Progress
     ) -> Step:
         found = self._cluster.daemon_set(wanted.name, variant.profile)
-        if found is None or not daemon_set_status.is_observed(found):
+        if found is None or not objects.is_observed(found):
             return Step(progress, message="waiting for the DaemonSet controller")
-        whole = daemon_set_status.is_whole(found) and not progress.restoring
+        whole = objects.is_whole(found) and not progress.restoring
         if progress.target == progress.good and not progress.taken and whole:
             return Step(progress, state="RolledBack" if progress.refused else "Done")
-        if daemon_set_status.has_nodes(found):
+        if objects.has_nodes(found):
             step = self._look(found, wanted, variant, progress)
         else:  # there are no pods to list, and nothing is known about the target
             step = Step(replace(progress, taken={}), state="Done")
@@ -250,10 +256,10 @@ class Rolling:
 
     def _nodes(
         self, found: Object, resources: Collection[str], pods: Mapping[str, Pod]
-    ) -> Iterator[Node]:
-        for facts in placement.covered([found["spec"]["template"]], self._fleet.nodes()):
+    ) -> Iterator[Member]:
+        for facts in desired.covered([found["spec"]["template"]], self._fleet.nodes()):
             devices = facts.offers(resources)
-            yield Node(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
+            yield Member(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
 
 
 def _held(found: Outcome, reason: str, generation: int) -> Outcome:

@@ -11,8 +11,8 @@ from deviceplugin_operator.cluster.progress_note import (
     in_status,
     of_baseline,
 )
-from deviceplugin_operator.crd.status_schema import MOST_PROBLEMS
-from deviceplugin_operator.observed.fleet import NodeFacts, of_resources
+from deviceplugin_operator.names import MAX_PROBLEMS
+from deviceplugin_operator.observed import NodeFacts, of_resources
 from deviceplugin_operator.rollout.desired import called
 from deviceplugin_operator.rollout.step import Progress
 
@@ -63,7 +63,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Reported:
     """What a status is computed from."""
 
     outcomes: Sequence[Outcome]
@@ -82,7 +82,7 @@ class Seen:
     paused: bool = False
 
 
-def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
+def status(owner: Mapping[str, Any], seen: Reported, now: str) -> dict[str, Any]:
     """Return the status of ``owner``. Conditions keep their transition time until they change."""
     generation = owner["metadata"].get("generation", 0)
     before = owner.get("status") or {}
@@ -100,8 +100,8 @@ def status(owner: Mapping[str, Any], seen: Seen, now: str) -> dict[str, Any]:
         },
         "devices": _shown(resources),
         "resources": resources,
-        "problems": problems[:MOST_PROBLEMS],
-        "problemsLeftOff": max(0, len(problems) - MOST_PROBLEMS),
+        "problems": problems[:MAX_PROBLEMS],
+        "problemsLeftOff": max(0, len(problems) - MAX_PROBLEMS),
         "revisions": [_revision(owner, one) for one in seen.outcomes],
         "baseline": of_baseline(seen.baseline),
     }
@@ -119,7 +119,7 @@ def _revision(owner: Mapping[str, Any], one: Outcome) -> dict[str, Any]:
     }
 
 
-def _conditions(seen: Seen, resources: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
+def _conditions(seen: Reported, resources: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
     accepted: Condition = (True, "UnknownProfile" if seen.unknown else "Valid", seen.unknown)
     if seen.refused:
         accepted = (False, *seen.refused)
@@ -168,7 +168,7 @@ def _after(failed: Outcome) -> str:
 
 
 def _ready(
-    seen: Seen,
+    seen: Reported,
     accepted: Condition,
     progressing: Condition,
     degraded: Condition,
@@ -234,7 +234,7 @@ def _condition(
     }
 
 
-def _resources(seen: Seen) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _resources(seen: Reported) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the resources with their devices, and the nodes that lack some, the worst first."""
     found: list[dict[str, Any]] = []
     problems: list[dict[str, Any]] = []

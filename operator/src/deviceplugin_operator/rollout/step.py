@@ -34,7 +34,7 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Node:
+class Member:
     """A node that the DaemonSet covers."""
 
     name: str
@@ -108,17 +108,17 @@ class Step:
 class _View:
     """The nodes, grouped by state."""
 
-    done: tuple[Node, ...]
+    done: tuple[Member, ...]
     waiting: Mapping[str, Taken]
     """Taken nodes that do not have the new pod or all devices yet."""
-    old: tuple[Node, ...]
+    old: tuple[Member, ...]
     """Nodes that have a pod of another revision."""
     away: Mapping[str, Taken]
     """Taken nodes that are not ready. The roll-out does not wait for them."""
 
 
 def next_step(
-    nodes: Iterable[Node],
+    nodes: Iterable[Member],
     rollout: Rollout,
     progress: Progress,
     now: float,
@@ -146,10 +146,10 @@ def next_step(
 
 
 def _view(
-    nodes: Iterable[Node], rollout: Rollout, progress: Progress, now: float, settle: float
+    nodes: Iterable[Member], rollout: Rollout, progress: Progress, now: float, settle: float
 ) -> _View:
-    done: list[Node] = []
-    old: list[Node] = []
+    done: list[Member] = []
+    old: list[Member] = []
     waiting: dict[str, Taken] = {}
     away: dict[str, Taken] = {}
     for node in nodes:
@@ -167,7 +167,7 @@ def _view(
     return _View(tuple(done), waiting, tuple(old), away)
 
 
-def _followed(node: Node, note: Taken | None, now: float) -> Taken:
+def _followed(node: Member, note: Taken | None, now: float) -> Taken:
     """Return what is known about a node that has no pod of another revision."""
     ready = _serves(node)
     if note is None:  # a new node, or somebody else has deleted its pod
@@ -175,11 +175,11 @@ def _followed(node: Node, note: Taken | None, now: float) -> Taken:
     return replace(note, since=note.since or now, ready=(note.ready or now) if ready else 0.0)
 
 
-def _serves(node: Node) -> bool:
+def _serves(node: Member) -> bool:
     return node.pod is not None and node.pod.ready and not node.pod.leaving
 
 
-def _is_done(node: Node, note: Taken, rollout: Rollout, settled_by: float) -> bool:
+def _is_done(node: Member, note: Taken, rollout: Rollout, settled_by: float) -> bool:
     if not _serves(node):
         return False
     if rollout.allow_fewer_devices or not any(note.before.values()):
@@ -187,7 +187,7 @@ def _is_done(node: Node, note: Taken, rollout: Rollout, settled_by: float) -> bo
     return (node.is_fresh or note.ready <= settled_by) and not _lost(node, note)
 
 
-def _lost(node: Node, note: Taken) -> list[str]:
+def _lost(node: Member, note: Taken) -> list[str]:
     """Return the resources of which the node has fewer devices than before."""
     return [
         f"{name} {count} -> {node.devices.get(name, 0)}"
@@ -200,7 +200,7 @@ def _overdue(note: Taken, rollout: Rollout, now: float) -> bool:
     return now - note.since > rollout.deadline
 
 
-def _failed(view: _View, nodes: Mapping[str, Node], rollout: Rollout, now: float) -> str:
+def _failed(view: _View, nodes: Mapping[str, Member], rollout: Rollout, now: float) -> str:
     """Return why the target has failed, or an empty string.
 
     A node that was not well before does not count, as long as other nodes are done.
@@ -211,7 +211,7 @@ def _failed(view: _View, nodes: Mapping[str, Node], rollout: Rollout, now: float
     return ""
 
 
-def _why(node: Node, note: Taken, rollout: Rollout) -> str:
+def _why(node: Member, note: Taken, rollout: Rollout) -> str:
     after = f"after {rollout.deadline:g} s"
     if lost := _lost(node, note) if _serves(node) else []:
         return f"{node.name}: {', '.join(lost)} {after}"
@@ -242,7 +242,7 @@ def _all(view: _View) -> dict[str, Taken]:
     return {**view.waiting, **view.away}
 
 
-def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bool) -> list[Node]:
+def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bool) -> list[Member]:
     """Return the nodes to take now. A roll-back has no canaries."""
     unwell = sorted((one for one in view.old if not _serves(one)), key=_name)
     well = sorted((one for one in view.old if _serves(one)), key=_name)
@@ -254,11 +254,11 @@ def _chosen(view: _View, rollout: Rollout, busy: int, nodes: int, *, settled: bo
     return [*unwell, *well][: max(0, rollout.at_once(nodes) - busy)]
 
 
-def _name(node: Node) -> str:
+def _name(node: Member) -> str:
     return node.name
 
 
-def _how_far(view: _View, nodes: Mapping[str, Node]) -> str:
+def _how_far(view: _View, nodes: Mapping[str, Member]) -> str:
     away = sorted(name for name, one in nodes.items() if not one.ready)
     more = f"; not ready, skipped: {', '.join(_few(away))}" if away else ""
     return f"{len(view.done)} of {len(nodes)} nodes done{more}"

@@ -1,7 +1,6 @@
-"""The JSON Schema of the configuration, for editors: ``python -m deviceplugin_generic.schema``."""
+"""The JSON Schema of the configuration, for editors. ``make generate`` writes ``schema.json``."""
 
 import json
-import sys
 from typing import Any
 
 from deviceplugin.kit import configuration
@@ -25,7 +24,3 @@ def text() -> str:
     described = {"anyOf": [_settings(), list_of(RULE), {"type": "null"}]}
     schema = configuration.schema(described, "Configuration of generic-device-plugin")
     return json.dumps(schema, indent=2) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(text())

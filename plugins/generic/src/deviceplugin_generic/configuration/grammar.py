@@ -1,6 +1,6 @@
 """The grammar of configuration entries, with their groups and selectors.
 
-``python -m deviceplugin_generic.schema`` prints them as JSON Schema, for editors.
+``schema.json`` has them as JSON Schema, for editors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

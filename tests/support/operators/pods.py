@@ -1,6 +1,7 @@
-"""What kubelets say of pods and nodes."""
+"""Where pods may be, as controllers and the scheduler say, and what kubelets say of them."""
 
 import time
+from collections.abc import Mapping
 
 from cluster.kinds import Object
 
@@ -43,3 +44,24 @@ def mounted(pod: Object) -> str:
     (item,) = volume["downwardAPI"]["items"]
     key = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
     return str(pod["metadata"]["annotations"][key])
+
+
+def fits(spec: Object, node: Object) -> bool:
+    """Return whether selector and affinity of a pod let it be on ``node``."""
+    labels = node["metadata"]["labels"]
+    if not spec.get("nodeSelector", {}).items() <= labels.items():
+        return False
+    affinity = spec.get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    for term in terms.get("nodeSelectorTerms", ()):
+        for one in term["matchExpressions"]:
+            inside = labels.get(one["key"]) in one["values"]
+            if inside != (one["operator"] == "In"):
+                return False
+    return True
+
+
+def is_kept_away(spec: Object, labels: Mapping[str, str]) -> bool:
+    """Return whether a pod cannot be where one with ``labels`` is."""
+    apart = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return any(one["labelSelector"]["matchLabels"].items() <= labels.items() for one in apart)

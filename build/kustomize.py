@@ -1,4 +1,4 @@
-"""Renders kustomizations, as far as ``deployments/`` uses kustomize.
+"""Renders kustomizations, as far as ``deployments/`` uses kustomize, and compares what it renders.
 
 Anything else in a kustomization is an error. The contract tests compare it with the real one.
 """
@@ -6,12 +6,15 @@ Anything else in a kustomization is an error. The contract tests compare it with
 import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-Manifest = dict[str, Any]
+from deviceplugin_operator.manifests import KEYS, Manifest, merge
+
+DEPLOYMENTS: Final = Path(__file__).parents[1] / "deployments"
 CLUSTER_WIDE: Final = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "DeviceClass"),
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
@@ -66,9 +69,8 @@ def _refer(manifests: list[Manifest]) -> None:
 
 
 def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:
-    spec: dict[str, Any] = yaml.safe_load(
-        (folder / "kustomization.yaml").read_text(encoding="utf-8")
-    )
+    spec: dict[str, Any]
+    (spec,) = _parsed((folder / "kustomization.yaml").read_text(encoding="utf-8"))
     kinds = {"apiVersion": f"kustomize.config.k8s.io/{version}", "kind": kind}
     if kinds != {key: spec.pop(key, None) for key in kinds}:
         raise KustomizationError(f"{folder}: is not a {kind} of {version}")
@@ -107,9 +109,17 @@ def _apply(folder: Path, spec: dict[str, Any], manifests: list[Manifest]) -> Non
 def _load(path: Path) -> list[Manifest]:
     if path.is_dir():
         return render(path)
-    return [
-        manifest for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8")) if manifest
-    ]
+    return [one for one in _parsed(path.read_text(encoding="utf-8")) if one]
+
+
+def _parsed(text: str) -> list[Any]:
+    """Return the documents of a text: most of the work, and the same for many kustomizations."""
+    return deepcopy(_documents(text))
+
+
+@cache
+def _documents(text: str) -> list[Any]:
+    return [*yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))]
 
 
 def _namespace(manifest: Manifest, name: str) -> None:
@@ -159,12 +169,12 @@ def _patches(manifest: Manifest, entries: list[dict[str, Any]]) -> None:
     for entry in entries:
         if not _is_target(manifest, **entry["target"]):
             continue
-        patch = yaml.safe_load(entry["patch"])
+        (patch,) = _parsed(entry["patch"])
         if isinstance(patch, list):
             for operation in patch:
                 _add(manifest, **operation)
         else:
-            _merge(manifest["spec"], patch["spec"])
+            merge(manifest["spec"], patch["spec"])
 
 
 def _is_target(manifest: Manifest, kind: str, name: str = "") -> bool:
@@ -225,41 +235,43 @@ def _add(manifest: Manifest, op: str, path: str, value: object) -> None:
         place[last] = deepcopy(value)
 
 
-def _merge(place: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Merge strategically: entries of some lists are one if they have the same key."""
-    for name, value in patch.items():
-        if isinstance(value, dict):
-            _merge(place.setdefault(name, {}), value)
-        elif name in _MERGE_KEYS:
-            key = _MERGE_KEYS[name]
-            for entry in value:
-                _merge_entry(place.setdefault(name, []), key, dict(entry))
+def identity(manifest: Manifest) -> str:
+    """Return what an object is called."""
+    return f"{manifest['kind']}/{manifest['metadata']['name']}"
+
+
+def difference(before: Manifest, after: Manifest) -> Manifest:
+    """Return the strategic merge patch that makes ``after`` of ``before``, but for the order."""
+    patch: Manifest = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            inner: object = difference(old, value)
+        elif key in KEYS and isinstance(old, list) and old != value:
+            inner = _list_difference(old, value, KEYS[key])
         else:
-            place[name] = deepcopy(value)
+            inner = old != value
+        if inner:
+            patch[key] = value if inner is True else inner
+    return patch
 
 
-def _merge_entry(entries: list[dict[str, Any]], key: str, entry: dict[str, Any]) -> None:
-    found = next((one for one in entries if one[key] == entry[key]), None)
-    if entry.pop("$patch", None) == "delete":
-        if found is None:
-            raise KustomizationError(f"there is no {entry[key]} to be deleted")
-        entries.remove(found)
-    elif found is None:
-        entries.append(deepcopy(entry))
-    else:
-        _merge(found, entry)
+def _list_difference(before: list[Manifest], after: list[Manifest], key: str) -> list[Manifest]:
+    """Return the same for a list whose entries are known by their ``key``."""
+    old = {entry[key]: entry for entry in before}
+    new = {entry[key]: entry for entry in after}
+    removed = [{key: name, "$patch": "delete"} for name in old if name not in new]
+    added = [entry for name, entry in new.items() if name not in old]
+    changed = [
+        {key: name, **change}
+        for name, entry in new.items()
+        if name in old and (change := difference(old[name], entry))
+    ]
+    return [*removed, *added, *changed]
 
 
 _NAMES: Final = re.compile(r"\[[^]]+\]|[^.]+")
 """The names in a path: ``[name=main]`` is an entry of a list, ``[a.b/c]`` a key with dots."""
-
-_MERGE_KEYS: Final = {
-    "containers": "name",
-    "initContainers": "name",
-    "env": "name",
-    "volumes": "name",
-    "volumeMounts": "mountPath",
-}
 
 _STEPS: Final[dict[str, Callable[[Manifest, Any], None]]] = {
     "namespace": _namespace,

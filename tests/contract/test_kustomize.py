@@ -1,4 +1,4 @@
-"""What the renderer does not know of kustomize is an error, not something else in a cluster."""
+"""Our renderer: what it does not know of kustomize is an error; what a component changes."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_operator.manifests.kustomize import KustomizationError, render
+from deviceplugin_operator.manifests import Manifest
+from kustomize import KustomizationError, difference, render
 
 DAEMON_SET = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"a": 1}}
 KUSTOMIZATION = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-PATCHED = {"kind": "DaemonSet", "spec": {"env": [{"name": "X", "$patch": "delete"}]}}
 
 
 def rendered(folder: Path, **spec: Any) -> Any:
@@ -52,9 +52,34 @@ def test_files_become_a_config_map(tmp_path: Path) -> None:
         ({"commonLabels": {}}, "'commonLabels' is not supported here"),
         ({"labels": [{"fields": []}]}, r"labels: \['fields'\] are not pairs and includeSelectors"),
         (patch([{"op": "move", "path": "/a", "value": 1}]), "'move' is not supported here"),
-        (patch(PATCHED), "there is no X to be deleted"),
     ],
 )
 def test_what_is_not_known_is_an_error(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
     with pytest.raises(KustomizationError, match=said):
         rendered(tmp_path, **spec)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({"a": True, "b": {"c": [1]}, "d": "x"}, {"a": False, "b": {"c": []}, "d": ""}, None),
+        ({"a": 1, "b": {"c": 1}}, {"b": {}}, {"a": None, "b": {"c": None}}),
+        ({"a": {"b": 1}}, {"a": {"b": 1}}, {}),
+        ({}, {"env": []}, {"env": []}),
+        (
+            {"env": [{"name": "a"}, {"name": "b", "value": "1"}, {"name": "c"}]},
+            {"env": [{"name": "d"}, {"name": "b", "value": "2"}, {"name": "c"}]},
+            {
+                "env": [
+                    {"name": "a", "$patch": "delete"},
+                    {"name": "d"},
+                    {"name": "b", "value": "2"},
+                ]
+            },
+        ),
+    ],
+)
+def test_what_a_component_changes_is_found(
+    before: Manifest, after: Manifest, patch: Manifest | None
+) -> None:
+    assert (after if patch is None else patch) == difference(before, after)

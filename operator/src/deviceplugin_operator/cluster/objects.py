@@ -1,0 +1,123 @@
+"""Objects of Kubernetes: what pods and DaemonSets say, and Events, for ``kubectl describe``."""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from deviceplugin.apiserver import ApiServer, ApiServerError
+from deviceplugin_operator import names
+from deviceplugin_operator.observed import Object
+from deviceplugin_operator.rollout.step import Pod
+
+log = logging.getLogger(__name__)
+
+_NO_REASON: Final = ("", "ContainerCreating", "PodInitializing")
+_EVENTS: Final = "/api/v1/namespaces/default/events"
+"""Events of cluster-scoped objects are in this namespace."""
+_LONGEST: Final = 1000
+
+
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Return a pod's node, or the one to which a DaemonSet has pinned it before it is scheduled."""
+    if node := pod["spec"].get("nodeName"):
+        return str(node)
+    terms = (
+        ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {})
+        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
+        .get("nodeSelectorTerms", ())
+    )
+    for term in terms:
+        for one in term.get("matchFields", ()):
+            if one["key"] == "metadata.name":
+                return str(one["values"][0])
+    return ""
+
+
+def pod_of(found: Mapping[str, Any]) -> Pod:
+    """Return what a roll-out has to know of a pod."""
+    metadata, status = found["metadata"], found.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
+    return Pod(
+        metadata["name"],
+        metadata["uid"],
+        metadata["labels"].get(names.REVISION, ""),
+        ready.get("status") == "True",
+        "deletionTimestamp" in metadata,
+        _said(status, conditions),
+        ready.get("lastTransitionTime") or "",
+    )
+
+
+def _said(status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> str:
+    """Return why a pod does not run: its last message, or that of the kubelet or the scheduler."""
+    for one in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
+        for state in (one.get("state") or {}, one.get("lastState") or {}):
+            if words := (state.get("terminated") or {}).get("message", "").strip():
+                return str(words.splitlines()[-1])
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason", "") not in _NO_REASON:
+            return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+    scheduled = conditions.get("PodScheduled", {})
+    return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
+
+
+def is_observed(daemon_set: Object) -> bool:
+    """Return whether new pods are created from the current template."""
+    observed = (daemon_set.get("status") or {}).get("observedGeneration", 0)
+    return bool(observed >= daemon_set["metadata"]["generation"])
+
+
+def has_nodes(daemon_set: Object) -> bool:
+    """Return whether any node is to have a pod."""
+    return bool((daemon_set.get("status") or {}).get("desiredNumberScheduled", 0))
+
+
+def is_whole(daemon_set: Object) -> bool:
+    """Return whether all nodes have a ready pod of the current template."""
+    counts = daemon_set.get("status") or {}
+    wanted = counts.get("desiredNumberScheduled", 0)
+    return bool(wanted == counts.get("updatedNumberScheduled", 0) == counts.get("numberReady", 0))
+
+
+class Notices:
+    """Creates Events. If that fails, the status still says the same."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
+
+    def notify(self, about: Object, kind: str, reason: str, message: str) -> None:
+        """Create an Event about an object."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        metadata = about["metadata"]
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{metadata['name']}.{uuid.uuid4().hex[:12]}",
+                "namespace": "default",
+            },
+            "involvedObject": {
+                "apiVersion": f"{names.GROUP}/{names.VERSION}",
+                "kind": names.KIND,
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message[:_LONGEST],
+            "source": {"component": "deviceplugin-operator"},
+            "reportingComponent": "deviceplugin-operator",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self._api.create(_EVENTS, event)
+        except ApiServerError as error:
+            log.info("event not created", extra={"reason": reason, "error": str(error)})
