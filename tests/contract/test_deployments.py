@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from deviceplugin._dra.slices.device_classes import device_classes
+from deviceplugin._dra.slices.attributes import device_classes
 from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
 from manifests.deployment_policy import problems

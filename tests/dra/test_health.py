@@ -11,9 +11,8 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._dra.serving import health_service
-from deviceplugin._dra.serving.device_health import DeviceHealth
-from deviceplugin._dra.serving.health_service import HealthStreams
+from deviceplugin._dra.serving import health
+from deviceplugin._dra.serving.health import DeviceHealth, HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 from drivers.driver_client import DriverClient, connected
 from drivers.driver_node import POOL, DriverNode, gopher, result
@@ -201,11 +200,11 @@ def test_a_stream_that_is_over_at_its_start_reports_nothing() -> None:
 
 def test_surplus_streams_are_refused(stream: tuple[Stream, DriverClient]) -> None:
     _, client = stream
-    readers = [Reader(client.watch()) for _ in range(health_service.MAX_STREAMS)]
+    readers = [Reader(client.watch()) for _ in range(health.MAX_STREAMS)]
     eventually(lambda: all(one.reports for one in readers))
     surplus = Reader(client.watch())
     eventually(lambda: surplus.over)
-    assert f"{health_service.MAX_STREAMS} streams are open already" == surplus.over
+    assert f"{health.MAX_STREAMS} streams are open already" == surplus.over
 
 
 @pytest.mark.parametrize(
@@ -213,10 +212,10 @@ def test_surplus_streams_are_refused(stream: tuple[Stream, DriverClient]) -> Non
     [("é" * 512, "é" * 512), ("é" * 513, "é" * 510 + "..."), ("\udcff", "?")],
 )
 def test_a_message_is_no_longer_than_the_kubelet_keeps(text: str, expected: str) -> None:
-    encoded = health_service._encoded([DeviceHealth("pool", "a", "unknown", text)])
+    encoded = health._encoded([DeviceHealth("pool", "a", "unknown", text)])
     assert expected == encoded.devices[0].message
 
 
 def test_a_report_of_very_many_devices_fits_into_a_message() -> None:
     many = [DeviceHealth("pool", f"device-{one}", "unhealthy", "x" * 2000) for one in range(9000)]
-    assert health_service._encoded(many).ByteSize() < 4 * 1024 * 1024
+    assert health._encoded(many).ByteSize() < 4 * 1024 * 1024

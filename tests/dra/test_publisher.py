@@ -11,8 +11,7 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import BURST, REFILL, Publisher
 from deviceplugin._platform.api_errors import (
     ApiServerError,

@@ -12,14 +12,14 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Own
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.layout import lay_out
-from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
+from deviceplugin._dra.slices.plan import CONTENT, Write, lay_out, plan
 from deviceplugin._dra.slices.pools import (
     Entry,
     Offers,
     OnUnhealthy,
     Pool,
     PoolCatalogue,
+    Site,
     offers,
     withheld,
 )

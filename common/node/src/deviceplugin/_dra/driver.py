@@ -10,22 +10,22 @@ from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords
-from deviceplugin._dra.claims import booking
+from deviceplugin._dra.claims import devices
+from deviceplugin._dra.claims.allocations import PluginCalls
 from deviceplugin._dra.claims.cdi_files import ClaimFiles
-from deviceplugin._dra.claims.device_lookup import Locator
-from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
-from deviceplugin._dra.claims.plugin_calls import PluginCalls
+from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.claims.record_files import Records
-from deviceplugin._dra.serving.device_health import HealthReport
-from deviceplugin._dra.serving.health_service import HealthStreams
-from deviceplugin._dra.serving.process_lock import alone
-from deviceplugin._dra.serving.registration import Registration
-from deviceplugin._dra.serving.server import SERVICE_SOCKET, Server, check_paths, registry_socket
+from deviceplugin._dra.serving.health import HealthReport, HealthStreams
+from deviceplugin._dra.serving.server import (
+    DriverSettings,
+    Registration,
+    Server,
+    alone,
+)
 from deviceplugin._dra.serving.service import DraPlugin
-from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
@@ -82,7 +82,7 @@ class Driver:
         boot: str = "",
         clock: Clock = MONOTONIC,
     ) -> None:
-        check_paths(settings.driver_dir, settings.registry_dir, settings.name)
+        settings.check()
         self._settings = settings
         self._ownership = ownership
         self._watcher = watcher
@@ -173,7 +173,7 @@ class Driver:
         """
         before = self._records.all()
         found = self._records.load()
-        booking.restore(self._ownership, found.values(), self._unrecorded)
+        devices.restore(self._ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
             self._ownership.unprepare(uid)
         self._metrics.claims_prepared.labels(self._settings.name).set(len(found))
@@ -220,11 +220,10 @@ class Driver:
 
     def _serve(self) -> None:
         settings, streams = self._settings, HealthStreams(self._report.read, self._clock)
-        service = settings.directory / SERVICE_SOCKET
-        registration = Registration(settings.name, service, self._notified)
+        registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
         self._registered = False
-        server = Server(service, registry_socket(settings.registry_dir, settings.name), handlers)
+        server = Server(settings.service_socket, settings.registry_socket, handlers)
         self._streams = streams
         self._served()
         try:

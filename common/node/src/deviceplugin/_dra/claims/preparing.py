@@ -7,24 +7,21 @@ meanwhile.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
 from deviceplugin._attribution.ownership import Claim, Ownership
-from deviceplugin._dra.claims.allocations import Asking, unanswered
-from deviceplugin._dra.claims.booking import book
+from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
 from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
-from deviceplugin._dra.claims.device_lookup import Candidates, Locator
-from deviceplugin._dra.claims.locks import ClaimLocks
+from deviceplugin._dra.claims.devices import Candidates, Locator, book
 from deviceplugin._dra.claims.parameters import ParameterReader
-from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
-from deviceplugin._dra.claims.reading import ClaimReader, PatientReader
+from deviceplugin._dra.claims.reading import ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
 from deviceplugin._dra.claims.record_files import Records
-from deviceplugin._dra.claims.results import Result, results
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
@@ -35,6 +32,38 @@ log = logging.getLogger(__name__)
 
 _MANY: Final = 10
 """Most devices that one log line names."""
+
+
+class ClaimLocks:
+    """The locks of claims that are in use. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        """By uid, each with the number of threads that hold it or wait for it."""
+
+    @contextmanager
+    def hold(self, uid: str, seconds: float) -> Iterator[None]:
+        """Hold the lock of the claim ``uid``.
+
+        Raises:
+            AllocationError: It was not free within ``seconds``.
+        """
+        with self._guard:
+            lock, users = self._locks.get(uid, (threading.Lock(), 0))
+            self._locks[uid] = lock, users + 1
+        try:
+            if not lock.acquire(timeout=max(0.0, seconds)):
+                raise AllocationError("an earlier call for this claim is still under way")
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._guard:
+                _, users = self._locks.pop(uid)
+                if users > 1:
+                    self._locks[uid] = lock, users - 1
 
 
 class Preparing:

@@ -17,15 +17,6 @@ _ENDING: Final = ".json"
 _SET_ASIDE: Final = ".bad"
 
 
-def any_recorded(directory: Path) -> bool:
-    """Return whether a claim is recorded in ``directory``, without reading the records.
-
-    Raises:
-        OSError: The directory cannot be read.
-    """
-    return bool(_files(directory, _ENDING))
-
-
 class Records:
     """The records in ``directory``, which is created with the first.
 

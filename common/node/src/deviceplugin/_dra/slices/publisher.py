@@ -9,13 +9,9 @@ from contextlib import suppress
 from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.slices.known import KnownSlices
-from deviceplugin._dra.slices.plan import Site, Write, device_names_in, plan
-from deviceplugin._dra.slices.pools import Entry, Offers, Pool, PoolCatalogue
-from deviceplugin._dra.slices.rate_limit import Bucket
-from deviceplugin._dra.slices.share_support import ShareSupport
-from deviceplugin._dra.slices.store import Object, Slices, SliceStore
-from deviceplugin._dra.slices.watch_thread import WatchThread
+from deviceplugin._dra.slices.plan import Write, device_names_in, plan
+from deviceplugin._dra.slices.pools import Entry, Offers, Pool, PoolCatalogue, ShareSupport, Site
+from deviceplugin._dra.slices.store import KnownSlices, Object, Slices, SliceStore, WatchThread
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,
@@ -24,7 +20,7 @@ from deviceplugin._platform.api_errors import (
 )
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.waiting import Waiter
+from deviceplugin._platform.waiting import Bucket, Waiter
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Final
 
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.waiting import Waiter
+from deviceplugin._platform.waiting import Bucket, Waiter
 from deviceplugin.apiserver import ApiServerError, InvalidError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools.events._notice import Notice
@@ -42,9 +42,8 @@ class Sender:
         self._clock = clock
         self._waiter = Waiter(clock)
         self._backoff = Backoff(FIRST_WAIT, LAST_WAIT)
-        self._free = float(BURST)
-        self._filled = clock.now()
-        self._not_before = self._filled
+        self._bucket = Bucket(BURST, REFILL, clock)
+        self._not_before = clock.now()
         self._problems = Problems(log)
         self.refused = 0
         """Number of Events that the cluster rejected."""
@@ -68,17 +67,12 @@ class Sender:
         Without news it sends no request, and returns an hour.
         """
         now = self._clock.now()
-        self._refill(now)
         if now < self._not_before:
             return self._not_before - now
-        if self._free < 1:
-            return (1 - self._free) * REFILL
+        if wait := self._bucket.wait():
+            return wait
         notice = self._watch.news(now)
         return _IDLE if notice is None else self._send(notice)
-
-    def _refill(self, now: float) -> None:
-        self._free = min(self._free + (now - self._filled) / REFILL, BURST)
-        self._filled = now
 
     def _send(self, notice: Notice) -> float:
         try:
@@ -96,6 +90,6 @@ class Sender:
                 log.info("event creation recovered")
             log.info("event created", extra={"reason": notice.reason, "text": notice.message})
         self._backoff.reset()
-        self._free -= 1
+        self._bucket.take()
         self._watch.reported(notice, self._clock.now())
         return 0.0

@@ -1,12 +1,17 @@
-"""The devices of this node that claims name by pool and device."""
+"""The devices of this node that claims name, and which of them a claim gets."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deviceplugin._attribution.claim_holders import Place, Unreadable
+from deviceplugin._attribution.device_choice import Choice
+from deviceplugin._attribution.hardware import Given
+from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.claims.results import Result
-from deviceplugin._dra.naming import former_name, pool_name
-from deviceplugin._dra.shares import PoolNames, names_in
+from deviceplugin._attribution.unreadable_records import ClaimedPlace
+from deviceplugin._dra.claims.reading import Result
+from deviceplugin._dra.claims.record import Record, ResultKey
+from deviceplugin._dra.naming import PoolNames, device_name, former_name, names_in, pool_name
 from deviceplugin._inventory.published import Resource
 from deviceplugin.errors import AllocationError, UnhealthyDeviceError, UnknownDeviceError
 from deviceplugin.model import Device
@@ -117,3 +122,78 @@ class Locator:
             if name in names.devices:
                 return [devices[names.devices[name]]], ""
         return [], ""
+
+
+def book(
+    ownership: Ownership, claim: Claim, found: Sequence[Candidates], before: Record | None
+) -> Sequence[Located]:
+    """Count devices as held by ``claim``, and return them, in the order of ``found``.
+
+    For a share it has as many ids as that consumes: those of ``before``, if it had the share then.
+    What it had before it keeps. Devices that it has as an administrator are not counted.
+
+    Raises:
+        AllocationError: Somebody else holds them. Nothing has changed.
+    """
+    had = {one.key: one.place for one in before.devices if not one.admin} if before else {}
+    ranked = [(one, _ranked(one, had)) for one in found]
+    choices = [Choice(one.shared, one.count, keys) for one, keys in ranked if _is_choice(one)]
+    single = {one.keys[0] for one in found if not (one.shared or one.result.admin)}
+    kept = had.keys() - {key for each in choices for key in each.among}
+    chosen = iter(ownership.prepare(claim, single | kept, choices=choices))
+    return [
+        located
+        for one, keys in ranked
+        for located in one.located(next(chosen) if _is_choice(one) else keys[: one.count])
+    ]
+
+
+def restore(ownership: Ownership, records: Collection[Record], unreadable: Unreadable) -> None:
+    """Count what ``records`` have as held by their claims, and ``unreadable`` ones as unknown."""
+    held = {one.claim: one.held for one in records}
+    shares = {key for one in records for key in one.shares}
+    given = {key: Given(one.paths, one.held) for one in records for key in one.held}
+    ownership.restore(held, shares, unreadable=unreadable, records=given.get)
+
+
+def _is_choice(one: Candidates) -> bool:
+    return bool(one.shared) and not one.result.admin
+
+
+def _ranked(one: Candidates, had: Mapping[Key, ResultKey]) -> list[Key]:
+    """Return the keys of ``one``: first those that it had, last those that others of it had."""
+    result = one.result
+    place = ResultKey(result.request, result.pool, result.device, result.share)
+    return sorted(one.keys, key=lambda key: 0 if had.get(key) == place else 1 + (key in had))
+
+
+def names_of(driver: str, node: str, key: Key, resource: Resource | None) -> Iterator[Place]:
+    """Yield the places by which a claim may have the device ``key``: a share also by the whole."""
+    name, device_id = key
+    pool = pool_name(node, name)
+    ids = [device_id]
+    device = resource.devices.get(device_id) if resource is not None else None
+    if device is not None and device.share_of:
+        ids.append(device.share_of)
+    for one in ids:
+        yield from dict.fromkeys(
+            [(driver, pool, device_name(one)), (driver, pool, former_name(one))]
+        )
+
+
+def places_of(driver: str, records: Iterable[Record]) -> Mapping[Place, Collection[Key]]:
+    """Return the devices in ``records`` by place; several where claims have shares of one."""
+    found: dict[Place, set[Key]] = {}
+    for record in records:
+        for device in record.devices:
+            found.setdefault((driver, device.pool, device.name), set()).add(device.key)
+    return found
+
+
+def claimed_places(driver: str, records: Iterable[Record]) -> Collection[ClaimedPlace]:
+    """Return the places that claims have in ``records``, each with the claim's name."""
+    return {
+        ((driver, device.pool, device.name), record.claim[:2])
+        for record in records
+        for device in record.devices
+    }
