@@ -27,9 +27,9 @@ from deviceplugin import errors
 from deviceplugin._app import host
 from deviceplugin._attribution import checkpoint, exclusive, holdings_view, released_hook
 from deviceplugin._attribution.poll_schedule import AttributionTiming
-from deviceplugin._config import quantities, setting_names, values
+from deviceplugin._config import loading, quantities, values
 from deviceplugin._config.documents import faults, nodes, places
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config.settings_class import helps
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, pod_holdings, retention, triggers
 from deviceplugin._discovery.found import sort_out
@@ -211,9 +211,9 @@ def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
     texts = helps(settings)
     return [
         [
-            f"`{setting_names.key(field)}`",
+            f"`{loading.key(field)}`",
             f"`{values.write(field.default)}`",
-            texts[setting_names.key(field)],
+            texts[loading.key(field)],
         ]
         for field in fields(settings)
         if not (own and field.name in common)

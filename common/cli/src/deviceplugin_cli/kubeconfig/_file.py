@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._config.documents.faults import bounded
+from deviceplugin._config.documents.faults import bounded, suggestion
 from deviceplugin._config.documents.nodes import MalformedError, Node
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
-from deviceplugin._config.suggestions import suggestion
 from deviceplugin.errors import ConfigError
 from deviceplugin_cli.kubeconfig._entry import Entry
 from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from deviceplugin._config.names import DOMAIN, LABEL
 from deviceplugin.model import Device
 
 MAX_LABEL: Final = 63
@@ -26,8 +27,8 @@ _MAX_SUBDOMAIN: Final = 253
 MAX_IDENTIFIER: Final = 32
 _HASH: Final = 8
 """Hexadecimal digits of a hash."""
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_LABEL: Final = re.compile(LABEL)
+_SUBDOMAIN: Final = re.compile(DOMAIN)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MORE: Final = 4
 """Further digits for devices."""

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Final, cast
 
 from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
-from deviceplugin._config import suggestions, values
+from deviceplugin._config import values
+from deviceplugin._config.documents import faults
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
@@ -110,6 +111,6 @@ def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> Non
     """
     for name in wanted:
         if name not in known:
-            near = suggestions.nearest(name, known)
+            near = faults.nearest(name, known)
             advice = f"did you mean {near}?" if near else "--list shows all"
             raise ConfigError(f"no {kind} {name!r}: {advice}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from deviceplugin._config.kinds.scalars import NAME_PATTERN, matches
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, Watch
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
@@ -31,7 +32,6 @@ milliseconds, and those that are away must not hold up the others."""
 _MAX_BYTES: Final = 8 * 1024**2
 _PORT: Final = 9494
 _LABEL: Final = re.compile(r"[\w./-]+={1,2}[\w.-]+(,[\w./-]+={1,2}[\w.-]+)*", re.ASCII)
-_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _READING: Final = threading.Lock()
 """One answer is decoded at a time, for it takes several times its size in memory."""
 
@@ -105,7 +105,7 @@ def check(options: argparse.Namespace) -> None:
         raise ConfigError("--plugin: is for --node; with --selector the pods say where they are")
     if options.selector and not _LABEL.fullmatch(options.selector):
         raise ConfigError(f"--selector {options.selector}: is not KEY=VALUE[,KEY=VALUE]")
-    if options.selector and not _NAMESPACE.fullmatch(options.namespace or ""):
+    if options.selector and not matches(options.namespace or "", NAME_PATTERN):
         raise ConfigError(f"--namespace {options.namespace or ''}: is not the name of a namespace")
     if options.selector and options.plugin_token_file and not options.plugin_ca_file:
         raise ConfigError(

@@ -1,6 +1,8 @@
-"""The values of a document in YAML, JSON or TOML, each with its line."""
+"""The values of a document in YAML, JSON or TOML, each with its line; and reading those of JSON."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -19,6 +21,11 @@ _KINDS: Final[Mapping[type, Kind]] = {
     float: "number",
     type(None): "nothing",
 }
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+"""The tokens of a valid document."""
+
+Token = tuple[str, int]
+"""The token, and its line."""
 
 
 class MalformedError(ValueError):
@@ -125,3 +132,61 @@ def check_size(root: Any, most: int = MAX_NODES) -> None:
         raise TooDeepError(line)
     if values > most:
         raise TooManyError(line, most)
+
+
+def of_json(text: str) -> Node | None:
+    """Return the outermost value of a document in JSON; None for an empty one.
+
+    Raises:
+        MalformedError: The document is not valid.
+    """
+    if not text.strip():
+        return None
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise MalformedError(error.msg, error.lineno) from error
+    except ValueError as error:  # a number of more digits than Python accepts
+        raise MalformedError(str(error)) from error
+    except RecursionError as error:
+        raise TooDeepError from error
+    check_size(document)
+    tokens = _tokens(text)
+    root = _value(tokens)
+    assert next(tokens, None) is None  # or the tokens are not json's
+    return root
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    line, end = 1, 0
+    for found in _TOKEN.finditer(text):
+        line += text.count("\n", end, found.start())
+        end = found.start()
+        yield found[0], line
+
+
+def _value(tokens: Iterator[Token]) -> Node:
+    return _node(*next(tokens), tokens)
+
+
+def _node(word: str, line: int, tokens: Iterator[Token]) -> Node:
+    if word == "{":
+        node = Node("mapping", line)
+        for key, at in _until("}", tokens):
+            next(tokens)  # the colon
+            node.add(json.loads(key), _value(tokens), at)
+        return node
+    if word == "[":
+        items = [_node(*first, tokens) for first in _until("]", tokens)]
+        return Node("list", line, items=items)
+    value: Any = json.loads(word)
+    node = of_value(value, line=line)
+    node.raw = value if isinstance(value, str) else word
+    return node
+
+
+def _until(end: str, tokens: Iterator[Token]) -> Iterator[Token]:
+    """Yield the first token of each value, or of each key and value, before ``end``."""
+    while (token := next(tokens))[0] != end:
+        if token[0] != ",":
+            yield token

@@ -6,10 +6,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from deviceplugin._config.documents.faults import Faults, InvalidError
-from deviceplugin._config.documents.nodes import Kind, MalformedError, Node, check_size, of_value
+from deviceplugin._config.documents.faults import Faults, InvalidError, suggestion
+from deviceplugin._config.documents.nodes import (
+    Kind,
+    MalformedError,
+    Node,
+    check_size,
+    of_json,
+    of_value,
+)
 from deviceplugin._config.documents.reading import content
-from deviceplugin._config.suggestions import suggestion
 from deviceplugin.errors import ConfigError
 
 LONGEST: Final = 1024**2
@@ -231,9 +237,7 @@ def _root(language: str, text: str, faults: Faults) -> Place:
     node = None
     try:
         if language == ".json":
-            from deviceplugin._config.documents import json_nodes
-
-            node = json_nodes.compose(text)
+            node = of_json(text)
         elif language == ".toml":
             from deviceplugin._config.documents import toml_nodes
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from deviceplugin._app import command
 from deviceplugin._app.exit_status import INTERRUPTED, USAGE, complain
-from deviceplugin._config import environment
+from deviceplugin._config import loading
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.settings import Settings
 from deviceplugin._platform.hooks import Hooks
@@ -95,7 +95,7 @@ def _named_by_file(words: Sequence[str]) -> list[str]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--config", type=Path)
     try:
-        file = parser.parse_known_args(words)[0].config or environment.config_file()
+        file = parser.parse_known_args(words)[0].config or loading.config_file()
     except argparse.ArgumentError:  # such as a --config without a file
         return []
     if file is None and not _FILE.exists():

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from deviceplugin._config import suggestions
+from deviceplugin._config.documents import faults
 from deviceplugin._platform import hooks
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.hosting import Hosted
@@ -45,7 +45,7 @@ def check(wanted: Iterable[str]) -> None:
 
 
 def _problem(name: str, known: Collection[str]) -> str:
-    near = suggestions.nearest(name, known)
+    near = faults.nearest(name, known)
     advice = f"did you mean {near}?" if near else f"installed: {', '.join(known) or 'none'}"
     return f"no plugin {name!r} is installed: {advice}"
 

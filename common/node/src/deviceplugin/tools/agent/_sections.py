@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from deviceplugin._config import loading, suggestions
-from deviceplugin._config.documents import places
+from deviceplugin._config import loading
+from deviceplugin._config.documents import faults, places
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
-from deviceplugin._config.setting_names import key
+from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings, written
 from deviceplugin.errors import ConfigError
 
@@ -100,7 +100,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
     names = [name for name in found if name not in _OF_ALL]
     for name in names:
         if name not in installed:
-            near = suggestions.suggestion(name, [*installed, *_OF_ALL])
+            near = faults.suggestion(name, [*installed, *_OF_ALL])
             root.within(name).fault(f"neither an installed plugin nor a setting: {near}")
     root.faults.refuse()
     if not names:

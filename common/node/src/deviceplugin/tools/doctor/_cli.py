@@ -8,7 +8,7 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.text_table import aligned
-from deviceplugin._config import environment
+from deviceplugin._config import loading
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
@@ -86,7 +86,7 @@ def _node(options: argparse.Namespace) -> Node:
 
 def _configured(root: Path) -> Path | None:
     """Return the file that the environment names, as in a plugin's pod."""
-    file = environment.config_file()
+    file = loading.config_file()
     return file if file is not None and root == Path("/") and file.exists() else None
 
 
