@@ -14,8 +14,8 @@ import pytest
 
 import deviceplugin as dp
 from agents import faulty
-from deviceplugin.tools.agent import _maker
-from deviceplugin.tools.agent._maker import Maker
+from deviceplugin.tools.agent import _cli
+from deviceplugin.tools.agent._cli import Maker
 from deviceplugin.tools.agent._sections import Refused, settings_of
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
@@ -192,7 +192,7 @@ def test_a_constructor_that_fails_is_called_again_ever_more_rarely() -> None:
     maker, clock, settings, asked = made_by(make)
     plugin = maker(settings)
     for _ in range(10_000):
-        if not isinstance(plugin, _maker.Unusable):
+        if not isinstance(plugin, _cli.Unusable):
             break
         with pytest.raises(dp.DiscoveryError, match="not loaded yet"):
             list(plugin.discover())

@@ -41,7 +41,7 @@ from deviceplugin._telemetry import allowance, events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
-from deviceplugin.tools.events import _facts, _notice, _sender, _watch
+from deviceplugin.tools.events import _notice, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin_gopher import GopherSettings
@@ -336,8 +336,8 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
         ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("events", f"which names {_notice.MOST_NAMED} of them"),
-        ("events", f"{_sender.BURST} Events in a row, then 1 a minute"),
-        ("events", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
+        ("events", f"{_watch.BURST} Events in a row, then 1 a minute"),
+        ("events", f"after {_watch.FIRST_WAIT:g} s, doubled up to {_watch.LAST_WAIT:g} s"),
         ("events", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
         ("apiserver", f"up to {_errors.LONGEST_WAIT:g} s"),
         ("evict", f"For the last {'minute' if _evictor.CONFIRM == 60 else _evictor.CONFIRM} it"),
@@ -346,7 +346,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("startup-taint", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
         ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
-        ("events", f"and {_facts.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
+        ("events", f"and {_notice.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("page", f"the last {events.MAX_EVENTS}, of this process"),

@@ -14,11 +14,7 @@ import pytest
 from deviceplugin.checks import Finding, Hardware, Node, Verdict
 from deviceplugin.kit.cdi import _reading
 from deviceplugin.tools.doctor import _sockets, all_checks, run
-from deviceplugin.tools.doctor.checks import (
-    _kubelet,
-    _pod_resources,
-    _versions,
-)
+from deviceplugin.tools.doctor.checks import _kubelet, _machine
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
 from hardware.healthy_node import PROC, write
 
@@ -347,12 +343,12 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
 def test_how_the_kubelet_declines_is_told_apart(
     code: grpc.StatusCode, text: str, verdict: str
 ) -> None:
-    (found,) = _pod_resources._judge(Path("/s"), _sockets.Answer(code, "x"))
+    (found,) = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"))
     assert (verdict, text) == (found.verdict, found.found)
 
 
 def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_versions, "_PACKAGES", ("grpcio", "no-such-package"))
+    monkeypatch.setattr(_machine, "_PACKAGES", ("grpcio", "no-such-package"))
     found = findings(bare, "versions")[2]
     assert (Verdict.FAILURE, "no-such-package") == (found.verdict, found.looked_at)
 

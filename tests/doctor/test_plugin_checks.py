@@ -9,7 +9,7 @@ import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.tools.doctor import all_checks, main, run
-from deviceplugin.tools.doctor._plugins import plugin_checks
+from deviceplugin.tools.doctor._check import plugin_checks
 from hardware.healthy_node import write
 
 GOOD = '''

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
-from deviceplugin.tools.events import NoAnswerError, _facts, main, read_facts
+from deviceplugin.tools.events import NoAnswerError, _notice, main, read_facts
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 
@@ -285,7 +285,7 @@ def answering(status: int, body: bytes, times: int = 1) -> Iterator[tuple[str, l
 def test_what_is_no_plugin_is_told_from_one(
     status: int, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_facts, "MAX_BYTES", 100 if len(body) == 101 else _facts.MAX_BYTES)
+    monkeypatch.setattr(_notice, "MAX_BYTES", 100 if len(body) == 101 else _notice.MAX_BYTES)
     with answering(status, body) as (place, asked), pytest.raises(NoAnswerError, match=text):
         read_facts(place, 5)
     assert ["/devices"] == asked

@@ -25,9 +25,9 @@ from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailable
 from deviceplugin.proto.podresources import podresources_pb2 as pod_pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools.devices import Inventory, _report
-from deviceplugin.tools.devices._sources import ask_kubelet
-from deviceplugin.tools.drain._holders import through_dra
+from deviceplugin.tools.devices import Inventory, _inventory
+from deviceplugin.tools.devices._cli import ask_kubelet
+from deviceplugin.tools.drain._cli import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
 from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
@@ -134,7 +134,7 @@ def _pod_resources(folder: Path) -> Iterator[Read]:
             lambda: service.get([("default", "pod")]),
             service.allocatable,
             lambda: ask_kubelet(inventory, path, 5.0, with_plugins=False),
-            lambda: (_report.table(inventory), _report.to_json(inventory)),
+            lambda: (_inventory.table(inventory), _inventory.to_json(inventory)),
         ]
 
         def read(sample: Sample) -> None:

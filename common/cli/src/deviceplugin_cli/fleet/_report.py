@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from deviceplugin._app.text_table import aligned
-from deviceplugin.tools import _json_report
+from deviceplugin.tools import _reports
 from deviceplugin_cli.fleet._fleet import Fleet, Row, Sum
 
 FORMAT: Final = 1
@@ -55,7 +55,7 @@ def _shown(text: str) -> str:
 
 def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
-    return _json_report.document(
+    return _reports.document(
         FORMAT,
         {
             "resources": [
@@ -101,4 +101,4 @@ def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
 
 def to_json(fleet: Fleet, rows: Iterable[Row]) -> str:
     """Return everything as JSON."""
-    return _json_report.to_json(document(fleet, rows))
+    return _reports.to_json(document(fleet, rows))

@@ -1,11 +1,12 @@
-"""The settings of several plugins: those of every plugin once, and a section for each."""
+"""The plugins that are installed, and their settings: common ones, and a section for each."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
@@ -16,11 +17,57 @@ from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings, written
+from deviceplugin._platform import hooks
 from deviceplugin.errors import ConfigError
+from deviceplugin.kit.hosting import Hosted
 
+GROUP: Final = "deviceplugin.plugins"
 log = logging.getLogger(__name__)
 
 _OF_ALL = {key(one): one.name for one in fields(Settings)}
+
+
+def names() -> list[str]:
+    """Return the names of all plugins that are installed; one twice if two packages have it."""
+    return sorted(one.name for one in entry_points(group=GROUP))
+
+
+def hosted(name: str) -> Hosted[Any]:
+    """Return the plugin that is called ``name``.
+
+    Raises:
+        DevicePluginError: It cannot be imported, or its entry point returns something else.
+    """
+    entry_point = _entry_point(name)
+    found = hooks.call(hooks.call(entry_point.load))
+    if not isinstance(found, Hosted):
+        raise ConfigError(f"its entry point returned {found!r}, which is not a Hosted")
+    return found
+
+
+def check(wanted: Iterable[str]) -> None:
+    """Raise ConfigError, a line for each name that is not that of one plugin, or is repeated."""
+    known = names()
+    problems = [_problem(name, known) for name in dict.fromkeys(wanted) if name not in known]
+    seen: set[str] = set()
+    for name in wanted:
+        if name in seen:
+            problems.append(f"{name} is given twice")
+        seen.add(name)
+    problems += [f"{name} is in several packages" for name in seen if known.count(name) > 1]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _problem(name: str, known: Collection[str]) -> str:
+    near = faults.nearest(name, known)
+    advice = f"did you mean {near}?" if near else f"installed: {', '.join(known) or 'none'}"
+    return f"no plugin {name!r} is installed: {advice}"
+
+
+def _entry_point(name: str) -> EntryPoint:
+    (found,) = entry_points(group=GROUP, name=name)
+    return found
 
 
 @dataclass(frozen=True)

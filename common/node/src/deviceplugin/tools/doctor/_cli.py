@@ -15,9 +15,8 @@ from deviceplugin.checks import Node
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin.tools.doctor import _report
-from deviceplugin.tools.doctor._plugins import plugin_checks
-from deviceplugin.tools.doctor._runner import run
-from deviceplugin.tools.doctor.checks import AnyCheck, all_checks
+from deviceplugin.tools.doctor._check import AnyCheck, plugin_checks, run
+from deviceplugin.tools.doctor.checks import all_checks
 
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools import _json_report
-from deviceplugin.tools._verdicts import Line, Tone
-from deviceplugin.tools.doctor._runner import Result
+from deviceplugin.tools import _reports
+from deviceplugin.tools._reports import Line, Tone
+from deviceplugin.tools.doctor._check import Result
 
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
@@ -68,7 +68,7 @@ def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
         "counts": {verdict.value: counts[verdict] for verdict in Verdict},
         "findings": [_entry(result.check, result.finding) for result in results],
     }
-    return _json_report.document(FORMAT, parts)
+    return _reports.document(FORMAT, parts)
 
 
 def _entry(check: str, finding: Finding) -> dict[str, str]:
@@ -84,4 +84,4 @@ def _entry(check: str, finding: Finding) -> dict[str, str]:
 
 def to_json(node: Node, results: Sequence[Result]) -> str:
     """Return everything as JSON."""
-    return _json_report.to_json(document(node, results))
+    return _reports.to_json(document(node, results))

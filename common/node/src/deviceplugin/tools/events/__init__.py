@@ -6,11 +6,8 @@ the plugin, and creates an Event for the node when health or registration has ch
 
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events._cli import main
-from deviceplugin.tools.events._facts import Fact, read_facts
-from deviceplugin.tools.events._notice import Notice, as_event
-from deviceplugin.tools.events._posting import create_event
-from deviceplugin.tools.events._sender import Sender
-from deviceplugin.tools.events._watch import Watch
+from deviceplugin.tools.events._notice import Fact, Notice, as_event, read_facts
+from deviceplugin.tools.events._watch import Sender, Watch, create_event
 
 __all__ = [
     "Fact",

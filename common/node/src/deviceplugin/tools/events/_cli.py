@@ -17,11 +17,8 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
-from deviceplugin.tools.events._facts import read_facts
-from deviceplugin.tools.events._notice import Notice, as_event
-from deviceplugin.tools.events._posting import create_event
-from deviceplugin.tools.events._sender import Sender
-from deviceplugin.tools.events._watch import Watch
+from deviceplugin.tools.events._notice import Notice, as_event, read_facts
+from deviceplugin.tools.events._watch import Sender, Watch, create_event
 
 log = logging.getLogger(__name__)
 

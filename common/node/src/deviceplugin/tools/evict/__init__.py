@@ -5,10 +5,8 @@ which devices are unhealthy and which pods hold them, and it asks the API server
 pods. It is not deployed by default, and without ``--evict`` it only logs what it would do.
 """
 
-from deviceplugin.tools.evict._budget import Budget
 from deviceplugin.tools.evict._cli import main
-from deviceplugin.tools.evict._evictor import Evictor
-from deviceplugin.tools.evict._patience import Patience, Suspect
-from deviceplugin.tools.evict._pods import Pods
+from deviceplugin.tools.evict._evictor import Budget, Evictor
+from deviceplugin.tools.evict._pods import Patience, Pods, Suspect
 
 __all__ = ["Budget", "Evictor", "Patience", "Pods", "Suspect", "main"]

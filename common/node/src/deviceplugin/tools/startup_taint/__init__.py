@@ -6,8 +6,6 @@ deployed.
 """
 
 from deviceplugin.tools.startup_taint._cli import main
-from deviceplugin.tools.startup_taint._keeper import Keeper
-from deviceplugin.tools.startup_taint._node import Node, NodeState
-from deviceplugin.tools.startup_taint._readiness import Readiness, readiness
+from deviceplugin.tools.startup_taint._keeper import Keeper, Node, NodeState, Readiness, readiness
 
 __all__ = ["Keeper", "Node", "NodeState", "Readiness", "main", "readiness"]

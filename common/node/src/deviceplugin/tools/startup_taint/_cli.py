@@ -9,11 +9,8 @@ from typing import Final
 
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
-from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools._visits import Visit, keep_visiting
-from deviceplugin.tools.startup_taint._keeper import Keeper
-from deviceplugin.tools.startup_taint._node import Node
-from deviceplugin.tools.startup_taint._readiness import readiness
+from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
+from deviceplugin.tools.startup_taint._keeper import Keeper, Node, readiness
 
 log = logging.getLogger(__name__)
 

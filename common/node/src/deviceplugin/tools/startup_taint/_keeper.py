@@ -1,14 +1,23 @@
-"""When the startup taint is removed, and when it is set again."""
+"""The node on the API server: its taints, of which one is ours, and what it shows of devices."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin._platform.backoff import Backoff
-from deviceplugin.apiserver import ApiServerError, ConflictError, ForbiddenError
+from deviceplugin.apiserver import (
+    ApiServer,
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    UnavailableError,
+)
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools.startup_taint._node import Node, NodeState
-from deviceplugin.tools.startup_taint._readiness import Readiness
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._plugin_pods import Plugin
 
+_EFFECT: Final = "NoSchedule"
 log = logging.getLogger(__name__)
 
 AGAIN: Final = 300.0
@@ -19,6 +28,146 @@ SHOWN: Final = 3.0
 _FIRST_WAIT: Final = 2.0
 _LAST_WAIT: Final = 60.0
 _ADVICE: Final = "apply the ClusterRole and its binding of the component startup-taint"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """The node at one moment.
+
+    Attributes:
+        version: By which the API server refuses a change of anything older.
+        tainted: Whether it has our taint, with any effect.
+        others: All its other taints, as they are.
+        boot: Which boot the kubelet reports; empty if it does not.
+        handled: For which boot our taint was last set or removed; empty if that was never noted.
+        capacity: How many devices there are, by resource.
+        allocatable: How many of these are healthy.
+    """
+
+    version: str
+    tainted: bool
+    others: tuple[Mapping[str, Any], ...]
+    boot: str
+    handled: str
+    capacity: Mapping[str, Any]
+    allocatable: Mapping[str, Any]
+
+
+class Node:
+    """The node ``name``, of which no more is changed than the taint ``key`` and an annotation.
+
+    A change names the version of the node that it is for, so that it never undoes another's.
+
+    Args:
+        api: The API server.
+        name: The node's name in the cluster.
+        key: The taint's, which is the annotation's as well.
+    """
+
+    def __init__(self, api: ApiServer, name: str, key: str) -> None:
+        self._api = api
+        self.name = name
+        self._path = f"/api/v1/nodes/{name}"
+        self._key = key
+
+    def read(self) -> NodeState:
+        """Return how the node is.
+
+        Raises:
+            ApiServerError: It could not be asked for.
+        """
+        node = self._api.get(self._path)
+        try:
+            metadata, spec, status = node["metadata"], node["spec"], node.get("status") or {}
+            taints = spec.get("taints") or []
+            return NodeState(
+                version=str(metadata["resourceVersion"]),
+                tainted=any(taint["key"] == self._key for taint in taints),
+                others=tuple(taint for taint in taints if taint["key"] != self._key),
+                boot=str((status.get("nodeInfo") or {}).get("bootID", "")),
+                handled=str((metadata.get("annotations") or {}).get(self._key, "")),
+                capacity=dict(status.get("capacity") or {}),
+                allocatable=dict(status.get("allocatable") or {}),
+            )
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise UnavailableError(f"{self._path}: the answer is not a node") from error
+
+    def clear(self, state: NodeState, boot: str = "") -> None:
+        """Remove our taint from the node that was read as ``state``.
+
+        With ``boot`` it is noted on the node that the taint was dealt with for that boot.
+
+        Raises:
+            ConflictError: The node has changed meanwhile; nothing was done.
+            ApiServerError: It could not be changed.
+        """
+        self._merge(state, state.others, boot)
+
+    def set(self, state: NodeState) -> None:
+        """Add our taint to the node that was read as ``state``, and note its boot.
+
+        Raises as ``clear`` does.
+        """
+        self._merge(state, (*state.others, {"key": self._key, "effect": _EFFECT}), state.boot)
+
+    def _merge(self, state: NodeState, taints: tuple[Mapping[str, Any], ...], boot: str) -> None:
+        metadata: dict[str, Any] = {"resourceVersion": state.version}
+        if boot:
+            metadata["annotations"] = {self._key: boot}
+        spec = {"taints": list(taints) or None}
+        self._api.merge(self._path, {"metadata": metadata, "spec": spec})
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a plugin is ready, and for which resources.
+
+    Attributes:
+        problem: Why it is not ready; empty where it is.
+        resources: Those that have devices, and whether any of these is healthy; None if DRA has
+            them all, whose devices are not in a node's status.
+        boot: The kernel's id of the boot that the plugin runs in; empty if it is not known.
+    """
+
+    problem: str = ""
+    resources: Mapping[str, bool | None] | None = None
+    boot: str = ""
+
+    def missing_on(self, capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> list[str]:
+        """Return the resources that a node with these numbers does not show yet."""
+        return [
+            name
+            for name, healthy in sorted((self.resources or {}).items())
+            if healthy is not None and not _some(allocatable if healthy else capacity, name)
+        ]
+
+
+def readiness(plugin: Plugin) -> Readiness:
+    """Return how ready ``plugin`` is.
+
+    A plugin that does not answer is not ready. One that is ready and has no devices has discovered,
+    and found none.
+    """
+    try:
+        return plugin.says(_of_page, "/readyz")
+    except NoAnswerError as error:
+        return Readiness(f"{plugin.url}: {error}")
+
+
+def _of_page(page: Any) -> Readiness:
+    found: dict[str, bool | None] = {}
+    for resource in page["resources"]:
+        if resource["devices"]:
+            if resource["problem"]:  # since it was asked whether it is ready
+                raise NoAnswerError(f"{resource['name']}: {resource['problem']}")
+            healthy = any(device["healthy"] for device in resource["devices"])
+            found[str(resource["name"])] = healthy if resource["registered"] else None
+    return Readiness(resources=found, boot=str(page.get("boot", "")))
+
+
+def _some(amounts: Mapping[str, Any], resource: str) -> bool:
+    """Return whether there is any; as the kubelet writes it, or with a suffix."""
+    return str(amounts.get(resource, "0")) != "0"
 
 
 class Keeper:

@@ -1,11 +1,23 @@
-"""Printing verdicts: one per line, with notes below it."""
+"""What reports of the commands have in common: lines with verdicts, and JSON for programs."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from importlib.metadata import version
+from typing import Any, Final
 
 _PLAIN: Final = "\x1b[0m"
+
+
+def document(form: int, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``parts``, preceded by ``form``, the version of their form, and by our version."""
+    return {"format": form, "deviceplugin": version("deviceplugin"), **parts}
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Return ``document`` as text."""
+    return json.dumps(document, indent=1) + "\n"
 
 
 class Tone(StrEnum):
