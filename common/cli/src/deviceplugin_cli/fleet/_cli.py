@@ -9,9 +9,8 @@ from typing import Final
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet import _report
-from deviceplugin_cli.fleet._progress import Progress
 from deviceplugin_cli.fleet._question import Question, answer
-from deviceplugin_cli.fleet._reader import Reader
+from deviceplugin_cli.fleet._reader import Progress, Reader
 from deviceplugin_cli.kubeconfig import find_api_server
 
 _NAME: Final = "deviceplugin-fleet"

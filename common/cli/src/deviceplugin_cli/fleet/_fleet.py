@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin_cli.fleet._nodes import NodeFacts
-from deviceplugin_cli.fleet._objects import PluginObject
-from deviceplugin_cli.fleet._pods import Held
+from deviceplugin_cli.fleet._facts import Held, NodeFacts, PluginObject
 
 _NOTHING: Final = Counter[str]()
 

@@ -15,10 +15,17 @@ from deviceplugin.apiserver import (
 )
 from deviceplugin.errors import ConfigError
 from deviceplugin_cli.fleet import _fleet
+from deviceplugin_cli.fleet._facts import (
+    LIVING,
+    PATH,
+    Held,
+    NodeFacts,
+    PluginObject,
+    held,
+    node_facts,
+    plugin_object,
+)
 from deviceplugin_cli.fleet._fleet import Fleet
-from deviceplugin_cli.fleet._nodes import NodeFacts, facts
-from deviceplugin_cli.fleet._objects import PATH, PluginObject, plugin_object
-from deviceplugin_cli.fleet._pods import LIVING, Held, held
 from deviceplugin_cli.fleet._reader import Reader
 
 _NODES: Final = "/api/v1/nodes"
@@ -99,7 +106,7 @@ def _nodes(question: Question, reader: Reader) -> list[NodeFacts]:
     labels = {"labelSelector": question.selector} if question.selector else {}
     queries = [{**labels, "fieldSelector": f"metadata.name={name}"} for name in question.nodes]
     found: dict[str, NodeFacts] = {}
-    reduce = partial(facts, is_wanted=question.wants)
+    reduce = partial(node_facts, is_wanted=question.wants)
     try:
         for query in queries or [labels]:
             found |= {one.name: one for one in reader.read(_NODES, "nodes", reduce, query)}

@@ -1,13 +1,18 @@
-"""Reading long lists from an API server that may be busy."""
+"""Reading long lists from an API server that may be busy, and showing how far a list is."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.apiserver import ApiServer, GoneError, UnavailableError
-from deviceplugin_cli.fleet._progress import Progress
 
+_PATIENCE: Final = 1.0
+"""Seconds after which somebody at a terminal wants to know."""
+_INTERVAL: Final = 10.0
+"""Seconds between lines elsewhere."""
+_CLEAR: Final = "\r\x1b[K"
 _PAGE: Final = 500
 _RESTARTS: Final = 2
 _ATTEMPTS: Final = 4
@@ -19,6 +24,40 @@ _BUSY: Final = (429, 500, 502, 503, 504)
 
 _T = TypeVar("_T")
 Object = dict[str, Any]
+
+
+class Progress:
+    """A line that is replaced on a terminal, and a line now and then elsewhere.
+
+    Nothing is written of what is done within a second, or elsewhere within ten.
+    """
+
+    def __init__(self, out: TextIO, clock: Clock = MONOTONIC) -> None:
+        self._out = out
+        self._clock = clock
+        self._is_terminal = out.isatty()
+        self._next = clock.now() + (_PATIENCE if self._is_terminal else _INTERVAL)
+        self._shown = False
+
+    def show(self, what: str, count: int, total: int | None) -> None:
+        """Say that ``count`` have been read, of ``total`` if that is known."""
+        if self._clock.now() < self._next:
+            return
+        line = f"reading {what}: {count}" + (f" of {total}" if total is not None else "")
+        if self._is_terminal:
+            self._out.write(f"{_CLEAR}{line}")
+            self._shown = True
+        else:
+            self._out.write(f"deviceplugin fleet: {line}\n")
+            self._next = self._clock.now() + _INTERVAL
+        self._out.flush()
+
+    def end(self) -> None:
+        """Remove the line."""
+        if self._shown:
+            self._out.write(_CLEAR)
+            self._out.flush()
+            self._shown = False
 
 
 class Reader:

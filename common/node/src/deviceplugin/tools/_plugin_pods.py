@@ -120,7 +120,7 @@ def check(options: argparse.Namespace) -> None:
         )
 
 
-def api_server(options: argparse.Namespace, name: str) -> ApiServer:
+def api_server(options: argparse.Namespace, name: str, advice: str = "give --api URL") -> ApiServer:
     """Return the API server of ``--api`` or of this pod.
 
     Raises:
@@ -131,7 +131,7 @@ def api_server(options: argparse.Namespace, name: str) -> ApiServer:
     try:
         return ApiServer.of_pod(name=name)
     except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL") from None
+        raise ConfigError(f"{error}; {advice}") from None
 
 
 @contextmanager

@@ -12,11 +12,10 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
-from deviceplugin.apiserver import ApiServer
-from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
+from deviceplugin.tools._plugin_pods import api_server
 from deviceplugin.tools.events._notice import Notice, as_event, read_facts
 from deviceplugin.tools.events._watch import Sender, Watch, create_event
 
@@ -100,15 +99,8 @@ def _keep_reporting(options: argparse.Namespace, watch: Watch, sender: Sender) -
 def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
     if options.dry_run:
         return lambda notice: _show(notice, options.node)
-    api = ApiServer(options.api, name=_NAME) if options.api else _own_cluster()
+    api = api_server(options, _NAME, "give --api URL, or --dry-run")
     return lambda notice: create_event(api, as_event(notice, options.node, datetime.now(UTC)))
-
-
-def _own_cluster() -> ApiServer:
-    try:
-        return ApiServer.of_pod(name=_NAME)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL, or --dry-run") from None
 
 
 def _show(notice: Notice, node: str) -> None:
