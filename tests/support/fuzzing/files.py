@@ -12,7 +12,7 @@ import yaml
 
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.cdi._reading import SpecError, names, read
+from deviceplugin.kit.cdi._files import SpecError, names, read
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import named_in, settings_of
 from deviceplugin_cli.migrate import _cli as migrate

@@ -1,4 +1,4 @@
-"""The documents of a manifest: the containers of DaemonSets, and Helm values, as plugins see them."""
+"""Documents of manifests: the containers of DaemonSets, and Helm values, as plugins see them."""
 
 import posixpath
 import re

@@ -12,7 +12,7 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.error_messages import reason_of
+from deviceplugin._platform.hooks import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems

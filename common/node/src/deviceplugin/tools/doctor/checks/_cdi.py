@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
-from deviceplugin.kit.cdi._reading import SUFFIXES, SpecError, UnreadableYAMLError, names, read
+from deviceplugin.kit.cdi._files import SUFFIXES, SpecError, UnreadableYAMLError, names, read
 
 _STATIC: Final = "etc/cdi"
 _DYNAMIC: Final = "var/run/cdi"
