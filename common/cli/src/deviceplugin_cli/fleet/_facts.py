@@ -17,8 +17,6 @@ class NodeFacts:
     """What is kept of a node.
 
     Attributes:
-        name: Its name.
-        total: The devices of each resource.
         healthy: How many of these are allocatable.
         fault: Why pods on it may not run; empty if they do.
         cordoned: Whether no new pods are scheduled to it.
@@ -103,11 +101,8 @@ class PluginObject:
     """What is kept of an object.
 
     Attributes:
-        name: Its name.
-        plugin: The plugin that it is for.
         ready: Whether everything is as it asks for.
         reason: Why not, in a word; or why it is.
-        message: The same in full.
         resources: Each resource of its nodes, as in the status.
         problems: The nodes with the most unhealthy devices, as in the status.
     """

@@ -42,12 +42,9 @@ class ExecPlugin:
     """A program that is run when a credential is needed, and again when that expires. Thread-safe.
 
     Args:
-        words: The program and its arguments.
-        environ: Its environment.
         version: Of the ``ExecCredential`` that it returns.
         interactive: Whether it may ask the user.
         hint: How to install it.
-        now: The current time.
     """
 
     def __init__(

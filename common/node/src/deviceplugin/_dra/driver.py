@@ -51,17 +51,10 @@ class Driver:
     Only one process at a time serves a driver: another one waits until the first is gone.
 
     Args:
-        settings: Its name and its directories.
-        resources: Returns the resources of this process, by name.
         discovered: Returns whether all plugins have discovered their devices at least once.
-        ownership: Decides who gets a device.
-        claims: Reads claims from the API server.
-        watcher: Watches the directories.
-        metrics: The metrics of this process.
         registered: Called when the kubelet has registered the driver.
         unusable: Returns why no claim can be prepared now; empty if they can.
         boot: Identifies the boot of the machine; by default the kernel's.
-        clock: The clock of all waits.
 
     Raises:
         ConfigError: A directory has a path that is too long for sockets.

@@ -62,7 +62,6 @@ class FileWatcher:
 
     Args:
         interval: Seconds between checks of all paths.
-        inotify: Whether to use inotify at all.
     """
 
     def __init__(self, interval: float, *, inotify: bool = True) -> None:

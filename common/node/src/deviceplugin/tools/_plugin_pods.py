@@ -49,10 +49,7 @@ class Plugin:
     """A plugin on a node.
 
     Attributes:
-        node: The node's name.
-        url: Where it serves.
         state: Differs after each start of its container, and when its pod gets ready or unready.
-        credentials: What it asks for.
     """
 
     node: str
@@ -234,8 +231,6 @@ class Visits:
     Args:
         make: Makes what visits the plugin of a node, and has what is remembered of the node. It is
             called in one thread at a time, but not always in the same.
-        pool: Runs the visits.
-        clock: Says when.
     """
 
     def __init__(

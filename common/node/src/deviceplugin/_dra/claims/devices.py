@@ -55,8 +55,6 @@ class Locator:
     """Finds devices of ``node``. Thread-safe.
 
     Args:
-        node: The name of the node.
-        resources: Returns the resources of this process, by name.
         discovered: Returns whether all plugins have discovered their devices at least once.
     """
 

@@ -45,14 +45,10 @@ class ForgottenClaims:
     a kubelet that knows its pods has not named it for a while, although it could have released it.
 
     Args:
-        driver: The name of the driver.
         records: Returns the records, by uid.
         holdings: Returns what the kubelet said last, or None if that is not known.
-        claims: The API server.
         release: Releases a claim; is also given what returns the seconds that are left.
-        is_registered: Returns whether the kubelet has the driver.
         interval: Seconds between the kubelet's answers.
-        clock: The clock of all waits.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here

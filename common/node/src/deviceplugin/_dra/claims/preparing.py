@@ -70,17 +70,10 @@ class Preparing:
     """Prepares claims, and undoes it. Thread-safe; one claim is one thread's at a time.
 
     Args:
-        driver: The name of the driver.
         boot: Identifies the boot of the machine.
         records: The records, which must have been loaded.
-        claim_files: The CDI files.
         ownership: Decides who gets a device. It must have what the records say.
-        claims: The API server.
-        locator: Finds devices.
-        calls: Calls the plugins.
-        metrics: The metrics of this process.
         unusable: Returns why no claim can be prepared now; empty if they can.
-        clock: The clock of all waits.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here

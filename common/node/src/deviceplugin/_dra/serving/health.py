@@ -51,10 +51,6 @@ class HealthReport:
     """The devices that claims have or may get.
 
     Args:
-        node: The name of the node.
-        resources: Returns the resources of this process, by name.
-        ownership: Says which devices are offered.
-        records: Returns the records of claims, by uid.
         discovered: Returns whether all plugins have discovered their devices at least once.
     """
 

@@ -102,7 +102,6 @@ class Registration:
     """The pluginregistration service of ``driver``. It answers from memory, within a second.
 
     Args:
-        driver: The name of the driver.
         endpoint: The socket of the driver's services, as the kubelet sees it.
         notified: Called with the kubelet's verdict: an empty string, or why it refused.
     """

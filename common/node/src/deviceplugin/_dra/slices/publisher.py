@@ -50,16 +50,13 @@ class Publisher:
     """Writes the slices of the driver on a node, and writes them again when others change them.
 
     Args:
-        store: The API server.
         site: The driver and its node; the owner is taken from ``store``.
-        catalogue: Describes the devices.
         offers: Returns what is offered now; None as long as that is unknown, such as before the
             first complete discovery. Then nothing is written. Resources that are absent have no
             slices; to withdraw all, return an empty mapping.
         published: Called with all devices that are in slices now, after each change of them, when
             no write is under way and before ``offers`` is called again.
         count: Called with the action of each write, and whether it succeeded.
-        clock: The clock for pauses.
     """
 
     def __init__(

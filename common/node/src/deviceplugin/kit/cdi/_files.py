@@ -1,4 +1,4 @@
-"""Files of CDI specifications: read as a runtime does, which ignores a file with any fault; and ours."""
+"""Files of CDI specifications: those that a runtime reads, which ignores faulty ones, and ours."""
 
 import json
 import re

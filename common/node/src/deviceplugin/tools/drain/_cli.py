@@ -46,9 +46,7 @@ _SETTINGS: Final = ("driver-dir", "pod-resources-socket")
 def through_dra(driver_dir: Path, drivers: Collection[str]) -> list[str]:
     """Return a message for each claim that is prepared, and for each driver that still offers.
 
-    Args:
-        driver_dir: The directory of all drivers.
-        drivers: The names of the drivers; none for all that there are.
+    Without names in ``drivers``, of all that there are.
 
     Raises:
         OSError: A directory cannot be read.

@@ -67,10 +67,7 @@ def read_facts(
 ) -> list[Fact]:
     """Return the facts of the plugin at ``source``, which is a URL or a file with its answer.
 
-    Args:
-        source: The address of the plugin, whose default path is ``/devices``; or the file.
-        timeout: Most seconds that the plugin may be silent.
-        credentials: What the plugin asks for.
+    The default path of a URL is ``/devices``. The plugin may be silent for ``timeout`` seconds.
 
     Raises:
         NoAnswerError: There is no answer, or it is not a plugin's.

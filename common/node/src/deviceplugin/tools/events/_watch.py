@@ -91,10 +91,7 @@ class Watch:
     def observe(self, facts: Iterable[Fact], now: float, at: datetime | None = None) -> int:
         """Update the state; return how many facts were skipped because there are too many.
 
-        Args:
-            facts: The complete state.
-            now: The time, in monotonic seconds.
-            at: The same time as a date.
+        ``facts`` are the complete state at ``now``, in monotonic seconds, which is the date ``at``.
         """
         at = at or datetime.now(UTC)
         with self._lock:
@@ -201,7 +198,6 @@ class Sender:
     """Sends the news of ``watch`` by ``post``. ``run`` is its thread.
 
     Args:
-        watch: The source of news.
         post: Sends a notice. It raises ``ApiServerError``, or ``InvalidError`` if it never can.
         clock: The clock that ``watch`` uses too.
     """

@@ -87,7 +87,6 @@ class Evictor:
     """Evicts pods, or logs which ones it would evict.
 
     Args:
-        pods: The pods of one node.
         budget: The limit on evictions, of which other nodes may have a part.
         keep: Namespaces in which no pod is evicted.
         dry_run: Whether to log only.
@@ -104,12 +103,7 @@ class Evictor:
         self._problems = Problems(log)
 
     def act(self, suspects: Sequence[Suspect], now: float) -> None:
-        """Evict those of ``suspects`` whose time is up, in their order.
-
-        Args:
-            suspects: All suspects, as ``Patience.observe`` returns them.
-            now: The time, in monotonic seconds.
-        """
+        """Evict those of all ``suspects`` whose time is up, in their order."""
         first: dict[_Pod, Suspect] = {}
         for suspect in suspects:
             if suspect.left <= CONFIRM and suspect.namespace not in self._keep:

@@ -55,9 +55,7 @@ class Patience:
     def observe(self, page: Mapping[str, Any], now: float) -> list[Suspect]:
         """Record a plugin's ``/devices``; return the suspects, the longest unhealthy first.
 
-        Args:
-            page: The answer of the plugin.
-            now: The time, in monotonic seconds.
+        ``now`` is in monotonic seconds.
 
         Raises:
             LookupError: ``page`` is not such an answer. TypeError and AttributeError mean the same.
@@ -95,8 +93,6 @@ class Pods:
     """The pods of ``node``.
 
     Args:
-        api: The API server.
-        node: The name of the node in the cluster.
         bare: Whether to evict also pods without a controller that would replace them.
     """
 

@@ -59,8 +59,6 @@ class Node:
     A change names the version of the node that it is for, so that it never undoes another's.
 
     Args:
-        api: The API server.
-        name: The node's name in the cluster.
         key: The taint's, which is the annotation's as well.
     """
 
@@ -176,7 +174,6 @@ class Keeper:
     It has no memory that a restart would lose: what it does follows from how plugin and node are.
 
     Args:
-        node: The node.
         taint: The taint's key, for the log.
         empty_after: Seconds after which a plugin that is ready and has no devices is taken to have
             none on this node.
@@ -199,12 +196,7 @@ class Keeper:
         self._failures = Problems(log)
 
     def act(self, readiness: Readiness, now: float) -> float:
-        """Do what is to be done; return the seconds for which nothing can be, whatever happens.
-
-        Args:
-            readiness: Of the plugin, at this moment.
-            now: Seconds of a clock that never jumps.
-        """
+        """Do what is to be done; return the seconds for which nothing can be, whatever happens."""
         emptiness = self._emptiness(readiness, now)
         problem = readiness.problem or emptiness
         became_ready = not problem and not self._was_ready
