@@ -55,9 +55,9 @@ def test_a_command_that_is_not_installed_says_which_package_has_it(
 
 
 def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
-    status, _, err = without("deviceplugin.tools.doctor._report", "doctor")
+    status, _, err = without("deviceplugin.tools.doctor._check", "doctor")
     assert 1 == status
-    assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._report halted" in err
+    assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._check halted" in err
 
 
 def without(module: str, command: str) -> tuple[int, str, str]:

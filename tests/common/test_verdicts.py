@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import deviceplugin.tools
-from deviceplugin.tools._reports import Line, Tone
+from deviceplugin.tools._command_line import Line, Tone
 
 NOTES = [("means", "no pod\n  starts"), ("do", ""), ("see", "a page")]
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _inventory, main
+from deviceplugin.tools.devices import FORMAT, Holder, Inventory, NodeDevice, _inventory, main
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually
@@ -117,8 +117,8 @@ def test_entries_of_one_device_are_one_row() -> None:
     inventory.add_pods(listed(("p", twice[:3])))
     inventory.close()
     a, b, c = inventory
-    assert Device(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
-    assert (Device(R, "b", True), Device(R, "c", True)) == (b, c)
+    assert NodeDevice(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
+    assert (NodeDevice(R, "b", True), NodeDevice(R, "c", True)) == (b, c)
 
 
 def test_a_device_of_two_pods_shows_both() -> None:

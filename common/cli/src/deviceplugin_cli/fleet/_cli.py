@@ -8,9 +8,8 @@ from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.fleet import _report
-from deviceplugin_cli.fleet._question import Question, answer
-from deviceplugin_cli.fleet._reader import Progress, Reader
+from deviceplugin_cli.fleet import _fleet
+from deviceplugin_cli.fleet._question import Progress, Question, Reader, answer
 from deviceplugin_cli.kubeconfig import find_api_server
 
 _NAME: Final = "deviceplugin-fleet"
@@ -66,7 +65,7 @@ def _list(options: argparse.Namespace) -> int:
         progress.end()
     rows = [row for row in fleet.rows if row.problem or not options.problems]
     shown = [] if options.summary else rows
-    form = _report.to_json if options.json else _report.table
+    form = _fleet.to_json if options.json else _fleet.table
     sys.stdout.write(form(fleet, shown))
     return _WRONG if options.check and fleet.has_problem else 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin._config.documents.faults import bounded, suggestion
-from deviceplugin._config.documents.nodes import MalformedError, Node
+from deviceplugin._config.documents.nodes import DocumentNode, MalformedError
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
 from deviceplugin.apiserver._credentials import MOST_BYTES
@@ -24,7 +24,7 @@ _LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PROXY: Final = "use kubectl proxy, and its address"
 
 
-class Entry:
+class Section:
     """A mapping at ``place``. Paths in it are relative to ``folder``.
 
     Every method raises ``ConfigError`` for what is not as it should be.
@@ -73,29 +73,29 @@ class Entry:
             raise ConfigError(f"{self._place}: {key}: is not a list of strings")
         return value
 
-    def entry(self, key: str) -> "Entry | None":
+    def entry(self, key: str) -> "Section | None":
         """Return the mapping at ``key``."""
         value = self._values.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise ConfigError(f"{self._place}: {key}: is not a mapping")
-        return Entry(f"{self._place}: {key}", self.folder, value)
+        return Section(f"{self._place}: {key}", self.folder, value)
 
-    def required_entry(self, key: str) -> "Entry":
+    def required_entry(self, key: str) -> "Section":
         """Return the mapping at ``key``, named by the ``name`` beside it."""
         found = self.entry(key)
         if found is None:
             raise ConfigError(f"{self._place}: {key}: is missing")
         return found
 
-    def entries(self, key: str) -> "list[Entry]":
+    def entries(self, key: str) -> "list[Section]":
         """Return the mappings in the list at ``key``, named by their ``name``."""
         value = self._values.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
         return [
-            Entry(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
+            Section(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
             for number, item in enumerate(value)
         ]
 
@@ -154,7 +154,7 @@ def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
     return cluster.required("server"), _user(cluster, merged.entry("users", user) if user else None)
 
 
-def _user(cluster: Entry, user: Entry | None) -> User:
+def _user(cluster: Section, user: Section | None) -> User:
     cluster.refuse({"proxy-url": f"is not supported: {_PROXY}"})
     server = Server(
         cluster.pem("certificate-authority"),
@@ -185,7 +185,7 @@ def _user(cluster: Entry, user: Entry | None) -> User:
     )
 
 
-def exec_plugin(entry: Entry, cluster: Entry) -> ExecPlugin:
+def exec_plugin(entry: Section, cluster: Section) -> ExecPlugin:
     """Return the program of a user's ``exec``."""
     version, mode = entry.required("apiVersion"), entry.text("interactiveMode") or _MODES[1]
     if version not in _VERSIONS:
@@ -215,7 +215,7 @@ def exec_plugin(entry: Entry, cluster: Entry) -> ExecPlugin:
     )
 
 
-def _described(cluster: Entry) -> dict[str, Any]:
+def _described(cluster: Section) -> dict[str, Any]:
     """Return what a program may learn of the cluster."""
     keys = ("server", "tls-server-name", "certificate-authority-data", "insecure-skip-tls-verify")
     found = {key: cluster.any(key) for key in keys if cluster.any(key)}
@@ -229,23 +229,23 @@ class _Merged:
     """What several files say. Of entries with one name the first counts, as for kubectl."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[str, Entry]] = {name: {} for name in _LISTS}
+        self._entries: dict[str, dict[str, Section]] = {name: {} for name in _LISTS}
         self._current = ""
 
     def add(self, path: Path) -> None:
-        root = Entry(f"{path}", path.parent, _read(path))
+        root = Section(f"{path}", path.parent, _read(path))
         self._current = self._current or root.text("current-context")
         for name, part in _LISTS.items():
             for item in root.entries(name):
                 self._entries[name].setdefault(item.required("name"), item.required_entry(part))
 
-    def context(self, name: str) -> Entry:
+    def context(self, name: str) -> Section:
         if not name and not self._current:
             known = suggestion("", sorted(self._entries["contexts"]))
             raise ConfigError(f"the kubeconfig has no current-context: {known}")
         return self.entry("contexts", name or self._current)
 
-    def entry(self, kind: str, name: str) -> Entry:
+    def entry(self, kind: str, name: str) -> Section:
         known = self._entries[kind]
         if name not in known:
             advice = suggestion(name, known)
@@ -274,12 +274,12 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(_pairs(root))
 
 
-def _pairs(node: Node) -> Iterator[tuple[str, Any]]:
+def _pairs(node: DocumentNode) -> Iterator[tuple[str, Any]]:
     for key, value in node.pairs.items():
         yield key, _plain(value)
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: DocumentNode) -> Any:
     """Return the value with scalars as they are written: a token of digits stays a string."""
     if node.kind == "mapping":
         return dict(_pairs(node))

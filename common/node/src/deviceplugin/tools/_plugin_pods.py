@@ -216,7 +216,7 @@ Visit = Callable[[Plugin], float]
 
 
 @dataclass(slots=True)
-class _Node:
+class _Visited:
     visit: Visit
     seen: float
     plugin: Plugin | None = None
@@ -239,7 +239,7 @@ class Visits:
         self._make = make
         self._pool = pool
         self._clock = clock
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, _Visited] = {}
 
     def step(self, plugins: Mapping[str, Plugin]) -> None:
         """Begin the visits that are due."""
@@ -247,14 +247,14 @@ class Visits:
         for name, plugin in plugins.items():
             node = self._nodes.get(name)
             if node is None:
-                node = self._nodes[name] = _Node(self._make(name), now)
+                node = self._nodes[name] = _Visited(self._make(name), now)
             node.seen = now
             self._begin(node, plugin, now)
         gone = [name for name, node in self._nodes.items() if now - node.seen > FORGOTTEN]
         for name in gone:
             del self._nodes[name]
 
-    def _begin(self, node: _Node, plugin: Plugin, now: float) -> None:
+    def _begin(self, node: _Visited, plugin: Plugin, now: float) -> None:
         if node.running is not None:
             if not node.running.done():
                 return

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._dra.naming import slice_name
-from deviceplugin._dra.slices.pools import Entry, Pool, Site
+from deviceplugin._dra.slices.pools import Pool, Site, SliceDevice
 from deviceplugin._dra.slices.store import Object
 
 PER_SLICE: Final = 64
@@ -64,7 +64,7 @@ class Write(NamedTuple):
     uid: str = ""
     """Of the slice that is to be deleted."""
     body: Object | None = None
-    entries: Sequence[Entry] = ()
+    entries: Sequence[SliceDevice] = ()
     """The devices of ``body``, in its order."""
 
 
@@ -147,7 +147,7 @@ def _moves(layout: Sequence[Sequence[str]], slots: Mapping[int, Sequence[str]]) 
     )
 
 
-def _slice(name: str, pool: str, entries: Sequence[Entry], site: Site) -> Object:
+def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> Object:
     devices = [dict(entry.body) for entry in entries]
     owners = [dict(site.owner)] if site.owner else []
     content = json.dumps([pool, site.driver, site.node, owners, devices], sort_keys=True)

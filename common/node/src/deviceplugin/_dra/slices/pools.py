@@ -62,7 +62,7 @@ def withheld(given: Offers, only: Collection[Key] | None = None) -> Offers:
     }
 
 
-class Entry(NamedTuple):
+class SliceDevice(NamedTuple):
     """A device in a slice."""
 
     key: Key
@@ -86,7 +86,7 @@ class Pool(NamedTuple):
     """The devices of one resource, in the order in which the scheduler should take them."""
 
     name: str
-    entries: Sequence[Entry]
+    entries: Sequence[SliceDevice]
 
 
 class Site(NamedTuple):
@@ -102,7 +102,7 @@ class _Known(NamedTuple):
     """An entry, what it was made of, and what had to be cut."""
 
     states: Sequence[OfferState]
-    entry: Entry
+    entry: SliceDevice
     cuts: list[str]
 
 
@@ -170,7 +170,7 @@ class PoolCatalogue:
             count, taint = _shares_of(own)
         described, cuts = self._describer.describe(device, key[0], count)
         body = {"name": name, **described, **self._taints(taint)}
-        return _Known(own, Entry(key, body, shares), cuts)
+        return _Known(own, SliceDevice(key, body, shares), cuts)
 
     def _taints(self, taint: str) -> Mapping[str, Any]:
         # Who holds a device must not lose it because no other may get it.

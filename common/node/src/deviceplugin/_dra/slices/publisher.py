@@ -10,7 +10,14 @@ from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.slices.plan import Write, device_names_in, plan
-from deviceplugin._dra.slices.pools import Entry, Offers, Pool, PoolCatalogue, ShareSupport, Site
+from deviceplugin._dra.slices.pools import (
+    Offers,
+    Pool,
+    PoolCatalogue,
+    ShareSupport,
+    Site,
+    SliceDevice,
+)
 from deviceplugin._dra.slices.store import KnownSlices, Object, Slices, SliceStore, WatchThread
 from deviceplugin._platform.api_errors import (
     ApiServerError,
@@ -87,7 +94,7 @@ class Publisher:
         self._problem = ""
         self._watch_problem = ""
         self._conflict = False
-        self._refused: dict[Key, tuple[Entry, str]] = {}
+        self._refused: dict[Key, tuple[SliceDevice, str]] = {}
         """Devices that the API server does not accept, as they were then, and why."""
         self._keys: dict[tuple[str, str], Sequence[Key]] = {}
         """The devices that may be in slices, by pool and name."""
@@ -260,7 +267,7 @@ class Publisher:
             self._store.delete(write.name, write.uid)
         self._known.deleted(write.uid)
 
-    def _refuse(self, error: InvalidError, entries: Sequence[Entry]) -> bool:
+    def _refuse(self, error: InvalidError, entries: Sequence[SliceDevice]) -> bool:
         """Leave out the devices that ``error`` names, and return whether there are any."""
         found = [(_DEVICE.match(field), why) for field, why in error.causes]
         named = [(int(match[1]), match.string, why) for match, why in found if match]

@@ -9,7 +9,7 @@ from deviceplugin._app.text_table import aligned
 from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools import _reports
+from deviceplugin.tools import _command_line
 
 _DRA: Final = "{driver} (DRA)"
 FORMAT: Final = 1
@@ -39,7 +39,7 @@ class Holder:
 
 
 @dataclass(slots=True)
-class Device:
+class NodeDevice:
     """What is known about one device."""
 
     resource: str
@@ -75,7 +75,7 @@ class Inventory:
     """All devices, by resource and id. Sources add facts in any order."""
 
     def __init__(self) -> None:
-        self._devices: dict[tuple[str, str], Device] = {}
+        self._devices: dict[tuple[str, str], NodeDevice] = {}
         self._of_plugins: set[tuple[str, str]] = set()
         """The devices that a plugin has reported."""
         self._places: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}
@@ -83,7 +83,7 @@ class Inventory:
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
-    def __iter__(self) -> Iterator[Device]:
+    def __iter__(self) -> Iterator[NodeDevice]:
         """Yield the devices in natural order of resource and id."""
         yield from sorted(
             self._devices.values(), key=lambda d: (natural_key(d.resource), natural_key(d.id))
@@ -139,7 +139,7 @@ class Inventory:
         device.attributes.update(entry.get("attributes", {}))
         device.capacity.update(entry.get("capacity", {}))
 
-    def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[Device]:
+    def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[NodeDevice]:
         """Yield the devices of ``entries``, which have one entry for each NUMA node of a device."""
         for entry in entries:
             for device_id in entry.device_ids:
@@ -147,7 +147,7 @@ class Inventory:
                 device.numa_nodes.update(node.ID for node in entry.topology.nodes)
                 yield device
 
-    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[Device, str]]:
+    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[NodeDevice, str]]:
         for claim in claims:
             for part in claim.claim_resources:
                 key = self._reported(part)
@@ -168,10 +168,10 @@ class Inventory:
             }
         return self._places[node].get((part.pool_name, part.device_name))
 
-    def _device(self, resource: str, device_id: str) -> Device:
+    def _device(self, resource: str, device_id: str) -> NodeDevice:
         key = resource, device_id
         if key not in self._devices:
-            self._devices[key] = Device(resource, device_id)
+            self._devices[key] = NodeDevice(resource, device_id)
         return self._devices[key]
 
 
@@ -184,7 +184,7 @@ def table(inventory: Inventory) -> str:
     return "\n".join([*lines, ""])
 
 
-def _row(device: Device) -> tuple[str, ...]:
+def _row(device: NodeDevice) -> tuple[str, ...]:
     holders = list(map(str, sorted(device.holders)))
     return (
         device.resource,
@@ -196,12 +196,12 @@ def _row(device: Device) -> tuple[str, ...]:
     )
 
 
-def _reason(device: Device) -> str:
+def _reason(device: NodeDevice) -> str:
     since = f" (since {device.since})" if device.reason and device.since else ""
     return " ".join(f"{device.reason}{since}".split())
 
 
-def _sums(devices: Sequence[Device]) -> list[str]:
+def _sums(devices: Sequence[NodeDevice]) -> list[str]:
     if not devices:
         return []
     parts = []
@@ -214,7 +214,7 @@ def _sums(devices: Sequence[Device]) -> list[str]:
 
 def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
-    return _reports.document(
+    return _command_line.document(
         FORMAT,
         {
             "devices": [_entry(device) for device in inventory],
@@ -223,7 +223,7 @@ def document(inventory: Inventory) -> Mapping[str, Any]:
     )
 
 
-def _entry(device: Device) -> Mapping[str, Any]:
+def _entry(device: NodeDevice) -> Mapping[str, Any]:
     return {
         "resource": device.resource,
         "id": device.id,
@@ -245,4 +245,4 @@ def _entry(device: Device) -> Mapping[str, Any]:
 
 def to_json(inventory: Inventory) -> str:
     """Return everything as JSON."""
-    return _reports.to_json(document(inventory))
+    return _command_line.to_json(document(inventory))

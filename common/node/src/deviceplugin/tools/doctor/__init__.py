@@ -6,8 +6,7 @@ use ``deviceplugin.checks``.
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin.tools.doctor._check import Result, run
-from deviceplugin.tools.doctor._cli import main
-from deviceplugin.tools.doctor._report import FORMAT
+from deviceplugin.tools.doctor._cli import FORMAT, main
 from deviceplugin.tools.doctor.checks import all_checks
 
 __all__ = ["FORMAT", "Finding", "Node", "Result", "Verdict", "all_checks", "main", "run"]

@@ -1,23 +1,42 @@
-"""The command line of ``deviceplugin doctor``."""
+"""The command line of ``deviceplugin doctor``, and findings as text for people and as JSON."""
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config import loading
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
-from deviceplugin.checks import Node
+from deviceplugin.checks import Node, Verdict
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools.doctor import _report
-from deviceplugin.tools.doctor._check import AnyCheck, plugin_checks, run
+from deviceplugin.tools._command_line import Line, Tone
+from deviceplugin.tools.doctor._check import AnyCheck, Result, plugin_checks, run
 from deviceplugin.tools.doctor.checks import all_checks
 
+FORMAT: Final = 1
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
+
+_TONES: Final[Mapping[Verdict, Tone]] = {
+    Verdict.FAILURE: Tone.BAD,
+    Verdict.WARNING: Tone.DOUBTFUL,
+    Verdict.UNKNOWN: Tone.QUIET,
+    Verdict.OK: Tone.GOOD,
+}
+_WIDTH: Final = max(map(len, Verdict))
+_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
+    Verdict.FAILURE: ("failure", "failures"),
+    Verdict.WARNING: ("warning", "warnings"),
+    Verdict.UNKNOWN: ("unknown", "unknown"),
+    Verdict.OK: ("ok", "ok"),
+}
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it
 where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, and takes
@@ -47,6 +66,54 @@ _SETTINGS: Final = (
 )
 
 
+def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
+    """Return ``results`` as lines; findings that are ok only if ``verbose``."""
+    shown = [r for r in results if verbose or r.finding.verdict is not Verdict.OK]
+    width = max((len(result.check) for result in shown), default=0)
+    lines = [_line(result).show((_WIDTH, width), colour=colour) for result in shown]
+    return "\n".join([*lines, *([""] if lines else []), _summary(results), ""])
+
+
+def _line(result: Result) -> Line:
+    finding = result.finding
+    return Line(
+        verdict=finding.verdict,
+        tone=_TONES[finding.verdict],
+        name=result.check,
+        text=f"{finding.looked_at}: {finding.found}",
+        notes=[("means", finding.means), ("do", finding.do)],
+    )
+
+
+def _summary(results: Iterable[Result]) -> str:
+    counts = Counter(result.finding.verdict for result in results)
+    parts = [f"{counts[v]} {_NAMES[v][counts[v] != 1]}" for v in Verdict]
+    return f"{', '.join(parts)}; nothing was changed"
+
+
+def failed(results: Iterable[Result]) -> bool:
+    """Return whether anything is a failure."""
+    return any(result.finding.verdict is Verdict.FAILURE for result in results)
+
+
+def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
+    """Return everything, ready for JSON."""
+    counts = Counter(result.finding.verdict for result in results)
+    parts = {
+        "root": str(node.root),
+        "user": os.geteuid(),
+        "failed": failed(results),
+        "counts": {verdict.value: counts[verdict] for verdict in Verdict},
+        "findings": [{"check": one.check, **asdict(one.finding)} for one in results],
+    }
+    return _command_line.document(FORMAT, parts)
+
+
+def to_json(node: Node, results: Sequence[Result]) -> str:
+    """Return everything as JSON."""
+    return _command_line.to_json(document(node, results))
+
+
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin doctor`` with the arguments ``argv`` and return its exit status.
 
@@ -62,11 +129,11 @@ def _examine(options: argparse.Namespace) -> int:
     node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
     if options.json:
-        sys.stdout.write(_report.to_json(node, results))
+        sys.stdout.write(to_json(node, results))
     else:
         colour = _command_line.has_colour()
-        sys.stdout.write(_report.text(results, verbose=options.verbose, colour=colour))
-    return FAILED if _report.failed(results) else 0
+        sys.stdout.write(text(results, verbose=options.verbose, colour=colour))
+    return FAILED if failed(results) else 0
 
 
 def _node(options: argparse.Namespace) -> Node:

@@ -6,6 +6,12 @@ deployed.
 """
 
 from deviceplugin.tools.startup_taint._cli import main
-from deviceplugin.tools.startup_taint._keeper import Keeper, Node, NodeState, Readiness, readiness
+from deviceplugin.tools.startup_taint._keeper import (
+    Keeper,
+    NodeState,
+    Readiness,
+    TaintedNode,
+    readiness,
+)
 
-__all__ = ["Keeper", "Node", "NodeState", "Readiness", "main", "readiness"]
+__all__ = ["Keeper", "NodeState", "Readiness", "TaintedNode", "main", "readiness"]

@@ -10,7 +10,7 @@ from typing import Final
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
-from deviceplugin.tools.startup_taint._keeper import Keeper, Node, readiness
+from deviceplugin.tools.startup_taint._keeper import Keeper, TaintedNode, readiness
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def make(name: str) -> Visit:
         keeper = Keeper(
-            Node(api, name, options.taint),
+            TaintedNode(api, name, options.taint),
             options.taint,
             empty_after=options.empty_after,
             after_reboot=options.after_reboot,

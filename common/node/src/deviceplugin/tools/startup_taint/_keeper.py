@@ -53,7 +53,7 @@ class NodeState:
     allocatable: Mapping[str, Any]
 
 
-class Node:
+class TaintedNode:
     """The node ``name``, of which no more is changed than the taint ``key`` and an annotation.
 
     A change names the version of the node that it is for, so that it never undoes another's.
@@ -182,7 +182,7 @@ class Keeper:
     """
 
     def __init__(
-        self, node: Node, taint: str, *, empty_after: float, after_reboot: bool = False
+        self, node: TaintedNode, taint: str, *, empty_after: float, after_reboot: bool = False
     ) -> None:
         self._node = node
         self._taint = taint
