@@ -182,15 +182,15 @@ def test_slices_that_are_wiped_are_written_again(running: Publishing) -> None:
 def test_slices_that_are_wiped_while_they_are_compared_are_not_replaced(
     running: Publishing,
 ) -> None:
-    offers, known = running.publisher._offers, running.publisher._known
+    offers, known = running.publisher.offers, running.publisher._known
 
     def wiped_meanwhile() -> Offers | None:
-        running.publisher._offers = offers
+        running.publisher.offers = offers
         running.store.wipe()
         eventually(lambda: known.current() == [], "the watch")
         return offers()
 
-    running.publisher._offers = wiped_meanwhile
+    running.publisher.offers = wiped_meanwhile
     running.publisher.poke()
     running.until(lambda: len(running.writes()) > 1 and running.store.slices, "the slices")
     assert [f"create {name(0)}"] * 2 == running.writes()
@@ -220,7 +220,7 @@ def test_a_driver_that_comes_back_writes_nothing(running: Publishing) -> None:
     running.thread.join(PATIENCE)
     again = Publishing()
     again.store = running.store
-    again.publisher._store = running.store
+    again.publisher.store = running.store
     again.thread.start()
     again.until(again.has("a", "b"), "the slices")
     again.publisher.stop()

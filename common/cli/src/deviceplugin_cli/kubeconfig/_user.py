@@ -7,7 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -38,31 +38,22 @@ class Credential:
         return self.expires is None or now + _MARGIN < self.expires
 
 
+@dataclass(eq=False, repr=False)
 class ExecPlugin:
-    """A program that is run when a credential is needed, and again when that expires. Thread-safe.
+    """A program that is run when a credential is needed, and again when it expires. Thread-safe."""
 
-    Args:
-        version: Of the ``ExecCredential`` that it returns.
-        interactive: Whether it may ask the user.
-        hint: How to install it.
-    """
+    words: list[str]
+    environ: Mapping[str, str]
+    version: str
+    """Of the ``ExecCredential`` that it returns."""
+    _: KW_ONLY
+    interactive: bool = False
+    """Whether it may ask the user."""
+    hint: str = ""
+    """How to install it."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def __init__(
-        self,
-        words: list[str],
-        environ: Mapping[str, str],
-        version: str,
-        *,
-        interactive: bool = False,
-        hint: str = "",
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._words = words
-        self._environ = environ
-        self._version = version
-        self._interactive = interactive
-        self._hint = hint
-        self._now = now
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._credential: Credential | None = None
 
@@ -73,32 +64,32 @@ class ExecPlugin:
             ConfigError: The program failed, or returned something else.
         """
         with self._lock:
-            if self._credential is None or not self._credential.is_valid(self._now()):
+            if self._credential is None or not self._credential.is_valid(self.now()):
                 self._credential = self._parsed(self._run())
             return self._credential
 
     def _run(self) -> str:
         try:
             return subprocess.run(  # noqa: S603
-                self._words,
-                env=self._environ,
-                stdin=None if self._interactive else subprocess.DEVNULL,
+                self.words,
+                env=self.environ,
+                stdin=None if self.interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                timeout=None if self._interactive else _TIMEOUT,
+                timeout=None if self.interactive else _TIMEOUT,
                 check=True,
                 text=True,
             ).stdout
         except subprocess.SubprocessError as error:  # its own message is on standard error
-            raise ConfigError(f"no credentials: {_failure(self._words[0], error)}") from error
+            raise ConfigError(f"no credentials: {_failure(self.words[0], error)}") from error
         except (OSError, ValueError) as error:
-            hint = f"\n{self._hint}" if self._hint else ""
-            raise ConfigError(f"no credentials: {self._words[0]}: {error}{hint}") from error
+            hint = f"\n{self.hint}" if self.hint else ""
+            raise ConfigError(f"no credentials: {self.words[0]}: {error}{hint}") from error
 
     def _parsed(self, output: str) -> Credential:
-        wrong = ConfigError(f"no credentials: {self._words[0]}: did not print an ExecCredential")
+        wrong = ConfigError(f"no credentials: {self.words[0]}: did not print an ExecCredential")
         try:
             answer = json.loads(output)
-            if answer["apiVersion"] != self._version:
+            if answer["apiVersion"] != self.version:
                 raise wrong
             status = answer["status"]
             expires = status.get("expirationTimestamp")

@@ -51,28 +51,22 @@ class Candidates:
         return [(self.resource.name, device.id) for device in self.devices]
 
 
+@dataclass(eq=False, repr=False)
 class Locator:
-    """Finds devices of ``node``. Thread-safe.
+    """Finds devices of ``node``. Thread-safe."""
 
-    Args:
-        discovered: Returns whether all plugins have discovered their devices at least once.
-    """
+    node: str
+    resources: Callable[[], Mapping[str, Resource]]
+    discovered: Callable[[], bool]
+    """Returns whether all plugins have discovered their devices at least once."""
 
-    def __init__(
-        self,
-        node: str,
-        resources: Callable[[], Mapping[str, Resource]],
-        discovered: Callable[[], bool],
-    ) -> None:
-        self._node = node
-        self._resources = resources
-        self._discovered = discovered
+    def __post_init__(self) -> None:
         self._names: dict[str, tuple[Mapping[str, Device] | None, *tuple[PoolNames, ...]]] = {}
         """By resource: the devices that the names were made of, and what the names stand for."""
 
     def resource(self, name: str) -> Resource | None:
         """Return the resource ``name``, if there is one now."""
-        return self._resources().get(name)
+        return self.resources().get(name)
 
     def find(self, results: Sequence[Result]) -> Sequence[Candidates]:
         """Return the devices that ``results`` name.
@@ -82,8 +76,8 @@ class Locator:
             UnknownDeviceError: There is no such device.
             UnhealthyDeviceError: A device is unhealthy, and the claim tolerates no taint of it.
         """
-        complete = self._discovered()  # before the resources are read
-        pools = {pool_name(self._node, name): one for name, one in self._resources().items()}
+        complete = self.discovered()  # before the resources are read
+        pools = {pool_name(self.node, name): one for name, one in self.resources().items()}
         return [self._find(result, pools, complete=complete) for result in results]
 
     def _find(self, result: Result, pools: Mapping[str, Resource], *, complete: bool) -> Candidates:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import grpc
@@ -47,27 +48,19 @@ class DeviceHealth(NamedTuple):
     """For people; empty if there is nothing to say."""
 
 
+@dataclass(eq=False, repr=False)
 class HealthReport:
-    """The devices that claims have or may get.
+    """The devices that claims have or may get."""
 
-    Args:
-        discovered: Returns whether all plugins have discovered their devices at least once.
-    """
+    node: str
+    _: KW_ONLY
+    resources: Callable[[], Mapping[str, Resource]]
+    ownership: Ownership
+    records: Callable[[], Mapping[str, Record]]
+    discovered: Callable[[], bool]
+    """Returns whether all plugins have discovered their devices at least once."""
 
-    def __init__(
-        self,
-        node: str,
-        *,
-        resources: Callable[[], Mapping[str, Resource]],
-        ownership: Ownership,
-        records: Callable[[], Mapping[str, Record]],
-        discovered: Callable[[], bool],
-    ) -> None:
-        self._node = node
-        self._resources = resources
-        self._ownership = ownership
-        self._records = records
-        self._discovered = discovered
+    def __post_init__(self) -> None:
         self._stopping = False
 
     def stop(self) -> None:
@@ -80,9 +73,9 @@ class HealthReport:
         A device of a claim is among them even if it is gone: the kubelet would go on showing the
         last health that it was told.
         """
-        complete = self._discovered()  # before the resources are read
+        complete = self.discovered()  # before the resources are read
         claimed = {
-            (one.pool, one.name) for record in self._records().values() for one in record.devices
+            (one.pool, one.name) for record in self.records().values() for one in record.devices
         }
         found = {(one.pool, one.device): one for one in self._present(claimed)}
         for place in claimed - found.keys():
@@ -90,10 +83,10 @@ class HealthReport:
         return [found[place] for place in sorted(found)]
 
     def _present(self, claimed: Collection[tuple[str, str]]) -> Iterator[DeviceHealth]:
-        for resource in self._resources().values():
-            pool = pool_name(self._node, resource.name)
+        for resource in self.resources().values():
+            pool = pool_name(self.node, resource.name)
             stopped = self._stopping and resource.plugin.needs_process
-            states = self._ownership.offered(resource)
+            states = self.ownership.offered(resource)
             devices = {device_id: state.device for device_id, state in states.items()}
             names, former = names_in(devices), names_in(devices, former_name)
             places = {

@@ -194,24 +194,21 @@ def create_event(api: ApiServer, event: dict[str, Any]) -> None:
         raise ForbiddenError(f"{error}; {advice}", status=error.status, after=error.after) from None
 
 
+@dataclass(eq=False, repr=False)
 class Sender:
-    """Sends the news of ``watch`` by ``post``. ``run`` is its thread.
+    """Sends the news of ``watch`` by ``post``. ``run`` is its thread."""
 
-    Args:
-        post: Sends a notice. It raises ``ApiServerError``, or ``InvalidError`` if it never can.
-        clock: The clock that ``watch`` uses too.
-    """
+    watch: Watch
+    post: Callable[[Notice], None]
+    """Sends a notice. It raises ``ApiServerError``, or ``InvalidError`` if it never can."""
+    clock: Clock = MONOTONIC
+    """The clock that ``watch`` uses too."""
 
-    def __init__(
-        self, watch: Watch, post: Callable[[Notice], None], clock: Clock = MONOTONIC
-    ) -> None:
-        self._watch = watch
-        self._post = post
-        self._clock = clock
-        self._waiter = Waiter(clock)
+    def __post_init__(self) -> None:
+        self._waiter = Waiter(self.clock)
         self._backoff = Backoff(FIRST_WAIT, LAST_WAIT)
-        self._bucket = Bucket(BURST, REFILL, clock)
-        self._not_before = clock.now()
+        self._bucket = Bucket(BURST, REFILL, self.clock)
+        self._not_before = self.clock.now()
         self._problems = Problems(log)
         self.refused = 0
         """Number of Events that the cluster rejected."""
@@ -234,23 +231,23 @@ class Sender:
 
         Without news it sends no request, and returns an hour.
         """
-        now = self._clock.now()
+        now = self.clock.now()
         if now < self._not_before:
             return self._not_before - now
         if wait := self._bucket.wait():
             return wait
-        notice = self._watch.news(now)
+        notice = self.watch.news(now)
         return _IDLE if notice is None else self._send(notice)
 
     def _send(self, notice: Notice) -> float:
         try:
-            self._post(notice)
+            self.post(notice)
         except InvalidError as error:
             self.refused += 1
             log.warning("event rejected", extra={"error": str(error), "text": notice.message})
         except ApiServerError as error:
             wait = max(self._backoff.next_wait(), error.after)
-            self._not_before = self._clock.now() + wait
+            self._not_before = self.clock.now() + wait
             self._problems.say("cluster", "event creation failed, retrying", error=str(error))
             return wait
         else:
@@ -259,5 +256,5 @@ class Sender:
             log.info("event created", extra={"reason": notice.reason, "text": notice.message})
         self._backoff.reset()
         self._bucket.take()
-        self._watch.reported(notice, self._clock.now())
+        self.watch.reported(notice, self.clock.now())
         return 0.0

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from deviceplugin._platform.backoff import Backoff
@@ -168,26 +168,24 @@ def _some(amounts: Mapping[str, Any], resource: str) -> bool:
     return str(amounts.get(resource, "0")) != "0"
 
 
+@dataclass(eq=False, repr=False)
 class Keeper:
     """Removes the taint once the plugin is ready and the node shows its devices.
 
     It has no memory that a restart would lose: what it does follows from how plugin and node are.
-
-    Args:
-        taint: The taint's key, for the log.
-        empty_after: Seconds after which a plugin that is ready and has no devices is taken to have
-            none on this node.
-        after_reboot: Whether the taint is set again on a node that has rebooted since it was
-            removed.
     """
 
-    def __init__(
-        self, node: TaintedNode, taint: str, *, empty_after: float, after_reboot: bool = False
-    ) -> None:
-        self._node = node
-        self._taint = taint
-        self._empty_after = empty_after
-        self._after_reboot = after_reboot
+    node: TaintedNode
+    taint: str
+    """The taint's key, for the log."""
+    _: KW_ONLY
+    empty_after: float
+    """Seconds after which a plugin that is ready and has no devices is taken to have none on this
+    node."""
+    after_reboot: bool = False
+    """Whether the taint is set again on a node that has rebooted since it was removed."""
+
+    def __post_init__(self) -> None:
         self._empty_since: float | None = None
         self._was_ready = False
         self._next_look = self._retry_at = float("-inf")
@@ -210,7 +208,7 @@ class Keeper:
         except ApiServerError as error:
             text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
             event = "startup taint update failed, retrying"
-            self._failures.say("node", event, node=self._node.name, error=text)
+            self._failures.say("node", event, node=self.node.name, error=text)
             self._retry_at = now + max(self._backoff.next_wait(), error.after)
             return 0.0
         self._failures.over("node")
@@ -226,7 +224,7 @@ class Keeper:
             self._empty_since = None
             return ""
         self._empty_since = now if self._empty_since is None else self._empty_since
-        waited = now - self._empty_since >= self._empty_after
+        waited = now - self._empty_since >= self.empty_after
         return "" if waited else "the plugin has found no device yet"
 
     def _settle(self, readiness: Readiness, problem: str) -> bool:
@@ -235,25 +233,25 @@ class Keeper:
         A node that has the taint neither from its kubelet nor since a reboot never gets it here,
         whatever becomes of the plugin: it has pods by now.
         """
-        state = self._node.read()
+        state = self.node.read()
         problem = problem or _not_shown(readiness, state)
-        new_boot = self._after_reboot and bool(state.boot) and state.handled != state.boot
-        fields: dict[str, Any] = {"node": self._node.name, "taint": self._taint}
+        new_boot = self.after_reboot and bool(state.boot) and state.handled != state.boot
+        fields: dict[str, Any] = {"node": self.node.name, "taint": self.taint}
         if state.tainted and problem:
             self._waiting.say("taint", "startup taint kept", **fields, error=problem)
             return False
         if problem and new_boot and state.handled:
-            self._node.set(state)
+            self.node.set(state)
             log.info("startup taint set after a reboot", extra=fields)
             return False
         if state.tainted or new_boot:
-            self._node.clear(state, state.boot if self._after_reboot else "")
+            self.node.clear(state, state.boot if self.after_reboot else "")
         if state.tainted:
             self._waiting.over("taint")
             resources = ", ".join(sorted(readiness.resources or {})) or "none on this node"
             log.info("startup taint removed", extra={**fields, "resources": resources})
         # It may be away because of a reboot that the node's status does not show yet.
-        return not (problem and self._after_reboot)
+        return not (problem and self.after_reboot)
 
 
 def _not_shown(readiness: Readiness, state: NodeState) -> str:
