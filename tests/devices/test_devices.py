@@ -13,7 +13,9 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools.devices import FORMAT, Holder, Inventory, NodeDevice, _inventory, main
+from deviceplugin.tools.devices import _inventory
+from deviceplugin.tools.devices._cli import main
+from deviceplugin.tools.devices._inventory import FORMAT, Holder, Inventory, NodeDevice
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually

@@ -13,8 +13,9 @@ import pytest
 
 from deviceplugin.checks import Finding, Hardware, Node, Verdict
 from deviceplugin.kit.cdi import _files
-from deviceplugin.tools.doctor import _sockets, all_checks, run
-from deviceplugin.tools.doctor.checks import _kubelet, _machine
+from deviceplugin.tools.doctor import _sockets
+from deviceplugin.tools.doctor._check import run
+from deviceplugin.tools.doctor.checks import _kubelet, _machine, all_checks
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
 from hardware.healthy_node import PROC, write
 
@@ -320,7 +321,7 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
     if os.geteuid():
         plugin_dir.chmod(0o555)
     program = (
-        "import os, sys; from deviceplugin.tools.doctor import main; "
+        "import os, sys; from deviceplugin.tools.doctor._cli import main; "
         "os.geteuid() or os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", program, f"--root={root}", "--only=plugin-directory"]

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools.doctor import FORMAT, Result, _cli, all_checks, main
-from deviceplugin.tools.doctor._cli import _parser
-from deviceplugin.tools.doctor.checks import KUBELET, MACHINE
+from deviceplugin.tools.doctor import _cli
+from deviceplugin.tools.doctor._check import Result
+from deviceplugin.tools.doctor._cli import FORMAT, _parser, main
+from deviceplugin.tools.doctor.checks import KUBELET, MACHINE, all_checks
 
 DOCUMENT_KEYS = ["format", "deviceplugin", "root", "user", "failed", "counts", "findings"]
 FINDING_KEYS = ["check", "verdict", "looked_at", "found", "means", "do"]

@@ -17,7 +17,7 @@ from deviceplugin._dra.claims.cdi_files import ClaimFiles, file_of
 from deviceplugin._dra.claims.record import Record, RecordedDevice
 from deviceplugin._dra.claims.record_files import Records
 from deviceplugin.checks import Finding, Node
-from deviceplugin.tools.doctor import run
+from deviceplugin.tools.doctor._check import run
 from deviceplugin.tools.doctor.checks import KUBELET
 from deviceplugin_testing.simulator import SimulatedCluster
 

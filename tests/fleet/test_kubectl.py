@@ -10,7 +10,7 @@ import pytest
 
 from cluster.scripted_api import Script
 from deviceplugin import __main__ as program
-from deviceplugin_cli.fleet import main
+from deviceplugin_cli.fleet._cli import main
 from fleets.objects import having, node
 from operators import fleet_cluster
 from operators.managed import Managed

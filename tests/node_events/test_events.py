@@ -17,7 +17,10 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
-from deviceplugin.tools.events import NoAnswerError, _notice, main, read_facts
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools.events import _notice
+from deviceplugin.tools.events._cli import main
+from deviceplugin.tools.events._notice import read_facts
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 

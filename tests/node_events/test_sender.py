@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from deviceplugin.apiserver import InvalidError, UnavailableError
-from deviceplugin.tools.events import Fact, Notice, Sender, Watch, _watch
+from deviceplugin.tools.events import _watch
+from deviceplugin.tools.events._notice import Fact, Notice
+from deviceplugin.tools.events._watch import Sender, Watch
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 

@@ -10,8 +10,7 @@ import pytest
 from cluster.patches import MERGE, patched
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.tools.startup_taint import Keeper, Readiness, TaintedNode
-from deviceplugin.tools.startup_taint._keeper import AGAIN, SHOWN
+from deviceplugin.tools.startup_taint._keeper import AGAIN, SHOWN, Keeper, Readiness, TaintedNode
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
 OTHER_KEY = "startup.deviceplugin.dev/fpga-device-plugin"

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin.apiserver import ApiServer, ForbiddenError, InvalidError
-from deviceplugin.tools.startup_taint import Keeper, Readiness, TaintedNode
+from deviceplugin.tools.startup_taint._keeper import Keeper, Readiness, TaintedNode
 from manifests.kustomize import overlay, render
 from patience import eventually
 

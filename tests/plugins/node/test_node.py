@@ -17,9 +17,9 @@ import deviceplugin as dp
 import deviceplugin_node
 from agents.agent_node import ALL, AgentNode, agent_node
 from conformant import PATIENT
-from deviceplugin.tools import doctor
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import attribute, settings_of
+from deviceplugin.tools.doctor import _cli as doctor
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from deviceplugin_testing.tools.conformance import _cli as conformance

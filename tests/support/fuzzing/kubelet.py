@@ -25,8 +25,9 @@ from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailable
 from deviceplugin.proto.podresources import podresources_pb2 as pod_pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools.devices import Inventory, _inventory
+from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._cli import ask_kubelet
+from deviceplugin.tools.devices._inventory import Inventory
 from deviceplugin.tools.drain._cli import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
 from deviceplugin_testing.simulator import SimulatedKubelet

@@ -19,10 +19,12 @@ from deviceplugin._http.server import Server
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.tools._devices_page import NO_CREDENTIALS, NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools.devices import Inventory, _inventory
+from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._cli import ask_plugin
-from deviceplugin.tools.events import Watch, as_event, read_facts
-from deviceplugin.tools.evict import Patience
+from deviceplugin.tools.devices._inventory import Inventory
+from deviceplugin.tools.events._notice import as_event, read_facts
+from deviceplugin.tools.events._watch import Watch
+from deviceplugin.tools.evict._pods import Patience
 from deviceplugin.tools.startup_taint._keeper import readiness
 from fuzzing.samples import Sample, seeds
 from fuzzing.target import Read, Target

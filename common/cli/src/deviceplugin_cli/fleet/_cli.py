@@ -47,11 +47,7 @@ Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the k
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin fleet`` with the arguments ``argv`` and return its exit status.
-
-    0 if the cluster answered, 1 if not, 2 for a wrong command line or kubeconfig; 3 with
-    ``--check`` if anything is wrong or missing.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _list, (ApiServerError,))
 
 
@@ -102,11 +98,5 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="the API server, such as http://127.0.0.1:8001 of kubectl proxy",
     )
-    add(
-        "--timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long to wait for each answer (30)",
-    )
+    _command_line.add_timeout(parser, 30)
     return parser

@@ -52,10 +52,7 @@ def migrations(workload: Workload) -> Iterator[Migration]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin migrate`` with the arguments ``argv`` and return its exit status.
-
-    0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _migrate)
 
 

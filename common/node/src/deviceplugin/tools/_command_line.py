@@ -103,6 +103,16 @@ def seconds(least: str, most: str = "") -> Callable[[str], float]:
     return read
 
 
+def add_timeout(
+    parser: argparse.ArgumentParser, default: int, what: str = "for each answer"
+) -> None:
+    """Add the option ``--timeout``, which ``check_timeout`` checks."""
+    words = f"how long to wait {what} ({default})"
+    parser.add_argument(
+        "--timeout", type=float, default=float(default), metavar="SECONDS", help=words
+    )
+
+
 def check_timeout(seconds: float) -> None:
     """Raise ``ConfigError`` unless ``--timeout`` is in a reasonable range."""
     if not 0 < seconds <= _LONGEST_TIMEOUT:

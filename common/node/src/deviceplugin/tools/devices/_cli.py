@@ -94,10 +94,7 @@ def ask_plugin(inventory: Inventory, url: str, timeout: float, credentials: Cred
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin devices`` with the arguments ``argv`` and return its exit status.
-
-    0 if the kubelet and all plugins answered, 1 if not, 2 for a wrong command line.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _list)
 
 
@@ -147,11 +144,5 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET",
     )
-    add(
-        "--timeout",
-        type=float,
-        default=5.0,
-        metavar="SECONDS",
-        help="how long to wait for each answer (5)",
-    )
+    _command_line.add_timeout(parser, 5)
     return parser

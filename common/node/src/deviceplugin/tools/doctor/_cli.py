@@ -115,10 +115,7 @@ def to_json(node: Node, results: Sequence[Result]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin doctor`` with the arguments ``argv`` and return its exit status.
-
-    0 if there is no failure, 1 if there is one, 2 for a wrong command line.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _examine)
 
 
@@ -182,13 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
     add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
-    add(
-        "--timeout",
-        type=float,
-        default=2.0,
-        metavar="SECONDS",
-        help="how long to wait for an answer on a socket (2)",
-    )
+    _command_line.add_timeout(parser, 2, "for an answer on a socket")
     for name in _SETTINGS:
         add(f"--{name}", dest=name, metavar="VALUE", help="the plugin's setting of this name")
     return parser

@@ -95,11 +95,7 @@ def through_plugin(service: PodResources, resources: Collection[str]) -> list[st
 
 
 def main(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
-    """Run ``deviceplugin drain`` with the arguments ``argv`` and return its exit status.
-
-    0 once nobody holds anything, 1 if somebody does at the end, 2 for a wrong command line.
-    ``clock`` is that of all waits.
-    """
+    """Return the exit status, of which ``--help`` says what it means. It waits by ``clock``."""
     return _command_line.run(_parser(), argv, lambda options: _drain(options, clock), (OSError,))
 
 

@@ -45,11 +45,7 @@ the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin events`` with the arguments ``argv`` and return its exit status.
-
-    0 after a stop, or with ``--once`` if all Events were created; 1 with ``--once`` if not; 2 for a
-    wrong command line.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _report, (NoAnswerError,))
 
 

@@ -4,9 +4,3 @@ It is a process of its own, for all nodes of a plugin or for one. It asks the pl
 which devices are unhealthy and which pods hold them, and it asks the API server to evict those
 pods. It is not deployed by default, and without ``--evict`` it only logs what it would do.
 """
-
-from deviceplugin.tools.evict._cli import main
-from deviceplugin.tools.evict._evictor import Budget, Evictor
-from deviceplugin.tools.evict._pods import Patience, Pods, Suspect
-
-__all__ = ["Budget", "Evictor", "Patience", "Pods", "Suspect", "main"]

@@ -4,14 +4,3 @@ A process of its own, for all nodes of a plugin or for one: it asks the plugin o
 its devices are registered, and the API server whether the node shows them. Off unless it is
 deployed.
 """
-
-from deviceplugin.tools.startup_taint._cli import main
-from deviceplugin.tools.startup_taint._keeper import (
-    Keeper,
-    NodeState,
-    Readiness,
-    TaintedNode,
-    readiness,
-)
-
-__all__ = ["Keeper", "NodeState", "Readiness", "TaintedNode", "main", "readiness"]

@@ -40,10 +40,7 @@ Exit status: 0 if told to stop; 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin startup-taint`` with the arguments ``argv`` and return its exit status.
-
-    0 when told to stop; 2 for a wrong command line.
-    """
+    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _run)
 
 
