@@ -47,7 +47,6 @@ Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the k
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _list, (ApiServerError,))
 
 

@@ -117,7 +117,6 @@ class PluginObject:
 
 
 def plugin_object(found: Mapping[str, Any]) -> PluginObject:
-    """Return what matters of an object."""
     metadata, status = found["metadata"], found.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     ready = conditions.get("Ready") or {}

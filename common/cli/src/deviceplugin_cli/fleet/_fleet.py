@@ -132,7 +132,6 @@ def unhealthy(healthy: int, total: int) -> str:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Return ``rows`` in natural order of resource and node."""
     return sorted(rows, key=lambda row: (natural_key(row.resource), natural_key(row.node)))
 
 
@@ -215,5 +214,4 @@ def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
 
 
 def to_json(fleet: Fleet, rows: Iterable[Row]) -> str:
-    """Return everything as JSON."""
     return _command_line.to_json(document(fleet, rows))

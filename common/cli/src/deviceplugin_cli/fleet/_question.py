@@ -82,7 +82,6 @@ class Progress:
         self._out.flush()
 
     def end(self) -> None:
-        """Remove the line."""
         if self._shown:
             self._out.write(_CLEAR)
             self._out.flush()
@@ -168,7 +167,6 @@ class Question:
     pods: bool = True
 
     def wants(self, resource: str) -> bool:
-        """Return whether a resource is asked for."""
         return not self.resources or any(fnmatchcase(resource, one) for one in self.resources)
 
 

@@ -48,33 +48,28 @@ class Section:
         return value
 
     def required(self, key: str) -> str:
-        """Return the string at ``key``."""
         value = self.text(key)
         if not value:
             raise ConfigError(f"{self._place}: {key}: is missing")
         return value
 
     def flag(self, key: str) -> bool:
-        """Return whether ``key`` is true."""
         value = self._values.get(key) or False
         if not isinstance(value, bool):
             raise ConfigError(f"{self._place}: {key}: is not true or false")
         return value
 
     def path(self, key: str) -> Path | None:
-        """Return the path at ``key``."""
         name = self.text(key)
         return self.folder / name if name else None
 
     def strings(self, key: str) -> list[str]:
-        """Return the list of strings at ``key``."""
         value = self._values.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ConfigError(f"{self._place}: {key}: is not a list of strings")
         return value
 
     def entry(self, key: str) -> "Section | None":
-        """Return the mapping at ``key``."""
         value = self._values.get(key)
         if value is None:
             return None
@@ -100,7 +95,6 @@ class Section:
         ]
 
     def any(self, key: str) -> Any:
-        """Return whatever is at ``key``."""
         return self._values.get(key)
 
     def pem(self, key: str) -> str:

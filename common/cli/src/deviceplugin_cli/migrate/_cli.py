@@ -36,7 +36,6 @@ _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
 def plugins() -> list[str]:
-    """Return the names of the installed plugins that know peers."""
     return sorted(entry.name for entry in entry_points(group=GROUP))
 
 
@@ -52,7 +51,6 @@ def migrations(workload: Workload) -> Iterator[Migration]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _migrate)
 
 

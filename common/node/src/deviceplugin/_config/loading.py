@@ -31,7 +31,6 @@ def key(field: "Field[Any]") -> str:
 
 
 def variable(field: "Field[Any]") -> str:
-    """Return the name of the environment variable of ``field``."""
     return PREFIX + field.name.upper()
 
 

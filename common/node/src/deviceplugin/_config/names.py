@@ -82,5 +82,4 @@ class HostName(str):
 
     @classmethod
     def schema(cls) -> Mapping[str, Any]:
-        """Return the JSON schema of a name."""
         return {"type": "string", "pattern": f"^{_HOST}$"}

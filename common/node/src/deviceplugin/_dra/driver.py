@@ -119,7 +119,6 @@ class Driver:
         self._preparing.unprepare(claim, left)
 
     def records(self) -> Mapping[str, Record]:
-        """Return the records of prepared claims, by uid."""
         return self._records.all()
 
     def places(self) -> Mapping[Place, Collection[Key]]:
@@ -138,7 +137,6 @@ class Driver:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the kubelet has the driver."""
         return self._registered
 
     def problem(self) -> str:

@@ -97,7 +97,6 @@ class FileWatcher:
         )
 
     def every(self, tick: Callable[[], None]) -> None:
-        """Call ``tick`` at each check."""
         with self._lock:
             self._ticks.append(tick)
 
@@ -137,7 +136,6 @@ class FileWatcher:
             callback(name)
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         with self._lock:
             if not self._stopping and self._wakeup is not None:
                 self._stopping = True

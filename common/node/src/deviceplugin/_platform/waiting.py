@@ -104,5 +104,4 @@ class Bucket:
         return max(0.0, (1 - self._left) * self._refill)
 
     def take(self) -> None:
-        """Count one use."""
         self._left -= 1

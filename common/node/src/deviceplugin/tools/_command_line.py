@@ -78,12 +78,10 @@ def run(
 
 
 def has_colour() -> bool:
-    """Return whether to colour the output."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def duration(text: str) -> timedelta:
-    """Return the duration ``text``, for a parser."""
     try:
         return cast("timedelta", values.parse(text, timedelta))
     except ValueError as error:
@@ -137,7 +135,6 @@ def document(form: int, parts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """Return ``document`` as text."""
     return json.dumps(document, indent=1) + "\n"
 
 

@@ -79,7 +79,6 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``Credentials.of``."""
     parser.add_argument(
         "--plugin-token-file",
         type=Path,

@@ -84,7 +84,6 @@ Plugins = Callable[[], Mapping[str, Plugin]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which plugins are asked."""
     add = parser.add_argument
     add("--node", metavar="NAME", help="one node, by its name in the cluster")
     add(

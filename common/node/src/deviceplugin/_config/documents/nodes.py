@@ -69,7 +69,6 @@ class DocumentNode:
     """Duplicate keys, with their lines."""
 
     def add(self, key: str, node: "DocumentNode", line: int) -> None:
-        """Add ``node`` to a mapping at ``key``."""
         if key in self.pairs:
             self.repeated.append((key, line))
         self.pairs[key] = node

@@ -65,7 +65,6 @@ class Locator:
         """By resource: the devices that the names were made of, and what the names stand for."""
 
     def resource(self, name: str) -> Resource | None:
-        """Return the resource ``name``, if there is one now."""
         return self.resources().get(name)
 
     def find(self, results: Sequence[Result]) -> Sequence[Candidates]:

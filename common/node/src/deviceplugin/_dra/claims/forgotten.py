@@ -66,14 +66,12 @@ class ForgottenClaims:
         self._problems = Problems(log)
 
     def run(self) -> None:
-        """Check regularly until stopped."""
         while not self._waiter.is_over():
             self._waiter.pause(self.interval)
             if not self._waiter.is_over():
                 self.check()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def check(self) -> None:

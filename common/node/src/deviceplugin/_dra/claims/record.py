@@ -60,7 +60,6 @@ class RecordedDevice:
 
     @property
     def key(self) -> Key:
-        """The resource and the id."""
         return self.resource, self.id
 
     @property
@@ -138,7 +137,6 @@ class Record:
             return ()
 
     def written(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "version": _VERSION,
             "state": self.state,

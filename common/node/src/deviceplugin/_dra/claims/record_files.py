@@ -59,11 +59,9 @@ class Records:
         return _files(self.directory, _ENDING + _SET_ASIDE)
 
     def all(self) -> Mapping[str, Record]:
-        """Return all records by uid."""
         return self._records
 
     def get(self, uid: str) -> Record | None:
-        """Return the record of the claim ``uid``, if there is one."""
         return self._records.get(uid)
 
     def write(self, record: Record) -> None:

@@ -131,7 +131,6 @@ class HealthStreams:
         self._closed = False
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the handler of the service."""
         return [rpc.service(pb.DESCRIPTOR.services_by_name["DRAResourceHealth"], self)]
 
     def poke(self) -> None:
@@ -151,7 +150,6 @@ class HealthStreams:
 
     @property
     def open(self) -> int:
-        """Number of open streams."""
         return len(self._waiters)
 
     def NodeWatchResources(  # noqa: N802

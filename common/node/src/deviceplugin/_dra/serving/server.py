@@ -47,17 +47,14 @@ class DriverSettings:
 
     @property
     def directory(self) -> Path:
-        """The directory of this driver."""
         return self.driver_dir / self.name
 
     @property
     def claims_dir(self) -> Path:
-        """The directory of the records of claims."""
         return self.directory / "claims"
 
     @property
     def service_socket(self) -> Path:
-        """The socket of the driver's services."""
         return self.directory / SERVICE_SOCKET
 
     @property
@@ -112,7 +109,6 @@ class Registration:
         self._notified = notified
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the handler of the service."""
         return [rpc.service(pb.DESCRIPTOR.services_by_name["Registration"], self)]
 
     def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802

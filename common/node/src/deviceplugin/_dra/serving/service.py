@@ -49,7 +49,6 @@ class DraPlugin:
                 self.metrics.claim_calls.labels(self.driver, method, code)
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the handlers of both versions."""
         return [rpc.service(one.services_by_name["DRAPlugin"], self) for one in _SERVICES]
 
     # The service, in the order of the protocol.

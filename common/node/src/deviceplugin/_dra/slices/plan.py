@@ -230,7 +230,6 @@ def _devices(one: Object) -> list[Object]:
 
 
 def device_names_in(one: Object) -> list[str]:
-    """Return the names of the devices in a slice."""
     return [device["name"] for device in _devices(one)]
 
 

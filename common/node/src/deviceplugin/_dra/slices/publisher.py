@@ -112,7 +112,6 @@ class Publisher:
             raise thread.error
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def poke(self) -> None:

@@ -16,11 +16,9 @@ Slices = Mapping[str, Object]
 class Watching(Protocol):
     """A watch of slices."""
 
-    def run(self) -> None:
-        """Watch until stopped."""
+    def run(self) -> None: ...
 
-    def stop(self) -> None:
-        """Make ``run`` return."""
+    def stop(self) -> None: ...
 
 
 class SliceStore(Protocol):
@@ -35,8 +33,7 @@ class SliceStore(Protocol):
     def list(self) -> tuple[Slices, str]:
         """Return all slices, and the version of the list."""
 
-    def create(self, one: Object) -> Object:
-        """Create a slice and return it."""
+    def create(self, one: Object) -> Object: ...
 
     def try_out(self, one: Object) -> Object:
         """Return what creating a slice would, without creating it."""
@@ -44,8 +41,7 @@ class SliceStore(Protocol):
     def replace(self, one: Object) -> Object:
         """Replace the slice of the same name, UID and version, and return it."""
 
-    def delete(self, name: str, uid: str) -> None:
-        """Delete a slice."""
+    def delete(self, name: str, uid: str) -> None: ...
 
     def watch(
         self, changed: Callable[[Slices, str], None], failed: Callable[[ApiServerError], None]
@@ -157,6 +153,5 @@ class WatchThread(threading.Thread):
             self._ended()
 
     def end(self) -> None:
-        """Stop the watch and wait for it."""
         self._watch.stop()
         self.join()

@@ -168,7 +168,6 @@ def places_in(file: Path, installed: Collection[str]) -> Mapping[str, Place]:
 
 
 def attribute(plugin: str) -> str:
-    """Return the name of the field with the section of ``plugin``."""
     return plugin.replace("-", "_")
 
 

@@ -94,7 +94,6 @@ def ask_plugin(inventory: Inventory, url: str, timeout: float, credentials: Cred
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _list)
 
 

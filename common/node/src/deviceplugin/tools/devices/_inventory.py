@@ -31,7 +31,6 @@ class Holder:
     """The ResourceClaim through which it has the device; empty if through the device plugin."""
 
     def __str__(self) -> str:
-        """Return it for a table."""
         name = "/".join(filter(None, (self.namespace, self.pod, self.container)))
         if not self.claim:
             return name
@@ -176,7 +175,6 @@ class Inventory:
 
 
 def table(inventory: Inventory) -> str:
-    """Return the devices as a table, sums, and what is unknown."""
     devices = list(inventory)
     lines = aligned([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
     lines += _sums(devices)
@@ -244,5 +242,4 @@ def _entry(device: NodeDevice) -> Mapping[str, Any]:
 
 
 def to_json(inventory: Inventory) -> str:
-    """Return everything as JSON."""
     return _command_line.to_json(document(inventory))

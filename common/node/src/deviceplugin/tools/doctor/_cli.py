@@ -92,12 +92,10 @@ def _summary(results: Iterable[Result]) -> str:
 
 
 def failed(results: Iterable[Result]) -> bool:
-    """Return whether anything is a failure."""
     return any(result.finding.verdict is Verdict.FAILURE for result in results)
 
 
 def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
-    """Return everything, ready for JSON."""
     counts = Counter(result.finding.verdict for result in results)
     parts = {
         "root": str(node.root),
@@ -110,12 +108,10 @@ def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
 
 
 def to_json(node: Node, results: Sequence[Result]) -> str:
-    """Return everything as JSON."""
     return _command_line.to_json(document(node, results))
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _examine)
 
 

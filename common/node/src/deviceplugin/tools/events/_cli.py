@@ -45,7 +45,6 @@ the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _report, (NoAnswerError,))
 
 

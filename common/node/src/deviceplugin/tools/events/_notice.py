@@ -135,7 +135,6 @@ class Notice(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """``Normal`` or ``Warning``."""
         return "Normal" if self.good else "Warning"
 
     @property

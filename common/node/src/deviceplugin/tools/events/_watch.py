@@ -214,12 +214,10 @@ class Sender:
         """Number of Events that the cluster rejected."""
 
     def run(self) -> None:
-        """Send news until stopped."""
         while not self._waiter.is_over():
             self._waiter.until_poked(self.step())
 
     def wake(self) -> None:
-        """Check for news now."""
         self._waiter.poke()
 
     def stop(self) -> None:

@@ -40,7 +40,6 @@ Exit status: 0 if told to stop; 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Return the exit status, of which ``--help`` says what it means."""
     return _command_line.run(_parser(), argv, _run)
 
 
