@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.claims.record_files import Records
 from full_disk import full_disk
 
 DEVICE = RecordedDevice(

@@ -13,12 +13,11 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords
 from deviceplugin._dra.claims import devices
 from deviceplugin._dra.claims.allocations import PluginCalls
-from deviceplugin._dra.claims.cdi_files import ClaimFiles
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.serving.health import HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import (
     DriverSettings,

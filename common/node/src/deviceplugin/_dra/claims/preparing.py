@@ -16,12 +16,11 @@ from typing import Final
 
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
-from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
 from deviceplugin._dra.claims.devices import Candidates, Locator, book
 from deviceplugin._dra.claims.parameters import ParameterReader
 from deviceplugin._dra.claims.reading import ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deviceplugin._dra.claims.cdi_files import file_of
+from deviceplugin._dra.claims.claim_files import file_of
 from deviceplugin._dra.claims.record import OtherVersionError, Record
 from deviceplugin._dra.serving.server import SERVICE_SOCKET
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
