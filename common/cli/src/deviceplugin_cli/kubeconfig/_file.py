@@ -126,11 +126,9 @@ def files_of(environ: Mapping[str, str]) -> list[Path]:
 
 
 def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
-    """Return the address of the API server of a context, and who asks it.
+    """Return the address of the API server of a context, or of the current one, and who asks it.
 
-    Args:
-        files: They must exist. Without any, those of the environment, which need not.
-        context: Its name; empty for the current one.
+    The files must exist. Without any, they are those of the environment, which need not.
 
     Raises:
         ConfigError: Something is missing, wrong or not supported.

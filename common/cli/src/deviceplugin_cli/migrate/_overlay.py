@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from deviceplugin._config.quantities import size_in_bytes
 from deviceplugin.kit.migration import Migration
-from deviceplugin_cli.migrate._workloads import Found, items
+from deviceplugin_cli.migrate._workloads import Found, items, strings
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
@@ -70,9 +70,7 @@ def _tolerations(found: Found) -> Iterator[str]:
 
 
 def _memory(container: Mapping[str, Any]) -> Iterator[str]:
-    resources = container.get("resources")
-    limits = resources.get("limits") if isinstance(resources, Mapping) else None
-    limits = limits if isinstance(limits, Mapping) else {}
+    limits = _mapping(_mapping(container, "resources"), "limits")
     if text := str(limits.get("memory") or ""):
         yield f"resources.limits.memory: {text}; ours is {_LIMIT}{_too_little(text)}"
     if "cpu" in limits:
@@ -94,14 +92,11 @@ def _too_little(limit: str) -> str:
 
 
 def _rights(found: Found, *, is_privileged: bool) -> Iterator[str]:
-    context = found.container.get("securityContext")
-    context = context if isinstance(context, Mapping) else {}
+    context = _mapping(found.container, "securityContext")
     if context.get("privileged") and not is_privileged:
         yield "securityContext.privileged: true; ours is not privileged and has no capabilities"
-    added = context.get("capabilities")
-    added = added.get("add") if isinstance(added, Mapping) else None
-    if added:
-        yield f"capabilities: adds {', '.join(map(str, added))}; ours has none"
+    if added := strings(_mapping(context, "capabilities"), found.workload.place, "add"):
+        yield f"capabilities: adds {', '.join(added)}; ours has none"
     user = context.get("runAsUser", _mapping(found.pod, "securityContext").get("runAsUser"))
     if user:
         yield f"runAsUser: {user}; ours is root without capabilities, for the kubelet's directory"

@@ -178,12 +178,12 @@ def _image(text: str) -> tuple[str, str]:
 
 
 def _arguments(container: Mapping[str, Any], place: str) -> list[str]:
-    command = _strings(container, place, "command")
+    command = strings(container, place, "command")
     if command and posixpath.basename(command[0]) in _SHELLS:
         raise Setting(f"{place}: command", command[0]).wrong(
             "a plugin: what a shell starts cannot be read"
         )
-    return [*command[1:], *_strings(container, place, "args")]
+    return [*command[1:], *strings(container, place, "args")]
 
 
 def _expanded(text: str, variables: Mapping[str, Setting]) -> str:
@@ -233,7 +233,7 @@ def _contents(config_map: Document, source: Mapping[str, Any]) -> dict[str, str]
     return {path: text for path, text in found.items() if text is not None} if chosen else texts
 
 
-def _strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
+def strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
     found = given.get(key)
     if found is None:
         return []

@@ -34,10 +34,7 @@ _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 class Tree:
     """A snapshot of sysfs. It caches what it reads: make a new one for each discovery.
 
-    Args:
-        sysfs: What reads sysfs.
-        dev: The directory of device nodes.
-        udev: The directory of udev's database.
+    Device nodes are in ``dev``, and ``udev`` is the directory of udev's database.
     """
 
     def __init__(
@@ -157,9 +154,7 @@ class Tree:
     def identity(self, kind: str, number: int) -> tuple[int, int] | None:
         """Return a value that no other device ever has; None if sysfs does not have the device.
 
-        Args:
-            kind: ``char`` or ``block``.
-            number: The device number, as in ``os.stat``.
+        ``kind`` is ``char`` or ``block``, and ``number`` the device number, as in ``os.stat``.
         """
         try:
             status = os.stat(self._of_number(kind, number))  # noqa: PTH116 - thousands of these

@@ -122,10 +122,7 @@ def flags(
 ) -> Iterator[tuple[str, Setting]]:
     """Yield name and value of each flag, as Go programs read them: with one hyphen or two.
 
-    Args:
-        workload: Whose arguments are read.
-        known: Flags that have a value.
-        switches: Flags without a value, which are ``true``, or with one after ``=``.
+    ``known`` are flags that have a value, and ``switches`` those that are ``true`` without one.
 
     Raises:
         ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.

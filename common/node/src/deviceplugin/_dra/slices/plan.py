@@ -26,12 +26,8 @@ def lay_out(names: Sequence[str], have: Mapping[int, Sequence[str]], count: int)
     """Return the names of the devices of each slice, in the order of ``names``.
 
     A device stays in its slice, so a change of one device is a change of one slice. Others fill
-    slices that are missing, and then those with room. There is always one slice at least.
-
-    Args:
-        names: The devices, in order.
-        have: The devices of each slice that exists, by its index.
-        count: How many slices there should be now; one of them may be missing.
+    slices that are missing, and then those with room. There is always one slice at least. ``have``
+    has the devices of each slice that exists, by its index; there should be ``count`` slices now.
     """
     needed = max(1, -(-len(names) // PER_SLICE))
     most = max([min(count, needed + _SPARE), *(index + 1 for index in have)])

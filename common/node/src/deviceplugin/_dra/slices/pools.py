@@ -32,12 +32,9 @@ def offers(
 ) -> Offers | None:
     """Return what belongs into slices; nothing in the mode of the device plugin.
 
-    Args:
-        ownership: Says which devices are DRA's.
-        resources: All resources of this process, by name.
-        complete: Whether these are all: each plugin has discovered its devices once, and the
-            kubelet has the driver. Until then, and until it is known what pods hold, the result is
-            None: slices stay as they are.
+    The resources are ``complete`` once each plugin has discovered its devices, and the kubelet has
+    the driver. Until then, and until it is known what pods hold, the result is None: slices stay as
+    they are.
     """
     if ownership.mode != "dra":
         return {}
