@@ -175,11 +175,7 @@ def _comment(text: str) -> str:
         return f"# {printable}\n"
     indent = "  " if text.startswith("* ") else ""
     lines = wrap(
-        printable,
-        _WIDTH,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        printable, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
     return "".join(f"# {line}\n" for line in lines) or "#\n"
 

@@ -240,9 +240,7 @@ def suspicious_variables(
 
 
 def hidden_variables(
-    settings: "type[Settings]",
-    flags: Mapping[str, Any],
-    environ: Mapping[str, str] | None = None,
+    settings: "type[Settings]", flags: Mapping[str, Any], environ: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return variables that have no effect, each with the flag or variable that overrides it.
 

@@ -19,12 +19,7 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.serving.health import HealthReport, HealthStreams
-from deviceplugin._dra.serving.server import (
-    DriverSettings,
-    Registration,
-    Server,
-    alone,
-)
+from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -218,8 +213,7 @@ class Driver:
             server.stop()
         if not self._waiter.is_over():
             log.warning(
-                "sockets of the driver removed, serving again",
-                extra={"driver": self.settings.name},
+                "sockets of the driver removed, serving again", extra={"driver": self.settings.name}
             )
 
     def _repair(self) -> float:

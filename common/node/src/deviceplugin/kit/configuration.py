@@ -42,11 +42,7 @@ from deviceplugin._config.kinds.scalars import (
     size,
     text,
 )
-from deviceplugin._config.names import (
-    RESOURCE_NAME,
-    check_resource_name,
-    resource_name_problem,
-)
+from deviceplugin._config.names import RESOURCE_NAME, check_resource_name, resource_name_problem
 from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
 from deviceplugin._config.settings_class import settings_schema
 

@@ -22,10 +22,7 @@ __all__ = ["KINDS", "Device", "Tree"]
 KINDS: Final[Mapping[int, str]] = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 """Kinds of device nodes, and their names in sysfs."""
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
-_NUMBERS: Final = {
-    "usb": re.compile("([0-9a-fA-F]{4})"),
-    "pci": re.compile("0x([0-9a-fA-F]{4})"),
-}
+_NUMBERS: Final = {"usb": re.compile("([0-9a-fA-F]{4})"), "pci": re.compile("0x([0-9a-fA-F]{4})")}
 """The form in which the kernel writes vendor and product."""
 _DEV: Final = re.compile("[0-9]+:[0-9]+")
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})

@@ -67,11 +67,7 @@ def checked(labels: Mapping[str, str]) -> Checked:
 
 
 def publish(
-    path: Path,
-    labels: Mapping[str, str],
-    *,
-    stamp: str = "",
-    wall: Callable[[], float] = time.time,
+    path: Path, labels: Mapping[str, str], *, stamp: str = "", wall: Callable[[], float] = time.time
 ) -> bool:
     """Write the valid ones of ``labels`` to ``path``; return whether the file changed.
 

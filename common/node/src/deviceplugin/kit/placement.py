@@ -26,10 +26,7 @@ def square(things: Sequence[T], score: Callable[[T, T], int]) -> list[list[int]]
 
 
 def choose(
-    available: Sequence[T],
-    required: Collection[T],
-    size: int,
-    score: Callable[[T, T], int],
+    available: Sequence[T], required: Collection[T], size: int, score: Callable[[T, T], int]
 ) -> list[T]:
     """Return the ``size`` that are nearest to each other, in the order of ``available``.
 

@@ -160,10 +160,7 @@ class Preparing:
             else:
                 self.claim_files.put(claim.uid, answer.document)
             record = replace(
-                record,
-                state="prepared",
-                devices=[*answer.devices, *kept],
-                document=answer.document,
+                record, state="prepared", devices=[*answer.devices, *kept], document=answer.document
             )
             self.records.write(record)
             undo.pop_all()

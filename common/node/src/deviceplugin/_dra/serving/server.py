@@ -134,10 +134,7 @@ class Server:
     """
 
     def __init__(
-        self,
-        service: Path,
-        registry: Path,
-        handlers: "Sequence[grpc.GenericRpcHandler[Any, Any]]",
+        self, service: Path, registry: Path, handlers: "Sequence[grpc.GenericRpcHandler[Any, Any]]"
     ) -> None:
         if problem := open_files.shortage():
             raise OSError(f"{service.parent}: cannot serve in it: {problem}")

@@ -182,10 +182,7 @@ def _over(old: Object, new: Object) -> Object:
     kept = {field: metadata[field] for field in _KEPT if field in metadata}
     annotations = {**metadata.get("annotations", {}), **new["metadata"]["annotations"]}
     version = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
-    return {
-        **new,
-        "metadata": {**kept, **new["metadata"], "annotations": annotations, **version},
-    }
+    return {**new, "metadata": {**kept, **new["metadata"], "annotations": annotations, **version}}
 
 
 def _times(have: Iterable[Object]) -> dict[tuple[Any, ...], str]:

@@ -237,20 +237,11 @@ class ShareSupport:
 
 
 def _probe(site: Site) -> Object:
-    device = {
-        "name": "shared",
-        "allowMultipleAllocations": True,
-        "capacity": {SHARES: counted(2)},
-    }
+    device = {"name": "shared", "allowMultipleAllocations": True, "capacity": {SHARES: counted(2)}}
     pool = {"name": site.node, "generation": 1, "resourceSliceCount": 1}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
         "metadata": {"generateName": f"{_PROBE}-"},
-        "spec": {
-            "driver": site.driver,
-            "nodeName": site.node,
-            "pool": pool,
-            "devices": [device],
-        },
+        "spec": {"driver": site.driver, "nodeName": site.node, "pool": pool, "devices": [device]},
     }

@@ -99,10 +99,7 @@ class _OfSome(Settings):
 
 
 def settings_of(
-    plugins: Mapping[str, type[Settings]],
-    others: Collection[str] = (),
-    *,
-    by_file: bool = False,
+    plugins: Mapping[str, type[Settings]], others: Collection[str] = (), *, by_file: bool = False
 ) -> type[Settings]:
     """Return a class with the settings of every plugin, and a field for each one's section.
 

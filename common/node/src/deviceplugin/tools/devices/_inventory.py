@@ -213,11 +213,7 @@ def _sums(devices: Sequence[NodeDevice]) -> list[str]:
 def document(inventory: Inventory) -> Mapping[str, Any]:
     """Return everything, for JSON. ``null`` means unknown."""
     return _command_line.document(
-        FORMAT,
-        {
-            "devices": [_entry(device) for device in inventory],
-            "unknown": inventory.unknown,
-        },
+        FORMAT, {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
     )
 
 

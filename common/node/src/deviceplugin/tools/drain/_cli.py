@@ -16,6 +16,7 @@ from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from deviceplugin.tools import _command_line
+from deviceplugin.tools._command_line import seconds
 
 _CLAIMS: Final = "claims"
 _OFFERED: Final = "offered"
@@ -147,14 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--timeout",
-        type=_command_line.seconds("1ms"),
+        type=seconds("1ms"),
         default=600.0,
         metavar="DURATION",
         help="how long to wait (10m)",
     )
     add(
         "--interval",
-        type=_command_line.seconds("1s"),
+        type=seconds("1s"),
         default=5.0,
         metavar="DURATION",
         help="time between checks (5s)",

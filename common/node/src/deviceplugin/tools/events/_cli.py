@@ -14,6 +14,7 @@ from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
+from deviceplugin.tools._command_line import seconds
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
 from deviceplugin.tools._plugin_pods import api_server
 from deviceplugin.tools.events._notice import Notice, as_event, read_facts
@@ -115,16 +116,10 @@ def _parser() -> argparse.ArgumentParser:
         help="the plugin's address, or a file with its /devices (%(default)s)",
     )
     add_options(parser)
-    add(
-        "--interval",
-        type=_command_line.seconds("1s"),
-        default="10s",
-        metavar="TIME",
-        help="between polls (10s)",
-    )
+    add("--interval", type=seconds("1s"), default="10s", metavar="TIME", help="between polls (10s)")
     add(
         "--quiet-period",
-        type=_command_line.seconds("1s"),
+        type=seconds("1s"),
         default="5m",
         metavar="TIME",
         help="between two Events of a device with the same state (5m)",

@@ -9,6 +9,7 @@ from typing import Final
 
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
+from deviceplugin.tools._command_line import seconds
 from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
 from deviceplugin.tools.startup_taint._keeper import Keeper, TaintedNode, readiness
 
@@ -97,14 +98,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--empty-after",
-        type=_command_line.seconds("1s", "24h"),
+        type=seconds("1s", "24h"),
         default="2m",
         metavar="TIME",
         help="remove it also from a node on which no device has been found for so long (2m)",
     )
     add(
         "--interval",
-        type=_command_line.seconds("1s", "1m"),
+        type=seconds("1s", "1m"),
         default="2s",
         metavar="TIME",
         help="between questions (2s)",
