@@ -117,10 +117,7 @@ def test_a_section_that_comes_or_goes_waits_for_a_restart(
         assert (
             "simulated",
             "its section is gone: the plugin continues until the process restarts",
-        ) == (
-            told["plugin"],
-            told["error"],
-        )
+        ) == (told["plugin"], told["error"])
         agent.wait_for("configuration reloaded")
         node.wait_for("example.com/simple-device", simple)
 
@@ -231,9 +228,7 @@ def test_a_constructor_that_hangs_holds_nobody_up() -> None:
 
 
 def test_a_plugin_whose_driver_comes_later_is_made_then(
-    kubelet: Kubelet,
-    package: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    kubelet: Kubelet, package: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in package.items():
         monkeypatch.setenv(name, value)

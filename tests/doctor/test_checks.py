@@ -26,10 +26,7 @@ HARDWARE = {
         "dev/nvidia0",
         "usr/lib64/libnvidia-ml.so.1",
     ],
-    "fpga": [
-        "sys/class/fpga/intel-fpga-dev.0/intel-fpga-port.0/id",
-        "dev/intel-fpga-port.0",
-    ],
+    "fpga": ["sys/class/fpga/intel-fpga-dev.0/intel-fpga-port.0/id", "dev/intel-fpga-port.0"],
 }
 
 

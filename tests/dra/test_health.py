@@ -31,10 +31,7 @@ def report(node: DriverNode) -> Sequence[DeviceHealth]:
 
 def test_a_report_has_all_devices_with_their_reasons(node: DriverNode) -> None:
     node.resource.publish([gopher("gerd", health=dp.Health.unhealthy("too hot")), gopher("gary")])
-    assert [
-        (POOL, "gary", "healthy", ""),
-        (POOL, "gerd", "unhealthy", "too hot"),
-    ] == report(node)
+    assert [(POOL, "gary", "healthy", ""), (POOL, "gerd", "unhealthy", "too hot")] == report(node)
 
 
 def test_a_degraded_device_is_healthy_with_its_reason(node: DriverNode) -> None:
@@ -152,17 +149,12 @@ def test_a_report_is_sent_at_once_when_it_changes_and_again_every_ten_seconds(
     service.clock.skip_wait()
     eventually(lambda: [[""], ["hot"], ["hot"]] == reader.messages())
     (device,) = reader.reports[1].devices
-    assert (pb.HealthStatus.UNHEALTHY, 30) == (
-        device.health,
-        device.health_check_timeout_seconds,
-    )
+    assert (pb.HealthStatus.UNHEALTHY, 30) == (device.health, device.health_check_timeout_seconds)
     assert ("pool", "a") == (device.device.pool_name, device.device.device_name)
     assert device.last_updated_time > 1_700_000_000
 
 
-def test_the_last_change_is_sent_before_a_stream_ends(
-    stream: tuple[Stream, DriverClient],
-) -> None:
+def test_the_last_change_is_sent_before_a_stream_ends(stream: tuple[Stream, DriverClient]) -> None:
     service, client = stream
     reader = Reader(client.watch())
     eventually(lambda: reader.reports)
@@ -208,8 +200,7 @@ def test_surplus_streams_are_refused(stream: tuple[Stream, DriverClient]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("é" * 512, "é" * 512), ("é" * 513, "é" * 510 + "..."), ("\udcff", "?")],
+    ("text", "expected"), [("é" * 512, "é" * 512), ("é" * 513, "é" * 510 + "..."), ("\udcff", "?")]
 )
 def test_a_message_is_no_longer_than_the_kubelet_keeps(text: str, expected: str) -> None:
     encoded = health._encoded([DeviceHealth("pool", "a", "unknown", text)])

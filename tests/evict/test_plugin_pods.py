@@ -42,10 +42,7 @@ def pod(node: str, ip: str = "127.0.0.1", port: int = 9494, **changes: Any) -> d
         "status": {
             "phase": "Running",
             "podIP": ip,
-            "conditions": [
-                {"type": "Other", "status": "x"},
-                {"type": "Ready", "status": "y"},
-            ],
+            "conditions": [{"type": "Other", "status": "x"}, {"type": "Ready", "status": "y"}],
             "containerStatuses": [{"containerID": "c1"}, {}],
         },
     }

@@ -297,9 +297,7 @@ def test_without_libudev_one_warning_says_what_to_install_and_the_rest_goes_on(
     assert "libudev.so.1" in vars(record)["advice"]
 
 
-def test_without_events_it_ends_as_soon_as_it_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_events_it_ends_as_soon_as_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyudev", None)
     stop = threading.Event()
     thread = threading.Thread(target=lambda: list(udev.changes(stop)))

@@ -40,8 +40,7 @@ class CameraPlugin(dp.Plugin):
     def discover(self) -> list[dp.Device]:
         return [
             dp.Device(
-                f"cam{n}",
-                health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health(),
+                f"cam{n}", health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health()
             )
             for n in range(self.number)
         ]
@@ -130,11 +129,9 @@ def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api, sta
             json.loads(line) for line in process.communicate(timeout=PATIENCE)[1].splitlines()
         ]
     assert 2 == len(api.asked)
-    assert [
-        "event creation failed, retrying",
-        "event creation recovered",
-        "event created",
-    ] == [line["event"] for line in logged]
+    assert ["event creation failed, retrying", "event creation recovered", "event created"] == [
+        line["event"] for line in logged
+    ]
     assert f"answers {status}: not now" in logged[0]["error"]
 
 
@@ -227,10 +224,7 @@ def test_more_devices_than_are_watched_are_said_once(api: Api, tmp_path: Path) -
     ],
 )
 def test_a_command_line_that_is_wrong_is_explained(
-    words: list[str],
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert (1 if "--once" in words else 2) == main(words)

@@ -37,10 +37,7 @@ R = "example.com/camera"
             "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set; give --api",
         ),
         (["--node=n", f"--taint={KEY}", "--api=x"], "'x' is not http:// or https://"),
-        (
-            ["--node=n", f"--taint={KEY}", "--interval=1h"],
-            "'1h' is not between 1s and 1m",
-        ),
+        (["--node=n", f"--taint={KEY}", "--interval=1h"], "'1h' is not between 1s and 1m"),
         (["--node=n", f"--taint={KEY}", "--empty-after=48h"], "'48h' is not between 1s and 24h"),
     ],
 )

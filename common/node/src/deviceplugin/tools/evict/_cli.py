@@ -11,7 +11,6 @@ from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line, _plugin_pods
-from deviceplugin.tools._command_line import seconds
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
 from deviceplugin.tools.evict._evictor import Budget, Evictor
@@ -138,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--bare-pods", action="store_true", help="also evict pods without a controller")
     add(
         "--interval",
-        type=seconds("1s", "30s"),  # so that CONFIRM is two polls at least
+        type=_command_line.seconds("1s", "30s"),  # so that CONFIRM is two polls at least
         default="10s",
         metavar="TIME",
         help="between polls (10s)",
