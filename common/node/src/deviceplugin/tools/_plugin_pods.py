@@ -224,29 +224,26 @@ class _Visited:
     running: Future[float] | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Visits:
-    """Visits of all nodes.
+    """Visits of all nodes."""
 
-    Args:
-        make: Makes what visits the plugin of a node, and has what is remembered of the node. It is
-            called in one thread at a time, but not always in the same.
-    """
+    make: Callable[[str], Visit]
+    """Makes what visits the plugin of a node, and has what is remembered of the node. It is called
+    in one thread at a time, but not always in the same."""
+    pool: ThreadPoolExecutor
+    clock: Clock = MONOTONIC
 
-    def __init__(
-        self, make: Callable[[str], Visit], pool: ThreadPoolExecutor, clock: Clock = MONOTONIC
-    ) -> None:
-        self._make = make
-        self._pool = pool
-        self._clock = clock
+    def __post_init__(self) -> None:
         self._nodes: dict[str, _Visited] = {}
 
     def step(self, plugins: Mapping[str, Plugin]) -> None:
         """Begin the visits that are due."""
-        now = self._clock.now()
+        now = self.clock.now()
         for name, plugin in plugins.items():
             node = self._nodes.get(name)
             if node is None:
-                node = self._nodes[name] = _Visited(self._make(name), now)
+                node = self._nodes[name] = _Visited(self.make(name), now)
             node.seen = now
             self._begin(node, plugin, now)
         gone = [name for name, node in self._nodes.items() if now - node.seen > FORGOTTEN]
@@ -260,13 +257,13 @@ class Visits:
             node.due, node.running = node.running.result(), None
         if now >= node.due or plugin != node.plugin:
             node.plugin = plugin
-            node.running = self._pool.submit(self._visit, node.visit, plugin)
+            node.running = self.pool.submit(self._visit, node.visit, plugin)
 
     def _visit(self, visit: Visit, plugin: Plugin) -> float:
         """Visit a plugin, and return when it is to be visited again."""
-        began = self._clock.now()
+        began = self.clock.now()
         idle = visit(plugin)
-        ended = self._clock.now()
+        ended = self.clock.now()
         took = ended - began
         return ended + (max(idle, _REST * took) if took >= SILENCE else idle)
 

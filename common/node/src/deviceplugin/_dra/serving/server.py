@@ -95,18 +95,15 @@ def alone(directory: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
+@dataclass(eq=False, repr=False)
 class Registration:
-    """The pluginregistration service of ``driver``. It answers from memory, within a second.
+    """The pluginregistration service of ``driver``. It answers from memory, within a second."""
 
-    Args:
-        endpoint: The socket of the driver's services, as the kubelet sees it.
-        notified: Called with the kubelet's verdict: an empty string, or why it refused.
-    """
-
-    def __init__(self, driver: str, endpoint: Path, notified: Callable[[str], None]) -> None:
-        self._driver = driver
-        self._endpoint = endpoint
-        self._notified = notified
+    driver: str
+    endpoint: Path
+    """The socket of the driver's services, as the kubelet sees it."""
+    notified: Callable[[str], None]
+    """Called with the kubelet's verdict: an empty string, or why it refused."""
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
         return [rpc.service(pb.DESCRIPTOR.services_by_name["Registration"], self)]
@@ -114,15 +111,15 @@ class Registration:
     def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
         return pb.PluginInfo(
             type=dra.PLUGIN_TYPE,
-            name=self._driver,
-            endpoint=str(self._endpoint),
+            name=self.driver,
+            endpoint=str(self.endpoint),
             supported_versions=VERSIONS,
         )
 
     def NotifyRegistrationStatus(  # noqa: N802
         self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
-        self._notified(refusal(request))
+        self.notified(refusal(request))
         return pb.RegistrationStatusResponse()
 
 

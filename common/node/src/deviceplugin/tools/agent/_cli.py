@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import takewhile
 from math import inf
 from pathlib import Path
@@ -86,6 +87,7 @@ class Unusable(Plugin):
         raise DiscoveryError(self.reason)
 
 
+@dataclass(eq=False, repr=False)
 class Maker:
     """Makes the plugin ``name``: at the start, and after each change of its settings.
 
@@ -94,18 +96,13 @@ class Maker:
     continues as it was.
     """
 
-    def __init__(
-        self,
-        name: str,
-        make: Callable[[Any], Any],
-        *,
-        clock: Callable[[], float] = monotonic,
-        patience: float = _LONGEST_MAKE,
-    ) -> None:
-        self._name = name
-        self._make = make
-        self._clock = clock
-        self._patience = patience
+    name: str
+    make: Callable[[Any], Any]
+    _: KW_ONLY
+    clock: Callable[[], float] = monotonic
+    patience: float = _LONGEST_MAKE
+
+    def __post_init__(self) -> None:
         self._hooks = hooks.Hooks()
         self._plugin: Plugin | None = None
         self._made_of: Settings | None = None
@@ -117,7 +114,7 @@ class Maker:
 
     def __call__(self, settings: Settings) -> Plugin:
         """Return the plugin for ``settings``; the same object if nothing has changed for it."""
-        section = getattr(settings, attribute(self._name))
+        section = getattr(settings, attribute(self.name))
         self._retry_at = inf
         try:
             if isinstance(section, Refused):
@@ -132,10 +129,10 @@ class Maker:
 
     def _made(self, settings: Settings) -> Plugin:
         try:
-            made = self._hooks.call("make", self._make, settings, timeout=self._patience)
+            made = self._hooks.call("make", self.make, settings, timeout=self.patience)
             check_plugins([made])
         except DevicePluginError:
-            self._retry_at = self._clock() + self._backoff.next_wait()
+            self._retry_at = self.clock() + self._backoff.next_wait()
             raise
         self._backoff.reset()
         plugin: Plugin = made
@@ -144,16 +141,16 @@ class Maker:
     def _instead(self, reason: str) -> Plugin:
         if self._plugin is None:
             # Its class has the plugin's name, for logs and metrics.
-            stand_in: type[Unusable] = type(self._name, (Unusable,), {})
+            stand_in: type[Unusable] = type(self.name, (Unusable,), {})
             return stand_in(reason, self._retry)
         if reason != self._reported:
-            log.error("invalid section ignored", extra={"plugin": self._name, "error": reason})
+            log.error("invalid section ignored", extra={"plugin": self.name, "error": reason})
         self._reported = reason
         return self._plugin
 
     def _retry(self) -> None:
         """Have the plugin made again, if the last attempt is long enough ago."""
-        if self._clock() >= self._retry_at:
+        if self.clock() >= self._retry_at:
             self._retry_at = inf
             self.ask_for_reload()
 

@@ -1,7 +1,7 @@
 """Which pods hold a device that has been unhealthy for long enough, and evicting one."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,20 +35,20 @@ class Suspect:
     """Seconds until the pod's time is up; negative if it is."""
 
 
+@dataclass(eq=False, repr=False)
 class Patience:
     """Measures how long each device has been unhealthy, as observed without a break.
 
     The time before the start does not count, nor does the time before the plugin was silent for a
     minute. So a pod is evicted late rather than for a device that recovered meanwhile.
-
-    Args:
-        of: Returns for how many seconds a device of a resource may be unhealthy.
-        resources: The resources to observe; all if it is empty.
     """
 
-    def __init__(self, of: Callable[[str], float], resources: Collection[str] = ()) -> None:
-        self._of = of
-        self._resources = resources
+    of: Callable[[str], float]
+    """Returns for how many seconds a device of a resource may be unhealthy."""
+    resources: Collection[str] = ()
+    """The resources to observe; all if it is empty."""
+
+    def __post_init__(self) -> None:
         self._since: dict[_Key, float] = {}
         self._asked = float("-inf")
 
@@ -75,31 +75,29 @@ class Patience:
     def _unhealthy(self, page: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for resource in page["resources"]:
             name = str(resource["name"])
-            if not self._resources or name in self._resources:
+            if not self.resources or name in self.resources:
                 for device in resource["devices"]:
                     if not device["healthy"]:
                         yield name, device
 
     def _of_device(self, key: _Key, device: Mapping[str, Any], seconds: float) -> Iterator[Suspect]:
         resource, device_id = key
-        left = self._of(resource) - seconds
+        left = self.of(resource) - seconds
         pods = {(str(h["namespace"]), str(h["pod"])) for h in device.get("holders") or ()}
         for namespace, name in sorted(pods):
             reason = " ".join(str(device.get("reason", "")).split())
             yield Suspect(namespace, name, resource, device_id, reason, seconds, left)
 
 
+@dataclass(eq=False, repr=False)
 class Pods:
-    """The pods of ``node``.
+    """The pods of ``node``."""
 
-    Args:
-        bare: Whether to evict also pods without a controller that would replace them.
-    """
-
-    def __init__(self, api: ApiServer, node: str, *, bare: bool = False) -> None:
-        self._api = api
-        self.node = node
-        self._bare = bare
+    api: ApiServer
+    node: str
+    _: KW_ONLY
+    bare: bool = False
+    """Whether to evict also pods without a controller that would replace them."""
 
     def uid_of(self, suspect: Suspect) -> tuple[str, str]:
         """Return the UID of the pod, and why it must not be evicted; empty if it may be.
@@ -108,7 +106,7 @@ class Pods:
             ApiServerError: The request failed.
         """
         try:
-            pod = self._api.get(_path(suspect))
+            pod = self.api.get(_path(suspect))
         except NotFoundError:
             return "", "is gone"
         try:
@@ -128,7 +126,7 @@ class Pods:
             f"does not ask for {suspect.resource}": not _asks_for(spec, suspect.resource),
             "is a static pod": _MIRROR in notes,
             f"has the annotation {KEEP}: false": notes.get(KEEP) == "false",
-            "has no controller that would replace it": not owned and not self._bare,
+            "has no controller that would replace it": not owned and not self.bare,
         }
         return next((text for text, holds in objections.items() if holds), "")
 
@@ -147,7 +145,7 @@ class Pods:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         try:
-            self._api.create(f"{_path(suspect)}/eviction", eviction)
+            self.api.create(f"{_path(suspect)}/eviction", eviction)
         except (NotFoundError, ConflictError):  # it is gone, or another pod has its name
             return
 
@@ -177,7 +175,7 @@ class Pods:
             "lastTimestamp": moment,
             "count": 1,
         }
-        self._api.create(f"/api/v1/namespaces/{suspect.namespace}/events", event)
+        self.api.create(f"/api/v1/namespaces/{suspect.namespace}/events", event)
 
 
 def _path(suspect: Suspect) -> str:

@@ -53,20 +53,20 @@ class NodeState:
     allocatable: Mapping[str, Any]
 
 
+@dataclass(eq=False, repr=False)
 class TaintedNode:
     """The node ``name``, of which no more is changed than the taint ``key`` and an annotation.
 
     A change names the version of the node that it is for, so that it never undoes another's.
-
-    Args:
-        key: The taint's, which is the annotation's as well.
     """
 
-    def __init__(self, api: ApiServer, name: str, key: str) -> None:
-        self._api = api
-        self.name = name
-        self._path = f"/api/v1/nodes/{name}"
-        self._key = key
+    api: ApiServer
+    name: str
+    key: str
+    """The taint's, which is the annotation's as well."""
+
+    def __post_init__(self) -> None:
+        self._path = f"/api/v1/nodes/{self.name}"
 
     def read(self) -> NodeState:
         """Return how the node is.
@@ -74,16 +74,16 @@ class TaintedNode:
         Raises:
             ApiServerError: It could not be asked for.
         """
-        node = self._api.get(self._path)
+        node = self.api.get(self._path)
         try:
             metadata, spec, status = node["metadata"], node["spec"], node.get("status") or {}
             taints = spec.get("taints") or []
             return NodeState(
                 version=str(metadata["resourceVersion"]),
-                tainted=any(taint["key"] == self._key for taint in taints),
-                others=tuple(taint for taint in taints if taint["key"] != self._key),
+                tainted=any(taint["key"] == self.key for taint in taints),
+                others=tuple(taint for taint in taints if taint["key"] != self.key),
                 boot=str((status.get("nodeInfo") or {}).get("bootID", "")),
-                handled=str((metadata.get("annotations") or {}).get(self._key, "")),
+                handled=str((metadata.get("annotations") or {}).get(self.key, "")),
                 capacity=dict(status.get("capacity") or {}),
                 allocatable=dict(status.get("allocatable") or {}),
             )
@@ -106,14 +106,14 @@ class TaintedNode:
 
         Raises as ``clear`` does.
         """
-        self._merge(state, (*state.others, {"key": self._key, "effect": _EFFECT}), state.boot)
+        self._merge(state, (*state.others, {"key": self.key, "effect": _EFFECT}), state.boot)
 
     def _merge(self, state: NodeState, taints: tuple[Mapping[str, Any], ...], boot: str) -> None:
         metadata: dict[str, Any] = {"resourceVersion": state.version}
         if boot:
-            metadata["annotations"] = {self._key: boot}
+            metadata["annotations"] = {self.key: boot}
         spec = {"taints": list(taints) or None}
-        self._api.merge(self._path, {"metadata": metadata, "spec": spec})
+        self.api.merge(self._path, {"metadata": metadata, "spec": spec})
 
 
 @dataclass(frozen=True, slots=True)
