@@ -94,8 +94,10 @@ class Driver:
             discovered=self.discovered,
         )
         self._streams = HealthStreams(self._report.read, self.clock)
-        self._registered = False
-        self._alone = False
+        self.is_registered = False
+        """Whether the kubelet has the driver."""
+        self.is_alone = False
+        """Whether this process serves the driver, and no other one does."""
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
@@ -124,20 +126,11 @@ class Driver:
         """Whether claims are prepared, or may be."""
         return bool(self._records.all()) or bool(self._unrecorded)
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether this process serves the driver, and no other one does."""
-        return self._alone
-
-    @property
-    def is_registered(self) -> bool:
-        return self._registered
-
     def problem(self) -> str:
         """Return why claims cannot be prepared now; empty if they can."""
         if self._problem:
             return self._problem
-        return "" if self._registered else "waiting for the kubelet"
+        return "" if self.is_registered else "waiting for the kubelet"
 
     def changed(self) -> None:
         """Report the health of devices to the kubelet, because it may have changed."""
@@ -189,18 +182,18 @@ class Driver:
         self.restore()
         documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
         self._files.restore(documents)
-        self._alone = True
+        self.is_alone = True
         try:
             while not self._waiter.is_over():
                 self._serve()
         finally:
-            self._alone = False
+            self.is_alone = False
 
     def _serve(self) -> None:
         settings, streams = self.settings, HealthStreams(self._report.read, self.clock)
         registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
-        self._registered = False
+        self.is_registered = False
         server = Server(settings.service_socket, settings.registry_socket, handlers)
         self._streams = streams
         self._served()
@@ -208,7 +201,7 @@ class Driver:
             while not self._waiter.is_over() and not server.gone:
                 self._waiter.until_poked(self._repair())
         finally:
-            self._registered = False
+            self.is_registered = False
             streams.close()
             server.stop()
         if not self._waiter.is_over():
@@ -232,7 +225,7 @@ class Driver:
         return _CHECK
 
     def _notified(self, refusal: str) -> None:
-        self._registered = not refusal
+        self.is_registered = not refusal
         if refusal:
             self._failed(f"refused by the kubelet: {refusal}")
         else:

@@ -46,12 +46,7 @@ class Account:
         self._pool: PoolManager | None = None
 
     def token(self) -> str:
-        """Return the current token.
-
-        Raises:
-            OSError: It cannot be read.
-            ValueError: It is not a token. The message does not contain it: it may be half replaced.
-        """
+        """Return the current token. It raises what ``read_token`` does."""
         return read_token(self._folder / "token")
 
     def pool(self) -> PoolManager:

@@ -9,15 +9,17 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import Sysfs
 
 __all__ = ["KINDS", "Device", "Tree"]
+
+_T = TypeVar("_T")
 
 KINDS: Final[Mapping[int, str]] = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 """Kinds of device nodes, and their names in sysfs."""
@@ -56,38 +58,26 @@ class Tree:
 
     def text(self, path: str) -> str:
         """Return an attribute unchanged, with blanks; bytes that are not UTF-8 are replaced."""
-        try:
-            return self.sysfs.kernel.read(path).decode(errors="replace")
-        except OSError as error:
-            self._note(error)
-            return ""
+        return self._asked(self.sysfs.kernel.read, path, b"").decode(errors="replace")
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, in any order."""
-        try:
-            return self.sysfs.kernel.names(path)
-        except OSError as error:
-            self._note(error)
-            return []
+        return self._asked(self.sysfs.kernel.names, path, [])
 
     def link(self, path: str) -> str:
         """Return the last part of the target of a link."""
-        try:
-            return posixpath.basename(self.sysfs.kernel.link(path))
-        except OSError as error:
-            self._note(error)
-            return ""
+        return posixpath.basename(self._asked(self.sysfs.kernel.link, path, ""))
 
     def resolve(self, path: str) -> str:
         """Return ``path`` with all links resolved; empty if it leads nowhere."""
-        try:
-            return self.sysfs.kernel.resolve(path)
-        except OSError as error:
-            self._note(error)
-            return ""
+        return self._asked(self.sysfs.kernel.resolve, path, "")
 
-    def _note(self, error: OSError) -> None:
-        self.is_complete = self.is_complete and error.errno in _GONE
+    def _asked(self, ask: Callable[[str], _T], path: str, instead: _T) -> _T:
+        try:
+            return ask(path)
+        except OSError as error:
+            self.is_complete = self.is_complete and error.errno in _GONE
+            return instead
 
     def device(self, path: str) -> "Device":
         """Return the device in the directory ``path``, which must not contain links."""

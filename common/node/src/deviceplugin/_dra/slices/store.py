@@ -22,34 +22,26 @@ class Watching(Protocol):
 
 
 class SliceStore(Protocol):
-    """The slices of one driver on one node, in the API server. Thread-safe.
+    """The slices of one driver on one node, as `deviceplugin.apiserver.ResourceSlices` has them.
 
-    All methods but ``watch`` raise ``ApiServerError``.
+    Thread-safe. All methods but ``watch`` raise ``ApiServerError``.
     """
 
-    def owner(self) -> Mapping[str, Any] | None:
-        """Return a reference to the Node, or None if its UID is unknown."""
+    def owner(self) -> Mapping[str, Any] | None: ...
 
-    def list(self) -> tuple[Slices, str]:
-        """Return all slices, and the version of the list."""
+    def list(self) -> tuple[Slices, str]: ...
 
     def create(self, one: Object) -> Object: ...
 
-    def try_out(self, one: Object) -> Object:
-        """Return what creating a slice would, without creating it."""
+    def try_out(self, one: Object) -> Object: ...
 
-    def replace(self, one: Object) -> Object:
-        """Replace the slice of the same name, UID and version, and return it."""
+    def replace(self, one: Object) -> Object: ...
 
     def delete(self, name: str, uid: str) -> None: ...
 
     def watch(
         self, changed: Callable[[Slices, str], None], failed: Callable[[ApiServerError], None]
-    ) -> Watching:
-        """Return a watch that calls ``changed`` with what ``list`` returns, and with each change.
-
-        ``failed`` is called with each error, before the next attempt.
-        """
+    ) -> Watching: ...
 
 
 class KnownSlices:
