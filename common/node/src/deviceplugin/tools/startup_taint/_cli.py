@@ -10,7 +10,7 @@ from typing import Final
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._command_line import seconds
-from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
+from deviceplugin.tools._plugin_pods import Visit, keep_visiting
 from deviceplugin.tools.startup_taint._keeper import Keeper, TaintedNode, readiness
 
 log = logging.getLogger(__name__)
@@ -66,11 +66,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def visit(keeper: Keeper) -> Visit:
     """Return what asks the plugin of a node how ready it is, and has the taint removed."""
-
-    def ask(plugin: Plugin) -> float:
-        return keeper.act(readiness(plugin), time.monotonic())
-
-    return ask
+    return lambda plugin: keeper.act(readiness(plugin), time.monotonic())
 
 
 def _key(text: str) -> str:
