@@ -24,6 +24,8 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DiscoveryError
 
+__all__ = ["WITHOUT_NODES", "changes"]
+
 log = logging.getLogger(__name__)
 
 _LENGTHS: Final = (3, 4, 6, 7)
@@ -40,7 +42,6 @@ _JUMP: Final = 0x05
 _IS: Final = 0x15
 _RETURN: Final = 0x06
 _ALL: Final = 0xFFFFFFFF
-__all__ = ["WITHOUT_NODES", "changes"]
 
 WITHOUT_NODES: Final = frozenset({"bdi", "module", "net", "queues"})
 """Subsystems without device nodes. Each container that starts causes events in them."""

@@ -19,10 +19,11 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.model import Allocation, Device
 from deviceplugin.plugin import Capabilities
 
+log = logging.getLogger(__name__)
+
 TIMEOUT: Final = 10.0
 """Most seconds that a hook may take. A pod waits, and other claims of its call wait too."""
 _ACCESS = ("ro", "rw")
-log = logging.getLogger(__name__)
 
 _NOTHING: Final[Sequence[str]] = ()
 

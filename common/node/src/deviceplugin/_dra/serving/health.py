@@ -20,8 +20,9 @@ from deviceplugin.model import Health
 from deviceplugin.proto.dra import HEALTH_TIMEOUT, MAX_HEALTH_MESSAGE
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 
-Status = Literal["healthy", "unhealthy", "unknown"]
 log = logging.getLogger(__name__)
+
+Status = Literal["healthy", "unhealthy", "unknown"]
 
 MAX_STREAMS: Final = 8
 """Most streams at a time; the kubelet needs one, and opens another after it has restarted."""

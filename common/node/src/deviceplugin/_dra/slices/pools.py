@@ -14,13 +14,14 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.api_errors import ApiServerError
 from deviceplugin.kit.log import Problems
 
+log = logging.getLogger(__name__)
+
 OnUnhealthy = Literal["no-schedule", "no-execute", "report"]
 """What becomes of an unhealthy device, as in the settings."""
 _EFFECTS: Final = {"no-schedule": "NoSchedule", "no-execute": "NoExecute"}
 
 Offers = Mapping[str, Mapping[str, OfferState]]
 """What is offered of each device, by its resource and id. No slice has other resources."""
-log = logging.getLogger(__name__)
 
 _UNDECIDED: Final = (400, 422)
 """An admission webhook or policy refuses to try out what is not really created."""

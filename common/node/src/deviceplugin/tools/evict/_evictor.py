@@ -1,4 +1,4 @@
-"""Limiting evictions: a fault of a node, or of a driver everywhere, must not empty it at once."""
+"""Evicting suspects whose time is up, within a budget, and never another pod of the same name."""
 
 import logging
 from collections import deque
@@ -11,8 +11,9 @@ from deviceplugin.apiserver import ApiServerError, ForbiddenError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools.evict._pods import GOING, Pods, Suspect
 
-_SPANS: Final = (60.0, 3600.0)
 log = logging.getLogger(__name__)
+
+_SPANS: Final = (60.0, 3600.0)
 
 CONFIRM: Final = 60.0
 """Seconds for which a pod must have held the device under one UID.

@@ -1,4 +1,4 @@
-"""The node on the API server: its taints, of which one is ours, and what it shows of devices."""
+"""When the startup taint is removed and when set again, by what the plugin and the node say."""
 
 import logging
 from collections.abc import Mapping
@@ -17,8 +17,9 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin
 
-_EFFECT: Final = "NoSchedule"
 log = logging.getLogger(__name__)
+
+_EFFECT: Final = "NoSchedule"
 
 AGAIN: Final = 300.0
 """Seconds until a node without the taint is looked at again: one that was deleted and registered

@@ -14,21 +14,21 @@ from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
-_KEY: Final = "fs.inotify.max_user_{}"
-_NEARLY: Final = 0.9
-_LINK: Final = "anon_inode:inotify"
+_INOTIFY_KEY: Final = "fs.inotify.max_user_{}"
+_NEARLY_ALL_WATCHES: Final = 0.9
+_INOTIFY_LINK: Final = "anon_inode:inotify"
 _ENOUGH: Final = 1024
 """A plugin has some 10 sockets and files for each resource."""
-_NEARLY_ALL: Final = 0.95
-_NONE: Final = 1 << 20
-_LITTLE: Final = 64 << 20
+_NEARLY_ALL_FILES: Final = 0.95
+_NO_SPACE: Final = 1 << 20
+_LITTLE_SPACE: Final = 64 << 20
 _FEW_INODES: Final = 64
 _EARLIEST: Final = datetime(2024, 1, 1, tzinfo=UTC)
 _INTERVAL: Final = 0.1
 _APART: Final = 0.05
 _SLACK: Final = 60.0
 """Most seconds that a file may be ahead of the clock."""
-_DO: Final = "check whether time is synchronised: timedatectl, chronyc tracking."
+_SYNCHRONISE: Final = "check whether time is synchronised: timedatectl, chronyc tracking."
 _CONFINED: Final = "container_t"
 _FIT: Final = "container_device_plugin_t"
 _FREE: Final = frozenset(
@@ -59,7 +59,7 @@ def inotify(node: Node) -> Iterator[Finding]:
                 used["instances"] += 1
                 used["watches"] += watches
     for what, number in used.items():
-        key = _KEY.format(what)
+        key = _INOTIFY_KEY.format(what)
         text = node.peek(f"proc/sys/fs/inotify/max_user_{what}")
         if not text.isdecimal():
             yield unknown(key, "cannot be read here")
@@ -69,7 +69,7 @@ def inotify(node: Node) -> Iterator[Finding]:
 
 def _judge(key: str, used: int, limit: int) -> Finding:
     found = f"{used} of {limit} are used by user {os.geteuid()}, as far as is visible from here"
-    if used < _NEARLY * limit:
+    if used < _NEARLY_ALL_WATCHES * limit:
         return ok(key, found)
     make = failure if used >= limit else warning
     return make(
@@ -96,7 +96,7 @@ def _instances(process: Path) -> Iterator[int]:
         return
     for descriptor in descriptors:
         try:
-            if str(descriptor.readlink()) == _LINK:
+            if str(descriptor.readlink()) == _INOTIFY_LINK:
                 text = (process / "fdinfo" / descriptor.name).read_text(encoding="utf-8")
                 yield text.count("inotify wd:")
         except OSError:
@@ -127,7 +127,7 @@ def _machine(node: Node) -> Finding:
     if not (used.isdecimal() and most.isdecimal()):
         return unknown("open files of the machine", "cannot be read here")
     found = f"{used} of {most}"
-    if int(used) < _NEARLY_ALL * int(most):
+    if int(used) < _NEARLY_ALL_FILES * int(most):
         return ok("open files of the machine", found)
     return failure(
         "open files of the machine",
@@ -152,9 +152,9 @@ def disk(node: Node) -> Iterator[Finding]:
     if room.f_files and room.f_favail < _FEW_INODES:
         found = f"{room.f_favail} inodes are free, although {free >> 20} MiB are"
         yield failure(path, found, means=means, do="remove small files (df -i), or make a new fs.")
-    elif free < _NONE:
+    elif free < _NO_SPACE:
         yield failure(path, found, means=means, do="free space: df -h, crictl rmi --prune.")
-    elif free < _LITTLE:
+    elif free < _LITTLE_SPACE:
         yield warning(path, found, means=f"soon {means}", do="free space: df -h.")
     else:
         yield ok(path, found)
@@ -168,7 +168,7 @@ def clock(node: Node) -> Iterator[Finding]:
             f"it is {now:%Y-%m-%d %H:%M} UTC",
             means="the clock was never set: certificates are not valid yet, so the node cannot "
             "join, and all times in logs and metrics are wrong.",
-            do=_DO,
+            do=_SYNCHRONISE,
         )
         return
     found = [*_ahead(node), *_jumping(node)]
@@ -186,7 +186,7 @@ def _ahead(node: Node) -> Iterator[Finding]:
             path,
             f"was written {ahead:.0f} s in the future",
             means="the clock was set back: ages in metrics and logs are wrong.",
-            do=_DO,
+            do=_SYNCHRONISE,
         )
 
 
@@ -199,7 +199,7 @@ def _jumping(node: Node) -> Iterator[Finding]:
             "clock",
             f"it jumped by {jump:+.2f} s within {_INTERVAL:g} s",
             means="a program is setting the clock now, or two programs set it differently.",
-            do=_DO,
+            do=_SYNCHRONISE,
         )
 
 
