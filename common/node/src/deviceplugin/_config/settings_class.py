@@ -44,17 +44,13 @@ def check(settings: Any) -> None:
         if field not in known and ClassVar not in (types[field], typing.get_origin(types[field]))
     ]
     problems += [
-        f"{name}: {field} cannot be a setting, because of its type {_type_name(types[field])}: "
-        f"{_values.KNOWN}"
+        f"{name}: {field} cannot be a setting, because of its type "
+        f"{_values.type_name(types[field])}: {_values.KNOWN}"
         for field in sorted(known)
         if "kind" not in known[field] and not _values.can_parse(types[field])
     ]
     if problems:
         raise ConfigError("\n".join(problems))
-
-
-def _type_name(kind: Any) -> str:
-    return kind.__name__ if type(kind) is type else str(kind)
 
 
 def helps(settings: type[Settings]) -> dict[str, str]:

@@ -170,6 +170,11 @@ def can_parse(kind: Any) -> bool:
     return any(kind is known for known in (bool, *_PARSERS))
 
 
+def type_name(kind: Any) -> str:
+    """Return a type as an author has written it."""
+    return kind.__name__ if type(kind) is type else str(kind)
+
+
 def metavar(kind: Any) -> str:
     """Return the placeholder for a value of ``kind`` in usage messages."""
     if type(None) in typing.get_args(kind):

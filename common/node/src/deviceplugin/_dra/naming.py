@@ -120,9 +120,10 @@ def attribute_names(
 
 def _attribute(name: str, driver: str) -> str:
     domain, slash, last = name.partition("/")
-    if not slash or not _is_identifier(last) or not _is_domain(domain):
-        return _identifier(name)
-    return last if domain == driver else name
+    fits = len(last) <= MAX_IDENTIFIER and len(domain) <= _MAX_DOMAIN
+    if slash and fits and _IDENTIFIER.fullmatch(last) and _SUBDOMAIN.fullmatch(domain):
+        return last if domain == driver else name
+    return _identifier(name)
 
 
 def _identifier(name: str) -> str:
@@ -130,14 +131,6 @@ def _identifier(name: str) -> str:
     if len(found) > MAX_IDENTIFIER or _HASHED.fullmatch(found):
         return _hashed(found, name, "_", MAX_IDENTIFIER)
     return found
-
-
-def _is_domain(name: str) -> bool:
-    return len(name) <= _MAX_DOMAIN and bool(_SUBDOMAIN.fullmatch(name))
-
-
-def _is_identifier(name: str) -> bool:
-    return len(name) <= MAX_IDENTIFIER and bool(_IDENTIFIER.fullmatch(name))
 
 
 def _as_identifier(name: str) -> str:

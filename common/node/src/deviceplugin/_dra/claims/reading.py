@@ -194,13 +194,10 @@ def _results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence
     ours = [one for one in devices.get("results") or () if one["driver"] == driver]
     if not ours:
         raise AllocationError(f"{claim} has no device of driver {driver}")
-    configurations = sorted(devices.get("config") or (), key=_rank)
+    # Those of the claim itself prevail over those of its classes.
+    given = devices.get("config") or ()
+    configurations = sorted(given, key=lambda one: one.get("source") != _FROM_CLASS)
     return [_result(one, tuple(_applicable(configurations, one, claim, driver))) for one in ours]
-
-
-def _rank(configuration: Mapping[str, Any]) -> bool:
-    """Return whether it is of the claim itself, and so prevails over those of its classes."""
-    return configuration.get("source") != _FROM_CLASS
 
 
 def _result(found: Mapping[str, Any], configurations: tuple[Configuration, ...]) -> Result:

@@ -165,7 +165,8 @@ class HealthStreams:
             if context.add_callback(waiter.end):
                 yield from self._reports(waiter)
         finally:
-            self._leave(waiter)
+            with self._lock:
+                self._waiters.discard(waiter)
 
     def _reports(self, waiter: Waiter) -> Iterator[pb.NodeWatchResourcesResponse]:
         """Yield a report whenever it has changed, and the same one again before it is outdated."""
@@ -189,10 +190,6 @@ class HealthStreams:
             waiter = Waiter(self._clock)
             self._waiters.add(waiter)
             return waiter
-
-    def _leave(self, waiter: Waiter) -> None:
-        with self._lock:
-            self._waiters.discard(waiter)
 
 
 def _encoded(devices: Sequence[DeviceHealth]) -> pb.NodeWatchResourcesResponse:

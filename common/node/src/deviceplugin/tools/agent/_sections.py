@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -38,7 +38,7 @@ def hosted(name: str) -> Hosted[Any]:
     Raises:
         DevicePluginError: It cannot be imported, or its entry point returns something else.
     """
-    entry_point = _entry_point(name)
+    (entry_point,) = entry_points(group=GROUP, name=name)
     found = hooks.call(hooks.call(entry_point.load))
     if not isinstance(found, Hosted):
         raise ConfigError(f"its entry point returned {found!r}, which is not a Hosted")
@@ -63,11 +63,6 @@ def _problem(name: str, known: Collection[str]) -> str:
     near = faults.nearest(name, known)
     advice = f"did you mean {near}?" if near else f"installed: {', '.join(known) or 'none'}"
     return f"no plugin {name!r} is installed: {advice}"
-
-
-def _entry_point(name: str) -> EntryPoint:
-    (found,) = entry_points(group=GROUP, name=name)
-    return found
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,7 @@ class Evictor:
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
         if not self.budget.allows(now):
-            fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod)}
-            self._problems.say(_BUDGET, "eviction delayed by budget", **fields)
+            self._problems.say(_BUDGET, "eviction delayed by budget", **self._fields(pod))
             return False
         return True
 
@@ -137,14 +136,8 @@ class Evictor:
             known.not_before = now + AGAIN
         elif objection:
             known.not_before = now + _LATER
-            self._problems.say(
-                _subject(pod),
-                "pod exempt from eviction",
-                node=self.pods.node,
-                pod="/".join(pod),
-                device=suspect.device,
-                error=objection,
-            )
+            fields = self._fields(pod, device=suspect.device, error=objection)
+            self._problems.say(_subject(pod), "pod exempt from eviction", **fields)
         elif suspect.left <= 0 and now - known.since >= CONFIRM:
             self._evict(pod, suspect, known, now)
 
@@ -153,12 +146,7 @@ class Evictor:
             f"{suspect.resource}: {suspect.device} has been unhealthy for"
             f" {suspect.seconds / 60:.0f} minutes: {suspect.reason}"
         )
-        fields: dict[str, Any] = {
-            "node": self.pods.node,
-            "pod": "/".join(pod),
-            "device": suspect.device,
-            "error": message,
-        }
+        fields = self._fields(pod, device=suspect.device, error=message)
         if self.dry_run:
             known.not_before = now + _LATER
             if self._problems.say(_subject(pod), "pod would be evicted", **fields):
@@ -184,8 +172,11 @@ class Evictor:
         known = self._known.setdefault(pod, _Known("", now))
         known.not_before = now + max(AGAIN, error.after)
         text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-        fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod), "error": text}
+        fields = self._fields(pod, error=text)
         self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
+
+    def _fields(self, pod: _Pod, **more: str) -> dict[str, Any]:
+        return {"node": self.pods.node, "pod": "/".join(pod), **more}
 
 
 def _subject(pod: _Pod) -> str:
