@@ -13,7 +13,7 @@ from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.errors import ConfigError
 from deviceplugin_cli.kubeconfig import _user, api_server_of
-from deviceplugin_cli.kubeconfig._file import Section, exec_plugin
+from deviceplugin_cli.kubeconfig._file import ConfigEntry, exec_plugin
 from deviceplugin_cli.kubeconfig._user import ExecPlugin
 
 V1 = "client.authentication.k8s.io/v1"
@@ -44,7 +44,7 @@ def runs(folder: Path) -> int:
 
 def plugin(folder: Path, values: Json, cluster: Json | None = None) -> ExecPlugin:
     whole = {"apiVersion": V1, "command": "./login", **values}
-    return exec_plugin(Section("exec", folder, whole), Section("k", folder, cluster or {}))
+    return exec_plugin(ConfigEntry("exec", folder, whole), ConfigEntry("k", folder, cluster or {}))
 
 
 def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Path) -> None:

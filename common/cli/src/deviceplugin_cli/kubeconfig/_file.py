@@ -24,7 +24,7 @@ _LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PROXY: Final = "use kubectl proxy, and its address"
 
 
-class Section:
+class ConfigEntry:
     """A mapping at ``place``. Paths in it are relative to ``folder``.
 
     Every method raises ``ConfigError`` for what is not as it should be.
@@ -69,28 +69,28 @@ class Section:
             raise ConfigError(f"{self._place}: {key}: is not a list of strings")
         return value
 
-    def entry(self, key: str) -> "Section | None":
+    def entry(self, key: str) -> "ConfigEntry | None":
         value = self._values.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise ConfigError(f"{self._place}: {key}: is not a mapping")
-        return Section(f"{self._place}: {key}", self.folder, value)
+        return ConfigEntry(f"{self._place}: {key}", self.folder, value)
 
-    def required_entry(self, key: str) -> "Section":
+    def required_entry(self, key: str) -> "ConfigEntry":
         """Return the mapping at ``key``, named by the ``name`` beside it."""
         found = self.entry(key)
         if found is None:
             raise ConfigError(f"{self._place}: {key}: is missing")
         return found
 
-    def entries(self, key: str) -> "list[Section]":
+    def entries(self, key: str) -> "list[ConfigEntry]":
         """Return the mappings in the list at ``key``, named by their ``name``."""
         value = self._values.get(key) or []
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
         return [
-            Section(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
+            ConfigEntry(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
             for number, item in enumerate(value)
         ]
 
@@ -146,7 +146,7 @@ def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
     return cluster.required("server"), _user(cluster, merged.entry("users", user) if user else None)
 
 
-def _user(cluster: Section, user: Section | None) -> User:
+def _user(cluster: ConfigEntry, user: ConfigEntry | None) -> User:
     cluster.refuse({"proxy-url": f"is not supported: {_PROXY}"})
     server = Server(
         cluster.pem("certificate-authority"),
@@ -177,7 +177,7 @@ def _user(cluster: Section, user: Section | None) -> User:
     )
 
 
-def exec_plugin(entry: Section, cluster: Section) -> ExecPlugin:
+def exec_plugin(entry: ConfigEntry, cluster: ConfigEntry) -> ExecPlugin:
     """Return the program of a user's ``exec``."""
     version, mode = entry.required("apiVersion"), entry.text("interactiveMode") or _MODES[1]
     if version not in _VERSIONS:
@@ -207,7 +207,7 @@ def exec_plugin(entry: Section, cluster: Section) -> ExecPlugin:
     )
 
 
-def _described(cluster: Section) -> dict[str, Any]:
+def _described(cluster: ConfigEntry) -> dict[str, Any]:
     """Return what a program may learn of the cluster."""
     keys = ("server", "tls-server-name", "certificate-authority-data", "insecure-skip-tls-verify")
     found = {key: cluster.any(key) for key in keys if cluster.any(key)}
@@ -221,23 +221,23 @@ class _Merged:
     """What several files say. Of entries with one name the first counts, as for kubectl."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[str, Section]] = {name: {} for name in _LISTS}
+        self._entries: dict[str, dict[str, ConfigEntry]] = {name: {} for name in _LISTS}
         self._current = ""
 
     def add(self, path: Path) -> None:
-        root = Section(f"{path}", path.parent, _read(path))
+        root = ConfigEntry(f"{path}", path.parent, _read(path))
         self._current = self._current or root.text("current-context")
         for name, part in _LISTS.items():
             for item in root.entries(name):
                 self._entries[name].setdefault(item.required("name"), item.required_entry(part))
 
-    def context(self, name: str) -> Section:
+    def context(self, name: str) -> ConfigEntry:
         if not name and not self._current:
             known = suggestion("", sorted(self._entries["contexts"]))
             raise ConfigError(f"the kubeconfig has no current-context: {known}")
         return self.entry("contexts", name or self._current)
 
-    def entry(self, kind: str, name: str) -> Section:
+    def entry(self, kind: str, name: str) -> ConfigEntry:
         known = self._entries[kind]
         if name not in known:
             advice = suggestion(name, known)
