@@ -63,6 +63,7 @@ class Kind(Generic[_T]):
         return replace(self.then(made, schema), write=write)
 
     def called(self, name: str) -> "Kind[_T]":
+        """Return the same kind with a name in the schema."""
         return replace(self, name=name)
 
     def described(self, description: str) -> "Kind[_T]":

@@ -63,6 +63,7 @@ def name() -> Kind[str]:
 
 
 def path() -> Kind[Path]:
+    """Return the kind of absolute paths."""
     return text(r"^/[^\x00]*$", "an absolute path").to(Path, str)
 
 
