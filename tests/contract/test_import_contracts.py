@@ -18,7 +18,7 @@ FORBIDDEN = {
         "import deviceplugin._kubelet.server",
     ),
     "DRA is layered": (
-        "deviceplugin/_dra/claims/device_lookup.py",
+        "deviceplugin/_dra/claims/devices.py",
         "import deviceplugin._dra.slices.pools",
     ),
     "The simulated kubelet is layered": (
@@ -47,7 +47,7 @@ FORBIDDEN = {
         "import tenacity",
     ),
     "urllib3 stays in the client of the API server": (
-        "deviceplugin/tools/events/_sender.py",
+        "deviceplugin/tools/events/_watch.py",
         "import urllib3",
     ),
     "YAML stays where files are read": ("deviceplugin/_app/text_table.py", "import yaml"),
