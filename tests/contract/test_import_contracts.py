@@ -76,7 +76,7 @@ FORBIDDEN = {
         "import deviceplugin_operator",
     ),
     "What a node runs knows nothing of the other packages": (
-        "deviceplugin/tools/doctor/_runner.py",
+        "deviceplugin/tools/doctor/_check.py",
         "def late():\n    from deviceplugin_testing.simulator import Pod",
     ),
     "Authors and administrators need not install each other's package": (
