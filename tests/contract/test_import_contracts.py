@@ -80,7 +80,7 @@ FORBIDDEN = {
         "def late():\n    from deviceplugin_testing.simulator import Pod",
     ),
     "Authors and administrators need not install each other's package": (
-        "deviceplugin_cli/fleet/_nodes.py",
+        "deviceplugin_cli/fleet/_facts.py",
         "import deviceplugin_testing.simulator",
     ),
     "The package for authors is layered": (
