@@ -123,7 +123,8 @@ class Evictor:
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
         if not self.budget.allows(now):
-            self._problems.say(_BUDGET, "eviction delayed by budget", **self._fields(pod))
+            fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod)}
+            self._problems.say(_BUDGET, "eviction delayed by budget", **fields)
             return False
         return True
 
@@ -136,8 +137,14 @@ class Evictor:
             known.not_before = now + AGAIN
         elif objection:
             known.not_before = now + _LATER
-            fields = self._fields(pod, device=suspect.device, error=objection)
-            self._problems.say(_subject(pod), "pod exempt from eviction", **fields)
+            self._problems.say(
+                _subject(pod),
+                "pod exempt from eviction",
+                node=self.pods.node,
+                pod="/".join(pod),
+                device=suspect.device,
+                error=objection,
+            )
         elif suspect.left <= 0 and now - known.since >= CONFIRM:
             self._evict(pod, suspect, known, now)
 
@@ -146,7 +153,12 @@ class Evictor:
             f"{suspect.resource}: {suspect.device} has been unhealthy for"
             f" {suspect.seconds / 60:.0f} minutes: {suspect.reason}"
         )
-        fields = self._fields(pod, device=suspect.device, error=message)
+        fields: dict[str, Any] = {
+            "node": self.pods.node,
+            "pod": "/".join(pod),
+            "device": suspect.device,
+            "error": message,
+        }
         if self.dry_run:
             known.not_before = now + _LATER
             if self._problems.say(_subject(pod), "pod would be evicted", **fields):
@@ -172,11 +184,8 @@ class Evictor:
         known = self._known.setdefault(pod, _Known("", now))
         known.not_before = now + max(AGAIN, error.after)
         text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-        fields = self._fields(pod, error=text)
+        fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod), "error": text}
         self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
-
-    def _fields(self, pod: _Pod, **more: str) -> dict[str, Any]:
-        return {"node": self.pods.node, "pod": "/".join(pod), **more}
 
 
 def _subject(pod: _Pod) -> str:
