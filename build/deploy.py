@@ -32,7 +32,7 @@ from typing import Final
 
 import yaml
 
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin.kit import files
 
 ROOT: Final = Path(__file__).parents[1]

@@ -13,8 +13,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin.tools.agent import _cli, _installed
-from deviceplugin.tools.agent._maker import Maker
+from deviceplugin.tools.agent import _cli, _sections
+from deviceplugin.tools.agent._cli import Maker
 from deviceplugin.tools.agent._sections import settings_of
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 from deviceplugin_testing.fixture import Kubelet
@@ -98,7 +98,7 @@ def test_a_section_that_becomes_wrong_is_ignored_and_told_once_for_its_plugin(
 def test_only_the_plugin_whose_section_has_changed_is_made_anew(
     kubelet: Kubelet, write: Callable[..., Path]
 ) -> None:
-    kinds = {name: _installed.hosted(name) for name in ("gopher", "simulated")}
+    kinds = {name: _sections.hosted(name) for name in ("gopher", "simulated")}
     settings = settings_of({name: kind.settings for name, kind in kinds.items()})
     makers = [Maker(name, kind.make) for name, kind in kinds.items()]
     first = [make(settings.of_file(write(simulated={"number-devices": 1}))) for make in makers]
@@ -210,7 +210,7 @@ def test_an_interrupt_before_it_serves_ends_it_without_a_traceback(
     def interrupt(**_: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_installed, "entry_points", interrupt)
+    monkeypatch.setattr(_sections, "entry_points", interrupt)
     assert 130 == command("gopher")
     assert "" == capsys.readouterr().err
 
@@ -293,9 +293,9 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Installs packages: the value of each name's entry point."""
 
     def install(*points: tuple[str, str]) -> None:
-        group = _installed.GROUP
+        group = _sections.GROUP
         found = EntryPoints(EntryPoint(name, value, group) for name, value in points)
-        monkeypatch.setattr(_installed, "entry_points", found.select)
+        monkeypatch.setattr(_sections, "entry_points", found.select)
 
     return install
 
@@ -341,9 +341,9 @@ def text() -> Hosted[dp.Settings]:
     return Hosted(lambda _settings: "a lamp", dp.Settings)
 
 
-@pytest.mark.parametrize("name", _installed.names())
+@pytest.mark.parametrize("name", _sections.names())
 def test_every_plugin_of_the_repository_can_be_run_beside_others(name: str, tmp_path: Path) -> None:
-    found = _installed.hosted(name)
+    found = _sections.hosted(name)
     path = tmp_path / "section.json"
     path.write_text(json.dumps(NEEDED.get(name, {})))
     assert isinstance(found.make(found.settings.of_file(path)), dp.Plugin)
@@ -356,4 +356,4 @@ NEEDED = {
 
 def test_every_plugin_with_an_image_can_be_run_beside_others() -> None:
     folders = (Path(__file__).parents[2] / "deployments").glob("*/kustomization.yaml")
-    assert {one.parent.name for one in folders} - {"base", "node"} == {*_installed.names()}
+    assert {one.parent.name for one in folders} - {"base", "node"} == {*_sections.names()}

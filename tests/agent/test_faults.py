@@ -14,8 +14,8 @@ import pytest
 
 import deviceplugin as dp
 from agents import faulty
-from deviceplugin.tools.agent import _maker
-from deviceplugin.tools.agent._maker import Maker
+from deviceplugin.tools.agent import _cli
+from deviceplugin.tools.agent._cli import Maker
 from deviceplugin.tools.agent._sections import Refused, settings_of
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
@@ -117,10 +117,7 @@ def test_a_section_that_comes_or_goes_waits_for_a_restart(
         assert (
             "simulated",
             "its section is gone: the plugin continues until the process restarts",
-        ) == (
-            told["plugin"],
-            told["error"],
-        )
+        ) == (told["plugin"], told["error"])
         agent.wait_for("configuration reloaded")
         node.wait_for("example.com/simple-device", simple)
 
@@ -192,7 +189,7 @@ def test_a_constructor_that_fails_is_called_again_ever_more_rarely() -> None:
     maker, clock, settings, asked = made_by(make)
     plugin = maker(settings)
     for _ in range(10_000):
-        if not isinstance(plugin, _maker.Unusable):
+        if not isinstance(plugin, _cli.Unusable):
             break
         with pytest.raises(dp.DiscoveryError, match="not loaded yet"):
             list(plugin.discover())
@@ -231,9 +228,7 @@ def test_a_constructor_that_hangs_holds_nobody_up() -> None:
 
 
 def test_a_plugin_whose_driver_comes_later_is_made_then(
-    kubelet: Kubelet,
-    package: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    kubelet: Kubelet, package: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in package.items():
         monkeypatch.setenv(name, value)

@@ -22,7 +22,7 @@ from deviceplugin.apiserver import (
     UnavailableError,
     _client,
 )
-from deviceplugin.apiserver._connection_errors import reason_of
+from deviceplugin.apiserver._credentials import reason_of
 from deviceplugin.errors import ConfigError
 from held_clock import HeldClock
 

@@ -12,9 +12,9 @@ import pytest
 from cluster.certificates import certificate, make, needs_openssl
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin.errors import ConfigError
-from deviceplugin_cli.kubeconfig import _exec_plugin, api_server_of
-from deviceplugin_cli.kubeconfig._entry import Entry
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
+from deviceplugin_cli.kubeconfig import _user, api_server_of
+from deviceplugin_cli.kubeconfig._file import ConfigEntry, exec_plugin
+from deviceplugin_cli.kubeconfig._user import ExecPlugin
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -44,7 +44,7 @@ def runs(folder: Path) -> int:
 
 def plugin(folder: Path, values: Json, cluster: Json | None = None) -> ExecPlugin:
     whole = {"apiVersion": V1, "command": "./login", **values}
-    return ExecPlugin.of(Entry("exec", folder, whole), Entry("k", folder, cluster or {}))
+    return exec_plugin(ConfigEntry("exec", folder, whole), ConfigEntry("k", folder, cluster or {}))
 
 
 def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_program_that_is_not_installed_is_told_with_advice(tmp_path: Path) -> 
 def test_a_program_that_does_not_end_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_exec_plugin, "_TIMEOUT", 0.1)
+    monkeypatch.setattr(_user, "_TIMEOUT", 0.1)
     program(tmp_path, "import threading; threading.Event().wait()")
     with pytest.raises(ConfigError, match=r"login: no answer after 0.1 s"):
         plugin(tmp_path, {}).credential()

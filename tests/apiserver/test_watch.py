@@ -337,9 +337,7 @@ def test_a_watch_that_is_back_after_an_error_says_so_although_nothing_has_change
     assert watching.known.empty(), "there was no error"
 
 
-def test_thousands_that_lose_their_watch_together_do_not_resume_it_together(
-    script: Script,
-) -> None:
+def test_thousands_that_lose_their_watch_together_do_not_resume_it_together(script: Script) -> None:
     waits = []
     for _ in range(50):
         watching = Watching(script, spread=5.0)

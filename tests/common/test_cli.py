@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config.setting_names import key
+from deviceplugin._config.loading import key
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE
 from plugin_process import run, started

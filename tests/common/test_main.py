@@ -46,9 +46,9 @@ def test_a_command_without_its_extra_says_which_one_it_needs() -> None:
 
 
 def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
-    status, _, err = without("deviceplugin.tools.doctor._report", "doctor")
+    status, _, err = without("deviceplugin.tools.doctor._check", "doctor")
     assert 1 == status
-    assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._report halted" in err
+    assert "ModuleNotFoundError: import of deviceplugin.tools.doctor._check halted" in err
 
 
 def test_of_others_commands_it_says_which_package_has_them(

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from deviceplugin._platform.monitor import Monitor
+from deviceplugin_testing.simulator._monitor import Monitor
 from held_clock import HeldClock
 from patience import PATIENCE
 

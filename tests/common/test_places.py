@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deviceplugin._config.documents.faults import MOST
-from deviceplugin._config.documents.nodes import MAX_NODES, MalformedError, Node
+from deviceplugin._config.documents.nodes import MAX_NODES, DocumentNode, MalformedError
 from deviceplugin._config.documents.places import LONGEST
 from deviceplugin._config.documents.toml_nodes import MOST_NAMES
 from deviceplugin._config.documents.yaml_loader import MOST_MERGED
@@ -260,7 +260,7 @@ def test_a_date_that_cannot_be_is_told_where_it_is_taken() -> None:
             root.keys()[key].plain()
 
 
-def lines(node: Node, key: str = "") -> dict[str, int]:
+def lines(node: DocumentNode, key: str = "") -> dict[str, int]:
     found = {key: node.line}
     for name, inner in node.pairs.items():
         found |= lines(inner, f"{key}.{name}")

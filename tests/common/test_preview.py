@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from deviceplugin import Device, DeviceNode, DiscoveryError, Health, Plugin, Topology, main
 from deviceplugin._app.preview import show
-from deviceplugin._dra.slices.device_classes import device_classes
+from deviceplugin._dra.slices.attributes import device_classes
 from deviceplugin_testing.simulator import SimulatedCluster
 
 GPU = Device(

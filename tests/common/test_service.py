@@ -23,8 +23,7 @@ from deviceplugin._kubelet import service
 from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, AdmitAll, Defer
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._platform import event_loop, rpc
-from deviceplugin._platform.error_messages import reason_of
-from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
+from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call, reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, _node

@@ -10,12 +10,16 @@ from typing import Any, ClassVar
 import pytest
 
 from deviceplugin import ConfigError, Settings
-from deviceplugin._config.environment import config_file, hidden_variables, suspicious_variables
-from deviceplugin._config.help_texts import helps
-from deviceplugin._config.loading import load
-from deviceplugin._config.setting_names import key, variable
+from deviceplugin._config.loading import (
+    config_file,
+    hidden_variables,
+    key,
+    load,
+    suspicious_variables,
+    variable,
+)
 from deviceplugin._config.settings import dump
-from deviceplugin._config.settings_check import check
+from deviceplugin._config.settings_class import check, helps
 from deviceplugin.kit.configuration import Place, duration, list_of, name, needed, record
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin import Allocation, Device, DeviceNode, Mount, Topology, Version
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import (
     allocation_problem,
     device_problem,

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import release
-from deviceplugin._dra.slices.device_classes import device_classes
+from deviceplugin._dra.slices.attributes import device_classes
 from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
 from manifests.deployment_policy import problems

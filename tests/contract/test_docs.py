@@ -27,9 +27,9 @@ from deviceplugin import errors
 from deviceplugin._app import host
 from deviceplugin._attribution import checkpoint, exclusive, holdings_view, released_hook
 from deviceplugin._attribution.poll_schedule import AttributionTiming
-from deviceplugin._config import quantities, setting_names, values
+from deviceplugin._config import loading, quantities, values
 from deviceplugin._config.documents import faults, nodes, places
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config.settings_class import helps
 from deviceplugin._discovery import found as _found
 from deviceplugin._discovery import loop, pod_holdings, retention, triggers
 from deviceplugin._discovery.found import sort_out
@@ -41,7 +41,7 @@ from deviceplugin._telemetry import allowance, events
 from deviceplugin._telemetry.metrics import Attribution, Metrics
 from deviceplugin._telemetry.protocol_metrics import Offered, Offers
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
-from deviceplugin.tools.events import _facts, _notice, _sender, _watch
+from deviceplugin.tools.events import _notice, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin_gopher import GopherSettings
@@ -211,9 +211,9 @@ def described(settings: type[dp.Settings], *, own: bool) -> list[list[str]]:
     texts = helps(settings)
     return [
         [
-            f"`{setting_names.key(field)}`",
+            f"`{loading.key(field)}`",
             f"`{values.write(field.default)}`",
-            texts[setting_names.key(field)],
+            texts[loading.key(field)],
         ]
         for field in fields(settings)
         if not (own and field.name in common)
@@ -336,8 +336,8 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
         ("node-tools", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("node-tools", f"which names {_notice.MOST_NAMED} of them"),
-        ("node-tools", f"{_sender.BURST} Events in a row, then 1 a minute"),
-        ("node-tools", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
+        ("node-tools", f"{_watch.BURST} Events in a row, then 1 a minute"),
+        ("node-tools", f"after {_watch.FIRST_WAIT:g} s, doubled up to {_watch.LAST_WAIT:g} s"),
         ("node-tools", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
         ("apiserver", f"up to {_errors.LONGEST_WAIT:g} s"),
         (
@@ -349,7 +349,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("node-tools", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
         ("node-tools", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("node-tools", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
-        ("node-tools", f"and {_facts.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
+        ("node-tools", f"and {_notice.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("fleet", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("fleet", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("fleet", f"the last {events.MAX_EVENTS}, of this process"),

@@ -18,7 +18,7 @@ FORBIDDEN = {
         "import deviceplugin._kubelet.server",
     ),
     "DRA is layered": (
-        "deviceplugin/_dra/claims/device_lookup.py",
+        "deviceplugin/_dra/claims/devices.py",
         "import deviceplugin._dra.slices.pools",
     ),
     "The simulated kubelet is layered": (
@@ -47,7 +47,7 @@ FORBIDDEN = {
         "import tenacity",
     ),
     "urllib3 stays in the client of the API server": (
-        "deviceplugin/tools/events/_sender.py",
+        "deviceplugin/tools/events/_watch.py",
         "import urllib3",
     ),
     "YAML stays where files are read": ("deviceplugin/_app/text_table.py", "import yaml"),
@@ -76,11 +76,11 @@ FORBIDDEN = {
         "import deviceplugin_operator",
     ),
     "What a node runs knows nothing of the other packages": (
-        "deviceplugin/tools/doctor/_runner.py",
+        "deviceplugin/tools/doctor/_check.py",
         "def late():\n    from deviceplugin_testing.simulator import Pod",
     ),
     "Authors and administrators need not install each other's package": (
-        "deviceplugin_cli/fleet/_nodes.py",
+        "deviceplugin_cli/fleet/_facts.py",
         "import deviceplugin_testing.simulator",
     ),
     "The package for authors is layered": (

@@ -13,7 +13,9 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
-from deviceplugin.tools.devices import FORMAT, Device, Holder, Inventory, _report, main
+from deviceplugin.tools.devices import _inventory
+from deviceplugin.tools.devices._cli import main
+from deviceplugin.tools.devices._inventory import FORMAT, Holder, Inventory, NodeDevice
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually
@@ -117,8 +119,8 @@ def test_entries_of_one_device_are_one_row() -> None:
     inventory.add_pods(listed(("p", twice[:3])))
     inventory.close()
     a, b, c = inventory
-    assert Device(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
-    assert (Device(R, "b", True), Device(R, "c", True)) == (b, c)
+    assert NodeDevice(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
+    assert (NodeDevice(R, "b", True), NodeDevice(R, "c", True)) == (b, c)
 
 
 def test_a_device_of_two_pods_shows_both() -> None:
@@ -126,7 +128,7 @@ def test_a_device_of_two_pods_shows_both() -> None:
     inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
     (device,) = inventory
     assert {"p", "q"} == {holder.pod for holder in device.holders}
-    assert "ns/p/main, ns/q/main" in _report.table(inventory)
+    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
 
 
 def test_what_a_pod_has_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
@@ -158,7 +160,7 @@ def test_a_device_of_a_claim_is_in_the_line_of_its_plugin() -> None:
         ("0000:3b:00.0", "in use", ["ns/p/main (claim c)"]),
         ("b", "in use", ["claim ns/d"]),
     ] == [(one.id, one.state, list(map(str, one.holders))) for one in inventory]
-    holders = [one["holders"] for one in _report.document(inventory)["devices"]]
+    holders = [one["holders"] for one in _inventory.document(inventory)["devices"]]
     expected = {"namespace": "ns", "pod": "p", "container": "main", "claim": "c"}
     assert [[expected], [waiting]] == holders
 
@@ -187,7 +189,7 @@ def test_a_plugin_that_is_not_registered_is_said() -> None:
     )
     (device,) = inventory
     assert "unknown" == device.state
-    assert f"unknown: {R}: waiting for the kubelet" in _report.table(inventory)
+    assert f"unknown: {R}: waiting for the kubelet" in _inventory.table(inventory)
 
 
 def test_names_of_holders_that_are_not_strings_are_shown_all_the_same() -> None:
@@ -195,7 +197,7 @@ def test_names_of_holders_that_are_not_strings_are_shown_all_the_same() -> None:
     holders = [{"namespace": one, "pod": "", "claim": one} for one in (7, "a", True)]
     devices = [{"id": "a", "healthy": True, "holders": holders}]
     inventory.add_plugin({"resources": [{"name": R, "devices": devices}]})
-    assert "claim 7/7, claim True/True, claim a/a" in _report.table(inventory)
+    assert "claim 7/7, claim True/True, claim a/a" in _inventory.table(inventory)
 
 
 NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]

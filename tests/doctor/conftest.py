@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.tools.doctor import Node
+from deviceplugin.checks import Node
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
 from hardware import healthy_node
 from hardware.healthy_node import RESOURCE

@@ -12,13 +12,10 @@ import grpc
 import pytest
 
 from deviceplugin.checks import Finding, Hardware, Node, Verdict
-from deviceplugin.kit.cdi import _reading
-from deviceplugin.tools.doctor import _sockets, all_checks, run
-from deviceplugin.tools.doctor.checks import (
-    _kubelet,
-    _pod_resources,
-    _versions,
-)
+from deviceplugin.kit.cdi import _files
+from deviceplugin.tools.doctor import _sockets
+from deviceplugin.tools.doctor._check import run
+from deviceplugin.tools.doctor.checks import _kubelet, _machine, all_checks
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
 from hardware.healthy_node import PROC, write
 
@@ -29,10 +26,7 @@ HARDWARE = {
         "dev/nvidia0",
         "usr/lib64/libnvidia-ml.so.1",
     ],
-    "fpga": [
-        "sys/class/fpga/intel-fpga-dev.0/intel-fpga-port.0/id",
-        "dev/intel-fpga-port.0",
-    ],
+    "fpga": ["sys/class/fpga/intel-fpga-dev.0/intel-fpga-port.0/id", "dev/intel-fpga-port.0"],
 }
 
 
@@ -210,33 +204,31 @@ def test_a_cdi_specification_that_runtimes_refuse(
         "devices": [device("0", env=["A=b"], mounts=None), device(1, env=["A=b"])],
     }
     path = write(tmp_path / "spec.json", json.dumps(good))
-    assert ["example.com/gpu=0", "example.com/gpu=1"] == _reading.names(_reading.read(path))
+    assert ["example.com/gpu=0", "example.com/gpu=1"] == _files.names(_files.read(path))
     write(path, json.dumps(good | change))
-    with pytest.raises(_reading.SpecError) as raised:
-        _reading.read(path)
+    with pytest.raises(_files.SpecError) as raised:
+        _files.read(path)
     assert str(raised.value).startswith(text)
 
 
 def test_a_cdi_specification_of_a_version_to_come_may_have_fields_to_come(tmp_path: Path) -> None:
     later = {"cdiVersion": "v7.0.0", "kind": "example.com/gpu", "devices": [device("0", new=1)]}
     path = write(tmp_path / "spec.json", json.dumps(later))
-    assert ["example.com/gpu=0"] == _reading.names(_reading.read(path))
-    with pytest.raises(
-        _reading.SpecError, match=r"^invalid version 'v7\.0\.0': this runtime knows "
-    ):
-        _reading.read(path, "1.0.0")
+    assert ["example.com/gpu=0"] == _files.names(_files.read(path))
+    with pytest.raises(_files.SpecError, match=r"^invalid version 'v7\.0\.0': this runtime knows "):
+        _files.read(path, "1.0.0")
 
 
 def test_of_several_documents_in_yaml_the_first_one_counts(tmp_path: Path) -> None:
     text = "cdiVersion: 0.5.0\nkind: a.com/b\ndevices: [{name: 0, containerEdits: {env: [A=b]}}]"
     path = write(tmp_path / "spec.yaml", f"{text}\n---\nx: 1\n")
-    assert ["a.com/b=0"] == _reading.names(_reading.read(path))
+    assert ["a.com/b=0"] == _files.names(_files.read(path))
 
 
 @pytest.mark.parametrize("text", ["[1]", "x: [", "%", "? {}\n: 1"])
 def test_no_yaml_makes_the_reader_fail(tmp_path: Path, text: str) -> None:
-    with pytest.raises(_reading.SpecError):
-        _reading.read(write(tmp_path / "spec.yaml", text))
+    with pytest.raises(_files.SpecError):
+        _files.read(write(tmp_path / "spec.yaml", text))
 
 
 def test_other_files_among_specifications_are_left_alone(bare: Node) -> None:
@@ -326,7 +318,7 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
     if os.geteuid():
         plugin_dir.chmod(0o555)
     program = (
-        "import os, sys; from deviceplugin.tools.doctor import main; "
+        "import os, sys; from deviceplugin.tools.doctor._cli import main; "
         "os.geteuid() or os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", program, f"--root={root}", "--only=plugin-directory"]
@@ -347,12 +339,12 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
 def test_how_the_kubelet_declines_is_told_apart(
     code: grpc.StatusCode, text: str, verdict: str
 ) -> None:
-    (found,) = _pod_resources._judge(Path("/s"), _sockets.Answer(code, "x"))
+    (found,) = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"))
     assert (verdict, text) == (found.verdict, found.found)
 
 
 def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_versions, "_PACKAGES", ("grpcio", "no-such-package"))
+    monkeypatch.setattr(_machine, "_PACKAGES", ("grpcio", "no-such-package"))
     found = findings(bare, "versions")[2]
     assert (Verdict.FAILURE, "no-such-package") == (found.verdict, found.looked_at)
 

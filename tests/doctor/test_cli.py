@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools.doctor import FORMAT, Result, _report, all_checks, main
-from deviceplugin.tools.doctor._cli import _parser
+from deviceplugin.tools.doctor import _cli
+from deviceplugin.tools.doctor._check import Result
+from deviceplugin.tools.doctor._cli import FORMAT, _parser, main
+from deviceplugin.tools.doctor.checks import all_checks
 
 DOCUMENT_KEYS = ["format", "deviceplugin", "root", "user", "failed", "counts", "findings"]
 FINDING_KEYS = ["check", "verdict", "looked_at", "found", "means", "do"]
@@ -99,7 +101,7 @@ def test_help_says_that_nothing_is_changed() -> None:
 
 def test_colours_are_for_terminals() -> None:
     results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\nhere"))]
-    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _report.text(
+    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _cli.text(
         results, verbose=False, colour=True
     )
 

@@ -13,14 +13,14 @@ import pytest
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.settings import Settings
-from deviceplugin._dra.claims.cdi_files import ClaimFiles, file_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, file_of
 from deviceplugin._dra.claims.record import Record, RecordedDevice
-from deviceplugin._dra.claims.record_files import Records
 from deviceplugin.checks import Finding, Node
-from deviceplugin.tools.doctor import run
-from deviceplugin.tools.doctor.checks import _dra, _dra_cluster, _dra_runtime
+from deviceplugin.tools.doctor._check import run
+from deviceplugin.tools.doctor.checks import KUBELET
 from deviceplugin_testing.simulator import SimulatedCluster
 
+CHECKS = {one.name: one for one in KUBELET}
 DRIVER = "gopher.example.com"
 DEVICE = RecordedDevice("example.com/gopher", "gary", "one", "node/pool", "gary")
 
@@ -47,7 +47,7 @@ def listening(node: Node) -> Iterator[None]:
 
 def found(node: Node) -> list[tuple[str, str]]:
     """Return verdict and text of all findings about the node that are not ok."""
-    results = [one.finding for one in run(node, [_dra.CHECK])]
+    results = [one.finding for one in run(node, [CHECKS["dra"]])]
     return [(one.verdict, one.found) for one in results if one.verdict != "ok"]
 
 
@@ -58,7 +58,7 @@ def claims(node: Node) -> Path:
 def test_a_node_without_dra_needs_nothing(node: Node) -> None:
     shutil.rmtree(claims(node))
     node = replace(node, settings=Settings())
-    (one,) = run(node, [_dra.CHECK])
+    (one,) = run(node, [CHECKS["dra"]])
     assert "no driver has claims here; only protocol=dra needs it" == one.finding.found
     shutil.rmtree(node.at(node.settings.driver_dir))
     assert [] == found(node)
@@ -67,7 +67,7 @@ def test_a_node_without_dra_needs_nothing(node: Node) -> None:
 @pytest.mark.usefixtures("listening")
 def test_nothing_is_wrong_with_a_good_driver(node: Node) -> None:
     assert [] == found(node)
-    texts = [one.finding.found for one in run(node, [_dra.CHECK])]
+    texts = [one.finding.found for one in run(node, [CHECKS["dra"]])]
     assert ["is a writable directory"] * 2 + ["serves, and has 1 prepared claims"] == texts
 
 
@@ -87,7 +87,7 @@ def test_a_directory_that_is_a_file_is_named(node: Node) -> None:
 def test_a_record_of_another_version_is_not_to_be_deleted(node: Node) -> None:
     path = claims(node) / "uid-1.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    (failed,) = [one for one in _dra.CHECK.run(node) if one.verdict == "failure"]
+    (failed,) = [one for one in CHECKS["dra"].run(node) if one.verdict == "failure"]
     assert failed.found.startswith("is of version 2, and this release reads 1: ")
     assert "use the release that wrote it, or delete the pod that has the claim." == failed.do
 
@@ -135,7 +135,7 @@ def device_class(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def verdicts(node: Node, url: str) -> list[tuple[str, str]]:
     node = replace(node, settings=Settings(protocol="dra", api_server=url))
-    results = [one.finding for one in run(node, [_dra_cluster.CHECK])]
+    results = [one.finding for one in run(node, [CHECKS["dra-cluster"]])]
     return [(one.verdict, one.found) for one in results]
 
 
@@ -185,14 +185,14 @@ def test_an_old_cluster_and_missing_rights_are_failures(node: Node) -> None:
 def test_an_account_that_may_do_nothing_at_all_is_a_failure(node: Node) -> None:
     with running(Script(otherwise=lambda _asked: Answer(403, "no"))) as api:
         node = replace(node, settings=Settings(protocol="dra", api_server=api.url))
-        (one,) = run(node, [_dra_cluster.CHECK])
+        (one,) = run(node, [CHECKS["dra-cluster"]])
     assert "the API server answers 403: no" == one.finding.found
     assert "apply the ClusterRole and its binding of the component dra." == one.finding.do
 
 
 def test_without_protocol_dra_the_cluster_is_not_asked(node: Node) -> None:
     node = replace(node, settings=Settings())
-    (one,) = run(node, [_dra_cluster.CHECK])
+    (one,) = run(node, [CHECKS["dra-cluster"]])
     assert "is not asked; only protocol=dra needs it" == one.finding.found
 
 
@@ -214,7 +214,7 @@ def runtime(node: Node, text: str = "", path: str = "etc/containerd/config.toml"
         file = node.at(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return [one.finding for one in run(node, [_dra_runtime.CHECK])]
+    return [one.finding for one in run(node, [CHECKS["dra-runtime"]])]
 
 
 @pytest.mark.parametrize(

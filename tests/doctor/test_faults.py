@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools.doctor import all_checks, run
+from deviceplugin.tools.doctor._check import run
+from deviceplugin.tools.doctor.checks import all_checks
 from deviceplugin_testing.simulator import SimulatedKubelet
 from hardware.healthy_node import RESOURCE, write
 

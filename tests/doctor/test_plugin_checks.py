@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools.doctor import all_checks, main, run
-from deviceplugin.tools.doctor._plugins import plugin_checks
+from deviceplugin.tools.doctor._check import plugin_checks, run
+from deviceplugin.tools.doctor._cli import main
+from deviceplugin.tools.doctor.checks import all_checks
 from hardware.healthy_node import write
 
 GOOD = '''

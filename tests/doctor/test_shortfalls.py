@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
-from deviceplugin.tools.doctor.checks import _shortfalls
+from deviceplugin.tools.doctor.checks import _plugin
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
@@ -33,7 +33,7 @@ def answering(shortfalls: Sequence[str], address: str = "127.0.0.1:{}") -> Itera
 
 
 def found(node: Node) -> list[tuple[str, str]]:
-    return [(one.verdict.value, one.found) for one in _shortfalls.CHECK.run(node)]
+    return [(one.verdict.value, one.found) for one in _plugin.shortfalls(node)]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:{}", ":{}", "0.0.0.0:{}"])
@@ -66,6 +66,6 @@ def test_an_answer_that_makes_no_sense_does_no_harm(
     def fetch(*_: object) -> bytes:
         return answer
 
-    monkeypatch.setattr(_shortfalls, "fetch", fetch)
+    monkeypatch.setattr(_plugin, "fetch", fetch)
     node = Node(root=Path("/"), settings=Settings(http_address=":1"))
     assert {"ok"} >= {verdict for verdict, _ in found(node)}

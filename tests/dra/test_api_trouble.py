@@ -117,9 +117,7 @@ def place_of(node: ServedNode, id_: str) -> tuple[str, str]:
     return place
 
 
-def test_the_health_of_a_device_is_reported_again_after_the_driver_was_replaced(
-    root: Path,
-) -> None:
+def test_the_health_of_a_device_is_reported_again_after_the_driver_was_replaced(root: Path) -> None:
     plugin = Gophers()
     with served(root, plugin, protocol="dra") as node:
         node.await_offer()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
+from deviceplugin._dra.claims.claim_files import ClaimFiles, kind_of
 from full_disk import full_disk
 
 DRIVER = "gopher.example.com"

@@ -6,7 +6,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.claims.results import Configuration, Result, results
+from deviceplugin._dra.claims.reading import Configuration, Result, results
 
 CLAIM = Claim("default", "one", "uid-one")
 DRIVER = "gopher.example.com"

@@ -12,8 +12,7 @@ from deviceplugin import Device
 from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices, _slices, _watch
 from deviceplugin_testing.simulator import SimulatedCluster

@@ -15,7 +15,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import driver as driver_module
 from deviceplugin._dra.serving import server as server_module
-from deviceplugin._dra.settings import DriverSettings
+from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._platform import open_files
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1, dra_v1_pb2, dra_v1beta1_pb2
 from deviceplugin.proto.dra.dra_health_v1alpha1_pb2 import HEALTHY, UNHEALTHY

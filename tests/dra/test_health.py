@@ -11,9 +11,8 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._dra.serving import health_service
-from deviceplugin._dra.serving.device_health import DeviceHealth
-from deviceplugin._dra.serving.health_service import HealthStreams
+from deviceplugin._dra.serving import health
+from deviceplugin._dra.serving.health import DeviceHealth, HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 from drivers.driver_client import DriverClient, connected
 from drivers.driver_node import POOL, DriverNode, gopher, result
@@ -32,10 +31,7 @@ def report(node: DriverNode) -> Sequence[DeviceHealth]:
 
 def test_a_report_has_all_devices_with_their_reasons(node: DriverNode) -> None:
     node.resource.publish([gopher("gerd", health=dp.Health.unhealthy("too hot")), gopher("gary")])
-    assert [
-        (POOL, "gary", "healthy", ""),
-        (POOL, "gerd", "unhealthy", "too hot"),
-    ] == report(node)
+    assert [(POOL, "gary", "healthy", ""), (POOL, "gerd", "unhealthy", "too hot")] == report(node)
 
 
 def test_a_degraded_device_is_healthy_with_its_reason(node: DriverNode) -> None:
@@ -153,17 +149,12 @@ def test_a_report_is_sent_at_once_when_it_changes_and_again_every_ten_seconds(
     service.clock.skip_wait()
     eventually(lambda: [[""], ["hot"], ["hot"]] == reader.messages())
     (device,) = reader.reports[1].devices
-    assert (pb.HealthStatus.UNHEALTHY, 30) == (
-        device.health,
-        device.health_check_timeout_seconds,
-    )
+    assert (pb.HealthStatus.UNHEALTHY, 30) == (device.health, device.health_check_timeout_seconds)
     assert ("pool", "a") == (device.device.pool_name, device.device.device_name)
     assert device.last_updated_time > 1_700_000_000
 
 
-def test_the_last_change_is_sent_before_a_stream_ends(
-    stream: tuple[Stream, DriverClient],
-) -> None:
+def test_the_last_change_is_sent_before_a_stream_ends(stream: tuple[Stream, DriverClient]) -> None:
     service, client = stream
     reader = Reader(client.watch())
     eventually(lambda: reader.reports)
@@ -201,22 +192,21 @@ def test_a_stream_that_is_over_at_its_start_reports_nothing() -> None:
 
 def test_surplus_streams_are_refused(stream: tuple[Stream, DriverClient]) -> None:
     _, client = stream
-    readers = [Reader(client.watch()) for _ in range(health_service.MAX_STREAMS)]
+    readers = [Reader(client.watch()) for _ in range(health.MAX_STREAMS)]
     eventually(lambda: all(one.reports for one in readers))
     surplus = Reader(client.watch())
     eventually(lambda: surplus.over)
-    assert f"{health_service.MAX_STREAMS} streams are open already" == surplus.over
+    assert f"{health.MAX_STREAMS} streams are open already" == surplus.over
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("é" * 512, "é" * 512), ("é" * 513, "é" * 510 + "..."), ("\udcff", "?")],
+    ("text", "expected"), [("é" * 512, "é" * 512), ("é" * 513, "é" * 510 + "..."), ("\udcff", "?")]
 )
 def test_a_message_is_no_longer_than_the_kubelet_keeps(text: str, expected: str) -> None:
-    encoded = health_service._encoded([DeviceHealth("pool", "a", "unknown", text)])
+    encoded = health._encoded([DeviceHealth("pool", "a", "unknown", text)])
     assert expected == encoded.devices[0].message
 
 
 def test_a_report_of_very_many_devices_fits_into_a_message() -> None:
     many = [DeviceHealth("pool", f"device-{one}", "unhealthy", "x" * 2000) for one in range(9000)]
-    assert health_service._encoded(many).ByteSize() < 4 * 1024 * 1024
+    assert health._encoded(many).ByteSize() < 4 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from deviceplugin._dra.slices.known import KnownSlices
+from deviceplugin._dra.slices.store import KnownSlices
 
 
 def a_slice(name: str, version: str, generation: int = 1, uid: str = "") -> dict[str, Any]:

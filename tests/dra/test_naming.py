@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import deviceplugin as dp
 from deviceplugin._dra import naming
-from deviceplugin._dra.claims.device_places import names_of
+from deviceplugin._dra.claims.devices import names_of
 from deviceplugin._dra.naming import (
     attribute_names,
     device_name,

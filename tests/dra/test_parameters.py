@@ -14,7 +14,7 @@ from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config.documents.faults import MOST
 from deviceplugin._dra.naming import pool_name
 from deviceplugin._inventory.published import Resource
-from deviceplugin._platform.error_messages import reason_of
+from deviceplugin._platform.hooks import reason_of
 from drivers.driver_node import DRIVER, NODE, RESOURCE, DriverNode, Gophers, gopher, result
 
 

@@ -12,8 +12,7 @@ from deviceplugin import Device, Topology, Version
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, ResourceSlices
 from manifests.kustomize import Manifest, overlay, render

@@ -11,8 +11,7 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import BURST, REFILL, Publisher
 from deviceplugin._platform.api_errors import (
     ApiServerError,
@@ -183,15 +182,15 @@ def test_slices_that_are_wiped_are_written_again(running: Publishing) -> None:
 def test_slices_that_are_wiped_while_they_are_compared_are_not_replaced(
     running: Publishing,
 ) -> None:
-    offers, known = running.publisher._offers, running.publisher._known
+    offers, known = running.publisher.offers, running.publisher._known
 
     def wiped_meanwhile() -> Offers | None:
-        running.publisher._offers = offers
+        running.publisher.offers = offers
         running.store.wipe()
         eventually(lambda: known.current() == [], "the watch")
         return offers()
 
-    running.publisher._offers = wiped_meanwhile
+    running.publisher.offers = wiped_meanwhile
     running.publisher.poke()
     running.until(lambda: len(running.writes()) > 1 and running.store.slices, "the slices")
     assert [f"create {name(0)}"] * 2 == running.writes()
@@ -221,7 +220,7 @@ def test_a_driver_that_comes_back_writes_nothing(running: Publishing) -> None:
     running.thread.join(PATIENCE)
     again = Publishing()
     again.store = running.store
-    again.publisher._store = running.store
+    again.publisher.store = running.store
     again.thread.start()
     again.until(again.has("a", "b"), "the slices")
     again.publisher.stop()

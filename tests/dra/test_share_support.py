@@ -9,8 +9,7 @@ from deviceplugin._attribution.ownership import HELD, OfferState
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.naming import device_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._platform.api_errors import ApiServerError, ForbiddenError, UnavailableError
 from deviceplugin.kit import sharing

@@ -12,14 +12,14 @@ from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Own
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._dra.naming import pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.layout import lay_out
-from deviceplugin._dra.slices.plan import CONTENT, Site, Write, plan
+from deviceplugin._dra.slices.plan import CONTENT, Write, lay_out, plan
 from deviceplugin._dra.slices.pools import (
-    Entry,
     Offers,
     OnUnhealthy,
     Pool,
     PoolCatalogue,
+    Site,
+    SliceDevice,
     offers,
     withheld,
 )
@@ -345,7 +345,7 @@ def test_an_unchanged_device_is_not_described_again() -> None:
     catalogue = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule")
     one, two = state("a"), state("b")
 
-    def entries(*states: OfferState) -> Sequence[Entry]:
+    def entries(*states: OfferState) -> Sequence[SliceDevice]:
         return catalogue.pools({RESOURCE: {s.device.id: s for s in states}})[0].entries
 
     before = entries(one, two)

@@ -20,10 +20,7 @@ ALL = set(IDS)
 @pytest.fixture
 def node() -> Iterator[DualNode]:
     """A node whose kubelet forgets a lost resource at its next status."""
-    with (
-        TemporaryDirectory(prefix="dra-") as path,
-        DualNode(Path(path), stop_grace=0.0) as running,
-    ):
+    with TemporaryDirectory(prefix="dra-") as path, DualNode(Path(path), stop_grace=0.0) as running:
         yield running
         running.check()
 

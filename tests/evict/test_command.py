@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cluster.scripted_api import Answer, Script, running
-from deviceplugin.tools.evict import main
+from deviceplugin.tools.evict._cli import main
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.tools.evict import Budget, Evictor, Pods, Suspect
+from deviceplugin.tools.evict._evictor import Budget, Evictor
+from deviceplugin.tools.evict._pods import Pods, Suspect
 
 R = "example.com/gpu"
 Pod = dict[str, Any]

@@ -9,7 +9,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools.evict import Patience, Suspect, _cli
+from deviceplugin.tools.evict import _cli
+from deviceplugin.tools.evict._pods import Patience, Suspect
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from patience import eventually

@@ -22,8 +22,8 @@ from deviceplugin.apiserver import ApiServer
 from deviceplugin.tools import _plugin_pods
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, plugin_of
-from deviceplugin.tools.evict import main as evict
-from deviceplugin.tools.startup_taint import main as startup_taint
+from deviceplugin.tools.evict._cli import main as evict
+from deviceplugin.tools.startup_taint._cli import main as startup_taint
 from http_server import serving
 from patience import eventually
 
@@ -42,10 +42,7 @@ def pod(node: str, ip: str = "127.0.0.1", port: int = 9494, **changes: Any) -> d
         "status": {
             "phase": "Running",
             "podIP": ip,
-            "conditions": [
-                {"type": "Other", "status": "x"},
-                {"type": "Ready", "status": "y"},
-            ],
+            "conditions": [{"type": "Other", "status": "x"}, {"type": "Ready", "status": "y"}],
             "containerStatuses": [{"containerID": "c1"}, {}],
         },
     }
@@ -260,8 +257,9 @@ def test_one_process_is_for_all_nodes_that_have_the_plugin(script: Script) -> No
 def test_a_plugin_that_does_not_answer_is_told_with_its_node(
     script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from deviceplugin.tools.evict import Budget, Evictor, Patience, Pods
     from deviceplugin.tools.evict._cli import visit
+    from deviceplugin.tools.evict._evictor import Budget, Evictor
+    from deviceplugin.tools.evict._pods import Patience, Pods
 
     pods = Pods(ApiServer(script.url), "n1")
     ask = visit(Patience(lambda _: 600.0), Evictor(pods, Budget(1, 1)))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools._visits import FORGOTTEN, Visits
+from deviceplugin.tools._plugin_pods import FORGOTTEN, Plugin, Visits
 from held_clock import HeldClock
 from patience import eventually
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.scripted_api import Script, running
-from deviceplugin_cli.fleet import main
+from deviceplugin_cli.fleet._cli import main
 from fleets.objects import Run
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.scripted_api import Answer, Script
-from deviceplugin_cli.fleet import FORMAT, main
+from deviceplugin_cli.fleet._cli import main
+from deviceplugin_cli.fleet._fleet import FORMAT
 from fleets.objects import (
     FORBIDDEN,
     NODES,

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.scripted_api import Script
 from deviceplugin import __main__ as program
-from deviceplugin_cli.fleet import main
+from deviceplugin_cli.fleet._cli import main
 from fleets.objects import having, node
 from operators import fleet_cluster
 from operators.managed import Managed
@@ -57,10 +57,7 @@ def test_a_program_of_that_name_lists_the_fleet(
     ],
 )
 def test_by_that_name_all_but_commands_are_words_for_the_fleet(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    said: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-deviceplugin", *words])
     assert 2 == program.main()

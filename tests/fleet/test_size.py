@@ -58,10 +58,7 @@ def pages(make: Callable[[int], dict[str, Any]], count: int) -> list[str]:
 
 
 def test_a_large_cluster_is_listed_in_pages_with_little_memory(script: Script) -> None:
-    lists = {
-        NODES: pages(large, COUNT),
-        "/api/v1/pods": pages(busy, COUNT * PODS_OF_A_NODE),
-    }
+    lists = {NODES: pages(large, COUNT), "/api/v1/pods": pages(busy, COUNT * PODS_OF_A_NODE)}
 
     def answer(asked: Asked) -> Answer:
         if asked.path == OBJECTS:

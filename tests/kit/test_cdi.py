@@ -14,7 +14,7 @@ from containers.cdi_rules import faults
 from deviceplugin import DeviceNode, Mount
 from deviceplugin.kit import cdi
 from deviceplugin.kit.cdi import Directory, Edits, Hook, SpecError, Specification, parse
-from deviceplugin.kit.cdi._reading import LONGEST
+from deviceplugin.kit.cdi._files import LONGEST
 
 VENDOR = "vendor.example.com"
 KIND = f"{VENDOR}/gpu"

@@ -151,11 +151,7 @@ BAD: list[tuple[Kind[Any], str, str]] = [
     (mapping_of(boolean(), least=1), "{}", "is empty"),
     (mapping_of(boolean()), "[]", "a list is not a mapping with keys"),
     (mapping_of(boolean(), lambda key: "is odd" if key == "x" else ""), "{x: yes}", "x: is odd"),
-    (
-        either(integer(), choice("all")),
-        "[]",
-        "a list is not a whole number from 0 or a string",
-    ),
+    (either(integer(), choice("all")), "[]", "a list is not a whole number from 0 or a string"),
     (either(integer(), text(), wanted="all, or how many"), "[]", "a list is not all, or how many"),
     (nothing(None), "5", "5 is not null"),
     (PORT, "{name: a, speed: 19200, read-only: true}", "speed 19200 is too high for a port that"),

@@ -140,11 +140,7 @@ def parts(
     ],
 )
 def test_the_recorded_questions_have_amds_answers(
-    node: Machine,
-    size: int,
-    free: list[int] | None,
-    required: tuple[int, ...],
-    expected: list[int],
+    node: Machine, size: int, free: list[int] | None, required: tuple[int, ...], expected: list[int]
 ) -> None:
     assert expected == parts(node, size, free, required)
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.kit import _uevent_filter, udev
+from deviceplugin.kit import udev
 from hardware.kernel_events import Turns, emit, overflow, pretend
 from hardware.namespaces import unshared
 from patience import PATIENCE
@@ -190,7 +190,7 @@ def test_a_kernel_without_filters_sends_all_events(monkeypatch: pytest.MonkeyPat
     def refuse(_end: int, _wanted: object) -> None:
         raise OSError(95, "not supported")
 
-    monkeypatch.setattr(_uevent_filter, "attach", refuse)
+    monkeypatch.setattr(udev, "attach", refuse)
     monitor = udev._monitor(lambda _: False)
     emit()
     assert "/devices/virtual/mem/null" == monitor.poll(timeout=PATIENCE).device_path
@@ -239,7 +239,7 @@ def test_the_filter_drops_only_what_is_not_wanted(
     kernel, process = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with kernel, process:
         process.setblocking(False)
-        _uevent_filter.attach(process.fileno(), lambda one: one not in without)
+        udev.attach(process.fileno(), lambda one: one not in without)
         text = f"{action}@{path}\0ACTION={action}\0DEVPATH={path}\0SUBSYSTEM={subsystem}\0SEQNUM=1"
         kernel.send(text.encode())
         try:
@@ -297,9 +297,7 @@ def test_without_libudev_one_warning_says_what_to_install_and_the_rest_goes_on(
     assert "libudev.so.1" in vars(record)["advice"]
 
 
-def test_without_events_it_ends_as_soon_as_it_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_events_it_ends_as_soon_as_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyudev", None)
     stop = threading.Event()
     thread = threading.Thread(target=lambda: list(udev.changes(stop)))

@@ -9,14 +9,7 @@ import yaml
 
 from manifests.deployment_policy import problems
 from manifests.kustomize import Manifest, render, render_by_kustomize
-from migration.peers import (
-    config_map,
-    configuration,
-    daemon_set,
-    differences,
-    mounting,
-    pod,
-)
+from migration.peers import config_map, configuration, daemon_set, differences, mounting, pod
 
 Migrate = Callable[..., str]
 Rendered = Callable[[], list[Manifest]]

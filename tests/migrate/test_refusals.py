@@ -210,7 +210,7 @@ def test_files_that_cannot_be_read_are_named(
     assert 2 == main(["migrate", str(tmp_path / "absent")])
     assert 2 == main(["migrate", str(tmp_path / "odd")])
     assert 2 == main(["migrate", "-", "--config=-"])
-    monkeypatch.setattr("deviceplugin_cli.migrate._documents._MOST_BYTES", 2)
+    monkeypatch.setattr("deviceplugin_cli.migrate._workloads._MOST_BYTES", 2)
     assert 2 == main(["migrate", str(tmp_path / "odd")])
     assert [
         "absent: No such file or directory",

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 import deviceplugin as dp
-from deviceplugin.tools.events import Fact, Notice, Watch, read_facts
+from deviceplugin.tools.events._notice import Fact, Notice, read_facts
+from deviceplugin.tools.events._watch import Watch
 from deviceplugin_testing.fixture import Kubelet
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin

@@ -17,7 +17,10 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.event_api import Answer, Api
-from deviceplugin.tools.events import NoAnswerError, _facts, main, read_facts
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools.events import _notice
+from deviceplugin.tools.events._cli import main
+from deviceplugin.tools.events._notice import read_facts
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 
@@ -37,8 +40,7 @@ class CameraPlugin(dp.Plugin):
     def discover(self) -> list[dp.Device]:
         return [
             dp.Device(
-                f"cam{n}",
-                health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health(),
+                f"cam{n}", health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health()
             )
             for n in range(self.number)
         ]
@@ -127,11 +129,9 @@ def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api, sta
             json.loads(line) for line in process.communicate(timeout=PATIENCE)[1].splitlines()
         ]
     assert 2 == len(api.asked)
-    assert [
-        "event creation failed, retrying",
-        "event creation recovered",
-        "event created",
-    ] == [line["event"] for line in logged]
+    assert ["event creation failed, retrying", "event creation recovered", "event created"] == [
+        line["event"] for line in logged
+    ]
     assert f"answers {status}: not now" in logged[0]["error"]
 
 
@@ -224,10 +224,7 @@ def test_more_devices_than_are_watched_are_said_once(api: Api, tmp_path: Path) -
     ],
 )
 def test_a_command_line_that_is_wrong_is_explained(
-    words: list[str],
-    text: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     assert (1 if "--once" in words else 2) == main(words)
@@ -285,7 +282,7 @@ def answering(status: int, body: bytes, times: int = 1) -> Iterator[tuple[str, l
 def test_what_is_no_plugin_is_told_from_one(
     status: int, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_facts, "MAX_BYTES", 100 if len(body) == 101 else _facts.MAX_BYTES)
+    monkeypatch.setattr(_notice, "MAX_BYTES", 100 if len(body) == 101 else _notice.MAX_BYTES)
     with answering(status, body) as (place, asked), pytest.raises(NoAnswerError, match=text):
         read_facts(place, 5)
     assert ["/devices"] == asked

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cluster.event_api import invalid
-from deviceplugin.tools.events import Fact, Notice, as_event
+from deviceplugin.tools.events._notice import Fact, Notice, as_event
 
 R = "example.com/camera"
 NAMED = "c0 (ill), c1 (ill), c2 (ill), c3 (ill), c4 (ill)"

@@ -8,8 +8,7 @@ import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin.apiserver import ApiServer, ForbiddenError, InvalidError
-from deviceplugin.tools.events._facts import Fact
-from deviceplugin.tools.events._notice import Notice, as_event
+from deviceplugin.tools.events._notice import Fact, Notice, as_event
 from manifests.kustomize import overlay, render
 from patience import eventually
 

@@ -6,7 +6,8 @@ import pytest
 
 from cluster.event_api import Answer, Api
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, InvalidError
-from deviceplugin.tools.events import Fact, Notice, as_event, create_event
+from deviceplugin.tools.events._notice import Fact, Notice, as_event
+from deviceplugin.tools.events._watch import create_event
 
 NOTICE = Notice(facts=(Fact("example.com/a", "d", good=False, since="then"),))
 EVENT = as_event(NOTICE, "worker-3", datetime(2026, 11, 21, tzinfo=UTC))

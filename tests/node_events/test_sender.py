@@ -7,13 +7,9 @@ import threading
 import pytest
 
 from deviceplugin.apiserver import InvalidError, UnavailableError
-from deviceplugin.tools.events import (
-    Fact,
-    Notice,
-    Sender,
-    Watch,
-    _sender,
-)
+from deviceplugin.tools.events import _watch
+from deviceplugin.tools.events._notice import Fact, Notice
+from deviceplugin.tools.events._watch import Sender, Watch
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 
@@ -82,14 +78,14 @@ def test_many_devices_that_fail_one_by_one_are_few_events(node: Node) -> None:
         node.run(10, cameras(200, *range(number)))
     node.run(60, cameras(200, *range(200)))
     assert 200 == sum(len(notice.facts) for notice in node.created), "all are told"
-    assert len(node.created) <= _sender.BURST + node.now / _sender.REFILL
+    assert len(node.created) <= _watch.BURST + node.now / _watch.REFILL
 
 
 def test_what_flaps_for_an_hour_stays_below_the_limit(node: Node) -> None:
     node.see(*cameras(8))
     for step in range(360):
         node.run(10, cameras(8, *(n for n in range(8) if (step + n) % (n + 2) == 0)))
-    assert 24 < len(node.created) <= _sender.BURST + 60
+    assert 24 < len(node.created) <= _watch.BURST + 60
     for device, good in itertools.product((f"cam{n}" for n in range(8)), (True, False)):
         told = [n for n in node.created if n.good is good and device in [f.device for f in n.facts]]
         assert len(told) <= 12
@@ -101,7 +97,7 @@ def test_many_resources_wait_for_their_turn(node: Node) -> None:
     ill = [fact._replace(good=False) for fact in facts]
     node.clock.advance(10)
     node.see(*ill)
-    assert _sender.BURST == len(node.created)
+    assert _watch.BURST == len(node.created)
     node.run(30 * 60, ill)
     assert 30 == len({notice.facts[0].resource for notice in node.created}) == len(node.created)
 
@@ -114,7 +110,7 @@ def test_a_cluster_that_is_away_is_asked_ever_less_and_then_told_what_is(
     node.run(3600, cameras(3, 0, 1))
     waits = [later - now for now, later in itertools.pairwise(node.tried)]
     assert 12 < len(node.tried) < 40
-    assert waits[-1] >= _sender.LAST_WAIT / 2
+    assert waits[-1] >= _watch.LAST_WAIT / 2
     node.run(10, cameras(3, 1))
     node.error = None
     with caplog.at_level(logging.INFO):

@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deviceplugin.tools.events import Fact, Notice, Watch, _watch
+from deviceplugin.tools.events import _watch
+from deviceplugin.tools.events._notice import Fact, Notice
+from deviceplugin.tools.events._watch import Watch
 
 R = "example.com/camera"
 AT = datetime(2026, 11, 21, 6, 0, tzinfo=UTC)

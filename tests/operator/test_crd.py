@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import SPEC
 from deviceplugin_operator.manifests import components, template
@@ -23,7 +22,8 @@ from operators.crd_documents import documents, refused
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = int(os.environ.get("CRD_DOCUMENTS", "60"))
 """Random documents of each plugin; the record is of 2,000."""
-FOUND = yaml.safe_load(definition.FILE.read_text())
+FILE = ROOT / "deployments/operator/crd/deviceplugins.yaml"
+FOUND = yaml.safe_load(FILE.read_text())
 (VERSION,) = FOUND["spec"]["versions"]
 SCHEMA = VERSION["schema"]["openAPIV3Schema"]
 SPECIFIED = SCHEMA["properties"]["spec"]["properties"]

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     ManualClock,
@@ -13,6 +12,7 @@ from deviceplugin_testing.simulator import (
     StubError,
     StubPlugin,
 )
+from deviceplugin_testing.simulator._monitor import Monitor
 from deviceplugin_testing.simulator._plugin_watcher import watcher
 from held_clock import HeldClock
 

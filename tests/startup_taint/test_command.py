@@ -11,9 +11,10 @@ from typing_extensions import override
 import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin._platform.boot import boot_id
-from deviceplugin.tools import startup_taint
 from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools.startup_taint import Readiness, main
+from deviceplugin.tools.startup_taint import _keeper
+from deviceplugin.tools.startup_taint._cli import main
+from deviceplugin.tools.startup_taint._keeper import Readiness
 from deviceplugin_testing.fixture import Kubelet
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
@@ -36,10 +37,7 @@ R = "example.com/camera"
             "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set; give --api",
         ),
         (["--node=n", f"--taint={KEY}", "--api=x"], "'x' is not http:// or https://"),
-        (
-            ["--node=n", f"--taint={KEY}", "--interval=1h"],
-            "'1h' is not between 1s and 1m",
-        ),
+        (["--node=n", f"--taint={KEY}", "--interval=1h"], "'1h' is not between 1s and 1m"),
         (["--node=n", f"--taint={KEY}", "--empty-after=48h"], "'48h' is not between 1s and 24h"),
     ],
 )
@@ -75,7 +73,7 @@ def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
 
 
 def readiness(url: str) -> Readiness:
-    return startup_taint.readiness(Plugin("n1", url))
+    return _keeper.readiness(Plugin("n1", url))
 
 
 class CameraPlugin(dp.Plugin):

@@ -10,8 +10,7 @@ import pytest
 from cluster.patches import MERGE, patched
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
-from deviceplugin.tools.startup_taint import Keeper, Node, Readiness
-from deviceplugin.tools.startup_taint._keeper import AGAIN, SHOWN
+from deviceplugin.tools.startup_taint._keeper import AGAIN, SHOWN, Keeper, Readiness, TaintedNode
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
 OTHER_KEY = "startup.deviceplugin.dev/fpga-device-plugin"
@@ -78,7 +77,7 @@ class Cluster:
 
     def keeper(self, *, after_reboot: bool = False, empty_after: float = 120) -> Keeper:
         """Return the one of a process that has just started."""
-        node = Node(ApiServer(self.script.url), "n1", KEY)
+        node = TaintedNode(ApiServer(self.script.url), "n1", KEY)
         return Keeper(node, KEY, empty_after=empty_after, after_reboot=after_reboot)
 
 
@@ -118,7 +117,9 @@ def test_the_taint_goes_whatever_its_effect_and_the_list_with_the_last(
 
 
 def test_plugins_of_one_node_have_a_taint_each(cluster: Cluster) -> None:
-    other = Keeper(Node(ApiServer(cluster.script.url), "n1", OTHER_KEY), OTHER_KEY, empty_after=0)
+    other = Keeper(
+        TaintedNode(ApiServer(cluster.script.url), "n1", OTHER_KEY), OTHER_KEY, empty_after=0
+    )
     cluster.keeper().act(READY, 0)
     assert [OTHERS[0], OTHERS[1]] == cluster.taints
     other.act(EMPTY, 0)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin.apiserver import ApiServer, ForbiddenError, InvalidError
-from deviceplugin.tools.startup_taint import Keeper, Node, Readiness
+from deviceplugin.tools.startup_taint._keeper import Keeper, Readiness, TaintedNode
 from manifests.kustomize import overlay, render
 from patience import eventually
 
@@ -82,7 +82,7 @@ def test_the_taint_is_removed_and_set_again(
     path = f"/api/v1/nodes/{name}"
     for number in ("boot-1", "boot-2"):
         boot(server, name, number)
-        one = Keeper(Node(keeper, name, KEY), KEY, empty_after=0, after_reboot=True)
+        one = Keeper(TaintedNode(keeper, name, KEY), KEY, empty_after=0, after_reboot=True)
         one.act(Readiness("not yet"), 0)
         assert OURS in server.admin.get(path)["spec"]["taints"]
         one.act(replace(READY, boot=number), 1)
@@ -94,7 +94,7 @@ def test_the_taint_is_removed_and_set_again(
 def test_a_node_that_has_changed_meanwhile_is_not_changed(
     server: RealApiServer, keeper: ApiServer
 ) -> None:
-    stale = Node(keeper, "n1", KEY)
+    stale = TaintedNode(keeper, "n1", KEY)
     before = stale.read()
     server.admin.merge("/api/v1/nodes/n1", {"metadata": {"labels": {"new": "label"}}})
     with pytest.raises(Exception, match="409"):

@@ -3,9 +3,9 @@
 from dataclasses import fields
 
 import deviceplugin as dp
-from deviceplugin._config import setting_names
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config import loading
 from deviceplugin._config.settings import written
+from deviceplugin._config.settings_class import helps
 
 
 def rows(settings: type[dp.Settings]) -> list[str]:
@@ -14,7 +14,7 @@ def rows(settings: type[dp.Settings]) -> list[str]:
     texts, found = helps(settings), []
     for field in fields(settings):
         if field.name not in common:
-            key, default = setting_names.key(field), written(field, field.default)
+            key, default = loading.key(field), written(field, field.default)
             shown = "see meaning" if "kind" in field.metadata else f"`{default}`"
             default = "none" if default in ("", [], {}) else shown
             found.append(f"| `{key}` | {default} | {texts[key]} |")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import (
     device_problem,
 )

@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 import deviceplugin as dp
-from deviceplugin._config import setting_names
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config import loading
 from deviceplugin._config.settings import dump
+from deviceplugin._config.settings_class import helps
 from deviceplugin_gpu.configuration.node_choice import LABEL
 from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
 from deviceplugin_gpu.host.node_facts import NodeFacts
@@ -31,8 +31,8 @@ def test_the_page_lists_the_settings_of_the_code() -> None:
     expected = []
     for field in fields(GpuSettings):
         if field.name not in common:
-            key = setting_names.key(field)
-            others = [*setting_names.flags(field)[1:], *setting_names.variables(field)[1:]]
+            key = loading.key(field)
+            others = [*loading.flags(field)[1:], *loading.variables(field)[1:]]
             also = ", ".join(f"`{name}`" for name in others) or "-"
             expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
     table = PAGE.partition("## Settings\n")[2].partition("\n## ")[0]

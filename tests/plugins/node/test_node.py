@@ -17,9 +17,9 @@ import deviceplugin as dp
 import deviceplugin_node
 from agents.agent_node import ALL, AgentNode, agent_node
 from conformant import PATIENT
-from deviceplugin.tools import doctor
-from deviceplugin.tools.agent import _installed
+from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import attribute, settings_of
+from deviceplugin.tools.doctor import _cli as doctor
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from deviceplugin_testing.tools.conformance import _cli as conformance
@@ -30,7 +30,7 @@ from plugin_process import run, started
 
 ROOT = Path(__file__).parents[3]
 AGENT = str(Path(sys.executable).with_name("node-device-plugin"))
-NAMES = _installed.names()
+NAMES = _sections.names()
 PARTS = [name for name in NAMES if (ROOT / f"deployments/components/node-{name}").exists()]
 
 
@@ -110,7 +110,7 @@ def test_the_hook_is_installed_from_the_agents_image(tmp_path: Path) -> None:
 def test_every_plugin_takes_what_its_own_file_has_as_a_section(name: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(union([name]))
-    settings = settings_of({name: _installed.hosted(name).settings}).of_file(path)
+    settings = settings_of({name: _sections.hosted(name).settings}).of_file(path)
     assert isinstance(getattr(settings, attribute(name)), dp.Settings)
 
 
@@ -215,7 +215,7 @@ def test_the_doctor_says_which_package_of_a_section_is_broken(
     def hosted(name: str) -> Any:
         raise dp.ConfigError(f"{name} cannot be imported")
 
-    monkeypatch.setattr(_installed, "hosted", hosted)
+    monkeypatch.setattr(_sections, "hosted", hosted)
     assert 1 == doctor.main(["--only=sections", f"--config={node.config}"])
     assert "gpu cannot be imported" in capsys.readouterr().out
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config import setting_names, values
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config import loading, values
+from deviceplugin._config.settings_class import helps
 from deviceplugin_simulated import SimulatedSettings, commands, control_socket
 from deviceplugin_simulated.life import Action
 from deviceplugin_simulated.profiles import PROFILES
@@ -24,7 +24,7 @@ def test_the_page_lists_the_settings_of_the_code() -> None:
     expected = [
         f"| `{key}` | `{values.write(field.default)}` | {texts[key]} |"
         for field in fields(SimulatedSettings)
-        if field.name not in common and (key := setting_names.key(field))
+        if field.name not in common and (key := loading.key(field))
     ]
     table = PAGE.partition("## Settings\n")[2]
     assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import (
     device_problem,
 )

@@ -17,7 +17,7 @@ from typing import Any, Final
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[3] / "e2e/support")]
 
-from deviceplugin._config.setting_names import key as key_of
+from deviceplugin._config.loading import key as key_of
 from deviceplugin._config.settings import Settings
 from homes.case import Case, cases
 

@@ -16,8 +16,7 @@ from urllib3.exceptions import ProtocolError
 from deviceplugin import Device
 from deviceplugin._attribution.ownership import OfferState
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin_testing.simulator import SimulatedCluster

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from typing_extensions import override
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator._control_plane.kinds import Kind
 from deviceplugin_testing.simulator._control_plane.store import Store
+from deviceplugin_testing.simulator._monitor import Monitor
 from driven_clock import DrivenClock
 
 

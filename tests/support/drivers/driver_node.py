@@ -10,14 +10,13 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
-from deviceplugin._dra.claims.device_lookup import Locator
-from deviceplugin._dra.claims.plugin_calls import PluginCalls
+from deviceplugin._dra.claims.allocations import PluginCalls
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
+from deviceplugin._dra.claims.devices import Locator
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
-from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._dra.naming import device_name, pool_name
-from deviceplugin._dra.serving.device_health import HealthReport
+from deviceplugin._dra.serving.health import HealthReport
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import deviceplugin as dp
 from deviceplugin._dra.driver import Driver
-from deviceplugin._dra.settings import DriverSettings
+from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
 from drivers.driver_client import Registered, register

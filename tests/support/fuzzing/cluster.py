@@ -14,8 +14,8 @@ from typing_extensions import override
 from deviceplugin.apiserver import ApiServer, ApiServerError, Watch
 from deviceplugin.apiserver._client import Page, Query
 from deviceplugin.errors import ConfigError
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
 from deviceplugin_cli.kubeconfig._file import connection
+from deviceplugin_cli.kubeconfig._user import ExecPlugin
 from deviceplugin_operator.crd import specification
 from deviceplugin_operator.rollout import desired
 from fuzzing.samples import JSON, YAML, Sample, seeds

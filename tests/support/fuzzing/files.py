@@ -12,8 +12,8 @@ import yaml
 
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.cdi._reading import SpecError, names, read
-from deviceplugin.tools.agent import _installed
+from deviceplugin.kit.cdi._files import SpecError, names, read
+from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import named_in, settings_of
 from deviceplugin_cli.migrate import _cli as migrate
 from deviceplugin_gpu.container.nvidia_ctk import KIND, Toolkit
@@ -30,7 +30,7 @@ _BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _FORMS: Final = (YAML, JSON, TOML)
 
 
-_SETTINGS: Final = {name: _installed.hosted(name).settings for name in _installed.names()}
+_SETTINGS: Final = {name: _sections.hosted(name).settings for name in _sections.names()}
 
 
 def _documents(name: str) -> Iterator[Any]:

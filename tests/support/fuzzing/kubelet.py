@@ -15,19 +15,20 @@ from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.podresources import Holdings, PodResources
 from deviceplugin._config import parameters
+from deviceplugin._dra.claims.claim_files import Records
 from deviceplugin._dra.claims.parameters import head_of
+from deviceplugin._dra.claims.reading import results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, RecordedParameters
-from deviceplugin._dra.claims.record_files import Records
-from deviceplugin._dra.claims.results import results
 from deviceplugin._platform import rpc
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.errors import AllocationError, ConfigError, KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pod_pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools.devices import Inventory, _report
-from deviceplugin.tools.devices._sources import ask_kubelet
-from deviceplugin.tools.drain._holders import through_dra
+from deviceplugin.tools.devices import _inventory
+from deviceplugin.tools.devices._cli import ask_kubelet
+from deviceplugin.tools.devices._inventory import Inventory
+from deviceplugin.tools.drain._cli import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
 from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
@@ -134,7 +135,7 @@ def _pod_resources(folder: Path) -> Iterator[Read]:
             lambda: service.get([("default", "pod")]),
             service.allocatable,
             lambda: ask_kubelet(inventory, path, 5.0, with_plugins=False),
-            lambda: (_report.table(inventory), _report.to_json(inventory)),
+            lambda: (_inventory.table(inventory), _inventory.to_json(inventory)),
         ]
 
         def read(sample: Sample) -> None:

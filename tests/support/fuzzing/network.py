@@ -19,11 +19,13 @@ from deviceplugin._http.server import Server
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.tools._devices_page import NO_CREDENTIALS, NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools.devices import Inventory, _report
-from deviceplugin.tools.devices._sources import ask_plugin
-from deviceplugin.tools.events import Watch, as_event, read_facts
-from deviceplugin.tools.evict import Patience
-from deviceplugin.tools.startup_taint._readiness import readiness
+from deviceplugin.tools.devices import _inventory
+from deviceplugin.tools.devices._cli import ask_plugin
+from deviceplugin.tools.devices._inventory import Inventory
+from deviceplugin.tools.events._notice import as_event, read_facts
+from deviceplugin.tools.events._watch import Watch
+from deviceplugin.tools.evict._pods import Patience
+from deviceplugin.tools.startup_taint._keeper import readiness
 from fuzzing.samples import Sample, seeds
 from fuzzing.target import Read, Target
 from http_server import View
@@ -125,8 +127,8 @@ def _startup_taint(url: str) -> None:
 def _devices(url: str) -> None:
     inventory = Inventory()
     ask_plugin(inventory, url, PATIENCE, NO_CREDENTIALS)
-    _report.table(inventory)
-    json.loads(_report.to_json(inventory))
+    _inventory.table(inventory)
+    json.loads(_inventory.to_json(inventory))
 
 
 def _events(url: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from deviceplugin._config.setting_names import CONFIG_VARIABLE
+from deviceplugin._config.loading import CONFIG_VARIABLE
 from manifests.expected import Expected
 
 Manifest = Mapping[str, Any]

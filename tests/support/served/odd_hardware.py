@@ -17,7 +17,7 @@ import intelgpu.machines
 import rdma.machines
 from agents.agent_node import ALL, agent_node
 from amd.tree import AmdTree
-from deviceplugin.tools.agent import _installed
+from deviceplugin.tools.agent import _sections
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
@@ -43,7 +43,7 @@ def as_installed(name: str, folder: Path) -> Make:
     node = agent_node(folder / "node", folder, [name])
     file = folder / "section.json"
     file.write_text(json.dumps(json.loads(node.config.read_text())[name]))
-    hosted = _installed.hosted(name)
+    hosted = _sections.hosted(name)
     settings = hosted.settings.of_file(file)
     given = {one: _NO_TIME for one in vars(settings) if one in ("error_patience", "link_patience")}
     settings = replace(settings, **given)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from deviceplugin._app.signals import ending_at_once
-from deviceplugin._config.suggestions import suggestion
+from deviceplugin._config.documents.faults import suggestion
 
 _USAGE: Final = 2
 _VERSION: Final = "--version"

@@ -8,7 +8,7 @@ dropped, because the plugin's own settings check everything again.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any, Final

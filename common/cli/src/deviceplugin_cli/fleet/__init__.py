@@ -1,7 +1,1 @@
 """Lists the devices of all nodes of a cluster: ``deviceplugin fleet``."""
-
-from deviceplugin_cli.fleet._cli import main
-from deviceplugin_cli.fleet._fleet import Fleet, Row, Sum
-from deviceplugin_cli.fleet._report import FORMAT
-
-__all__ = ["FORMAT", "Fleet", "Row", "Sum", "main"]

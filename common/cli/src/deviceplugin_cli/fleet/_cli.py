@@ -8,10 +8,8 @@ from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.fleet import _report
-from deviceplugin_cli.fleet._progress import Progress
-from deviceplugin_cli.fleet._question import Question, answer
-from deviceplugin_cli.fleet._reader import Reader
+from deviceplugin_cli.fleet import _fleet
+from deviceplugin_cli.fleet._question import Progress, Question, Reader, answer
 from deviceplugin_cli.kubeconfig import find_api_server
 
 _NAME: Final = "deviceplugin-fleet"
@@ -49,11 +47,6 @@ Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the k
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin fleet`` with the arguments ``argv`` and return its exit status.
-
-    0 if the cluster answered, 1 if not, 2 for a wrong command line or kubeconfig; 3 with
-    ``--check`` if anything is wrong or missing.
-    """
     return _command_line.run(_parser(), argv, _list, (ApiServerError,))
 
 
@@ -67,7 +60,7 @@ def _list(options: argparse.Namespace) -> int:
         progress.end()
     rows = [row for row in fleet.rows if row.problem or not options.problems]
     shown = [] if options.summary else rows
-    form = _report.to_json if options.json else _report.table
+    form = _fleet.to_json if options.json else _fleet.table
     sys.stdout.write(form(fleet, shown))
     return _WRONG if options.check and fleet.has_problem else 0
 
@@ -104,11 +97,5 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="the API server, such as http://127.0.0.1:8001 of kubectl proxy",
     )
-    add(
-        "--timeout",
-        type=float,
-        default=30.0,
-        metavar="SECONDS",
-        help="how long to wait for each answer (30)",
-    )
+    _command_line.add_timeout(parser, 30)
     return parser

@@ -1,16 +1,24 @@
-"""The devices of a cluster, by resource and node."""
+"""The devices of a cluster, by resource and node; as a table for people and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
+from deviceplugin._app.text_table import aligned
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin_cli.fleet._nodes import NodeFacts
-from deviceplugin_cli.fleet._objects import PluginObject
-from deviceplugin_cli.fleet._pods import Held
+from deviceplugin.tools import _command_line
+from deviceplugin_cli.fleet._facts import Held, NodeFacts, PluginObject
 
 _NOTHING: Final = Counter[str]()
+FORMAT: Final = 1
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
+
+_HEADER: Final = ("RESOURCE", "NODE", "HEALTHY", "TOTAL", "HELD", "PROBLEM")
+_NONE: Final = "-"
+_OF_OBJECTS: Final = ("name", "plugin", "ready", "reason", "message")
+_LONGEST: Final = 300
+"""Characters of a message in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +28,8 @@ class Row:
     Attributes:
         healthy: How many can be allocated, whether pods hold them or not.
         held: How many pods have requested; None if that is unknown.
-        problem: What is wrong, or an empty string.
         cordoned: Whether no new pods are scheduled to the node. That is not a problem.
+        problem: What is wrong, or an empty string.
     """
 
     resource: str
@@ -29,8 +37,8 @@ class Row:
     healthy: int
     total: int
     held: int | None
-    problem: str = ""
     cordoned: bool = False
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -93,7 +101,7 @@ def _row(node: NodeFacts, resource: str, held: int | None) -> Row:
     if held is not None and held > total:
         problems.append(f"{held - total} more held than there are")
     text = "; ".join(filter(None, problems))
-    return Row(resource, node.name, healthy, total, held, text, node.cordoned)
+    return Row(resource, node.name, healthy, total, held, node.cordoned, text)
 
 
 def of_objects(objects: Iterable[PluginObject], resources: Iterable[str]) -> list[Row]:
@@ -107,7 +115,7 @@ def of_objects(objects: Iterable[PluginObject], resources: Iterable[str]) -> lis
                 one["healthy"],
                 one["total"],
                 None,
-                unhealthy(one["healthy"], one["total"]),
+                problem=unhealthy(one["healthy"], one["total"]),
             )
             for found in objects
             for one in found.problems
@@ -124,7 +132,6 @@ def unhealthy(healthy: int, total: int) -> str:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Return ``rows`` in natural order of resource and node."""
     return sorted(rows, key=lambda row: (natural_key(row.resource), natural_key(row.node)))
 
 
@@ -151,3 +158,60 @@ def sums_of_objects(objects: Iterable[PluginObject]) -> dict[str, Sum]:
             into.healthy += one.get("healthy", 0)
             into.total += one.get("total", 0)
     return dict(sorted(sums.items(), key=lambda item: natural_key(item[0])))
+
+
+def table(fleet: Fleet, rows: Iterable[Row]) -> str:
+    """Return ``rows``, the sums of all of ``fleet``, and what is wrong or unknown beside these."""
+    cells = [_cells(row) for row in rows]
+    parts = [aligned([_HEADER, *cells])] if cells else []
+    parts.append([_sum(name, one) for name, one in fleet.sums.items()] or ["no devices"])
+    parts.append(
+        [
+            f"DevicePlugin {one.name}: not ready: {_shown(f'{one.reason}: {one.message}')}"
+            for one in fleet.objects or ()
+            if not one.ready
+        ]
+        + [f"missing: {text}" for text in fleet.missing]
+        + [f"unknown: {_shown(text)}" for text in fleet.unknown]
+    )
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    notes = [row.problem, "cordoned" if row.cordoned else ""]
+    held = _NONE if row.held is None else str(row.held)
+    problem = _shown("; ".join(filter(None, notes))) or _NONE
+    return row.resource, row.node, str(row.healthy), str(row.total), held, problem
+
+
+def _sum(name: str, one: Sum) -> str:
+    nodes = "1 node" if one.nodes == 1 else f"{one.nodes} nodes"
+    held = "" if one.held is None else f", {one.held} held"
+    problems = f", problems on {one.problems}" if one.problems else ""
+    return f"{name}: {one.healthy} of {one.total} healthy on {nodes}{held}{problems}"
+
+
+def _shown(text: str) -> str:
+    """Return ``text`` in one line that a terminal can show."""
+    line = " ".join(text.split())[:_LONGEST]
+    return "".join(one if one.isprintable() else "?" for one in line).rstrip(": ")
+
+
+def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
+    """Return everything, for JSON. ``null`` means unknown."""
+    return _command_line.document(
+        FORMAT,
+        {
+            "resources": [{"name": name, **asdict(one)} for name, one in fleet.sums.items()],
+            "nodes": [asdict(row) for row in rows],
+            "objects": None
+            if fleet.objects is None
+            else [{key: getattr(one, key) for key in _OF_OBJECTS} for one in fleet.objects],
+            "missing": fleet.missing,
+            "unknown": fleet.unknown,
+        },
+    )
+
+
+def to_json(fleet: Fleet, rows: Iterable[Row]) -> str:
+    return _command_line.to_json(document(fleet, rows))

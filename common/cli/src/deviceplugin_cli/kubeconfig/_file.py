@@ -1,24 +1,122 @@
 """Reading kubeconfig files, as kubectl does: which API server, and as whom."""
 
+import base64
+import json
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._config.documents.faults import bounded
-from deviceplugin._config.documents.nodes import MalformedError, Node
+from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._config.documents.nodes import DocumentNode, MalformedError
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
-from deviceplugin._config.suggestions import suggestion
+from deviceplugin.apiserver._credentials import MOST_BYTES
 from deviceplugin.errors import ConfigError
-from deviceplugin_cli.kubeconfig._entry import Entry
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
-from deviceplugin_cli.kubeconfig._user import Server, User
+from deviceplugin_cli.kubeconfig._user import ExecPlugin, Server, User
 
+_VERSIONS: Final = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1"))
+_MODES: Final = ("Never", "IfAvailable", "Always")
 _DEFAULT: Final = ".kube/config"
 _LONGEST: Final = 16 * 1024**2
 _LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 _PROXY: Final = "use kubectl proxy, and its address"
+
+
+class ConfigEntry:
+    """A mapping at ``place``. Paths in it are relative to ``folder``.
+
+    Every method raises ``ConfigError`` for what is not as it should be.
+    """
+
+    def __init__(self, place: str, folder: Path, values: Mapping[str, Any]) -> None:
+        self._place = place
+        self.folder = folder
+        self._values = values
+
+    def __str__(self) -> str:
+        return self._place
+
+    def text(self, key: str) -> str:
+        """Return the string at ``key``; an empty one if there is none."""
+        value = self._values.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise ConfigError(f"{self._place}: {key}: is not a string")
+        return value
+
+    def required(self, key: str) -> str:
+        value = self.text(key)
+        if not value:
+            raise ConfigError(f"{self._place}: {key}: is missing")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self._values.get(key) or False
+        if not isinstance(value, bool):
+            raise ConfigError(f"{self._place}: {key}: is not true or false")
+        return value
+
+    def path(self, key: str) -> Path | None:
+        name = self.text(key)
+        return self.folder / name if name else None
+
+    def strings(self, key: str) -> list[str]:
+        value = self._values.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ConfigError(f"{self._place}: {key}: is not a list of strings")
+        return value
+
+    def entry(self, key: str) -> "ConfigEntry | None":
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ConfigError(f"{self._place}: {key}: is not a mapping")
+        return ConfigEntry(f"{self._place}: {key}", self.folder, value)
+
+    def required_entry(self, key: str) -> "ConfigEntry":
+        """Return the mapping at ``key``, named by the ``name`` beside it."""
+        found = self.entry(key)
+        if found is None:
+            raise ConfigError(f"{self._place}: {key}: is missing")
+        return found
+
+    def entries(self, key: str) -> "list[ConfigEntry]":
+        """Return the mappings in the list at ``key``, named by their ``name``."""
+        value = self._values.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
+        return [
+            ConfigEntry(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
+            for number, item in enumerate(value)
+        ]
+
+    def any(self, key: str) -> Any:
+        return self._values.get(key)
+
+    def pem(self, key: str) -> str:
+        """Return certificates or a key: in base64 at ``KEY-data``, or in the file at ``KEY``."""
+        if data := self.text(f"{key}-data"):
+            try:
+                return base64.b64decode(data, validate=True).decode("ascii")
+            except ValueError:
+                raise ConfigError(f"{self._place}: {key}-data: is not base64 of a PEM") from None
+        path = self.path(key)
+        if path is None:
+            return ""
+        try:
+            return content(path, MOST_BYTES).decode("ascii")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self._place}: {key}: {error}") from error
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Raise ``ConfigError`` if one of the keys is there, with the reason."""
+        for key, reason in reasons.items():
+            if self._values.get(key):
+                raise ConfigError(f"{self._place}: {key}: {reason}")
 
 
 def files_of(environ: Mapping[str, str]) -> list[Path]:
@@ -28,11 +126,9 @@ def files_of(environ: Mapping[str, str]) -> list[Path]:
 
 
 def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
-    """Return the address of the API server of a context, and who asks it.
+    """Return the address of the API server of a context, or of the current one, and who asks it.
 
-    Args:
-        files: They must exist. Without any, those of the environment, which need not.
-        context: Its name; empty for the current one.
+    The files must exist. Without any, they are those of the environment, which need not.
 
     Raises:
         ConfigError: Something is missing, wrong or not supported.
@@ -50,7 +146,7 @@ def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
     return cluster.required("server"), _user(cluster, merged.entry("users", user) if user else None)
 
 
-def _user(cluster: Entry, user: Entry | None) -> User:
+def _user(cluster: ConfigEntry, user: ConfigEntry | None) -> User:
     cluster.refuse({"proxy-url": f"is not supported: {_PROXY}"})
     server = Server(
         cluster.pem("certificate-authority"),
@@ -77,31 +173,71 @@ def _user(cluster: Entry, user: Entry | None) -> User:
         token_file=user.path("tokenFile"),
         certificate=certificate,
         key=key,
-        plugin=ExecPlugin.of(plugin, cluster) if plugin else None,
+        plugin=exec_plugin(plugin, cluster) if plugin else None,
     )
+
+
+def exec_plugin(entry: ConfigEntry, cluster: ConfigEntry) -> ExecPlugin:
+    """Return the program of a user's ``exec``."""
+    version, mode = entry.required("apiVersion"), entry.text("interactiveMode") or _MODES[1]
+    if version not in _VERSIONS:
+        raise ConfigError(
+            f"{entry}: apiVersion: {bounded(repr(version))} is not one of {_VERSIONS}"
+        )
+    if mode not in _MODES:
+        raise ConfigError(f"{entry}: interactiveMode: {bounded(repr(mode))} is not one of {_MODES}")
+    is_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if mode == "Always" and not is_terminal:
+        raise ConfigError(f"{entry}: interactiveMode: Always needs a terminal")
+    interactive = is_terminal and mode != "Never"
+    command = entry.required("command")
+    if "/" in command:
+        command = str(entry.folder / command)
+    spec: dict[str, Any] = {"interactive": interactive}
+    if entry.flag("provideClusterInfo"):
+        spec["cluster"] = _described(cluster)
+    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    own = {one.required("name"): one.text("value") for one in entry.entries("env")}
+    return ExecPlugin(
+        [command, *entry.strings("args")],
+        {**os.environ, **own, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+        version,
+        interactive=interactive,
+        hint=entry.text("installHint"),
+    )
+
+
+def _described(cluster: ConfigEntry) -> dict[str, Any]:
+    """Return what a program may learn of the cluster."""
+    keys = ("server", "tls-server-name", "certificate-authority-data", "insecure-skip-tls-verify")
+    found = {key: cluster.any(key) for key in keys if cluster.any(key)}
+    for extension in cluster.entries("extensions"):
+        if extension.text("name") == "client.authentication.k8s.io/exec":
+            found["config"] = extension.any("extension")
+    return found
 
 
 class _Merged:
     """What several files say. Of entries with one name the first counts, as for kubectl."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, dict[str, Entry]] = {name: {} for name in _LISTS}
+        self._entries: dict[str, dict[str, ConfigEntry]] = {name: {} for name in _LISTS}
         self._current = ""
 
     def add(self, path: Path) -> None:
-        root = Entry(f"{path}", path.parent, _read(path))
+        root = ConfigEntry(f"{path}", path.parent, _read(path))
         self._current = self._current or root.text("current-context")
         for name, part in _LISTS.items():
             for item in root.entries(name):
                 self._entries[name].setdefault(item.required("name"), item.required_entry(part))
 
-    def context(self, name: str) -> Entry:
+    def context(self, name: str) -> ConfigEntry:
         if not name and not self._current:
             known = suggestion("", sorted(self._entries["contexts"]))
             raise ConfigError(f"the kubeconfig has no current-context: {known}")
         return self.entry("contexts", name or self._current)
 
-    def entry(self, kind: str, name: str) -> Entry:
+    def entry(self, kind: str, name: str) -> ConfigEntry:
         known = self._entries[kind]
         if name not in known:
             advice = suggestion(name, known)
@@ -130,12 +266,12 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(_pairs(root))
 
 
-def _pairs(node: Node) -> Iterator[tuple[str, Any]]:
+def _pairs(node: DocumentNode) -> Iterator[tuple[str, Any]]:
     for key, value in node.pairs.items():
         yield key, _plain(value)
 
 
-def _plain(node: Node) -> Any:
+def _plain(node: DocumentNode) -> Any:
     """Return the value with scalars as they are written: a token of digits stays a string."""
     if node.kind == "mapping":
         return dict(_pairs(node))

@@ -1,21 +1,122 @@
 """A user of a kubeconfig: a token, a client certificate, or a program that returns either."""
 
+import json
 import ssl
+import subprocess
 import tempfile
 import threading
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from urllib3 import PoolManager
 from urllib3.exceptions import InsecureRequestWarning
 
 from deviceplugin.apiserver._credentials import checked_token, connections, read_token
 from deviceplugin.errors import ConfigError
-from deviceplugin_cli.kubeconfig._exec_plugin import ExecPlugin
 
+_TIMEOUT: Final = 60.0
+_MARGIN: Final = timedelta(seconds=10)
+"""Before it expires, a credential is renewed."""
 _NONE: Final = ("", "")
+
+
+@dataclass(frozen=True)
+class Credential:
+    """What a program has returned. An empty string means none."""
+
+    token: str = ""
+    certificate: str = ""
+    key: str = ""
+    expires: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether it can be used for a while."""
+        return self.expires is None or now + _MARGIN < self.expires
+
+
+@dataclass(eq=False, repr=False)
+class ExecPlugin:
+    """A program that is run when a credential is needed, and again when it expires. Thread-safe."""
+
+    words: list[str]
+    environ: Mapping[str, str]
+    version: str
+    """Of the ``ExecCredential`` that it returns."""
+    _: KW_ONLY
+    interactive: bool = False
+    """Whether it may ask the user."""
+    hint: str = ""
+    """How to install it."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._credential: Credential | None = None
+
+    def credential(self) -> Credential:
+        """Return a credential that is valid.
+
+        Raises:
+            ConfigError: The program failed, or returned something else.
+        """
+        with self._lock:
+            if self._credential is None or not self._credential.is_valid(self.now()):
+                self._credential = self._parsed(self._run())
+            return self._credential
+
+    def _run(self) -> str:
+        try:
+            return subprocess.run(  # noqa: S603
+                self.words,
+                env=self.environ,
+                stdin=None if self.interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                timeout=None if self.interactive else _TIMEOUT,
+                check=True,
+                text=True,
+            ).stdout
+        except subprocess.SubprocessError as error:  # its own message is on standard error
+            raise ConfigError(f"no credentials: {_failure(self.words[0], error)}") from error
+        except (OSError, ValueError) as error:
+            hint = f"\n{self.hint}" if self.hint else ""
+            raise ConfigError(f"no credentials: {self.words[0]}: {error}{hint}") from error
+
+    def _parsed(self, output: str) -> Credential:
+        wrong = ConfigError(f"no credentials: {self.words[0]}: did not print an ExecCredential")
+        try:
+            answer = json.loads(output)
+            if answer["apiVersion"] != self.version:
+                raise wrong
+            status = answer["status"]
+            expires = status.get("expirationTimestamp")
+            found = Credential(
+                _string(status, "token"),
+                _string(status, "clientCertificateData"),
+                _string(status, "clientKeyData"),
+                datetime.fromisoformat(expires).astimezone(UTC) if expires else None,
+            )
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise wrong from None  # the reason could contain a token
+        if not (found.token or (found.certificate and found.key)):
+            raise wrong
+        return found
+
+
+def _string(status: Mapping[str, Any], key: str) -> str:
+    value = status.get(key) or ""
+    if not isinstance(value, str) or not value.isascii():
+        raise TypeError
+    return value
+
+
+def _failure(command: str, error: subprocess.SubprocessError) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        return f"{command}: exit status {error.returncode}"
+    return f"{command}: no answer after {_TIMEOUT:g} s"
 
 
 @dataclass(frozen=True)

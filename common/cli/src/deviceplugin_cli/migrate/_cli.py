@@ -1,19 +1,21 @@
-"""The command line of ``deviceplugin migrate``."""
+"""The command line of ``deviceplugin migrate``, and what installed plugins know of their peers."""
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import entry_points
+from typing import Final, cast
 
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.migration import Migration
+from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.migrate._documents import documents, read_text
-from deviceplugin_cli.migrate._overlay import overlay
-from deviceplugin_cli.migrate._peers import migrations, plugins
-from deviceplugin_cli.migrate._pod import compare
-from deviceplugin_cli.migrate._workloads import Found, workloads
+from deviceplugin_cli.migrate._overlay import compare, overlay
+from deviceplugin_cli.migrate._workloads import Found, documents, read_text, workloads
 
+GROUP: Final = "deviceplugin.migrate"
+"""The group of entry points. The name of an entry point is that of the plugin."""
+
+Migrate = Callable[[Workload], Migration | None]
 _DESCRIPTION: Final = """\
 Read the manifest or the Helm values of another device plugin, and print a kustomization.yaml that
 deploys ours in its place, with our configuration in it. Comments at its top say for which plugin
@@ -33,11 +35,22 @@ Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or so
 _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin migrate`` with the arguments ``argv`` and return its exit status.
+def plugins() -> list[str]:
+    return sorted(entry.name for entry in entry_points(group=GROUP))
 
-    0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong.
-    """
+
+def migrations(workload: Workload) -> Iterator[Migration]:
+    """Yield what each plugin makes of a workload that it knows."""
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            migrate = cast("Migrate", entry.load())
+        except ImportError as error:
+            raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
+        if (found := migrate(workload)) is not None:
+            yield found
+
+
+def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _migrate)
 
 

@@ -27,7 +27,7 @@ from typing import (
 from deviceplugin._app import exit_status, flags
 from deviceplugin._app.file_changes import FileChanges
 from deviceplugin._app.signals import Signals, end_by
-from deviceplugin._config import environment, loading, setting_names, settings_check
+from deviceplugin._config import loading, settings_class
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
@@ -130,7 +130,7 @@ class _Command:
 
     def run(self, argv: Sequence[str]) -> int:
         _check_makers(self._makers)
-        settings_check.check(self._settings)
+        settings_class.check(self._settings)
         if argv and argv[0] in self._commands:
             self.name = f"{self.name} {argv[0]}"
             return self._commands[argv[0]](argv[1:])
@@ -157,12 +157,12 @@ class _Command:
         return self._serve(plugins, settings, options, signals)
 
     def _warn_of_variables(self, options: argparse.Namespace) -> None:
-        for name, near in environment.suspicious_variables(self._settings).items():
+        for name, near in loading.suspicious_variables(self._settings).items():
             log.warning(
                 "unknown environment variable ignored",
                 extra={"variable": name, "did_you_mean": near},
             )
-        for name, winner in environment.hidden_variables(self._settings, vars(options)).items():
+        for name, winner in loading.hidden_variables(self._settings, vars(options)).items():
             log.warning(
                 "environment variable overridden", extra={"variable": name, "overridden_by": winner}
             )
@@ -194,9 +194,9 @@ class _Command:
 
     def _load(self, options: argparse.Namespace) -> Settings:
         """Return the current settings; record the content of files before they are read."""
-        keys = {setting_names.key(field) for field in fields(self._settings)}
+        keys = {loading.key(field) for field in fields(self._settings)}
         given = {name: value for name, value in vars(options).items() if name in keys}
-        file = options.config or environment.config_file()
+        file = options.config or loading.config_file()
         other = None if file else self._default_config
         self._changes.note([path for path in (file, other) if path])
         if other and other.exists():

@@ -18,10 +18,9 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver
-from deviceplugin._dra.settings import DriverSettings
+from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
-from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers, withheld
+from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site, offers, withheld
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock

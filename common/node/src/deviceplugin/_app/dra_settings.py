@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from deviceplugin._config.names import check_driver_name
 from deviceplugin._config.settings import Settings
-from deviceplugin._config.values import check_driver_name
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 

@@ -10,9 +10,10 @@ from typing import Any, Final, NoReturn
 
 from typing_extensions import override
 
-from deviceplugin._config import setting_names, suggestions, values
-from deviceplugin._config.help_texts import helps
+from deviceplugin._config import loading, values
+from deviceplugin._config.documents import faults
 from deviceplugin._config.settings import Settings, written
+from deviceplugin._config.settings_class import helps
 from deviceplugin.errors import ConfigError
 
 _COMMON: Final = frozenset(field.name for field in fields(Settings))
@@ -33,7 +34,7 @@ class Parser(argparse.ArgumentParser):
         options, rest = self.parse_known_args(argv)
         for word in rest:
             known = [*self._option_string_actions, *self.commands]
-            near = suggestions.nearest(word.partition("=")[0], known)
+            near = faults.nearest(word.partition("=")[0], known)
             advice = f": did you mean {near}?" if near else ""
             self.error(f"unknown argument {word!r}{advice}")
         return options
@@ -104,13 +105,13 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
     own = [field for field in fields(settings) if field.name not in _COMMON]
     common = [field for field in fields(settings) if field.name in _COMMON]
     for field in (*own, *common):
-        name = setting_names.key(field)
+        name = loading.key(field)
         # A boolean flag needs no value: --verbose means --verbose=true.
         options: dict[str, Any] = {}
         if types[field.name] is bool:
             options = {"nargs": "?", "const": "true"}
         group.add_argument(
-            *setting_names.flags(field),
+            *loading.flags(field),
             dest=name,
             default=argparse.SUPPRESS,
             action="append" if _is_many(field, types[field.name]) else "store",
@@ -129,7 +130,7 @@ def _is_many(field: Field[Any], kind: Any) -> bool:
 def _notes(field: Field[Any]) -> str:
     """Return what the help adds after the description of a setting."""
     notes = []
-    if others := setting_names.variables(field)[1:]:
+    if others := loading.variables(field)[1:]:
         notes.append(f"also {', '.join(others)} in the environment")
     value = None if field.default is MISSING else written(field, field.default)
     if value not in (None, "", [], {}):

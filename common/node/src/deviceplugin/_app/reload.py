@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from deviceplugin._config.setting_names import key
+from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings
 from deviceplugin._platform import hooks
 from deviceplugin.errors import DevicePluginError

@@ -12,10 +12,9 @@ from deviceplugin._config import parameters
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import Groups
 from deviceplugin._dra.claims.parameters import head_of
-from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.device_classes import device_classes
-from deviceplugin._dra.slices.plan import Site, plan
-from deviceplugin._dra.slices.pools import Offers, OnUnhealthy, PoolCatalogue
+from deviceplugin._dra.slices.attributes import Describer, device_classes
+from deviceplugin._dra.slices.plan import plan
+from deviceplugin._dra.slices.pools import Offers, OnUnhealthy, PoolCatalogue, Site
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks
 from deviceplugin.model import Device

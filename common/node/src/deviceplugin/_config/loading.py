@@ -1,26 +1,58 @@
-"""Loading settings from flags, environment and file."""
+"""Loading settings from flags, environment and file, by the names that they have there."""
 
 import os
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from deviceplugin._config import suggestions
 from deviceplugin._config import values as _values
-from deviceplugin._config.documents import places
+from deviceplugin._config.documents import faults, places
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.kinds.mappings import finished
-from deviceplugin._config.setting_names import key, variable, variables
 from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
     from deviceplugin._config.settings import Settings
 
+PREFIX: Final = "DP_"
+"""The prefix of environment variables."""
+CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
+"""The variable with the path of the configuration file. The flag wins over it."""
 S = TypeVar("S", bound="Settings")
+
+
+def key(field: "Field[Any]") -> str:
+    """Return the name of ``field`` in files; ``--`` in front of it makes the flag."""
+    return field.name.replace("_", "-")
+
+
+def variable(field: "Field[Any]") -> str:
+    return PREFIX + field.name.upper()
+
+
+def variables(field: "Field[Any]") -> list[str]:
+    """Return all variables that can set ``field``, the strongest first.
+
+    A field can add some to its own: ``field(metadata={"env": "SERIAL"})``, or a tuple of names.
+    """
+    return [variable(field), *_names(field, "env")]
+
+
+def flags(field: "Field[Any]") -> list[str]:
+    """Return all flags that set ``field``.
+
+    A field can add some to its own: ``field(metadata={"flag": "--serial"})``, or a tuple of them.
+    """
+    return [f"--{key(field)}", *_names(field, "flag")]
+
+
+def _names(field: "Field[Any]", kind: str) -> Sequence[str]:
+    own = field.metadata.get(kind, ())
+    return (own,) if isinstance(own, str) else own
 
 
 def load(
@@ -99,7 +131,7 @@ def _in_file(
     for name, value in found.items():
         if name not in known:
             place = value if isinstance(value, Place) else root.within(name)
-            place.fault(f"unknown key: {suggestions.suggestion(name, known)}")
+            place.fault(f"unknown key: {faults.suggestion(name, known)}")
     types = typing.get_type_hints(settings)
     return {
         name: value
@@ -182,3 +214,56 @@ def _sources(
             yield f"environment variable {variable_name}", environ[variable_name]
     if name in by_file:
         yield name, by_file[name]
+
+
+def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """Return the file that the environment names as the configuration, if any."""
+    name = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+    return Path(name) if name else None
+
+
+def suspicious_variables(
+    settings: "type[Settings]", environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return variables that look like misspelt settings, each with the name it resembles.
+
+    They are not errors: Kubernetes puts a service called ``dp-...`` into the environment.
+    """
+    environ = os.environ if environ is None else environ
+    known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
+    near = {
+        name: faults.nearest(name, known, 0.8)
+        for name in environ
+        if name.startswith(PREFIX) and name not in known
+    }
+    return {name: match for name, match in near.items() if match}
+
+
+def hidden_variables(
+    settings: "type[Settings]", flags: Mapping[str, Any], environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return variables that have no effect, each with the flag or variable that overrides it.
+
+    Variables that are empty, or have the value of the winner, are omitted. ``flags`` is as for
+    ``load``, and may have the path of the configuration file as ``config``.
+    """
+    environ = os.environ if environ is None else environ
+    types = typing.get_type_hints(settings)
+    hidden: dict[str, str] = {}
+    named = environ.get(CONFIG_VARIABLE)
+    if named and flags.get("config") and named != str(flags["config"]):
+        hidden[CONFIG_VARIABLE] = "--config"
+    for field in fields(settings):
+        name, kind = key(field), types[field.name]
+        given: dict[str, Any] = {f"--{name}": flags[name]} if name in flags else {}
+        given |= {each: environ[each] for each in variables(field) if environ.get(each)}
+        winner, *others = given or [""]
+        hidden |= {x: winner for x in others if not _are_same(given[x], given[winner], kind)}
+    return hidden
+
+
+def _are_same(one: Any, other: Any, kind: Any) -> bool:
+    try:
+        return bool(_values.parse(one, kind) == _values.parse(other, kind))
+    except (ValueError, ConfigError):
+        return bool(one == other)

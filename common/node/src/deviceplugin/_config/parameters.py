@@ -52,7 +52,7 @@ def _problems(kind: Any, types: Mapping[str, Any]) -> Iterator[str]:
     for field in _fields(kind):
         shown = types[field.name]
         if "kind" not in field.metadata and not values.can_parse(shown):
-            text = shown.__name__ if type(shown) is type else str(shown)
+            text = values.type_name(shown)
             yield f"{field.name} cannot be a parameter, because of its type {text}: {values.KNOWN}"
         if field.default is MISSING and field.default_factory is MISSING:
             yield f"{field.name} needs a default, for pods that give no parameters"

@@ -1,6 +1,8 @@
 """Durations, sizes and counts, as people and the API server write them."""
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -63,3 +65,19 @@ def whole_number(text: str) -> int:
     if "." in text or text.endswith("B"):
         raise ValueError("is not a whole number")
     return size_in_bytes(text)
+
+
+def devices_in(amounts: Mapping[str, object]) -> dict[str, int]:
+    """Return how many devices of each resource there are.
+
+    Resources of Kubernetes itself, such as ``memory`` and ``hugepages-2Mi``, are not devices, and
+    an amount that is not a whole number is ignored. The API server writes round numbers with a
+    suffix: 2000 devices are ``2k``.
+    """
+    found: dict[str, int] = {}
+    for name, amount in amounts.items():
+        domain, slash, _ = name.partition("/")
+        if slash and domain != "kubernetes.io":
+            with suppress(ValueError):
+                found[name] = whole_number(str(amount))
+    return found

@@ -17,8 +17,8 @@ from deviceplugin._config import loading
 from deviceplugin._config import values as _values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
-from deviceplugin._config.setting_names import key
-from deviceplugin._config.values import HostName
+from deviceplugin._config.loading import key
+from deviceplugin._config.names import HostName, check_driver_name
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
 
@@ -46,7 +46,7 @@ class Settings:
     """How the devices are offered: as by any device plugin, or by dynamic resource allocation
     (dra). It can be changed while pods hold devices, without a restart."""
     driver_name: str = dataclasses.field(
-        default="", metadata={"check": _values.check_driver_name, "empty": ""}
+        default="", metadata={"check": check_driver_name, "empty": ""}
     )
     """Name of the DRA driver, which DeviceClasses and claims refer to. By default it is made of the
     plugin's resource: gopher.example.com for example.com/gopher."""

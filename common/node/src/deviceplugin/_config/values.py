@@ -3,7 +3,7 @@
 import math
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,10 +23,6 @@ KNOWN: Final = (
     "one of them or None, classes with their own parse, and fields with a kind in their metadata"
 )
 """The types that `can_parse` accepts, in words."""
-_MAX_DRIVER: Final = 63
-_HOST_LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
-_HOST: Final = rf"{_HOST_LABEL}(\.{_HOST_LABEL})*"
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _URL: Final = re.compile(r"https?://[^/\s]+/?")
 _SHORT_BOOLEANS: Final = {"t": "true", "f": "false"}
 """Programs in Go accept these too, so manifests contain them."""
@@ -132,38 +128,10 @@ def check_address(text: str) -> None:
         parse_address(text)
 
 
-def check_driver_name(text: str) -> None:
-    """Raise ``ValueError`` unless ``text`` can be the name of a DRA driver, or is empty."""
-    labels = text.split(".")
-    if text and (len(text) > _MAX_DRIVER or not all(map(_LABEL.fullmatch, labels))):
-        raise ValueError(
-            f"is not the name of a driver: use at most {_MAX_DRIVER} lower-case letters, digits, "
-            "- and ., such as gopher.example.com"
-        )
-
-
 def check_url(text: str) -> None:
     """Raise ``ValueError`` unless ``text`` is the URL of a server, or is empty."""
     if text and not _URL.fullmatch(text):
         raise ValueError("is not the URL of a server, such as https://10.96.0.1:443")
-
-
-class HostName(str):
-    """The name of a machine, without a port."""
-
-    __slots__ = ()
-
-    @classmethod
-    def parse(cls, value: object) -> "HostName":
-        """Return ``value`` as a name; raise ``ValueError`` if it is none."""
-        if not isinstance(value, str) or not re.fullmatch(_HOST, value):
-            raise ValueError(f"has {value!r}, which is not a name such as node-1.example.com")
-        return cls(value)
-
-    @classmethod
-    def schema(cls) -> Mapping[str, Any]:
-        """Return the JSON schema of a name."""
-        return {"type": "string", "pattern": f"^{_HOST}$"}
 
 
 _PARSERS: Final[dict[Any, Any]] = {
@@ -200,6 +168,11 @@ def can_parse(kind: Any) -> bool:
     if typing.get_origin(kind) in {tuple, list, Sequence}:
         return can_parse(arguments[0])
     return any(kind is known for known in (bool, *_PARSERS))
+
+
+def type_name(kind: Any) -> str:
+    """Return a type as an author has written it."""
+    return kind.__name__ if type(kind) is type else str(kind)
 
 
 def metavar(kind: Any) -> str:

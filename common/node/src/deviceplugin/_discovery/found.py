@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import device_problem, shown
 from deviceplugin._platform import hooks
 from deviceplugin.errors import DiscoveryError

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Final
 
-from deviceplugin._config import parameters, suggestions
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config import parameters
+from deviceplugin._config.documents import faults
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import socket_name_problem
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin, overrides
@@ -85,7 +86,7 @@ def doubtful_methods(plugin: Plugin) -> dict[str, str]:
     A method counts only if it accepts the hook's arguments, and if the plugin lacks that hook.
     """
     missing = [hook for hook in _ARGUMENTS if not overrides(plugin, hook)]
-    near = {name: suggestions.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
+    near = {name: faults.nearest(name, missing, _ALIKE) for name in _own_methods(plugin)}
     return {
         name: hook
         for name, hook in near.items()

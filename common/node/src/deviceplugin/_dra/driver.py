@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,22 +11,16 @@ from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.unreadable_records import UnreadableRecords
-from deviceplugin._dra.claims import booking
-from deviceplugin._dra.claims.cdi_files import ClaimFiles
-from deviceplugin._dra.claims.device_lookup import Locator
-from deviceplugin._dra.claims.device_places import claimed_places, names_of, places_of
-from deviceplugin._dra.claims.plugin_calls import PluginCalls
+from deviceplugin._dra.claims import devices
+from deviceplugin._dra.claims.allocations import PluginCalls
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
+from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.claims.record_files import Records
-from deviceplugin._dra.serving.device_health import HealthReport
-from deviceplugin._dra.serving.health_service import HealthStreams
-from deviceplugin._dra.serving.process_lock import alone
-from deviceplugin._dra.serving.registration import Registration
-from deviceplugin._dra.serving.server import SERVICE_SOCKET, Server, check_paths, registry_socket
+from deviceplugin._dra.serving.health import HealthReport, HealthStreams
+from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
 from deviceplugin._dra.serving.service import DraPlugin
-from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
@@ -45,121 +40,97 @@ _CHECK: Final = 30.0
 """Seconds between checks of the CDI files, in case an event was lost."""
 
 
+@dataclass(eq=False, repr=False)
 class Driver:
     """Serves claims of one driver. ``run`` is its thread; the rest is thread-safe.
 
     Only one process at a time serves a driver: another one waits until the first is gone.
 
-    Args:
-        settings: Its name and its directories.
-        resources: Returns the resources of this process, by name.
-        discovered: Returns whether all plugins have discovered their devices at least once.
-        ownership: Decides who gets a device.
-        claims: Reads claims from the API server.
-        watcher: Watches the directories.
-        metrics: The metrics of this process.
-        registered: Called when the kubelet has registered the driver.
-        unusable: Returns why no claim can be prepared now; empty if they can.
-        boot: Identifies the boot of the machine; by default the kernel's.
-        clock: The clock of all waits.
-
     Raises:
         ConfigError: A directory has a path that is too long for sockets.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        settings: DriverSettings,
-        *,
-        resources: Callable[[], Mapping[str, Resource]],
-        discovered: Callable[[], bool],
-        ownership: Ownership,
-        claims: ClaimReader,
-        watcher: FileWatcher,
-        metrics: Metrics,
-        registered: Callable[[], None] = lambda: None,
-        unusable: Callable[[], str] = str,
-        boot: str = "",
-        clock: Clock = MONOTONIC,
-    ) -> None:
-        check_paths(settings.driver_dir, settings.registry_dir, settings.name)
-        self._settings = settings
-        self._ownership = ownership
-        self._watcher = watcher
-        self._metrics = metrics
-        self._clock = clock
-        self._waiter = Waiter(clock)
-        self._records = Records(settings.claims_dir)
-        self._files = ClaimFiles(settings.cdi_dir, settings.name)
+    settings: DriverSettings
+    _: KW_ONLY
+    resources: Callable[[], Mapping[str, Resource]]
+    discovered: Callable[[], bool]
+    """Returns whether all plugins have discovered their devices at least once."""
+    ownership: Ownership
+    claims: ClaimReader
+    watcher: FileWatcher
+    metrics: Metrics
+    registered: Callable[[], None] = lambda: None
+    """Called when the kubelet has registered the driver."""
+    unusable: Callable[[], str] = str
+    """Returns why no claim can be prepared now; empty if they can."""
+    boot: str = ""
+    """Identifies the boot of the machine; by default the kernel's."""
+    clock: Clock = MONOTONIC
+
+    def __post_init__(self) -> None:
+        self.settings.check()
+        self._waiter = Waiter(self.clock)
+        self._records = Records(self.settings.claims_dir)
+        self._files = ClaimFiles(self.settings.cdi_dir, self.settings.name)
         self._preparing = preparing = Preparing(
-            settings.name,
-            boot or _BOOT.read_text().strip(),
+            self.settings.name,
+            self.boot or _BOOT.read_text().strip(),
             records=self._records,
             claim_files=self._files,
-            ownership=ownership,
-            claims=claims,
-            locator=Locator(settings.node, resources, discovered),
+            ownership=self.ownership,
+            claims=self.claims,
+            locator=Locator(self.settings.node, self.resources, self.discovered),
             calls=PluginCalls(),
-            metrics=metrics,
-            unusable=unusable,
-            clock=clock,
+            metrics=self.metrics,
+            unusable=self.unusable,
+            clock=self.clock,
         )
-        self._plugin = DraPlugin(settings.name, preparing, metrics, clock)
+        self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
         self._report = HealthReport(
-            settings.node,
-            resources=resources,
-            ownership=ownership,
+            self.settings.node,
+            resources=self.resources,
+            ownership=self.ownership,
             records=self._records.all,
-            discovered=discovered,
+            discovered=self.discovered,
         )
-        self._streams = HealthStreams(self._report.read, clock)
-        self._tell_registered = registered
-        self._registered = False
-        self._alone = False
+        self._streams = HealthStreams(self._report.read, self.clock)
+        self.is_registered = False
+        """Whether the kubelet has the driver."""
+        self.is_alone = False
+        """Whether this process serves the driver, and no other one does."""
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
-            settings.name,
+            self.settings.name,
             files=self._records.set_aside,
-            recorded=lambda: claimed_places(settings.name, self._records.all().values()),
+            recorded=lambda: claimed_places(self.settings.name, self._records.all().values()),
             places_of=lambda key: names_of(
-                settings.name, settings.node, key, resources().get(key[0])
+                self.settings.name, self.settings.node, key, self.resources().get(key[0])
             ),
         )
-        self._end = ownership.subscribe(self.changed)
+        self._end = self.ownership.subscribe(self.changed)
 
     def release(self, claim: Claim, left: Callable[[], float]) -> None:
         """Release ``claim``, as the kubelet's call does."""
         self._preparing.unprepare(claim, left)
 
     def records(self) -> Mapping[str, Record]:
-        """Return the records of prepared claims, by uid."""
         return self._records.all()
 
     def places(self) -> Mapping[Place, Collection[Key]]:
         """Return the devices of recorded claims by their names in slices."""
-        return places_of(self._settings.name, self._records.all().values())
+        return places_of(self.settings.name, self._records.all().values())
 
     @property
     def is_needed(self) -> bool:
         """Whether claims are prepared, or may be."""
         return bool(self._records.all()) or bool(self._unrecorded)
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether this process serves the driver, and no other one does."""
-        return self._alone
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether the kubelet has the driver."""
-        return self._registered
-
     def problem(self) -> str:
         """Return why claims cannot be prepared now; empty if they can."""
         if self._problem:
             return self._problem
-        return "" if self._registered else "waiting for the kubelet"
+        return "" if self.is_registered else "waiting for the kubelet"
 
     def changed(self) -> None:
         """Report the health of devices to the kubelet, because it may have changed."""
@@ -173,10 +144,10 @@ class Driver:
         """
         before = self._records.all()
         found = self._records.load()
-        booking.restore(self._ownership, found.values(), self._unrecorded)
+        devices.restore(self.ownership, found.values(), self._unrecorded)
         for uid in before.keys() - found.keys():  # another process has released it
-            self._ownership.unprepare(uid)
-        self._metrics.claims_prepared.labels(self._settings.name).set(len(found))
+            self.ownership.unprepare(uid)
+        self.metrics.claims_prepared.labels(self.settings.name).set(len(found))
 
     def stop(self) -> None:
         """Make ``run`` return without waiting for hooks or the API server."""
@@ -187,10 +158,10 @@ class Driver:
 
     def run(self) -> None:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
-        settings = self._settings
+        settings = self.settings
         with ExitStack() as stack:
             for path in (settings.registry_dir, settings.directory, settings.cdi_dir):
-                stack.callback(self._watcher.watch(path, lambda _name: self._waiter.poke()))
+                stack.callback(self.watcher.watch(path, lambda _name: self._waiter.poke()))
             while not self._waiter.is_over():
                 try:
                     with alone(settings.directory) as is_alone:
@@ -211,33 +182,31 @@ class Driver:
         self.restore()
         documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
         self._files.restore(documents)
-        self._alone = True
+        self.is_alone = True
         try:
             while not self._waiter.is_over():
                 self._serve()
         finally:
-            self._alone = False
+            self.is_alone = False
 
     def _serve(self) -> None:
-        settings, streams = self._settings, HealthStreams(self._report.read, self._clock)
-        service = settings.directory / SERVICE_SOCKET
-        registration = Registration(settings.name, service, self._notified)
+        settings, streams = self.settings, HealthStreams(self._report.read, self.clock)
+        registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
-        self._registered = False
-        server = Server(service, registry_socket(settings.registry_dir, settings.name), handlers)
+        self.is_registered = False
+        server = Server(settings.service_socket, settings.registry_socket, handlers)
         self._streams = streams
         self._served()
         try:
             while not self._waiter.is_over() and not server.gone:
                 self._waiter.until_poked(self._repair())
         finally:
-            self._registered = False
+            self.is_registered = False
             streams.close()
             server.stop()
         if not self._waiter.is_over():
             log.warning(
-                "sockets of the driver removed, serving again",
-                extra={"driver": self._settings.name},
+                "sockets of the driver removed, serving again", extra={"driver": self.settings.name}
             )
 
     def _repair(self) -> float:
@@ -246,24 +215,24 @@ class Driver:
             for name in self._files.repair():
                 log.warning(
                     "CDI file of a claim restored",
-                    extra={"driver": self._settings.name, "file": name},
+                    extra={"driver": self.settings.name, "file": name},
                 )
         except OSError as error:
             event = "CDI file of a claim cannot be written"
-            self._problems.say("cdi", event, driver=self._settings.name, error=_text(error))
+            self._problems.say("cdi", event, driver=self.settings.name, error=_text(error))
             return _AGAIN
         self._problems.over("cdi")
         return _CHECK
 
     def _notified(self, refusal: str) -> None:
-        self._registered = not refusal
+        self.is_registered = not refusal
         if refusal:
             self._failed(f"refused by the kubelet: {refusal}")
         else:
             self._problem = ""
             self._problems.over("driver")
-            log.info("driver registered", extra={"driver": self._settings.name})
-            self._tell_registered()
+            log.info("driver registered", extra={"driver": self.settings.name})
+            self.registered()
 
     def _served(self) -> None:
         self._problem = ""
@@ -271,7 +240,7 @@ class Driver:
 
     def _failed(self, problem: str, cause: Exception | None = None) -> None:
         self._problem = problem
-        name = self._settings.name
+        name = self.settings.name
         self._problems.say("driver", "driver cannot serve", cause=cause, driver=name, error=problem)
 
 

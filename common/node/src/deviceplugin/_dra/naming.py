@@ -1,4 +1,6 @@
-"""Names that the API server accepts, for devices, pools, slices and attributes.
+"""Names that the API server accepts, for devices and whatever else is in slices; shares of devices.
+
+Slices have a shared device under one name, and Kubernetes counts its shares.
 
 Each is computed from one id or name alone, so it is the same after a restart and on every version
 of this program. What is valid stays as it is. Anything else is changed as little as possible and
@@ -12,9 +14,12 @@ former name is the name of another device now, because two hyphens before a hash
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+from deviceplugin._config.names import DOMAIN, LABEL
+from deviceplugin.model import Device
 
 MAX_LABEL: Final = 63
 _MAX_DOMAIN: Final = 63
@@ -22,8 +27,8 @@ _MAX_SUBDOMAIN: Final = 253
 MAX_IDENTIFIER: Final = 32
 _HASH: Final = 8
 """Hexadecimal digits of a hash."""
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_LABEL: Final = re.compile(LABEL)
+_SUBDOMAIN: Final = re.compile(DOMAIN)
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MORE: Final = 4
 """Further digits for devices."""
@@ -32,6 +37,11 @@ _HASHED: Final = re.compile(rf"(.*[-_])?[0-9a-f]{{{_HASH}}}", re.DOTALL)
 _LONG_HASHED: Final = re.compile(rf"(.*-)?[0-9a-f]{{{_MORE}}}--[0-9a-f]{{{_HASH}}}", re.DOTALL)
 _NOT_IN_LABEL: Final = re.compile(r"[^a-z0-9]+")
 _NOT_IN_IDENTIFIER: Final = re.compile(r"[^A-Za-z0-9_]")
+SHARES: Final = "shares"
+"""The capacity of a shared device: how many shares it has for claims."""
+
+Amount = Mapping[str, Any]
+"""A capacity of a device in a slice, as JSON."""
 
 
 def device_name(device_id: str) -> str:
@@ -110,9 +120,10 @@ def attribute_names(
 
 def _attribute(name: str, driver: str) -> str:
     domain, slash, last = name.partition("/")
-    if not slash or not _is_identifier(last) or not _is_domain(domain):
-        return _identifier(name)
-    return last if domain == driver else name
+    fits = len(last) <= MAX_IDENTIFIER and len(domain) <= _MAX_DOMAIN
+    if slash and fits and _IDENTIFIER.fullmatch(last) and _SUBDOMAIN.fullmatch(domain):
+        return last if domain == driver else name
+    return _identifier(name)
 
 
 def _identifier(name: str) -> str:
@@ -120,14 +131,6 @@ def _identifier(name: str) -> str:
     if len(found) > MAX_IDENTIFIER or _HASHED.fullmatch(found):
         return _hashed(found, name, "_", MAX_IDENTIFIER)
     return found
-
-
-def _is_domain(name: str) -> bool:
-    return len(name) <= _MAX_DOMAIN and bool(_SUBDOMAIN.fullmatch(name))
-
-
-def _is_identifier(name: str) -> bool:
-    return len(name) <= MAX_IDENTIFIER and bool(_IDENTIFIER.fullmatch(name))
 
 
 def _as_identifier(name: str) -> str:
@@ -159,3 +162,77 @@ def _hash(*texts: str) -> str:
 
 def _digits(*texts: str) -> str:
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class PoolNames(NamedTuple):
+    """What names stand for in the pool of a resource, whether its shares are counted or not."""
+
+    devices: Mapping[str, str]
+    """The ids of single devices, shares among them, by name."""
+    shared: Mapping[str, Sequence[str]]
+    """The ids of the shares of each shared device, by its name."""
+    wholes: Mapping[str, str]
+    """The id of each shared device, by its name."""
+
+    def in_order(
+        self, ids: Iterable[str], *, counted: bool
+    ) -> Iterator[tuple[str, str, Sequence[str]]]:
+        """Yield the devices that slices have: name, id, and ids of shares, in the order of ``ids``.
+
+        If shares are not ``counted``, all are single devices, without shares.
+        """
+        shared = self.shared if counted else {}
+        firsts = {found[0]: name for name, found in shared.items()}
+        parts = {one for found in shared.values() for one in found}
+        singles = {one: name for name, one in self.devices.items()}
+        for one in ids:
+            if name := firsts.get(one):
+                yield name, self.wholes[name], shared[name]
+            elif one not in parts and one in singles:
+                yield singles[one], one, ()
+
+
+def names_in(devices: Mapping[str, Device], name: Callable[[str], str] = device_name) -> PoolNames:
+    """Return the names of ``devices``, and of those that they are shares of."""
+    groups = shared(devices)
+    named = device_names([*devices, *groups], name)
+    return PoolNames(
+        {name: one for name, one in named.items() if one not in groups},
+        {name: groups[one] for name, one in named.items() if one in groups},
+        {name: one for name, one in named.items() if one in groups},
+    )
+
+
+def shared(devices: Mapping[str, Device]) -> Mapping[str, Sequence[str]]:
+    """Return the ids of the shares of each shared device, by its own.
+
+    Where that is also the id of a device, it is not clear what a name means: all are single.
+    """
+    groups: dict[str, list[str]] = {}
+    for device_id, device in devices.items():
+        if device.share_of and device.share_of not in devices:
+            groups.setdefault(device.share_of, []).append(device_id)
+    return groups
+
+
+def counted(count: int) -> Amount:
+    """Return the capacity of a device with ``count`` shares; a claim has one by default."""
+    # The API server refuses a step to more than there are.
+    size = {"max": "1"} if count == 1 else {"step": "1"}
+    return {
+        "value": str(count),
+        "requestPolicy": {"default": "1", "validRange": {"min": "1", **size}},
+    }
+
+
+def uncounted(amount: Amount) -> Amount:
+    """Return another capacity of a shared device: claims consume none unless they ask for some.
+
+    Without a default, the first claim would consume all of it.
+    """
+    return {**amount, "requestPolicy": {"default": "0"}}
+
+
+def has_shares(body: Mapping[str, Any]) -> bool:
+    """Return whether a device in a slice is one of which several claims can have shares."""
+    return bool(body.get("allowMultipleAllocations"))

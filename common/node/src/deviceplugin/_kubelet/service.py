@@ -19,8 +19,8 @@ from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
-from deviceplugin._platform.error_messages import reason_of
 from deviceplugin._platform.event_loop import call_hook, in_thread
+from deviceplugin._platform.hooks import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import (
     AllocationError,

@@ -95,7 +95,6 @@ def checksum_text(data: Mapping[str, Any]) -> str:
 
 
 def fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash of ``data``."""
     state = _FNV_OFFSET
     for byte in data:
         state = (state ^ byte) * _FNV_PRIME & 0xFFFFFFFF

@@ -96,7 +96,6 @@ class _Signal:
         self._future: asyncio.Future[None] = self.loop.create_future()
 
     def set(self) -> None:
-        """End the wait."""
         self._is_set = True
         if not self._future.done():
             self._future.set_result(None)

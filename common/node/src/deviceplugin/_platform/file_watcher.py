@@ -62,7 +62,6 @@ class FileWatcher:
 
     Args:
         interval: Seconds between checks of all paths.
-        inotify: Whether to use inotify at all.
     """
 
     def __init__(self, interval: float, *, inotify: bool = True) -> None:
@@ -98,7 +97,6 @@ class FileWatcher:
         )
 
     def every(self, tick: Callable[[], None]) -> None:
-        """Call ``tick`` at each check."""
         with self._lock:
             self._ticks.append(tick)
 
@@ -138,7 +136,6 @@ class FileWatcher:
             callback(name)
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         with self._lock:
             if not self._stopping and self._wakeup is not None:
                 self._stopping = True

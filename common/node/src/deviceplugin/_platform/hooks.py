@@ -20,6 +20,8 @@ _OURS: Final = __name__.partition(".")[0]
 MAX_HANGING: Final = 4
 """Calls of one hook that may hang, per resource, before further calls are refused at once."""
 _THREADS: Final = Threads()
+_MAX_REASON: Final = 400
+"""Bytes. The reason goes into the status of a pod, and into an Event of at most 1,024 bytes."""
 
 
 class HookFailedError(DevicePluginError):
@@ -207,3 +209,22 @@ def _raiser(error: DevicePluginError) -> Callable[[], Any]:
         raise error
 
     return fail
+
+
+def reason_of(error: DevicePluginError) -> str:
+    """Return the message of ``error`` for the kubelet: one short line of UTF-8, never empty."""
+    raised = error.__cause__ if isinstance(error, HookFailedError) else error
+    if _start_of(raised) in {"", "None"}:  # the message of an error number may be None
+        return f"{type(raised).__name__} was raised without a message"
+    encoded = _start_of(error).encode(errors="replace")
+    if len(encoded) <= _MAX_REASON:
+        return encoded.decode()
+    return f"{encoded[: _MAX_REASON - len('...')].decode(errors='ignore')}..."
+
+
+def _start_of(error: BaseException | None) -> str:
+    """Return the start of the message of ``error`` on one line; empty if it has none to give."""
+    try:
+        return " ".join(call(str, error)[: 4 * _MAX_REASON].split())
+    except DevicePluginError:
+        return ""

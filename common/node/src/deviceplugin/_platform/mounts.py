@@ -27,7 +27,6 @@ class Mount(NamedTuple):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether what is mounted has been deleted."""
         return self.root.endswith(_DELETED)
 
     def serves(self, path: Path) -> bool:

@@ -5,6 +5,7 @@ not call the API server unless it is told to, and a process that runs only plugi
 this. It needs the extra ``deviceplugin[cluster]``.
 """
 
+from deviceplugin._config.quantities import devices_in
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,
@@ -14,7 +15,6 @@ from deviceplugin._platform.api_errors import (
     NotFoundError,
     UnavailableError,
 )
-from deviceplugin.apiserver._amounts import devices_in
 from deviceplugin.apiserver._client import ApiServer, Page
 from deviceplugin.apiserver._credentials import SERVICE_ACCOUNT, Account
 from deviceplugin.apiserver._slices import ResourceSlices

@@ -11,8 +11,7 @@ from urllib3.exceptions import HTTPError
 
 from deviceplugin._platform.api_errors import GoneError, UnavailableError, error_of
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin.apiserver._connection_errors import reason_of
-from deviceplugin.apiserver._credentials import Account, Anonymous, Credentials
+from deviceplugin.apiserver._credentials import Account, Anonymous, Credentials, reason_of
 from deviceplugin.errors import ConfigError
 
 TIMEOUT: Final = 10.0

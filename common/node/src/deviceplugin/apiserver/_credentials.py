@@ -1,13 +1,15 @@
-"""Who asks the API server, and how the API server is verified: in a pod, its service account."""
+"""Who asks the API server, how it is verified, and why a connection failed."""
 
 import base64
 import json
+import re
 import ssl
 import threading
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from urllib3 import PoolManager
+from urllib3.exceptions import HTTPError
 
 from deviceplugin._config.documents.reading import content
 
@@ -16,6 +18,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECTIONS: Final = 4
 MOST_BYTES: Final = 1024**2
 """Of a token, a key or certificates."""
+_CONNECTION: Final = re.compile(r"^<?HTTPS?Connection\([^)]*\)( at 0x[0-9a-f]+>)?: ")
 
 
 class Credentials(Protocol):
@@ -43,12 +46,7 @@ class Account:
         self._pool: PoolManager | None = None
 
     def token(self) -> str:
-        """Return the current token.
-
-        Raises:
-            OSError: It cannot be read.
-            ValueError: It is not a token. The message does not contain it: it may be half replaced.
-        """
+        """Return the current token. It raises what ``read_token`` does."""
         return read_token(self._folder / "token")
 
     def pool(self) -> PoolManager:
@@ -113,3 +111,15 @@ def connections(context: ssl.SSLContext | None = None, name: str = "") -> PoolMa
     """Return a pool of connections, which expects certificates of ``name`` if that is given."""
     named: dict[str, Any] = {"server_hostname": name, "assert_hostname": name} if name else {}
     return PoolManager(CONNECTIONS, maxsize=CONNECTIONS, ssl_context=context, **named)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the root cause of an error of urllib3, which is at the end of a chain.
+
+    It does not name the connection object, whose address in memory would make each message new.
+    """
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, BaseException):
+        return reason_of(reason)
+    own = len(error.args) > 1 and isinstance(error, HTTPError)
+    return _CONNECTION.sub("", str(error.args[-1] if own else error))

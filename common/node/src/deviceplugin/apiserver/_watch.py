@@ -45,7 +45,6 @@ class Watch:
     all of them.
 
     Args:
-        api: The API server.
         path: The path of a list, such as ``/api/v1/nodes``.
         query: Query parameters, such as ``fieldSelector``.
         keep: Returns what is kept of an object, and passed to ``changed`` in its place: all of
@@ -57,7 +56,6 @@ class Watch:
         silence: Seconds without a byte after which the watch is resumed.
         spread: Seconds within which it is resumed at first. Use it where thousands watch, such as
             all nodes of a cluster: a server that is restarted ends all watches at once.
-        clock: The clock for pauses.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default

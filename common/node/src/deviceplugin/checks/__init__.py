@@ -5,9 +5,17 @@ It takes seconds at most and changes nothing. The first line of its docstring is
 registers it as an entry point of the group ``deviceplugin.doctor``, under the name of the check.
 """
 
-from deviceplugin.checks._finding import Finding, Verdict, failure, ok, unknown, warning
-from deviceplugin.checks._hardware import Hardware, Need
-from deviceplugin.checks._node import Node
+from deviceplugin.checks._node import (
+    Finding,
+    Hardware,
+    Need,
+    Node,
+    Verdict,
+    failure,
+    ok,
+    unknown,
+    warning,
+)
 from deviceplugin.checks._runtime import RuntimeConfig, runtime_config
 
 __all__ = [

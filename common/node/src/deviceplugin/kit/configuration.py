@@ -11,7 +11,7 @@ returns the schema of all fields. A field of a plain type can say more of its va
 `ValueError`, whose message continues after the value.
 """
 
-from deviceplugin._config.documents.faults import InvalidError, bounded
+from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
 from deviceplugin._config.documents.places import (
     Place,
     of_file,
@@ -42,14 +42,9 @@ from deviceplugin._config.kinds.scalars import (
     size,
     text,
 )
+from deviceplugin._config.names import RESOURCE_NAME, check_resource_name, resource_name_problem
 from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
-from deviceplugin._config.resource_names import (
-    RESOURCE_NAME,
-    check_resource_name,
-    resource_name_problem,
-)
-from deviceplugin._config.settings_schema import settings_schema
-from deviceplugin._config.suggestions import suggestion
+from deviceplugin._config.settings_class import settings_schema
 
 __all__ = [
     "RESOURCE_NAME",

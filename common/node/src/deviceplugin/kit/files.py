@@ -102,10 +102,7 @@ def write(
 def remove(path: Path, *, durable: bool = False) -> bool:
     """Remove ``path``, and drafts that killed writers of it left; return whether it was there.
 
-    Args:
-        path: The file.
-        durable: Whether it must be gone from the disk when this returns, so that it does not come
-            back after a loss of power.
+    If ``durable``, it is gone from the disk then, and does not come back after a loss of power.
 
     Raises:
         OSError: It cannot be removed.

@@ -9,23 +9,22 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from deviceplugin.kit import files
 from deviceplugin.kit.sysfs import Sysfs
 
 __all__ = ["KINDS", "Device", "Tree"]
 
+_T = TypeVar("_T")
+
 KINDS: Final[Mapping[int, str]] = {stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 """Kinds of device nodes, and their names in sysfs."""
 _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
-_NUMBERS: Final = {
-    "usb": re.compile("([0-9a-fA-F]{4})"),
-    "pci": re.compile("0x([0-9a-fA-F]{4})"),
-}
+_NUMBERS: Final = {"usb": re.compile("([0-9a-fA-F]{4})"), "pci": re.compile("0x([0-9a-fA-F]{4})")}
 """The form in which the kernel writes vendor and product."""
 _DEV: Final = re.compile("[0-9]+:[0-9]+")
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -34,10 +33,7 @@ _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 class Tree:
     """A snapshot of sysfs. It caches what it reads: make a new one for each discovery.
 
-    Args:
-        sysfs: What reads sysfs.
-        dev: The directory of device nodes.
-        udev: The directory of udev's database.
+    Device nodes are in ``dev``, and ``udev`` is the directory of udev's database.
     """
 
     def __init__(
@@ -62,38 +58,26 @@ class Tree:
 
     def text(self, path: str) -> str:
         """Return an attribute unchanged, with blanks; bytes that are not UTF-8 are replaced."""
-        try:
-            return self.sysfs.kernel.read(path).decode(errors="replace")
-        except OSError as error:
-            self._note(error)
-            return ""
+        return self._asked(self.sysfs.kernel.read, path, b"").decode(errors="replace")
 
     def entries(self, path: str) -> list[str]:
         """Return the names in a directory, in any order."""
-        try:
-            return self.sysfs.kernel.names(path)
-        except OSError as error:
-            self._note(error)
-            return []
+        return self._asked(self.sysfs.kernel.names, path, [])
 
     def link(self, path: str) -> str:
         """Return the last part of the target of a link."""
-        try:
-            return posixpath.basename(self.sysfs.kernel.link(path))
-        except OSError as error:
-            self._note(error)
-            return ""
+        return posixpath.basename(self._asked(self.sysfs.kernel.link, path, ""))
 
     def resolve(self, path: str) -> str:
         """Return ``path`` with all links resolved; empty if it leads nowhere."""
-        try:
-            return self.sysfs.kernel.resolve(path)
-        except OSError as error:
-            self._note(error)
-            return ""
+        return self._asked(self.sysfs.kernel.resolve, path, "")
 
-    def _note(self, error: OSError) -> None:
-        self.is_complete = self.is_complete and error.errno in _GONE
+    def _asked(self, ask: Callable[[str], _T], path: str, instead: _T) -> _T:
+        try:
+            return ask(path)
+        except OSError as error:
+            self.is_complete = self.is_complete and error.errno in _GONE
+            return instead
 
     def device(self, path: str) -> "Device":
         """Return the device in the directory ``path``, which must not contain links."""
@@ -157,9 +141,7 @@ class Tree:
     def identity(self, kind: str, number: int) -> tuple[int, int] | None:
         """Return a value that no other device ever has; None if sysfs does not have the device.
 
-        Args:
-            kind: ``char`` or ``block``.
-            number: The device number, as in ``os.stat``.
+        ``kind`` is ``char`` or ``block``, and ``number`` the device number, as in ``os.stat``.
         """
         try:
             status = os.stat(self._of_number(kind, number))  # noqa: PTH116 - thousands of these

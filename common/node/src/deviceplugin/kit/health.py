@@ -159,12 +159,7 @@ class SteadyHealth(Generic[_K]):
         self._records: dict[_K, _Record] = {}
 
     def judge(
-        self,
-        key: _K,
-        found: Health,
-        tolerance: Tolerance | None = None,
-        *,
-        at_once: bool = False,
+        self, key: _K, found: Health, tolerance: Tolerance | None = None, *, at_once: bool = False
     ) -> Health:
         """Record what a check ``found`` for a device just now, and return the device's health.
 

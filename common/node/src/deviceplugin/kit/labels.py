@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from deviceplugin._config.names import DOMAIN, NAME
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.kit import files
 
@@ -18,8 +19,8 @@ __all__ = ["Checked", "checked", "clean", "key", "publish", "update"]
 
 _LONGEST: Final = 63
 _LONGEST_PREFIX: Final = 253
-_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME: Final = re.compile(NAME)
+_PREFIX: Final = re.compile(DOMAIN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_. -]")
 _ENDS: Final = "-_."
 _RULE: Final = "letters, digits, '-', '_' and '.', with a letter or digit at both ends"
@@ -66,11 +67,7 @@ def checked(labels: Mapping[str, str]) -> Checked:
 
 
 def publish(
-    path: Path,
-    labels: Mapping[str, str],
-    *,
-    stamp: str = "",
-    wall: Callable[[], float] = time.time,
+    path: Path, labels: Mapping[str, str], *, stamp: str = "", wall: Callable[[], float] = time.time
 ) -> bool:
     """Write the valid ones of ``labels`` to ``path``; return whether the file changed.
 

@@ -7,18 +7,14 @@ peer. ``deviceplugin migrate`` reads manifests, compares the pods, and writes th
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
-from deviceplugin._config.documents.faults import InvalidError
-from deviceplugin._config.documents.places import Place
+from deviceplugin._config.kinds.mappings import checked
 from deviceplugin.errors import ConfigError
 
 __all__ = ["LOGGING", "LOGGING_SWITCHES", "Migration", "Setting", "Workload", "checked", "flags"]
-
-T = TypeVar("T")
 
 LOGGING: Final = ("v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")
 """Flags of Go's usual library for logs, which have a value."""
@@ -126,10 +122,7 @@ def flags(
 ) -> Iterator[tuple[str, Setting]]:
     """Yield name and value of each flag, as Go programs read them: with one hyphen or two.
 
-    Args:
-        workload: Whose arguments are read.
-        known: Flags that have a value.
-        switches: Flags without a value, which are ``true``, or with one after ``=``.
+    ``known`` are flags that have a value, and ``switches`` those that are ``true`` without one.
 
     Raises:
         ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.
@@ -150,16 +143,3 @@ def flags(
         if value is None:
             raise ConfigError(f"{place}: {argument!r}: has no value")
         yield name, Setting(f"{place}: --{name}", value)
-
-
-def checked(root: Place, read: Callable[[Place], T]) -> T:
-    """Return what ``read`` returns for the outermost place of a document.
-
-    Raises:
-        ConfigError: All faults that were recorded, a line each.
-    """
-    found: list[T] = []
-    with suppress(InvalidError):
-        found.append(read(root))
-    root.faults.refuse()
-    return found[0]

@@ -26,10 +26,7 @@ def square(things: Sequence[T], score: Callable[[T, T], int]) -> list[list[int]]
 
 
 def choose(
-    available: Sequence[T],
-    required: Collection[T],
-    size: int,
-    score: Callable[[T, T], int],
+    available: Sequence[T], required: Collection[T], size: int, score: Callable[[T, T], int]
 ) -> list[T]:
     """Return the ``size`` that are nearest to each other, in the order of ``available``.
 
@@ -68,14 +65,8 @@ def choose_by_parent(
 
     The number of parents is always the least possible. Nearness is a good guess, made by growing a
     set from each of 16 parents. It is exact if parents are near in groups, such as NUMA nodes and
-    hives.
-
-    Args:
-        available: The free devices, in the order that decides between equals.
-        required: Devices that must be in the answer.
-        size: How many to return.
-        parent: Returns the larger device that a device is part of.
-        score: How near two parents are, from 0, the same in both orders.
+    hives. ``parent`` returns the larger device that a device is part of, and ``score`` how near two
+    of these are. The rest is as for ``choose``.
     """
     things = _things(available, required)
     needed = {*required}

@@ -37,12 +37,7 @@ _KINDS = {10: "a number", 16: "a hexadecimal number"}
 
 
 class SysfsError(Exception):
-    """Something in sysfs cannot be used. The message is its place, a colon and the reason.
-
-    Args:
-        place: The path, or a description of it.
-        reason: What is wrong, without the place.
-    """
+    """Something in sysfs cannot be used. The message is its place, a colon and the reason."""
 
     def __init__(self, place: str | os.PathLike[str], reason: str) -> None:
         super().__init__(f"{os.fspath(place)}: {reason}")
@@ -109,10 +104,6 @@ class Sysfs:
 
     Relative paths are below the root. Methods raise ``AbsentError``, ``UnreadableError`` or
     ``OddError``; those that do not mention errors never raise.
-
-    Args:
-        root: The mount point of sysfs.
-        kernel: The system calls that read it.
     """
 
     def __init__(self, root: str | os.PathLike[str] = "/sys", kernel: Kernel | None = None) -> None:
@@ -128,12 +119,8 @@ class Sysfs:
     ) -> str:
         """Return an attribute without blanks at its ends, or ``default`` if it is absent.
 
-        Bytes that are not ASCII are escaped.
-
-        Args:
-            path: The attribute.
-            default: The value of an absent attribute.
-            most: Bytes to read, rounded up to pages: only binary attributes have more than one.
+        Bytes that are not ASCII are escaped. ``most`` bytes are read, rounded up to pages: only
+        binary attributes have more than one.
 
         Raises:
             SysfsError: It is absent and has no default, or cannot be read.
@@ -150,12 +137,9 @@ class Sysfs:
     def number(
         self, path: str | os.PathLike[str], base: int = 10, default: int | None = None
     ) -> int:
-        """Return an attribute that is a whole number of at most 64 bits.
+        """Return an attribute that is a whole number of at most 64 bits, or ``default``.
 
-        Args:
-            path: The attribute.
-            base: 10, or 16 for digits with or without the prefix 0x.
-            default: The value of an absent attribute.
+        ``base`` is 10, or 16 for digits with or without the prefix 0x.
 
         Raises:
             SysfsError: It is absent and has no default, cannot be read, or is not such a number.

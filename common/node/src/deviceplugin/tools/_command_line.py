@@ -1,18 +1,24 @@
-"""What the commands of ``deviceplugin`` share: parsing the command line, and exit statuses."""
+"""What the commands of ``deviceplugin`` share: the command line, exit statuses, and reports."""
 
 import argparse
+import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, cast
+from enum import StrEnum
+from importlib.metadata import version
+from typing import Any, Final, cast
 
 from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
-from deviceplugin._config import suggestions, values
+from deviceplugin._config import values
+from deviceplugin._config.documents import faults
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
 _LONGEST_TIMEOUT: Final = 60.0
+_PLAIN: Final = "\x1b[0m"
 
 
 def parser(
@@ -72,12 +78,10 @@ def run(
 
 
 def has_colour() -> bool:
-    """Return whether to colour the output."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def duration(text: str) -> timedelta:
-    """Return the duration ``text``, for a parser."""
     try:
         return cast("timedelta", values.parse(text, timedelta))
     except ValueError as error:
@@ -97,6 +101,16 @@ def seconds(least: str, most: str = "") -> Callable[[str], float]:
     return read
 
 
+def add_timeout(
+    parser: argparse.ArgumentParser, default: int, what: str = "for each answer"
+) -> None:
+    """Add the option ``--timeout``, which ``check_timeout`` checks."""
+    words = f"how long to wait {what} ({default})"
+    parser.add_argument(
+        "--timeout", type=float, default=float(default), metavar="SECONDS", help=words
+    )
+
+
 def check_timeout(seconds: float) -> None:
     """Raise ``ConfigError`` unless ``--timeout`` is in a reasonable range."""
     if not 0 < seconds <= _LONGEST_TIMEOUT:
@@ -110,6 +124,56 @@ def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> Non
     """
     for name in wanted:
         if name not in known:
-            near = suggestions.nearest(name, known)
+            near = faults.nearest(name, known)
             advice = f"did you mean {near}?" if near else "--list shows all"
             raise ConfigError(f"no {kind} {name!r}: {advice}")
+
+
+def document(form: int, parts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return ``parts``, preceded by ``form``, the version of their form, and by our version."""
+    return {"format": form, "deviceplugin": version("deviceplugin"), **parts}
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1) + "\n"
+
+
+class Tone(StrEnum):
+    """The severity of a verdict, as a terminal's colour."""
+
+    GOOD = "\x1b[32m"
+    DOUBTFUL = "\x1b[33m"
+    BAD = "\x1b[1;31m"
+    QUIET = "\x1b[2m"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A verdict on something."""
+
+    verdict: str
+    tone: Tone
+    name: str
+    text: str
+    notes: Sequence[tuple[str, str]] = ()
+    """Notes below the line, each with its label. Empty notes are skipped."""
+
+    def show(self, widths: tuple[int, int], *, colour: bool, indent: str = "") -> str:
+        """Return it as text. ``widths`` are those of the verdict and the name."""
+        of_verdict, of_name = widths
+        verdict = f"{self.verdict:{of_verdict}}"
+        if colour:
+            verdict = f"{self.tone}{verdict}{_PLAIN}"
+        first = f"{indent}{verdict}  {self.name:{of_name}}  {_one_line(self.text)}"
+        below, width = (
+            indent + " " * (of_verdict + 2),
+            max((len(n) for n, _ in self.notes), default=0),
+        )
+        notes = (
+            f"{below}{f'{n}:':{width + 1}} {_one_line(text)}" for n, text in self.notes if text
+        )
+        return "\n".join([first, *notes])
+
+
+def _one_line(words: str) -> str:
+    return " ".join(words.split())

@@ -79,7 +79,6 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``Credentials.of``."""
     parser.add_argument(
         "--plugin-token-file",
         type=Path,
@@ -104,13 +103,9 @@ def page_of(url: str) -> str:
 
 
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:
-    """Return the content of the URL ``page``.
+    """Return the content of a URL of ``page_of``, of at most ``most`` bytes.
 
-    Args:
-        page: The result of ``page_of``.
-        timeout: Most seconds that the plugin may be silent.
-        most: Most bytes of an answer.
-        credentials: What the plugin asks for.
+    The plugin may be silent for ``timeout`` seconds.
 
     Raises:
         RefusedError: The plugin is not to be asked like this.

@@ -1,16 +1,23 @@
-"""The plugins that a command asks: one by its URL, or those of a namespace's pods."""
+"""The plugins that a command asks, one by its URL or those of a namespace, and their visits.
+
+Several are visited at a time, none twice at once, and slow ones seldom.
+"""
 
 import argparse
 import json
 import logging
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from deviceplugin._config.kinds.scalars import NAME_PATTERN, matches
+from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, Watch
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
@@ -31,7 +38,6 @@ milliseconds, and those that are away must not hold up the others."""
 _MAX_BYTES: Final = 8 * 1024**2
 _PORT: Final = 9494
 _LABEL: Final = re.compile(r"[\w./-]+={1,2}[\w.-]+(,[\w./-]+={1,2}[\w.-]+)*", re.ASCII)
-_NAMESPACE: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _READING: Final = threading.Lock()
 """One answer is decoded at a time, for it takes several times its size in memory."""
 
@@ -43,10 +49,7 @@ class Plugin:
     """A plugin on a node.
 
     Attributes:
-        node: The node's name.
-        url: Where it serves.
         state: Differs after each start of its container, and when its pod gets ready or unready.
-        credentials: What it asks for.
     """
 
     node: str
@@ -81,7 +84,6 @@ Plugins = Callable[[], Mapping[str, Plugin]]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which plugins are asked."""
     add = parser.add_argument
     add("--node", metavar="NAME", help="one node, by its name in the cluster")
     add(
@@ -105,7 +107,7 @@ def check(options: argparse.Namespace) -> None:
         raise ConfigError("--plugin: is for --node; with --selector the pods say where they are")
     if options.selector and not _LABEL.fullmatch(options.selector):
         raise ConfigError(f"--selector {options.selector}: is not KEY=VALUE[,KEY=VALUE]")
-    if options.selector and not _NAMESPACE.fullmatch(options.namespace or ""):
+    if options.selector and not matches(options.namespace or "", NAME_PATTERN):
         raise ConfigError(f"--namespace {options.namespace or ''}: is not the name of a namespace")
     if options.selector and options.plugin_token_file and not options.plugin_ca_file:
         raise ConfigError(
@@ -114,7 +116,7 @@ def check(options: argparse.Namespace) -> None:
         )
 
 
-def api_server(options: argparse.Namespace, name: str) -> ApiServer:
+def api_server(options: argparse.Namespace, name: str, advice: str = "give --api URL") -> ApiServer:
     """Return the API server of ``--api`` or of this pod.
 
     Raises:
@@ -125,7 +127,7 @@ def api_server(options: argparse.Namespace, name: str) -> ApiServer:
     try:
         return ApiServer.of_pod(name=name)
     except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL") from None
+        raise ConfigError(f"{error}; {advice}") from None
 
 
 @contextmanager
@@ -196,3 +198,86 @@ def plugin_of(pod: Mapping[str, Any], credentials: Credentials = NO_CREDENTIALS)
     scheme = "https" if credentials.ca_file else "http"
     state = " ".join([*ready, *starts])
     return Plugin(str(node), f"{scheme}://{host}:{port}", state, credentials)
+
+
+MOST: Final = 32
+"""Visits at a time."""
+FORGOTTEN: Final = 3600.0
+"""Seconds after which a node without a plugin is forgotten. A plugin that is replaced is back long
+before, and nothing that is remembered of a node counts for longer."""
+_REST: Final = 15.0
+"""A visit that took as long as a plugin may be silent is followed by a pause so many times as long.
+So a node that does not answer takes a sixteenth of a thread, and 500 of them leave time for the
+others."""
+
+Visit = Callable[[Plugin], float]
+"""Returns for how many seconds nothing is to be done, unless the plugin's pod changes."""
+
+
+@dataclass(slots=True)
+class _Visited:
+    visit: Visit
+    seen: float
+    plugin: Plugin | None = None
+    """As it was visited last."""
+    due: float = float("-inf")
+    running: Future[float] | None = None
+
+
+@dataclass(eq=False, repr=False)
+class Visits:
+    """Visits of all nodes."""
+
+    make: Callable[[str], Visit]
+    """Makes what visits the plugin of a node, and has what is remembered of the node. It is called
+    in one thread at a time, but not always in the same."""
+    pool: ThreadPoolExecutor
+    clock: Clock = MONOTONIC
+
+    def __post_init__(self) -> None:
+        self._nodes: dict[str, _Visited] = {}
+
+    def step(self, plugins: Mapping[str, Plugin]) -> None:
+        """Begin the visits that are due."""
+        now = self.clock.now()
+        for name, plugin in plugins.items():
+            node = self._nodes.get(name)
+            if node is None:
+                node = self._nodes[name] = _Visited(self.make(name), now)
+            node.seen = now
+            self._begin(node, plugin, now)
+        gone = [name for name, node in self._nodes.items() if now - node.seen > FORGOTTEN]
+        for name in gone:
+            del self._nodes[name]
+
+    def _begin(self, node: _Visited, plugin: Plugin, now: float) -> None:
+        if node.running is not None:
+            if not node.running.done():
+                return
+            node.due, node.running = node.running.result(), None
+        if now >= node.due or plugin != node.plugin:
+            node.plugin = plugin
+            node.running = self.pool.submit(self._visit, node.visit, plugin)
+
+    def _visit(self, visit: Visit, plugin: Plugin) -> float:
+        """Visit a plugin, and return when it is to be visited again."""
+        began = self.clock.now()
+        idle = visit(plugin)
+        ended = self.clock.now()
+        took = ended - began
+        return ended + (max(idle, _REST * took) if took >= SILENCE else idle)
+
+
+def keep_visiting(make: Callable[[str], Visit], plugins: Plugins, interval: float) -> None:
+    """Visit ``plugins`` every ``interval`` seconds until the process is told to stop."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    pool = ThreadPoolExecutor(MOST, thread_name_prefix="visit")
+    visits = Visits(make, pool)
+    try:
+        while not stop.is_set():
+            visits.step(plugins())
+            stop.wait(interval)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -14,7 +14,7 @@ from socket import AF_UNIX, SOCK_STREAM, socket
 from typing import Final, TextIO
 
 from deviceplugin._app.text_table import aligned
-from deviceplugin._platform.monitor import Monitor
+from deviceplugin_testing.simulator._monitor import Monitor
 
 _DONE: Final = "ok"
 _FAILED: Final = "error: "

@@ -1,6 +1,6 @@
-"""All faults of a document, collected."""
+"""All faults of a document, collected; and advice to somebody who wrote an unknown name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from deviceplugin.errors import ConfigError
@@ -9,6 +9,7 @@ _LONGEST: Final = 400
 """Characters of a key, or of a problem, that a message shows."""
 MOST: Final = 100
 """Faults that are kept. Of the others, the number."""
+_MOST_NAMES: Final = 40
 
 
 class InvalidError(Exception):
@@ -70,3 +71,21 @@ def bounded(text: str) -> str:
     """
     half = _LONGEST // 2
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the one of ``known`` that is most like ``name``; an empty string if none is."""
+    from difflib import get_close_matches  # for mistakes only
+
+    return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
+
+
+def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
+    """Return advice for somebody who wrote ``name``, which is not ``known``."""
+    if near := nearest(name, known, likeness):
+        return f"did you mean {bounded(repr(near))}?"
+    if not known:
+        return "there are none"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    shown = (one if one.isprintable() else repr(one) for one in [*known][:_MOST_NAMES])
+    return f"known are {', '.join(map(bounded, shown))}{more}"

@@ -1,6 +1,8 @@
-"""The values of a document in YAML, JSON or TOML, each with its line."""
+"""The values of a document in YAML, JSON or TOML, each with its line; and reading those of JSON."""
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -19,6 +21,11 @@ _KINDS: Final[Mapping[type, Kind]] = {
     float: "number",
     type(None): "nothing",
 }
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+"""The tokens of a valid document."""
+
+Token = tuple[str, int]
+"""The token, and its line."""
 
 
 class MalformedError(ValueError):
@@ -44,7 +51,7 @@ class TooManyError(MalformedError):
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Node:
+class DocumentNode:
     """A value in a document."""
 
     kind: Kind
@@ -56,13 +63,12 @@ class Node:
     """A scalar as a Python object."""
     readable: bool = True
     """Whether ``value`` could be made. It cannot from the date 2001-99-99, for example."""
-    items: "list[Node]" = field(default_factory=list)
-    pairs: "dict[str, Node]" = field(default_factory=dict)
+    items: "list[DocumentNode]" = field(default_factory=list)
+    pairs: "dict[str, DocumentNode]" = field(default_factory=dict)
     repeated: "list[tuple[str, int]]" = field(default_factory=list)
     """Duplicate keys, with their lines."""
 
-    def add(self, key: str, node: "Node", line: int) -> None:
-        """Add ``node`` to a mapping at ``key``."""
+    def add(self, key: str, node: "DocumentNode", line: int) -> None:
         if key in self.pairs:
             self.repeated.append((key, line))
         self.pairs[key] = node
@@ -73,27 +79,27 @@ Path = tuple[str | int, ...]
 
 def of_value(
     value: Any, lines: Mapping[Path, int] | None = None, path: Path = (), line: int = 0
-) -> Node:
+) -> DocumentNode:
     """Return the node of a Python object, such as JSON and TOML give.
 
     ``lines`` has the lines of some values by path. Another value has the line of its container.
     """
     line = (lines or {}).get(path, line)
     if isinstance(value, Mapping):
-        node = Node("mapping", line)
+        node = DocumentNode("mapping", line)
         for key, inner in value.items():
             node.add(str(key), of_value(inner, lines, (*path, str(key)), line), line)
         return node
     if isinstance(value, list | tuple):
         items = [of_value(inner, lines, (*path, index), line) for index, inner in enumerate(value)]
-        return Node("list", line, items=items)
+        return DocumentNode("list", line, items=items)
     raw = str(value).lower() if isinstance(value, bool) else str(value)
-    return Node(_KINDS.get(type(value), "date"), line, raw, value)
+    return DocumentNode(_KINDS.get(type(value), "date"), line, raw, value)
 
 
 def _inner(value: Any) -> list[Any]:
     """Return the keys and values in a node, or in a mapping or list of Python's."""
-    if isinstance(value, Node):
+    if isinstance(value, DocumentNode):
         return [*value.items, *value.pairs, *value.pairs.values()]
     if isinstance(value, Mapping):
         return [*value, *value.values()]
@@ -116,7 +122,7 @@ def check_size(root: Any, most: int = MAX_NODES) -> None:
             sizes[id(value)] = values, 1 + max((depth for _, depth in found), default=-1)
         return sizes[id(value)]
 
-    line = root.line if isinstance(root, Node) else 0
+    line = root.line if isinstance(root, DocumentNode) else 0
     try:
         values, depth = size(root)
     except RecursionError as error:
@@ -125,3 +131,61 @@ def check_size(root: Any, most: int = MAX_NODES) -> None:
         raise TooDeepError(line)
     if values > most:
         raise TooManyError(line, most)
+
+
+def of_json(text: str) -> DocumentNode | None:
+    """Return the outermost value of a document in JSON; None for an empty one.
+
+    Raises:
+        MalformedError: The document is not valid.
+    """
+    if not text.strip():
+        return None
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise MalformedError(error.msg, error.lineno) from error
+    except ValueError as error:  # a number of more digits than Python accepts
+        raise MalformedError(str(error)) from error
+    except RecursionError as error:
+        raise TooDeepError from error
+    check_size(document)
+    tokens = _tokens(text)
+    root = _value(tokens)
+    assert next(tokens, None) is None  # or the tokens are not json's
+    return root
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    line, end = 1, 0
+    for found in _TOKEN.finditer(text):
+        line += text.count("\n", end, found.start())
+        end = found.start()
+        yield found[0], line
+
+
+def _value(tokens: Iterator[Token]) -> DocumentNode:
+    return _node(*next(tokens), tokens)
+
+
+def _node(word: str, line: int, tokens: Iterator[Token]) -> DocumentNode:
+    if word == "{":
+        node = DocumentNode("mapping", line)
+        for key, at in _until("}", tokens):
+            next(tokens)  # the colon
+            node.add(json.loads(key), _value(tokens), at)
+        return node
+    if word == "[":
+        items = [_node(*first, tokens) for first in _until("]", tokens)]
+        return DocumentNode("list", line, items=items)
+    value: Any = json.loads(word)
+    node = of_value(value, line=line)
+    node.raw = value if isinstance(value, str) else word
+    return node
+
+
+def _until(end: str, tokens: Iterator[Token]) -> Iterator[Token]:
+    """Yield the first token of each value, or of each key and value, before ``end``."""
+    while (token := next(tokens))[0] != end:
+        if token[0] != ",":
+            yield token

@@ -6,10 +6,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from deviceplugin._config.documents.faults import Faults, InvalidError
-from deviceplugin._config.documents.nodes import Kind, MalformedError, Node, check_size, of_value
+from deviceplugin._config.documents.faults import Faults, InvalidError, suggestion
+from deviceplugin._config.documents.nodes import (
+    DocumentNode,
+    Kind,
+    MalformedError,
+    check_size,
+    of_json,
+    of_value,
+)
 from deviceplugin._config.documents.reading import content
-from deviceplugin._config.suggestions import suggestion
 from deviceplugin.errors import ConfigError
 
 LONGEST: Final = 1024**2
@@ -36,7 +42,7 @@ class Place:
 
     __slots__ = ("faults", "key", "node")
 
-    def __init__(self, faults: Faults, node: Node, key: str = "") -> None:
+    def __init__(self, faults: Faults, node: DocumentNode, key: str = "") -> None:
         self.faults = faults
         """All faults of the document."""
         self.key = key
@@ -182,7 +188,7 @@ def of_file(path: Path) -> Place:
     except ValueError as error:
         raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
     root = _root(path.suffix, text, faults)
-    return Place(faults, Node("mapping")) if root.kind == "nothing" else root
+    return Place(faults, DocumentNode("mapping")) if root.kind == "nothing" else root
 
 
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
@@ -231,9 +237,7 @@ def _root(language: str, text: str, faults: Faults) -> Place:
     node = None
     try:
         if language == ".json":
-            from deviceplugin._config.documents import json_nodes
-
-            node = json_nodes.compose(text)
+            node = of_json(text)
         elif language == ".toml":
             from deviceplugin._config.documents import toml_nodes
 
@@ -247,7 +251,7 @@ def _root(language: str, text: str, faults: Faults) -> Place:
     except MalformedError as error:
         faults.add(error.line, "", f"not valid: {error}")
     faults.refuse()
-    root = Place(faults, node or Node("mapping"))
+    root = Place(faults, node or DocumentNode("mapping"))
     _note_repeated(root)
     return root
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from deviceplugin._config.documents.nodes import (
     MAX_NODES,
+    DocumentNode,
     MalformedError,
-    Node,
     Path,
     TooDeepError,
     TooManyError,
@@ -31,7 +31,7 @@ MOST_NAMES: Final = 50
 _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of document)\)$")
 
 
-def compose(text: str) -> Node | None:
+def compose(text: str) -> DocumentNode | None:
     """Return the outermost value; None for an empty document.
 
     A value within another has the line of the statement that they are in.

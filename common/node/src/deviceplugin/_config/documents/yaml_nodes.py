@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from deviceplugin._config.documents.nodes import (
     MAX_NODES,
+    DocumentNode,
     Kind,
     MalformedError,
-    Node,
     TooDeepError,
     check_size,
 )
@@ -26,7 +26,7 @@ _UNREADABLE: Final = (ValueError, TypeError, LookupError, AttributeError)
 """What PyYAML raises for scalars that do not fit their tag."""
 
 
-def compose(text: str) -> Node | None:
+def compose(text: str) -> DocumentNode | None:
     """Return the outermost value; None for a document without any.
 
     Raises:
@@ -88,33 +88,33 @@ class _Nodes:
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
-        self._made: dict[int, Node] = {}
+        self._made: dict[int, DocumentNode] = {}
 
-    def node(self, given: Any) -> Node:
+    def node(self, given: Any) -> DocumentNode:
         if id(given) not in self._made:
             line = given.start_mark.line + 1
             kind: Kind = "list" if given.id == "sequence" else "mapping"
             if given.id == "scalar":
                 self._made[id(given)] = self._scalar(given, line)
                 return self._made[id(given)]
-            node = self._made[id(given)] = Node(kind, line)
+            node = self._made[id(given)] = DocumentNode(kind, line)
             if given.id == "sequence":
                 node.items = [self.node(item) for item in given.value]
             else:
                 self._fill(node, given)
         return self._made[id(given)]
 
-    def _scalar(self, given: Any, line: int) -> Node:
+    def _scalar(self, given: Any, line: int) -> DocumentNode:
         import yaml
 
         kind = _KINDS.get(given.tag, "other")
         try:
             value = self._loader.construct_object(given, deep=True)
         except (yaml.YAMLError, *_UNREADABLE):
-            return Node(kind, line, given.value, readable=False)
-        return Node(kind, line, given.value, value)
+            return DocumentNode(kind, line, given.value, readable=False)
+        return DocumentNode(kind, line, given.value, value)
 
-    def _fill(self, node: Node, given: Any) -> None:
+    def _fill(self, node: DocumentNode, given: Any) -> None:
         own = [pair for pair in given.value if pair[0].tag != f"{_TAG}merge"]
         self._loader.flatten_mapping(given)
         merged = len(given.value) - len(own)

@@ -166,8 +166,17 @@ def finished(root: Place, kind: Kind[_T]) -> _T:
     Raises:
         ConfigError: All faults of the document.
     """
+    return checked(root, kind.read)
+
+
+def checked(root: Place, read: Callable[[Place], _T]) -> _T:
+    """Return what ``read`` returns for the outermost place of a document.
+
+    Raises:
+        ConfigError: All faults that were recorded, a line each.
+    """
     try:
-        value = kind.read(root)
+        value = read(root)
     except InvalidError as error:
         raise ConfigError("\n".join(root.faults.lines)) from error
     root.faults.refuse()

@@ -7,7 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
-from deviceplugin._config import quantities, suggestions
+from deviceplugin._config import quantities
+from deviceplugin._config.documents import faults
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind, Schema
 
@@ -181,7 +182,7 @@ def choice(*choices: _T) -> Kind[_T]:
     def make(text: str) -> _T:
         if text in names:
             return names[text]
-        near = suggestions.suggestion(text, names, 0.4)
+        near = faults.suggestion(text, names, 0.4)
         advice = f": {near}" if near.startswith("did") else ""
         raise ValueError(f"is not one of {', '.join(names)}{advice}")
 

@@ -6,7 +6,7 @@ if it loses its state, such as by a reset of the node. Then nobody would ever re
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from deviceplugin._attribution.claim_holders import Claim
@@ -38,61 +38,45 @@ class _Doubt:
     ask_at: float
 
 
+@dataclass(eq=False, repr=False)
 class ForgottenClaims:
     """Releases forgotten claims of ``driver``. ``run`` is its thread.
 
     A claim is forgotten if the API server no longer has it, or has it without these devices, and if
     a kubelet that knows its pods has not named it for a while, although it could have released it.
-
-    Args:
-        driver: The name of the driver.
-        records: Returns the records, by uid.
-        holdings: Returns what the kubelet said last, or None if that is not known.
-        claims: The API server.
-        release: Releases a claim; is also given what returns the seconds that are left.
-        is_registered: Returns whether the kubelet has the driver.
-        interval: Seconds between the kubelet's answers.
-        clock: The clock of all waits.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        driver: str,
-        *,
-        records: Callable[[], Mapping[str, Record]],
-        holdings: Callable[[], Holdings | None],
-        claims: ClaimReader,
-        release: Callable[[Claim, Callable[[], float]], None],
-        is_registered: Callable[[], bool],
-        interval: float,
-        clock: Clock,
-    ) -> None:
-        self._driver = driver
-        self._records = records
-        self._holdings = holdings
-        self._claims = claims
-        self._release = release
-        self._is_registered = is_registered
-        self._interval = interval
-        self._clock = clock
-        self._waiter = Waiter(clock)
+    driver: str
+    _: KW_ONLY
+    records: Callable[[], Mapping[str, Record]]
+    """Returns the records, by uid."""
+    holdings: Callable[[], Holdings | None]
+    """Returns what the kubelet said last, or None if that is not known."""
+    claims: ClaimReader
+    release: Callable[[Claim, Callable[[], float]], None]
+    """Releases a claim; is also given what returns the seconds that are left."""
+    is_registered: Callable[[], bool]
+    interval: float
+    """Seconds between the kubelet's answers."""
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._waiter = Waiter(self.clock)
         self._doubts: dict[str, _Doubt] = {}
         self._problems = Problems(log)
 
     def run(self) -> None:
-        """Check regularly until stopped."""
         while not self._waiter.is_over():
-            self._waiter.pause(self._interval)
+            self._waiter.pause(self.interval)
             if not self._waiter.is_over():
                 self.check()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def check(self) -> None:
         """Release what is forgotten now."""
-        now, records = self._clock.now(), self._records()
+        now, records = self.clock.now(), self.records()
         named = self._named() if records else None
         if named is None:
             self._doubts = {}
@@ -102,7 +86,7 @@ class ForgottenClaims:
             for uid, one in records.items()
             if (one.claim.namespace, one.claim.name) not in named
         }
-        before, due = self._doubts, now + _SPAN * self._interval
+        before, due = self._doubts, now + _SPAN * self.interval
         self._doubts = {
             uid: before[uid]
             if uid in before and before[uid].record is one
@@ -111,23 +95,21 @@ class ForgottenClaims:
         }
         for doubt in list(self._doubts.values()):
             if now >= doubt.ask_at and not self._waiter.is_over():
-                doubt.ask_at = now + _AGAIN * self._interval
+                doubt.ask_at = now + _AGAIN * self.interval
                 self._settle(doubt.record)
 
     def _named(self) -> set[tuple[str, str]] | None:
         """Return the claims that containers have, or None if that is not certain."""
-        holdings = self._holdings()
-        if holdings is None or not (holdings.complete and holdings.pods and self._is_registered()):
+        holdings = self.holdings()
+        if holdings is None or not (holdings.complete and holdings.pods and self.is_registered()):
             return None
-        return {
-            (one.namespace, one.claim) for one in holdings.claimed if one.driver == self._driver
-        }
+        return {(one.namespace, one.claim) for one in holdings.claimed if one.driver == self.driver}
 
     def _settle(self, record: Record) -> None:
         try:
             if not self._is_gone(record):
                 return
-            self._release(record.claim, lambda: _TIMEOUT)
+            self.release(record.claim, lambda: _TIMEOUT)
         except DevicePluginError as error:
             event = "forgotten claim not released"
             self._problems.say(record.claim.uid, event, claim=str(record.claim), error=str(error))
@@ -138,7 +120,7 @@ class ForgottenClaims:
     def _is_gone(self, record: Record) -> bool:
         claim = record.claim
         try:
-            found = self._claims.get(claim.namespace, claim.name)
+            found = self.claims.get(claim.namespace, claim.name)
         except NotFoundError:
             return True
         if (found.get("metadata") or {}).get("uid") != claim.uid:
@@ -146,4 +128,4 @@ class ForgottenClaims:
         allocation = (found.get("status") or {}).get("allocation") or {}
         results = (allocation.get("devices") or {}).get("results") or ()
         allocated = {(one.get("driver"), one.get("pool"), one.get("device")) for one in results}
-        return allocated.isdisjoint((self._driver, one.pool, one.name) for one in record.devices)
+        return allocated.isdisjoint((self.driver, one.pool, one.name) for one in record.devices)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._config import parameters
-from deviceplugin._dra.claims.device_lookup import Candidates
+from deviceplugin._dra.claims.devices import Candidates
+from deviceplugin._dra.claims.reading import Configuration
 from deviceplugin._dra.claims.record import RecordedParameters
-from deviceplugin._dra.claims.results import Configuration
 from deviceplugin._platform import hooks
 from deviceplugin.errors import AllocationError, ConfigError, DevicePluginError
 

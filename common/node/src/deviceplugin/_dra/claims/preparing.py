@@ -7,24 +7,20 @@ meanwhile.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import groupby
 from typing import Final
 
 from deviceplugin._attribution.ownership import Claim, Ownership
-from deviceplugin._dra.claims.allocations import Asking, unanswered
-from deviceplugin._dra.claims.booking import book
-from deviceplugin._dra.claims.cdi_files import ClaimFiles, kind_of
-from deviceplugin._dra.claims.device_lookup import Candidates, Locator
-from deviceplugin._dra.claims.locks import ClaimLocks
+from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
+from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
+from deviceplugin._dra.claims.devices import Candidates, Locator, book
 from deviceplugin._dra.claims.parameters import ParameterReader
-from deviceplugin._dra.claims.plugin_calls import PluginCalls, limit
-from deviceplugin._dra.claims.reading import ClaimReader, PatientReader
+from deviceplugin._dra.claims.reading import ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
-from deviceplugin._dra.claims.record_files import Records
-from deviceplugin._dra.claims.results import Result, results
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._telemetry.metrics import Metrics
@@ -37,56 +33,69 @@ _MANY: Final = 10
 """Most devices that one log line names."""
 
 
+class ClaimLocks:
+    """The locks of claims that are in use. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        """By uid, each with the number of threads that hold it or wait for it."""
+
+    @contextmanager
+    def hold(self, uid: str, seconds: float) -> Iterator[None]:
+        """Hold the lock of the claim ``uid``.
+
+        Raises:
+            AllocationError: It was not free within ``seconds``.
+        """
+        with self._guard:
+            lock, users = self._locks.get(uid, (threading.Lock(), 0))
+            self._locks[uid] = lock, users + 1
+        try:
+            if not lock.acquire(timeout=max(0.0, seconds)):
+                raise AllocationError("an earlier call for this claim is still under way")
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._guard:
+                _, users = self._locks.pop(uid)
+                if users > 1:
+                    self._locks[uid] = lock, users - 1
+
+
+@dataclass(eq=False, repr=False)
 class Preparing:
-    """Prepares claims, and undoes it. Thread-safe; one claim is one thread's at a time.
+    """Prepares claims, and undoes it. Thread-safe; one claim is one thread's at a time."""
 
-    Args:
-        driver: The name of the driver.
-        boot: Identifies the boot of the machine.
-        records: The records, which must have been loaded.
-        claim_files: The CDI files.
-        ownership: Decides who gets a device. It must have what the records say.
-        claims: The API server.
-        locator: Finds devices.
-        calls: Calls the plugins.
-        metrics: The metrics of this process.
-        unusable: Returns why no claim can be prepared now; empty if they can.
-        clock: The clock of all waits.
-    """
+    driver: str
+    boot: str
+    """Identifies the boot of the machine."""
+    _: KW_ONLY
+    records: Records
+    """The records, which must have been loaded."""
+    claim_files: ClaimFiles
+    ownership: Ownership
+    """Decides who gets a device. It must have what the records say."""
+    claims: ClaimReader
+    locator: Locator
+    calls: PluginCalls
+    metrics: Metrics
+    unusable: Callable[[], str] = str
+    """Returns why no claim can be prepared now; empty if they can."""
+    clock: Clock = MONOTONIC
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        driver: str,
-        boot: str,
-        *,
-        records: Records,
-        claim_files: ClaimFiles,
-        ownership: Ownership,
-        claims: ClaimReader,
-        locator: Locator,
-        calls: PluginCalls,
-        metrics: Metrics,
-        unusable: Callable[[], str] = str,
-        clock: Clock = MONOTONIC,
-    ) -> None:
-        self._driver = driver
-        self._boot = boot
-        self._records = records
-        self._files = claim_files
-        self._ownership = ownership
-        self._unusable = unusable
-        self._claims = PatientReader(claims, clock)
-        self._locator = locator
-        self._calls = calls
-        self._asking = Asking(kind_of(driver), calls)
-        self._parameters = ParameterReader(driver)
-        self._metrics = metrics
+    def __post_init__(self) -> None:
+        self._claims = PatientReader(self.claims, self.clock)
+        self._asking = Asking(kind_of(self.driver), self.calls)
+        self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
 
     def close(self) -> None:
         """Stop waiting for the API server and for hooks: what waits fails at once."""
         self._claims.close()
-        self._calls.close()
+        self.calls.close()
 
     def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         """Make the devices of ``claim`` ready for its containers, and return them.
@@ -99,7 +108,7 @@ class Preparing:
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
-        if reason := self._unusable():
+        if reason := self.unusable():
             raise AllocationError(reason)
         with self._locks.hold(claim.uid, left()):
             try:
@@ -108,22 +117,22 @@ class Preparing:
                 raise AllocationError(f"{error.filename}: {error.strerror}") from error
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
-        record = self._records.get(claim.uid)
-        if record is None or record.state != "prepared" or record.boot != self._boot:
-            wanted = results(self._claims.read(claim, left), claim, self._driver)
+        record = self.records.get(claim.uid)
+        if record is None or record.state != "prepared" or record.boot != self.boot:
+            wanted = results(self._claims.read(claim, left), claim, self.driver)
         else:
             try:
                 document = self._claims.read_once(claim)
             except DevicePluginError:  # what it has is known without the API server
                 return self._given_again(record)
-            wanted = results(document, claim, self._driver)
+            wanted = results(document, claim, self.driver)
             if _has(record, wanted):
                 return self._given_again(record)
-        return self._give(claim, self._locator.find(wanted), record, left)
+        return self._give(claim, self.locator.find(wanted), record, left)
 
     def _given_again(self, record: Record) -> Sequence[RecordedDevice]:
         if record.document is not None:
-            self._files.put(record.claim.uid, record.document)
+            self.claim_files.put(record.claim.uid, record.document)
         return record.given
 
     def _give(
@@ -136,45 +145,42 @@ class Preparing:
         # Before anything is withheld: what a user got wrong must cost no device.
         parameters = self._parameters.read(claim, candidates, before.parameters if before else ())
         used = [one.recorded for one in parameters.values()]
-        found = book(self._ownership, claim, candidates, before)
+        found = book(self.ownership, claim, candidates, before)
         devices = unanswered(found)
         kept = _kept(before, devices)
-        record = Record(claim, self._boot, "preparing", [*devices, *kept], parameters=used)
+        record = Record(claim, self.boot, "preparing", [*devices, *kept], parameters=used)
         with ExitStack() as undo:
             if before is None:  # otherwise its containers may still be running
                 undo.callback(self._undo, claim)
             if before is None or before.held != record.held:
-                self._records.write(record)
+                self.records.write(record)
             answer = self._asking.ask(claim.uid, found, parameters, left)
             if answer.document is None:
-                self._files.drop(claim.uid)
+                self.claim_files.drop(claim.uid)
             else:
-                self._files.put(claim.uid, answer.document)
+                self.claim_files.put(claim.uid, answer.document)
             record = replace(
-                record,
-                state="prepared",
-                devices=[*answer.devices, *kept],
-                document=answer.document,
+                record, state="prepared", devices=[*answer.devices, *kept], document=answer.document
             )
-            self._records.write(record)
+            self.records.write(record)
             undo.pop_all()
         self._changed()
         log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})
-        self._metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
+        self.metrics.events.add("claim prepared", device=_listed(record), detail=str(claim))
         return record.given
 
     def _changed(self) -> None:
-        self._metrics.claims_prepared.labels(self._driver).set(len(self._records.all()))
+        self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
 
     def _undo(self, claim: Claim) -> None:
         try:
-            self._files.drop(claim.uid)
-            self._records.remove(claim.uid)
+            self.claim_files.drop(claim.uid)
+            self.records.remove(claim.uid)
         except OSError as error:  # it is recorded, so its devices stay withheld
             fields = {"claim": str(claim), "error": f"{error.filename}: {error.strerror}"}
             log.warning("claim not released", extra=fields)
         else:
-            self._ownership.unprepare(claim.uid)
+            self.ownership.unprepare(claim.uid)
 
     def unprepare(self, claim: Claim, left: Callable[[], float]) -> None:
         """Release the devices of ``claim``; of one that is unknown there are none.
@@ -187,30 +193,30 @@ class Preparing:
         if not is_uid(claim.uid):
             return
         with self._locks.hold(claim.uid, left()):
-            record = self._records.get(claim.uid)
+            record = self.records.get(claim.uid)
             try:
-                self._files.drop(claim.uid)
+                self.claim_files.drop(claim.uid)
                 if record is not None:
                     self._release(record, left)
-                self._records.remove(claim.uid)
+                self.records.remove(claim.uid)
             except OSError as error:
                 raise AllocationError(f"{error.filename}: {error.strerror}") from error
-            self._ownership.unprepare(claim.uid)
+            self.ownership.unprepare(claim.uid)
         if record is not None:
             self._changed()
             log.info("claim released", extra={"claim": str(claim), "devices": _listed(record)})
-            self._metrics.events.add("claim released", device=_listed(record), detail=str(claim))
+            self.metrics.events.add("claim released", device=_listed(record), detail=str(claim))
 
     def _release(self, record: Record, left: Callable[[], float]) -> None:
         for name, keys in groupby(sorted(record.held), key=lambda key: key[0]):
-            resource = self._locator.resource(name)
+            resource = self.locator.resource(name)
             ids = sorted((device_id for _, device_id in keys), key=natural_key)
             if resource is None:
                 continue
             known = resource.devices
             devices = [known.get(one, Device(one, resource=name)) for one in ids]
-            if self._calls.released(resource, devices, limit(left())):
-                self._metrics.released.labels(name).inc(len(ids))
+            if self.calls.released(resource, devices, limit(left())):
+                self.metrics.released.labels(name).inc(len(ids))
 
 
 def _has(record: Record, wanted: Sequence[Result]) -> bool:

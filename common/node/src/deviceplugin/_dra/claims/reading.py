@@ -1,4 +1,4 @@
-"""Reading a claim from the API server while the kubelet waits for it.
+"""Reading a claim from the API server while the kubelet waits, and what it says for one driver.
 
 A kubelet whose Prepare fails tries again only a minute later. So what the API server cannot answer
 now, it is asked again within the time of the call, as clients in Go do.
@@ -6,15 +6,20 @@ now, it is asked again within the time of the call, as clients in Go do.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._config.documents.faults import bounded
+from deviceplugin._config.quantities import whole_number
+from deviceplugin._dra.naming import SHARES
 from deviceplugin._platform.api_errors import UnavailableError
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import Clock
 from deviceplugin._platform.waiting import Waiter
+from deviceplugin.errors import AllocationError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -37,6 +42,9 @@ _MOST: Final = 16
 that is released needs no API server."""
 _CHECK: Final = 1.0
 """Seconds between checks whether the kubelet still waits."""
+_FROM_CLASS: Final = "FromClass"
+_TOO_MANY: Final = 1_000_000
+"""Shares that no device has."""
 
 
 class ClaimReader(Protocol):
@@ -122,3 +130,118 @@ class PatientReader:
         finally:
             with self._lock:
                 self._waiters.discard(waiter)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a user says about devices of one driver."""
+
+    source: str
+    """Whose it is, in words."""
+    parameters: object
+    """An object of JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One device that the scheduler has allocated to a request of a claim."""
+
+    request: str
+    """Without a subrequest: the kubelet knows requests only."""
+    pool: str
+    device: str
+    share: str = ""
+    """The id of the share, of a device that several claims may have at a time."""
+    count: int = 1
+    """Of how many of the device's shares that consists."""
+    admin: bool = False
+    """Whether it is access to a device that others may hold meanwhile."""
+    tolerant: bool = False
+    """Whether the claim tolerates some taint of the device."""
+    configurations: tuple[Configuration, ...] = ()
+    """Those that apply to it. The last one is valid, instead of the others."""
+
+    @property
+    def parameters(self) -> object:
+        """The parameters that are valid, as an object of JSON; None if there are none."""
+        return self.configurations[-1].parameters if self.configurations else None
+
+
+def results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence[Result]:
+    """Return what ``document``, the object of ``claim``, allocates of ``driver``.
+
+    Raises:
+        AllocationError: It is another claim, it is not allocated, it has no device of ``driver``,
+            or a configuration of an unknown kind. The message is for the status of the pod.
+    """
+    try:
+        return _results(document, claim, driver)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AllocationError(f"{claim} cannot be read: {error!r}") from error
+
+
+def _results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence[Result]:
+    uid = document["metadata"]["uid"]
+    if uid != claim.uid:
+        raise AllocationError(
+            f"{claim} has uid {bounded(repr(uid))} instead of {claim.uid}: it was deleted and "
+            "created again"
+        )
+    allocation = (document.get("status") or {}).get("allocation")
+    if not allocation:
+        raise AllocationError(f"{claim} is not allocated")
+    devices = allocation.get("devices") or {}
+    ours = [one for one in devices.get("results") or () if one["driver"] == driver]
+    if not ours:
+        raise AllocationError(f"{claim} has no device of driver {driver}")
+    # Those of the claim itself prevail over those of its classes.
+    given = devices.get("config") or ()
+    configurations = sorted(given, key=lambda one: one.get("source") != _FROM_CLASS)
+    return [_result(one, tuple(_applicable(configurations, one, claim, driver))) for one in ours]
+
+
+def _result(found: Mapping[str, Any], configurations: tuple[Configuration, ...]) -> Result:
+    return Result(
+        request=_parent(found["request"]),
+        pool=found["pool"],
+        device=found["device"],
+        share=found.get("shareID") or "",
+        count=_count((found.get("consumedCapacity") or {}).get(SHARES, "1")),
+        admin=bool(found.get("adminAccess")),
+        tolerant=bool(found.get("tolerations")),
+        configurations=configurations,
+    )
+
+
+def _count(amount: str) -> int:
+    with suppress(ValueError):
+        if (count := whole_number(amount)) < _TOO_MANY:
+            return count
+    raise AllocationError(f"{bounded(repr(amount))} {SHARES}: not a number of shares")
+
+
+def _parent(request: str) -> str:
+    """Return the request of which ``request`` may be a subrequest."""
+    return request.partition("/")[0]
+
+
+def _applicable(
+    configurations: Sequence[Mapping[str, Any]],
+    result: Mapping[str, Any],
+    claim: Claim,
+    driver: str,
+) -> Iterator[Configuration]:
+    """Yield those for ``result``, the weakest first. What a user asks for is never ignored."""
+    names = {result["request"], _parent(result["request"])}
+    for one in configurations:
+        requests = one.get("requests") or ()
+        if requests and names.isdisjoint(requests):
+            continue
+        source = "its class" if one.get("source") == _FROM_CLASS else "the claim itself"
+        opaque = one.get("opaque")
+        if opaque is None:
+            raise AllocationError(
+                f"{claim}: it has a configuration of an unknown kind, from {source}: remove it"
+            )
+        if opaque["driver"] == driver:
+            yield Configuration(source, opaque["parameters"])

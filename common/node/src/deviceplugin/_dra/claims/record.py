@@ -30,7 +30,7 @@ def is_uid(text: str) -> bool:
     return _UID.fullmatch(text) is not None
 
 
-class Place(NamedTuple):
+class ResultKey(NamedTuple):
     """A result of a claim, as the kubelet knows it."""
 
     request: str
@@ -60,13 +60,12 @@ class RecordedDevice:
 
     @property
     def key(self) -> Key:
-        """The resource and the id."""
         return self.resource, self.id
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ResultKey:
         """What the kubelet calls it."""
-        return Place(self.request, self.pool, self.name, self.share)
+        return ResultKey(self.request, self.pool, self.name, self.share)
 
     @property
     def is_share(self) -> bool:
@@ -108,7 +107,7 @@ class Record:
     @property
     def given(self) -> Sequence[RecordedDevice]:
         """The devices that the kubelet is told, one for each result of the claim."""
-        places: dict[Place, RecordedDevice] = {}
+        places: dict[ResultKey, RecordedDevice] = {}
         for one in self.devices:
             if one.request:
                 places.setdefault(one.place, one)  # the first has the names of all
@@ -138,7 +137,6 @@ class Record:
             return ()
 
     def written(self) -> dict[str, Any]:
-        """Return it as JSON."""
         return {
             "version": _VERSION,
             "state": self.state,

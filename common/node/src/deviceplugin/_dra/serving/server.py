@@ -1,19 +1,28 @@
-"""The sockets on which a DRA driver is served, from their creation to their removal."""
+"""The sockets on which a DRA driver is served, and by which the kubelet finds it."""
 
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
-from deviceplugin._dra.serving.health_service import MAX_STREAMS
-from deviceplugin._platform import open_files
+from deviceplugin._dra.serving.health import MAX_STREAMS
+from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.unix_sockets import MAX_PATH, check_exists, try_socket
+from deviceplugin._registration.verdict import refusal
 from deviceplugin.errors import ConfigError
+from deviceplugin.proto import dra
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 
+_LOCK: Final = "lock"
+VERSIONS: Final = (dra.V1, dra.V1BETA1, dra.HEALTH)
+"""The kubelet uses the first that it knows."""
 _CALLS: Final = 24
 """Workers for calls: the kubelet makes one for each pod that starts, and each may wait for hooks.
 """
@@ -21,23 +30,97 @@ _STOP_GRACE: Final = 0.2
 SERVICE_SOCKET: Final = "dra.sock"
 
 
-def registry_socket(directory: Path, driver: str) -> Path:
-    """Return the socket in ``directory`` by which the kubelet finds ``driver``."""
-    return directory / f"{driver}-reg.sock"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSettings:
+    """What a driver is called, and its directories."""
+
+    name: str
+    """The name of the driver, such as ``gopher.example.com``."""
+    node: str
+    """The name of its node."""
+    driver_dir: Path
+    """The directory of all drivers; each has one of its own in it."""
+    registry_dir: Path
+    """The directory in which the kubelet finds plugins."""
+    cdi_dir: Path
+    """A directory from which container runtimes read CDI specifications."""
+
+    @property
+    def directory(self) -> Path:
+        return self.driver_dir / self.name
+
+    @property
+    def claims_dir(self) -> Path:
+        return self.directory / "claims"
+
+    @property
+    def service_socket(self) -> Path:
+        return self.directory / SERVICE_SOCKET
+
+    @property
+    def registry_socket(self) -> Path:
+        """The socket by which the kubelet finds the driver."""
+        return self.registry_dir / f"{self.name}-reg.sock"
+
+    def check(self) -> None:
+        """Raise ConfigError if a socket would have a path that is too long."""
+        sockets = {"driver-dir": self.service_socket, "registry-dir": self.registry_socket}
+        for key, path in sockets.items():
+            if (length := len(bytes(path))) > MAX_PATH:
+                raise ConfigError(
+                    f"{key} {str(path.parent)!r} is too long: a socket in it would have a path of "
+                    f"{length} bytes, of at most {MAX_PATH}"
+                )
 
 
-def check_paths(driver_dir: Path, registry_dir: Path, driver: str) -> None:
-    """Raise ConfigError if the sockets of ``driver`` would have paths that are too long."""
-    sockets = {
-        "driver-dir": driver_dir / driver / SERVICE_SOCKET,
-        "registry-dir": registry_socket(registry_dir, driver),
-    }
-    for key, path in sockets.items():
-        if (length := len(bytes(path))) > MAX_PATH:
-            raise ConfigError(
-                f"{key} {str(path.parent)!r} is too long: a socket in it would have a path of "
-                f"{length} bytes, of at most {MAX_PATH}"
-            )
+@contextmanager
+def alone(directory: Path) -> Iterator[bool]:
+    """Keep others from serving the driver of ``directory``; yield whether that was possible.
+
+    A process that dies leaves nothing behind.
+
+    Raises:
+        OSError: The directory cannot be used.
+    """
+    directory.mkdir(exist_ok=True)
+    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(eq=False, repr=False)
+class Registration:
+    """The pluginregistration service of ``driver``. It answers from memory, within a second."""
+
+    driver: str
+    endpoint: Path
+    """The socket of the driver's services, as the kubelet sees it."""
+    notified: Callable[[str], None]
+    """Called with the kubelet's verdict: an empty string, or why it refused."""
+
+    def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
+        return [rpc.service(pb.DESCRIPTOR.services_by_name["Registration"], self)]
+
+    def GetInfo(self, _request: pb.InfoRequest, _context: grpc.ServicerContext) -> pb.PluginInfo:  # noqa: N802
+        return pb.PluginInfo(
+            type=dra.PLUGIN_TYPE,
+            name=self.driver,
+            endpoint=str(self.endpoint),
+            supported_versions=VERSIONS,
+        )
+
+    def NotifyRegistrationStatus(  # noqa: N802
+        self, request: pb.RegistrationStatus, _context: grpc.ServicerContext
+    ) -> pb.RegistrationStatusResponse:
+        self.notified(refusal(request))
+        return pb.RegistrationStatusResponse()
 
 
 class Server:
@@ -48,10 +131,7 @@ class Server:
     """
 
     def __init__(
-        self,
-        service: Path,
-        registry: Path,
-        handlers: "Sequence[grpc.GenericRpcHandler[Any, Any]]",
+        self, service: Path, registry: Path, handlers: "Sequence[grpc.GenericRpcHandler[Any, Any]]"
     ) -> None:
         if problem := open_files.shortage():
             raise OSError(f"{service.parent}: cannot serve in it: {problem}")

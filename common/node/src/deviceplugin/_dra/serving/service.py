@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -12,7 +13,7 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.error_messages import reason_of
+from deviceplugin._platform.hooks import reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
@@ -29,26 +30,25 @@ _RESERVE: Final = 5.0
 """Seconds of a call that are left for everything but hooks."""
 
 
+@dataclass(eq=False, repr=False)
 class DraPlugin:
     """The methods of the DRAPlugin services, with the names of the protocol.
 
     Its messages are those of v1. On the wire, those of v1beta1 are the same without shares.
     """
 
-    def __init__(
-        self, driver: str, preparing: Preparing, metrics: Metrics, clock: Clock = MONOTONIC
-    ) -> None:
-        self._driver = driver
-        self._preparing = preparing
-        self._metrics = metrics
-        self._clock = clock
+    driver: str
+    preparing: Preparing
+    metrics: Metrics
+    clock: Clock = MONOTONIC
+
+    def __post_init__(self) -> None:
         self._problems = Problems(log)
         for method in (_PREPARE, _UNPREPARE):  # so that the first failure is an increase
             for code in (_OK, _FAILED):
-                metrics.claim_calls.labels(driver, method, code)
+                self.metrics.claim_calls.labels(self.driver, method, code)
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the handlers of both versions."""
         return [rpc.service(one.services_by_name["DRAPlugin"], self) for one in _SERVICES]
 
     # The service, in the order of the protocol.
@@ -78,13 +78,13 @@ class DraPlugin:
     def _time_left(self, context: grpc.ServicerContext) -> Callable[[], float]:
         # The kubelet's time began when it called, and this call may have waited for a worker.
         seconds = min(CALL_TIMEOUT, context.time_remaining())
-        end = self._clock.now() + seconds - _RESERVE
-        return lambda: end - self._clock.now()
+        end = self.clock.now() + seconds - _RESERVE
+        return lambda: end - self.clock.now()
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> pb.NodePrepareResourceResponse:
         try:
             with self._counted(_PREPARE):
-                devices = self._preparing.prepare(claim, left)
+                devices = self.preparing.prepare(claim, left)
         except DevicePluginError as error:
             reason = self._failed(claim, "claim not prepared", error)
             return pb.NodePrepareResourceResponse(error=reason)
@@ -96,7 +96,7 @@ class DraPlugin:
     ) -> pb.NodeUnprepareResourceResponse:
         try:
             with self._counted(_UNPREPARE):
-                self._preparing.unprepare(claim, left)
+                self.preparing.unprepare(claim, left)
         except DevicePluginError as error:
             reason = self._failed(claim, "claim not released", error)
             return pb.NodeUnprepareResourceResponse(error=reason)
@@ -107,11 +107,11 @@ class DraPlugin:
     def _counted(self, method: str) -> Iterator[None]:
         code = _FAILED
         try:
-            with self._metrics.claim_seconds.labels(self._driver, method).time():
+            with self.metrics.claim_seconds.labels(self.driver, method).time():
                 yield
             code = _OK
         finally:
-            self._metrics.claim_calls.labels(self._driver, method, code).inc()
+            self.metrics.claim_calls.labels(self.driver, method, code).inc()
 
     def _failed(self, claim: Claim, event: str, error: DevicePluginError) -> str:
         reason = reason_of(error)
@@ -119,7 +119,7 @@ class DraPlugin:
         if self._problems.say(
             claim.uid, event, cause=error.__cause__, claim=str(claim), error=reason
         ):
-            self._metrics.events.add(event, detail=f"{claim}: {reason}")
+            self.metrics.events.add(event, detail=f"{claim}: {reason}")
         return reason
 
 

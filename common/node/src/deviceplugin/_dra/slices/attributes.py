@@ -1,13 +1,12 @@
-"""What slices say about a device: its attributes and its capacity, as the API server takes them."""
+"""What slices say about a device, as the API server takes it, and the classes that select by it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._dra.naming import attribute_names, shortened
-from deviceplugin._dra.shares import SHARES, counted, uncounted
+from deviceplugin._dra.naming import SHARES, attribute_names, counted, label, shortened, uncounted
 from deviceplugin.model import Attribute, Device, Version
 from deviceplugin.topology import SYSFS
 
@@ -125,3 +124,35 @@ def _string(name: str, value: str, cuts: list[str]) -> Mapping[str, Any]:
     if text != value:
         cuts.append(f"{name}: is longer than {_MAX_BYTES} bytes")
     return {"string": text}
+
+
+def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, Any]]:
+    """Return a class for each of ``resources``, whose devices ``driver`` offers.
+
+    A class is called as the driver is, if it is the only one. On nodes where the device plugin
+    offers the resource it has no effect.
+    """
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {
+                "name": _name(driver, one, alone=len(resources) == 1),
+                "labels": {"app.kubernetes.io/part-of": "device-plugins"},
+            },
+            "spec": {
+                "extendedResourceName": one,
+                "selectors": [{"cel": {"expression": _expression(driver, one)}}],
+            },
+        }
+        for one in sorted(resources)
+    ]
+
+
+def _name(driver: str, resource: str, *, alone: bool) -> str:
+    return driver if alone else f"{label(resource.partition('/')[2])}.{driver}"
+
+
+def _expression(driver: str, resource: str) -> str:
+    which = f'device.attributes["{driver}"].resource == "{resource}"'
+    return f'device.driver == "{driver}" && {which}'

@@ -6,10 +6,13 @@ from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._dra.naming import slice_name
-from deviceplugin._dra.slices.layout import lay_out
-from deviceplugin._dra.slices.pools import Entry, Pool
+from deviceplugin._dra.slices.pools import Pool, Site, SliceDevice
 from deviceplugin._dra.slices.store import Object
 
+PER_SLICE: Final = 64
+"""Devices in a slice: what the API server accepts of devices that may have taints."""
+_SPARE: Final = 1
+"""Slices more than are needed before the devices are laid out anew."""
 CONTENT: Final = "dra.deviceplugin.dev/content"
 """The annotation with the hash of what was sent. The API server writes quantities in its own way
 and drops fields that it does not know, so its answer cannot be compared with what was sent."""
@@ -19,13 +22,34 @@ _MOST: Final = 0x2000
 _KEPT: Final = ("labels", "finalizers")
 
 
-class Site(NamedTuple):
-    """Whose slices these are."""
+def lay_out(names: Sequence[str], have: Mapping[int, Sequence[str]], count: int) -> list[list[str]]:
+    """Return the names of the devices of each slice, in the order of ``names``.
 
-    driver: str
-    node: str
-    owner: Mapping[str, Any] | None = None
-    """A reference to the Node, with which slices are removed; None if its UID is unknown."""
+    A device stays in its slice, so a change of one device is a change of one slice. Others fill
+    slices that are missing, and then those with room. There is always one slice at least. ``have``
+    has the devices of each slice that exists, by its index; there should be ``count`` slices now.
+    """
+    needed = max(1, -(-len(names) // PER_SLICE))
+    most = max([min(count, needed + _SPARE), *(index + 1 for index in have)])
+    slots: list[list[str]] = [[] for _ in range(most)]
+    others = dict.fromkeys(names)
+    for index in sorted(have):
+        for name in have[index]:
+            if name in others and len(slots[index]) < PER_SLICE:
+                slots[index].append(name)
+                del others[name]
+    if len(others) == len(names) or len(slots) > needed + _SPARE:
+        return [list(names[PER_SLICE * i : PER_SLICE * (i + 1)]) for i in range(needed)]
+    rest = list(others)
+    for index in sorted(range(len(slots)), key=lambda index: index in have):
+        room = PER_SLICE - len(slots[index])
+        slots[index] += rest[:room]
+        del rest[:room]
+    slots += [rest[i : i + PER_SLICE] for i in range(0, len(rest), PER_SLICE)]
+    while not slots[-1] and len(slots) > needed and len(slots) - 1 not in have:
+        slots.pop()  # `count` was not true
+    place = {name: position for position, name in enumerate(names)}
+    return [sorted(slot, key=place.__getitem__) for slot in slots]
 
 
 class Write(NamedTuple):
@@ -36,7 +60,7 @@ class Write(NamedTuple):
     uid: str = ""
     """Of the slice that is to be deleted."""
     body: Object | None = None
-    entries: Sequence[Entry] = ()
+    entries: Sequence[SliceDevice] = ()
     """The devices of ``body``, in its order."""
 
 
@@ -119,7 +143,7 @@ def _moves(layout: Sequence[Sequence[str]], slots: Mapping[int, Sequence[str]]) 
     )
 
 
-def _slice(name: str, pool: str, entries: Sequence[Entry], site: Site) -> Object:
+def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> Object:
     devices = [dict(entry.body) for entry in entries]
     owners = [dict(site.owner)] if site.owner else []
     content = json.dumps([pool, site.driver, site.node, owners, devices], sort_keys=True)
@@ -158,10 +182,7 @@ def _over(old: Object, new: Object) -> Object:
     kept = {field: metadata[field] for field in _KEPT if field in metadata}
     annotations = {**metadata.get("annotations", {}), **new["metadata"]["annotations"]}
     version = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
-    return {
-        **new,
-        "metadata": {**kept, **new["metadata"], "annotations": annotations, **version},
-    }
+    return {**new, "metadata": {**kept, **new["metadata"], "annotations": annotations, **version}}
 
 
 def _times(have: Iterable[Object]) -> dict[tuple[Any, ...], str]:
@@ -202,7 +223,6 @@ def _devices(one: Object) -> list[Object]:
 
 
 def device_names_in(one: Object) -> list[str]:
-    """Return the names of the devices in a slice."""
     return [device["name"] for device in _devices(one)]
 
 

@@ -1,15 +1,20 @@
 """What a driver offers: the devices that belong into the slices of its node, by pool."""
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple
 
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.naming import pool_name
-from deviceplugin._dra.shares import names_in
+from deviceplugin._dra.naming import SHARES, counted, has_shares, names_in, pool_name
 from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.store import Object, SliceStore
 from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.api_errors import ApiServerError
+from deviceplugin.kit.log import Problems
+
+log = logging.getLogger(__name__)
 
 OnUnhealthy = Literal["no-schedule", "no-execute", "report"]
 """What becomes of an unhealthy device, as in the settings."""
@@ -18,18 +23,19 @@ _EFFECTS: Final = {"no-schedule": "NoSchedule", "no-execute": "NoExecute"}
 Offers = Mapping[str, Mapping[str, OfferState]]
 """What is offered of each device, by its resource and id. No slice has other resources."""
 
+_UNDECIDED: Final = (400, 422)
+"""An admission webhook or policy refuses to try out what is not really created."""
+_PROBE: Final = "deviceplugin-probe"
+
 
 def offers(
     ownership: Ownership, resources: Mapping[str, Resource], *, complete: bool
 ) -> Offers | None:
     """Return what belongs into slices; nothing in the mode of the device plugin.
 
-    Args:
-        ownership: Says which devices are DRA's.
-        resources: All resources of this process, by name.
-        complete: Whether these are all: each plugin has discovered its devices once, and the
-            kubelet has the driver. Until then, and until it is known what pods hold, the result is
-            None: slices stay as they are.
+    The resources are ``complete`` once each plugin has discovered its devices, and the kubelet has
+    the driver. Until then, and until it is known what pods hold, the result is None: slices stay as
+    they are.
     """
     if ownership.mode != "dra":
         return {}
@@ -54,7 +60,7 @@ def withheld(given: Offers, only: Collection[Key] | None = None) -> Offers:
     }
 
 
-class Entry(NamedTuple):
+class SliceDevice(NamedTuple):
     """A device in a slice."""
 
     key: Key
@@ -78,14 +84,23 @@ class Pool(NamedTuple):
     """The devices of one resource, in the order in which the scheduler should take them."""
 
     name: str
-    entries: Sequence[Entry]
+    entries: Sequence[SliceDevice]
+
+
+class Site(NamedTuple):
+    """Whose slices these are."""
+
+    driver: str
+    node: str
+    owner: Mapping[str, Any] | None = None
+    """A reference to the Node, with which slices are removed; None if its UID is unknown."""
 
 
 class _Known(NamedTuple):
     """An entry, what it was made of, and what had to be cut."""
 
     states: Sequence[OfferState]
-    entry: Entry
+    entry: SliceDevice
     cuts: list[str]
 
 
@@ -153,7 +168,7 @@ class PoolCatalogue:
             count, taint = _shares_of(own)
         described, cuts = self._describer.describe(device, key[0], count)
         body = {"name": name, **described, **self._taints(taint)}
-        return _Known(own, Entry(key, body, shares), cuts)
+        return _Known(own, SliceDevice(key, body, shares), cuts)
 
     def _taints(self, taint: str) -> Mapping[str, Any]:
         # Who holds a device must not lose it because no other may get it.
@@ -174,3 +189,60 @@ def _shares_of(own: Sequence[OfferState]) -> tuple[int, str]:
     if any(not one.taint for one in ours):
         return sum(not one.taint or one.claimed == "share" for one in ours), ""
     return (len(ours), UNHEALTHY) if ours else (len(own), HELD)
+
+
+class ShareSupport:
+    """Has each share be a device of its own where the cluster does not count shares.
+
+    An API server without the feature gate DRAConsumableCapacity drops what it does not know, and
+    says nothing. So it is asked once, before the first shared device is written, and each answer
+    to a write is checked. Once it has dropped something, that stays so until the next start.
+    """
+
+    def __init__(self, store: SliceStore) -> None:
+        self._store = store
+        self._counts = True
+        self._asked = False
+        self._problems = Problems(log)
+
+    def pools(self, catalogue: PoolCatalogue, offers: Offers, site: Site) -> list[Pool]:
+        """Return the pools of ``offers`` as this cluster can have them.
+
+        Raises:
+            ApiServerError: It cannot be asked now.
+        """
+        pools = catalogue.pools(offers, counted=self._counts)
+        shared = any(entry.shares for pool in pools for entry in pool.entries)
+        if self._asked or not shared:
+            return pools
+        self._ask(site)
+        return pools if self._counts else catalogue.pools(offers, counted=False)
+
+    def answered(self, sent: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        """Compare a slice that was written with the answer."""
+        found = {one["name"]: one for one in kept["spec"].get("devices") or ()}
+        shared = [one["name"] for one in sent["spec"]["devices"] if has_shares(one)]
+        if any(not has_shares(found.get(name, {})) for name in shared):
+            self._counts = False
+            advice = "enable the feature gate DRAConsumableCapacity, as Kubernetes 1.36 does"
+            self._problems.say("shares", "shares not counted by the cluster", advice=advice)
+
+    def _ask(self, site: Site) -> None:
+        probe = _probe(site)
+        try:
+            self.answered(probe, self._store.try_out(probe))
+        except ApiServerError as error:
+            if error.status not in _UNDECIDED:
+                raise
+        self._asked = True
+
+
+def _probe(site: Site) -> Object:
+    device = {"name": "shared", "allowMultipleAllocations": True, "capacity": {SHARES: counted(2)}}
+    pool = {"name": site.node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"generateName": f"{_PROBE}-"},
+        "spec": {"driver": site.driver, "nodeName": site.node, "pool": pool, "devices": [device]},
+    }

@@ -6,16 +6,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.slices.known import KnownSlices
-from deviceplugin._dra.slices.plan import Site, Write, device_names_in, plan
-from deviceplugin._dra.slices.pools import Entry, Offers, Pool, PoolCatalogue
-from deviceplugin._dra.slices.rate_limit import Bucket
-from deviceplugin._dra.slices.share_support import ShareSupport
-from deviceplugin._dra.slices.store import Object, Slices, SliceStore
-from deviceplugin._dra.slices.watch_thread import WatchThread
+from deviceplugin._dra.slices.plan import Write, device_names_in, plan
+from deviceplugin._dra.slices.pools import (
+    Offers,
+    Pool,
+    PoolCatalogue,
+    ShareSupport,
+    Site,
+    SliceDevice,
+)
+from deviceplugin._dra.slices.store import KnownSlices, Object, Slices, SliceStore, WatchThread
 from deviceplugin._platform.api_errors import (
     ApiServerError,
     ConflictError,
@@ -24,7 +28,7 @@ from deviceplugin._platform.api_errors import (
 )
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.waiting import Waiter
+from deviceplugin._platform.waiting import Bucket, Waiter
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -50,51 +54,38 @@ _ADVICE: Final = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class Publisher:
-    """Writes the slices of the driver on a node, and writes them again when others change them.
+    """Writes the slices of the driver on a node, and writes them again when others change them."""
 
-    Args:
-        store: The API server.
-        site: The driver and its node; the owner is taken from ``store``.
-        catalogue: Describes the devices.
-        offers: Returns what is offered now; None as long as that is unknown, such as before the
-            first complete discovery. Then nothing is written. Resources that are absent have no
-            slices; to withdraw all, return an empty mapping.
-        published: Called with all devices that are in slices now, after each change of them, when
-            no write is under way and before ``offers`` is called again.
-        count: Called with the action of each write, and whether it succeeded.
-        clock: The clock for pauses.
-    """
+    store: SliceStore
+    site: Site
+    """The driver and its node; the owner is taken from ``store``."""
+    _: KW_ONLY
+    catalogue: PoolCatalogue
+    offers: Callable[[], Offers | None]
+    """Returns what is offered now; None as long as that is unknown, such as before the first
+    complete discovery. Then nothing is written. Resources that are absent have no slices; to
+    withdraw all, return an empty mapping."""
+    published: Callable[[Collection[Key]], None] = lambda _keys: None
+    """Called with all devices that are in slices now, after each change of them, when no write is
+    under way and before ``offers`` is called again."""
+    count: Callable[[str, bool], None] = lambda _action, _succeeded: None
+    """Called with the action of each write, and whether it succeeded."""
+    clock: Clock = MONOTONIC
 
-    def __init__(
-        self,
-        store: SliceStore,
-        site: Site,
-        *,
-        catalogue: PoolCatalogue,
-        offers: Callable[[], Offers | None],
-        published: Callable[[Collection[Key]], None] = lambda _keys: None,
-        count: Callable[[str, bool], None] = lambda _action, _succeeded: None,
-        clock: Clock = MONOTONIC,
-    ) -> None:
-        self._store = store
-        self._site = site
-        self._catalogue = catalogue
-        self._offers = offers
-        self._published = published
-        self._count = count
-        self._clock = clock
-        self._waiter = Waiter(clock)
+    def __post_init__(self) -> None:
+        self._waiter = Waiter(self.clock)
         self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, full_jitter=True, spread=_SPREAD)
-        self._bucket = Bucket(BURST, REFILL, clock)
+        self._bucket = Bucket(BURST, REFILL, self.clock)
         self._known = KnownSlices()
-        self._shares = ShareSupport(store)
+        self._shares = ShareSupport(self.store)
         self._problems = Problems(log)
         self._cuts = Problems(log)
         self._problem = ""
         self._watch_problem = ""
         self._conflict = False
-        self._refused: dict[Key, tuple[Entry, str]] = {}
+        self._refused: dict[Key, tuple[SliceDevice, str]] = {}
         """Devices that the API server does not accept, as they were then, and why."""
         self._keys: dict[tuple[str, str], Sequence[Key]] = {}
         """The devices that may be in slices, by pool and name."""
@@ -107,11 +98,11 @@ class Publisher:
         Raises:
             Exception: The watch failed by a defect.
         """
-        thread = WatchThread(self._store.watch(self._changed, self._watch_failed), self.stop)
+        thread = WatchThread(self.store.watch(self._changed, self._watch_failed), self.stop)
         thread.start()
         try:
             while not self._waiter.is_over():
-                self._waiter.until_poked(self._list_at - self._clock.now())
+                self._waiter.until_poked(self._list_at - self.clock.now())
                 self._waiter.pause(COALESCED)
                 if not self._waiter.is_over():
                     self._try()
@@ -121,7 +112,6 @@ class Publisher:
             raise thread.error
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def poke(self) -> None:
@@ -130,7 +120,7 @@ class Publisher:
 
     def registered(self) -> None:
         """Look again soon: the kubelet has registered the driver, and may delete all slices."""
-        self._list_at = self._clock.now() + CHECK_AFTER
+        self._list_at = self.clock.now() + CHECK_AFTER
         self._hurry = True
         self._waiter.poke()
 
@@ -159,9 +149,9 @@ class Publisher:
         """Make the slices what they should be. After an error, wait, and retry."""
         self._hurry = False
         try:
-            if self._clock.now() >= self._list_at:
+            if self.clock.now() >= self._list_at:
                 self._list_at = math.inf
-                self._known.listed(*self._store.list())
+                self._known.listed(*self.store.list())
             self._sync()
         except ApiServerError as error:
             if not self._is_stale(error):
@@ -177,19 +167,19 @@ class Publisher:
         """
         if not isinstance(error, ConflictError | NotFoundError):
             return False
-        self._list_at = self._clock.now()
+        self._list_at = self.clock.now()
         is_first, self._conflict = not self._conflict, True
         return is_first
 
     def _sync(self) -> None:
-        have, offers = self._known.current(), self._offers()
+        have, offers = self._known.current(), self.offers()
         if have is None or offers is None:
             return
-        if self._site.owner is None:
-            self._site = self._site._replace(owner=self._store.owner() or {})
-        pools = self._accepted(self._shares.pools(self._catalogue, offers, self._site))
+        if self.site.owner is None:
+            self.site = self.site._replace(owner=self.store.owner() or {})
+        pools = self._accepted(self._shares.pools(self.catalogue, offers, self.site))
         self._keys |= {(pool.name, one.name): one.keys for pool in pools for one in pool.entries}
-        writes = plan(have, pools, self._site, self._known.is_intact)
+        writes = plan(have, pools, self.site, self._known.is_intact)
         if writes and (wait := self._bucket.wait()):
             self._waiter.pause(wait)
             self._waiter.poke()  # it is planned again, for much can have changed meanwhile
@@ -211,7 +201,7 @@ class Publisher:
         self._refused = {
             key: (one, why) for key, (one, why) in self._refused.items() if now.get(key) is one
         }
-        self._cuts.say_all("device cut in slices", self._catalogue.problems())
+        self._cuts.say_all("device cut in slices", self.catalogue.problems())
         return [
             Pool(name, [one for one in entries if one.key not in self._refused])
             for name, entries in pools
@@ -251,12 +241,12 @@ class Publisher:
             if write.body is None:
                 self._delete(write)
             elif write.action == "create":
-                self._wrote(write.body, self._store.create(write.body))
+                self._wrote(write.body, self.store.create(write.body))
             else:
-                self._wrote(write.body, self._store.replace(write.body))
+                self._wrote(write.body, self.store.replace(write.body))
             succeeded = True
         finally:
-            self._count(write.action, succeeded)
+            self.count(write.action, succeeded)
 
     def _wrote(self, body: Object, answer: Object) -> None:
         self._known.wrote(answer)
@@ -264,10 +254,10 @@ class Publisher:
 
     def _delete(self, write: Write) -> None:
         with suppress(NotFoundError):  # somebody else has deleted it
-            self._store.delete(write.name, write.uid)
+            self.store.delete(write.name, write.uid)
         self._known.deleted(write.uid)
 
-    def _refuse(self, error: InvalidError, entries: Sequence[Entry]) -> bool:
+    def _refuse(self, error: InvalidError, entries: Sequence[SliceDevice]) -> bool:
         """Leave out the devices that ``error`` names, and return whether there are any."""
         found = [(_DEVICE.match(field), why) for field, why in error.causes]
         named = [(int(match[1]), match.string, why) for match, why in found if match]
@@ -294,4 +284,4 @@ class Publisher:
             for name in device_names_in(one)
         }
         self._keys = {place: keys for place, keys in self._keys.items() if place in present}
-        self._published(frozenset(key for keys in self._keys.values() for key in keys))
+        self.published(frozenset(key for keys in self._keys.values() for key in keys))

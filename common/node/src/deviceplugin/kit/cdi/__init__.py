@@ -9,8 +9,7 @@ suffices.
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.kit.cdi._directory import Directory
-from deviceplugin.kit.cdi._reading import SpecError, parse
+from deviceplugin.kit.cdi._files import Directory, SpecError, parse
 from deviceplugin.kit.cdi._specification import (
     Edits,
     Hook,

@@ -1,26 +1,68 @@
-"""The settings of several plugins: those of every plugin once, and a section for each."""
+"""The plugins that are installed, and their settings: common ones, and a section for each."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
-from deviceplugin._config import loading, suggestions
-from deviceplugin._config.documents import places
+from deviceplugin._config import loading
+from deviceplugin._config.documents import faults, places
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
-from deviceplugin._config.setting_names import key
+from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings, written
+from deviceplugin._platform import hooks
 from deviceplugin.errors import ConfigError
+from deviceplugin.kit.hosting import Hosted
 
+GROUP: Final = "deviceplugin.plugins"
 log = logging.getLogger(__name__)
 
 _OF_ALL = {key(one): one.name for one in fields(Settings)}
+
+
+def names() -> list[str]:
+    """Return the names of all plugins that are installed; one twice if two packages have it."""
+    return sorted(one.name for one in entry_points(group=GROUP))
+
+
+def hosted(name: str) -> Hosted[Any]:
+    """Return the plugin that is called ``name``.
+
+    Raises:
+        DevicePluginError: It cannot be imported, or its entry point returns something else.
+    """
+    (entry_point,) = entry_points(group=GROUP, name=name)
+    found = hooks.call(hooks.call(entry_point.load))
+    if not isinstance(found, Hosted):
+        raise ConfigError(f"its entry point returned {found!r}, which is not a Hosted")
+    return found
+
+
+def check(wanted: Iterable[str]) -> None:
+    """Raise ConfigError, a line for each name that is not that of one plugin, or is repeated."""
+    known = names()
+    problems = [_problem(name, known) for name in dict.fromkeys(wanted) if name not in known]
+    seen: set[str] = set()
+    for name in wanted:
+        if name in seen:
+            problems.append(f"{name} is given twice")
+        seen.add(name)
+    problems += [f"{name} is in several packages" for name in seen if known.count(name) > 1]
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _problem(name: str, known: Collection[str]) -> str:
+    near = faults.nearest(name, known)
+    advice = f"did you mean {near}?" if near else f"installed: {', '.join(known) or 'none'}"
+    return f"no plugin {name!r} is installed: {advice}"
 
 
 @dataclass(frozen=True)
@@ -52,10 +94,7 @@ class _OfSome(Settings):
 
 
 def settings_of(
-    plugins: Mapping[str, type[Settings]],
-    others: Collection[str] = (),
-    *,
-    by_file: bool = False,
+    plugins: Mapping[str, type[Settings]], others: Collection[str] = (), *, by_file: bool = False
 ) -> type[Settings]:
     """Return a class with the settings of every plugin, and a field for each one's section.
 
@@ -100,7 +139,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
     names = [name for name in found if name not in _OF_ALL]
     for name in names:
         if name not in installed:
-            near = suggestions.suggestion(name, [*installed, *_OF_ALL])
+            near = faults.suggestion(name, [*installed, *_OF_ALL])
             root.within(name).fault(f"neither an installed plugin nor a setting: {near}")
     root.faults.refuse()
     if not names:
@@ -121,7 +160,6 @@ def places_in(file: Path, installed: Collection[str]) -> Mapping[str, Place]:
 
 
 def attribute(plugin: str) -> str:
-    """Return the name of the field with the section of ``plugin``."""
     return plugin.replace("-", "_")
 
 

@@ -1,7 +1,1 @@
 """Lists a node's devices and their holders: ``deviceplugin devices``."""
-
-from deviceplugin.tools.devices._cli import main
-from deviceplugin.tools.devices._inventory import Device, Holder, Inventory
-from deviceplugin.tools.devices._report import FORMAT
-
-__all__ = ["FORMAT", "Device", "Holder", "Inventory", "main"]

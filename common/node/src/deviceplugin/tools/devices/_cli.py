@@ -1,20 +1,37 @@
-"""The command line of ``deviceplugin devices``."""
+"""The command line of ``deviceplugin devices``, and asking the kubelet and the plugins."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
-from deviceplugin.tools.devices import _report
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options, fetch, page_of
+from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._inventory import Inventory
-from deviceplugin.tools.devices._sources import ask_kubelet, ask_plugin
 
+_MAX_BYTES: Final = 64 * 1024 * 1024
+_INIT: Final = (
+    "devices of ordinary init containers: the kubelet does not list them, and such a device looks "
+    "free"
+)
+_NO_PODS: Final = (
+    "whether devices are in use: the kubelet lists no pods, which also happens when it has just "
+    "started"
+)
+_UNHEALTHY: Final = (
+    "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
+    "report that; ask the plugin with --plugin http://ADDRESS:9494"
+)
 _SETTING: Final = "pod-resources-socket"
 
 _DESCRIPTION: Final = """\
@@ -33,11 +50,50 @@ examples:
 Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the command line is wrong."""
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin devices`` with the arguments ``argv`` and return its exit status.
+def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plugins: bool) -> None:
+    """Add the devices of the kubelet's PodResources API.
 
-    0 if the kubelet and all plugins answered, 1 if not, 2 for a wrong command line.
+    ``with_plugins`` is whether plugins have been asked too.
+
+    Raises:
+        NoAnswerError: It does not answer.
     """
+    if not socket.exists():
+        raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
+    lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
+    with rpc.connect(socket, max_receive_message_length=_MAX_BYTES) as channel:
+        calls = rpc.calls(channel, lister)
+        try:
+            pods = calls["List"](pb.ListPodResourcesRequest(), timeout=timeout)
+        except grpc.RpcError as error:
+            raise NoAnswerError(f"{socket}: {rpc.status_text(error)}") from error
+        inventory.add_pods(pods)
+        inventory.unknown += [_INIT] if pods.pod_resources else [_NO_PODS, _INIT]
+        try:
+            request = pb.AllocatableResourcesRequest()
+            inventory.add_allocatable(calls["GetAllocatableResources"](request, timeout=timeout))
+        except grpc.RpcError as error:
+            inventory.unknown.append(f"free devices: {socket}: {rpc.status_text(error)}")
+            return
+    inventory.close()
+    if not with_plugins:
+        inventory.unknown.append(_UNHEALTHY)
+
+
+def ask_plugin(inventory: Inventory, url: str, timeout: float, credentials: Credentials) -> None:
+    """Add the devices of the plugin at ``url``, whose default path is ``/devices``.
+
+    Raises:
+        NoAnswerError: It does not answer, or its answer is wrong.
+    """
+    try:
+        url = page_of(url)
+        inventory.add_plugin(json.loads(fetch(url, timeout, _MAX_BYTES, credentials)))
+    except (NoAnswerError, ValueError, RecursionError) as error:
+        raise NoAnswerError(f"{url}: {error}") from error
+
+
+def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _list)
 
 
@@ -49,7 +105,7 @@ def _list(options: argparse.Namespace) -> int:
     problems = _ask(inventory, socket, options)
     for problem in problems:
         complain("deviceplugin devices", problem)
-    form = _report.to_json if options.json else _report.table
+    form = _inventory.to_json if options.json else _inventory.table
     sys.stdout.write(form(inventory))
     return FAILED if problems else 0
 
@@ -87,11 +143,5 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET",
     )
-    add(
-        "--timeout",
-        type=float,
-        default=5.0,
-        metavar="SECONDS",
-        help="how long to wait for each answer (5)",
-    )
+    _command_line.add_timeout(parser, 5)
     return parser

@@ -1,14 +1,22 @@
-"""The devices of a node, merged from the kubelet and the plugins."""
+"""The devices of a node, merged from the kubelet and the plugins, as a table and as JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from deviceplugin._app.text_table import aligned
 from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.tools import _command_line
 
 _DRA: Final = "{driver} (DRA)"
+FORMAT: Final = 1
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
+
+_HEADER: Final = ("RESOURCE", "DEVICE", "STATE", "NUMA", "HELD BY", "REASON")
+_NONE: Final = "-"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,7 +31,6 @@ class Holder:
     """The ResourceClaim through which it has the device; empty if through the device plugin."""
 
     def __str__(self) -> str:
-        """Return it for a table."""
         name = "/".join(filter(None, (self.namespace, self.pod, self.container)))
         if not self.claim:
             return name
@@ -31,7 +38,7 @@ class Holder:
 
 
 @dataclass(slots=True)
-class Device:
+class NodeDevice:
     """What is known about one device."""
 
     resource: str
@@ -67,7 +74,7 @@ class Inventory:
     """All devices, by resource and id. Sources add facts in any order."""
 
     def __init__(self) -> None:
-        self._devices: dict[tuple[str, str], Device] = {}
+        self._devices: dict[tuple[str, str], NodeDevice] = {}
         self._of_plugins: set[tuple[str, str]] = set()
         """The devices that a plugin has reported."""
         self._places: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}
@@ -75,7 +82,7 @@ class Inventory:
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
-    def __iter__(self) -> Iterator[Device]:
+    def __iter__(self) -> Iterator[NodeDevice]:
         """Yield the devices in natural order of resource and id."""
         yield from sorted(
             self._devices.values(), key=lambda d: (natural_key(d.resource), natural_key(d.id))
@@ -131,7 +138,7 @@ class Inventory:
         device.attributes.update(entry.get("attributes", {}))
         device.capacity.update(entry.get("capacity", {}))
 
-    def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[Device]:
+    def _each(self, entries: Iterable[pb.ContainerDevices]) -> Iterator[NodeDevice]:
         """Yield the devices of ``entries``, which have one entry for each NUMA node of a device."""
         for entry in entries:
             for device_id in entry.device_ids:
@@ -139,7 +146,7 @@ class Inventory:
                 device.numa_nodes.update(node.ID for node in entry.topology.nodes)
                 yield device
 
-    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[Device, str]]:
+    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[NodeDevice, str]]:
         for claim in claims:
             for part in claim.claim_resources:
                 key = self._reported(part)
@@ -160,8 +167,75 @@ class Inventory:
             }
         return self._places[node].get((part.pool_name, part.device_name))
 
-    def _device(self, resource: str, device_id: str) -> Device:
+    def _device(self, resource: str, device_id: str) -> NodeDevice:
         key = resource, device_id
         if key not in self._devices:
-            self._devices[key] = Device(resource, device_id)
+            self._devices[key] = NodeDevice(resource, device_id)
         return self._devices[key]
+
+
+def table(inventory: Inventory) -> str:
+    devices = list(inventory)
+    lines = aligned([_HEADER, *map(_row, devices)]) if devices else ["no devices"]
+    lines += _sums(devices)
+    lines += [f"unknown: {text}" for text in inventory.unknown]
+    return "\n".join([*lines, ""])
+
+
+def _row(device: NodeDevice) -> tuple[str, ...]:
+    holders = list(map(str, sorted(device.holders)))
+    return (
+        device.resource,
+        device.id,
+        device.state,
+        ",".join(map(str, sorted(device.numa_nodes))) or _NONE,
+        ", ".join(holders) or _NONE,
+        _reason(device) or _NONE,
+    )
+
+
+def _reason(device: NodeDevice) -> str:
+    since = f" (since {device.since})" if device.reason and device.since else ""
+    return " ".join(f"{device.reason}{since}".split())
+
+
+def _sums(devices: Sequence[NodeDevice]) -> list[str]:
+    if not devices:
+        return []
+    parts = []
+    for resource in dict.fromkeys(device.resource for device in devices):
+        states = Counter(device.state for device in devices if device.resource == resource)
+        counts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
+        parts.append(f"{resource}: {counts}")
+    return ["", *parts]
+
+
+def document(inventory: Inventory) -> Mapping[str, Any]:
+    """Return everything, for JSON. ``null`` means unknown."""
+    return _command_line.document(
+        FORMAT, {"devices": [_entry(device) for device in inventory], "unknown": inventory.unknown}
+    )
+
+
+def _entry(device: NodeDevice) -> Mapping[str, Any]:
+    return {
+        "resource": device.resource,
+        "id": device.id,
+        "state": device.state,
+        "allocatable": device.allocatable,
+        "healthy": device.healthy,
+        "reason": device.reason,
+        "since": device.since,
+        "numa_nodes": sorted(device.numa_nodes),
+        "attributes": device.attributes,
+        "capacity": device.capacity,
+        "holders": [
+            {"namespace": h.namespace, "pod": h.pod, "container": h.container}
+            | ({"claim": h.claim} if h.claim else {})
+            for h in sorted(device.holders)
+        ],
+    }
+
+
+def to_json(inventory: Inventory) -> str:
+    return _command_line.to_json(document(inventory))

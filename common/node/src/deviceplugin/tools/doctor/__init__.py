@@ -3,11 +3,3 @@
 It changes nothing, and has no checks for particular plugins: installed plugins add their own, which
 use ``deviceplugin.checks``.
 """
-
-from deviceplugin.checks import Finding, Node, Verdict
-from deviceplugin.tools.doctor._cli import main
-from deviceplugin.tools.doctor._report import FORMAT
-from deviceplugin.tools.doctor._runner import Result, run
-from deviceplugin.tools.doctor.checks import all_checks
-
-__all__ = ["FORMAT", "Finding", "Node", "Result", "Verdict", "all_checks", "main", "run"]

@@ -1,9 +1,29 @@
-"""The checks of the doctor itself."""
+"""Checks of the doctor itself and of installed plugins, and running them one after the other.
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+A failing check of a plugin is a finding, and does not affect others.
+"""
 
-from deviceplugin.checks import Finding, Node
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from inspect import getdoc
+from itertools import islice
+from typing import Any, Final
+
+from deviceplugin._platform.hooks import HookFailedError, Hooks, HookTimeoutError
+from deviceplugin.checks import Finding, Node, unknown
+from deviceplugin.errors import ConfigError, DevicePluginError
+from deviceplugin.tools.agent import _sections
+from deviceplugin.tools.agent._sections import places_in
+
+GROUP: Final = "deviceplugin.doctor"
+"""The group of entry points. The name of an entry point is that of its check."""
+_PATIENCE: Final = 5
+"""How long a plugin's check may take, as a multiple of ``--timeout``."""
+_TITLE_TIMEOUT: Final = 10.0
+"""Most seconds that importing a check for its title may take."""
+_MOST: Final = 1000
+"""Most findings of one check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +34,99 @@ class Check:
     title: str
     run: Callable[[Node], Iterable[Finding]]
     """It may raise OSError, which becomes a finding."""
+
+
+class PluginCheck:
+    """A check of a plugin. Its code is imported when it is first needed."""
+
+    def __init__(self, entry: EntryPoint) -> None:
+        self._entry = entry
+        self._hooks = Hooks()
+        self.name = entry.name
+
+    @property
+    def title(self) -> str:
+        """The first line of its docstring, or why it cannot be read."""
+        try:
+            check = self._hooks.call(self.name, self._entry.load, timeout=_TITLE_TIMEOUT)
+        except DevicePluginError as error:
+            return f"cannot be imported: {error}"
+        return (getdoc(check) or "").partition("\n")[0].removesuffix(".")
+
+    def run(self, node: Node) -> Iterable[Finding]:
+        """Return its findings, within a time limit. An error of the check is the last finding.
+
+        Raises:
+            OSError: The plugin's code raised it.
+        """
+        found: list[Finding] = []
+        timeout = _PATIENCE * node.timeout
+        try:
+            self._hooks.call(self.name, self._collect, node, found, timeout=timeout)
+        except HookFailedError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
+            return [*found, self._failed(error)]
+        except DevicePluginError as error:
+            return [*found, self._failed(error)]
+        return found
+
+    def _collect(self, node: Node, found: list[Finding]) -> None:
+        check: Any = self._entry.load()
+        for finding in islice(check(_own(node, self.name)), _MOST):
+            if not isinstance(finding, Finding):
+                raise TypeError(f"yields {type(finding).__name__} where a Finding belongs")
+            found.append(finding)
+
+    def _failed(self, error: DevicePluginError) -> Finding:
+        package = self._entry.dist
+        assert package is not None  # it was found in one
+        name = f"{package.name} {package.version}"
+        if isinstance(error, HookTimeoutError):
+            return unknown(name, f"its check takes too long: {error}", "raise --timeout.")
+        do = f"install {name} with all its dependencies; if they are there, report it as a bug."
+        return unknown(name, f"its check fails: {error}", do)
+
+
+def _own(node: Node, plugin: str) -> Node:
+    """Return the node with the plugin's own configuration, if the file is that of several."""
+    if node.config is None or not node.config.is_file():
+        return node
+    try:
+        shared = places_in(node.config, _sections.names())
+    except ConfigError:
+        return node  # of which the check says what is wrong
+    if not shared:
+        return node
+    section = shared.get(plugin)
+    return replace(node, section=section, config=node.config if section else None)
+
+
+def plugin_checks() -> Sequence[PluginCheck]:
+    """Return the checks of the installed plugins, sorted by name, without importing them."""
+    found = entry_points(group=GROUP)
+    return [PluginCheck(entry) for entry in sorted(found, key=lambda entry: entry.name)]
+
+
+AnyCheck = Check | PluginCheck
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A finding, and the check that made it."""
+
+    check: str
+    finding: Finding
+
+
+def run(node: Node, checks: Sequence[AnyCheck]) -> Iterator[Result]:
+    """Run ``checks`` on ``node`` and yield their findings. An OSError becomes a finding."""
+    for check in checks:
+        try:
+            findings = list(check.run(node))
+        except OSError as error:
+            path = error.filename or check.title
+            do = "run as root." if isinstance(error, PermissionError) else ""
+            findings = [unknown(str(path), f"cannot be examined: {error.strerror or error}", do)]
+        for finding in findings:
+            yield Result(check.name, finding)

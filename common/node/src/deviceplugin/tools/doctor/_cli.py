@@ -1,24 +1,42 @@
-"""The command line of ``deviceplugin doctor``."""
+"""The command line of ``deviceplugin doctor``, and findings as text for people and as JSON."""
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.text_table import aligned
-from deviceplugin._config import environment
+from deviceplugin._config import loading
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
-from deviceplugin.checks import Node
+from deviceplugin.checks import Node, Verdict
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools.doctor import _report
-from deviceplugin.tools.doctor._plugins import plugin_checks
-from deviceplugin.tools.doctor._runner import run
-from deviceplugin.tools.doctor.checks import AnyCheck, all_checks
+from deviceplugin.tools._command_line import Line, Tone
+from deviceplugin.tools.doctor._check import AnyCheck, Result, plugin_checks, run
+from deviceplugin.tools.doctor.checks import all_checks
 
+FORMAT: Final = 1
+"""Version of the JSON. It is raised when a field changes its meaning or disappears."""
+
+_TONES: Final[Mapping[Verdict, Tone]] = {
+    Verdict.FAILURE: Tone.BAD,
+    Verdict.WARNING: Tone.DOUBTFUL,
+    Verdict.UNKNOWN: Tone.QUIET,
+    Verdict.OK: Tone.GOOD,
+}
+_WIDTH: Final = max(map(len, Verdict))
+_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
+    Verdict.FAILURE: ("failure", "failures"),
+    Verdict.WARNING: ("warning", "warnings"),
+    Verdict.UNKNOWN: ("unknown", "unknown"),
+    Verdict.OK: ("ok", "ok"),
+}
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it
 where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, and takes
@@ -48,11 +66,52 @@ _SETTINGS: Final = (
 )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin doctor`` with the arguments ``argv`` and return its exit status.
+def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
+    """Return ``results`` as lines; findings that are ok only if ``verbose``."""
+    shown = [r for r in results if verbose or r.finding.verdict is not Verdict.OK]
+    width = max((len(result.check) for result in shown), default=0)
+    lines = [_line(result).show((_WIDTH, width), colour=colour) for result in shown]
+    return "\n".join([*lines, *([""] if lines else []), _summary(results), ""])
 
-    0 if there is no failure, 1 if there is one, 2 for a wrong command line.
-    """
+
+def _line(result: Result) -> Line:
+    finding = result.finding
+    return Line(
+        verdict=finding.verdict,
+        tone=_TONES[finding.verdict],
+        name=result.check,
+        text=f"{finding.looked_at}: {finding.found}",
+        notes=[("means", finding.means), ("do", finding.do)],
+    )
+
+
+def _summary(results: Iterable[Result]) -> str:
+    counts = Counter(result.finding.verdict for result in results)
+    parts = [f"{counts[v]} {_NAMES[v][counts[v] != 1]}" for v in Verdict]
+    return f"{', '.join(parts)}; nothing was changed"
+
+
+def failed(results: Iterable[Result]) -> bool:
+    return any(result.finding.verdict is Verdict.FAILURE for result in results)
+
+
+def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
+    counts = Counter(result.finding.verdict for result in results)
+    parts = {
+        "root": str(node.root),
+        "user": os.geteuid(),
+        "failed": failed(results),
+        "counts": {verdict.value: counts[verdict] for verdict in Verdict},
+        "findings": [{"check": one.check, **asdict(one.finding)} for one in results],
+    }
+    return _command_line.document(FORMAT, parts)
+
+
+def to_json(node: Node, results: Sequence[Result]) -> str:
+    return _command_line.to_json(document(node, results))
+
+
+def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _examine)
 
 
@@ -63,11 +122,11 @@ def _examine(options: argparse.Namespace) -> int:
     node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
     if options.json:
-        sys.stdout.write(_report.to_json(node, results))
+        sys.stdout.write(to_json(node, results))
     else:
         colour = _command_line.has_colour()
-        sys.stdout.write(_report.text(results, verbose=options.verbose, colour=colour))
-    return FAILED if _report.failed(results) else 0
+        sys.stdout.write(text(results, verbose=options.verbose, colour=colour))
+    return FAILED if failed(results) else 0
 
 
 def _node(options: argparse.Namespace) -> Node:
@@ -86,7 +145,7 @@ def _node(options: argparse.Namespace) -> Node:
 
 def _configured(root: Path) -> Path | None:
     """Return the file that the environment names, as in a plugin's pod."""
-    file = environment.config_file()
+    file = loading.config_file()
     return file if file is not None and root == Path("/") and file.exists() else None
 
 
@@ -116,13 +175,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
     add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
-    add(
-        "--timeout",
-        type=float,
-        default=2.0,
-        metavar="SECONDS",
-        help="how long to wait for an answer on a socket (2)",
-    )
+    _command_line.add_timeout(parser, 2, "for an answer on a socket")
     for name in _SETTINGS:
         add(f"--{name}", dest=name, metavar="VALUE", help="the plugin's setting of this name")
     return parser

@@ -1,20 +1,26 @@
 """The command line of ``deviceplugin drain``."""
 
 import argparse
+import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
+from deviceplugin._dra.claims.record import Record
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin.errors import ConfigError
+from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools.drain import _holders
+from deviceplugin.tools._command_line import seconds
 
+_CLAIMS: Final = "claims"
+_OFFERED: Final = "offered"
+"""The file that a process keeps while this node may have slices of its driver."""
 _DESCRIPTION: Final = """\
 Wait until nobody on this node holds devices through a protocol, and print who does.
 
@@ -38,12 +44,59 @@ command line is wrong."""
 _SETTINGS: Final = ("driver-dir", "pod-resources-socket")
 
 
-def main(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
-    """Run ``deviceplugin drain`` with the arguments ``argv`` and return its exit status.
+def through_dra(driver_dir: Path, drivers: Collection[str]) -> list[str]:
+    """Return a message for each claim that is prepared, and for each driver that still offers.
 
-    0 once nobody holds anything, 1 if somebody does at the end, 2 for a wrong command line.
-    ``clock`` is that of all waits.
+    Without names in ``drivers``, of all that there are.
+
+    Raises:
+        OSError: A directory cannot be read.
     """
+    try:
+        found = sorted(driver_dir.iterdir())
+    except FileNotFoundError:
+        return []
+    wanted = [path for path in found if path.is_dir() and (not drivers or path.name in drivers)]
+    return [f"{path.name}: {text}" for path in wanted for text in _of_driver(path)]
+
+
+def _of_driver(directory: Path) -> Iterator[str]:
+    if (directory / _OFFERED).exists():
+        yield "devices are still offered: set protocol to device-plugin, and leave it running"
+    claims = directory / _CLAIMS
+    for path in sorted(claims.iterdir()) if claims.is_dir() else ():
+        if path.name.startswith(".") or not path.name.endswith((".json", ".json.bad")):
+            continue
+        try:
+            record = Record.read(json.loads(path.read_bytes()))
+        except FileNotFoundError:  # released meanwhile
+            continue
+        except (ValueError, RecursionError):
+            yield f"{path} is not a readable record: deviceplugin doctor says what to do"
+        else:
+            yield f"{record.claim} has {', '.join(one.id for one in record.devices)}"
+
+
+def through_plugin(service: PodResources, resources: Collection[str]) -> list[str]:
+    """Return a message for each pod that holds devices of ``resources`` through a device plugin."""
+    try:
+        found = service.list()
+    except KubeletUnavailableError as error:
+        return [f"what pods hold is unknown: {error}"]
+    if found.holds is None or not found.complete:
+        return ["what pods hold is unknown: the kubelet lists no pods"]
+    held: dict[tuple[str, str], set[str]] = {}
+    for hold in found.holds:
+        if hold.resource in resources:
+            held.setdefault((hold.resource, "/".join(hold.owner)), set()).add(hold.device)
+    return [
+        f"{resource}: pod {pod} has {', '.join(sorted(devices))}"
+        for (resource, pod), devices in sorted(held.items())
+    ]
+
+
+def main(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
+    """Return the exit status, of which ``--help`` says what it means. It waits by ``clock``."""
     return _command_line.run(_parser(), argv, lambda options: _drain(options, clock), (OSError,))
 
 
@@ -68,11 +121,11 @@ def _asking(options: argparse.Namespace) -> Callable[[], list[str]]:
     if options.protocol == "dra":
         if options.resource:
             raise ConfigError("--resource is for device-plugin; dra has --driver")
-        return lambda: _holders.through_dra(settings.driver_dir, options.driver)
+        return lambda: through_dra(settings.driver_dir, options.driver)
     if options.driver or not options.resource:
         raise ConfigError("device-plugin needs --resource, and has no --driver")
     service = PodResources(settings.pod_resources_socket, lambda _method, _code: None)
-    return lambda: _holders.through_plugin(service, options.resource)
+    return lambda: through_plugin(service, options.resource)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -95,14 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--timeout",
-        type=_command_line.seconds("1ms"),
+        type=seconds("1ms"),
         default=600.0,
         metavar="DURATION",
         help="how long to wait (10m)",
     )
     add(
         "--interval",
-        type=_command_line.seconds("1s"),
+        type=seconds("1s"),
         default=5.0,
         metavar="DURATION",
         help="time between checks (5s)",

@@ -12,16 +12,13 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
-from deviceplugin.apiserver import ApiServer
-from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
+from deviceplugin.tools._command_line import seconds
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
-from deviceplugin.tools.events._facts import read_facts
-from deviceplugin.tools.events._notice import Notice, as_event
-from deviceplugin.tools.events._posting import create_event
-from deviceplugin.tools.events._sender import Sender
-from deviceplugin.tools.events._watch import Watch
+from deviceplugin.tools._plugin_pods import api_server
+from deviceplugin.tools.events._notice import Notice, as_event, read_facts
+from deviceplugin.tools.events._watch import Sender, Watch, create_event
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +46,6 @@ the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin events`` with the arguments ``argv`` and return its exit status.
-
-    0 after a stop, or with ``--once`` if all Events were created; 1 with ``--once`` if not; 2 for a
-    wrong command line.
-    """
     return _command_line.run(_parser(), argv, _report, (NoAnswerError,))
 
 
@@ -103,15 +95,8 @@ def _keep_reporting(options: argparse.Namespace, watch: Watch, sender: Sender) -
 def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
     if options.dry_run:
         return lambda notice: _show(notice, options.node)
-    api = ApiServer(options.api, name=_NAME) if options.api else _own_cluster()
+    api = api_server(options, _NAME, "give --api URL, or --dry-run")
     return lambda notice: create_event(api, as_event(notice, options.node, datetime.now(UTC)))
-
-
-def _own_cluster() -> ApiServer:
-    try:
-        return ApiServer.of_pod(name=_NAME)
-    except ConfigError as error:
-        raise ConfigError(f"{error}; give --api URL, or --dry-run") from None
 
 
 def _show(notice: Notice, node: str) -> None:
@@ -131,16 +116,10 @@ def _parser() -> argparse.ArgumentParser:
         help="the plugin's address, or a file with its /devices (%(default)s)",
     )
     add_options(parser)
-    add(
-        "--interval",
-        type=_command_line.seconds("1s"),
-        default="10s",
-        metavar="TIME",
-        help="between polls (10s)",
-    )
+    add("--interval", type=seconds("1s"), default="10s", metavar="TIME", help="between polls (10s)")
     add(
         "--quiet-period",
-        type=_command_line.seconds("1s"),
+        type=seconds("1s"),
         default="5m",
         metavar="TIME",
         help="between two Events of a device with the same state (5m)",

@@ -5,16 +5,29 @@ So a recovered device is not reported, and a flapping one is reported occasional
 the node limit the memory, and the rate limit limits the Events.
 """
 
+import logging
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin.tools.events._facts import Fact
-from deviceplugin.tools.events._notice import Notice
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Bucket, Waiter
+from deviceplugin.apiserver import (
+    ApiServer,
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+)
+from deviceplugin.kit.log import Problems
+from deviceplugin.tools.events._notice import NAMESPACE, Fact, Notice
+
+log = logging.getLogger(__name__)
 
 MAX_SUBJECTS: Final = 50_000
 """Most devices and resources that are watched; further ones are skipped."""
@@ -27,6 +40,22 @@ FORGET: Final = 600.0
 _NEVER: Final = float("-inf")
 
 _Key = tuple[str, str]
+_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
+_ADVICE: Final = {
+    401: "is the token of the component events mounted?",
+    403: "apply the ClusterRole and its binding of the component events",
+}
+
+
+BURST: Final = 10
+"""Most Events in a row."""
+REFILL: Final = 60.0
+"""Seconds until one more Event is allowed."""
+FIRST_WAIT: Final = 1.0
+LAST_WAIT: Final = 300.0
+"""Most seconds between attempts: they double from the first to the last, and vary at random."""
+_IDLE: Final = 3600.0
+"""Seconds between wake-ups without news."""
 
 
 @dataclass(slots=True)
@@ -62,10 +91,7 @@ class Watch:
     def observe(self, facts: Iterable[Fact], now: float, at: datetime | None = None) -> int:
         """Update the state; return how many facts were skipped because there are too many.
 
-        Args:
-            facts: The complete state.
-            now: The time, in monotonic seconds.
-            at: The same time as a date.
+        ``facts`` are the complete state at ``now``, in monotonic seconds, which is the date ``at``.
         """
         at = at or datetime.now(UTC)
         with self._lock:
@@ -150,3 +176,83 @@ def _is_old(fact: Fact, at: datetime) -> bool:
         return at - datetime.fromisoformat(fact.since) > OLD
     except (ValueError, TypeError):  # not a date, or one without a time zone
         return False
+
+
+def create_event(api: ApiServer, event: dict[str, Any]) -> None:
+    """Create ``event``, unless one of that name exists.
+
+    Raises:
+        InvalidError: The API server will never accept it.
+        ApiServerError: It could not be created now.
+    """
+    try:
+        api.create(_PATH, event)
+    except ConflictError:
+        return
+    except ForbiddenError as error:
+        advice = _ADVICE.get(error.status)
+        raise ForbiddenError(f"{error}; {advice}", status=error.status, after=error.after) from None
+
+
+@dataclass(eq=False, repr=False)
+class Sender:
+    """Sends the news of ``watch`` by ``post``. ``run`` is its thread."""
+
+    watch: Watch
+    post: Callable[[Notice], None]
+    """Sends a notice. It raises ``ApiServerError``, or ``InvalidError`` if it never can."""
+    clock: Clock = MONOTONIC
+    """The clock that ``watch`` uses too."""
+
+    def __post_init__(self) -> None:
+        self._waiter = Waiter(self.clock)
+        self._backoff = Backoff(FIRST_WAIT, LAST_WAIT)
+        self._bucket = Bucket(BURST, REFILL, self.clock)
+        self._not_before = self.clock.now()
+        self._problems = Problems(log)
+        self.refused = 0
+        """Number of Events that the cluster rejected."""
+
+    def run(self) -> None:
+        while not self._waiter.is_over():
+            self._waiter.until_poked(self.step())
+
+    def wake(self) -> None:
+        self._waiter.poke()
+
+    def stop(self) -> None:
+        """Make ``run`` return, after a request that is under way."""
+        self._waiter.end()
+
+    def step(self) -> float:
+        """Create at most one Event, and return the seconds until the next step.
+
+        Without news it sends no request, and returns an hour.
+        """
+        now = self.clock.now()
+        if now < self._not_before:
+            return self._not_before - now
+        if wait := self._bucket.wait():
+            return wait
+        notice = self.watch.news(now)
+        return _IDLE if notice is None else self._send(notice)
+
+    def _send(self, notice: Notice) -> float:
+        try:
+            self.post(notice)
+        except InvalidError as error:
+            self.refused += 1
+            log.warning("event rejected", extra={"error": str(error), "text": notice.message})
+        except ApiServerError as error:
+            wait = max(self._backoff.next_wait(), error.after)
+            self._not_before = self.clock.now() + wait
+            self._problems.say("cluster", "event creation failed, retrying", error=str(error))
+            return wait
+        else:
+            if self._problems.over("cluster"):
+                log.info("event creation recovered")
+            log.info("event created", extra={"reason": notice.reason, "text": notice.message})
+        self._backoff.reset()
+        self._bucket.take()
+        self.watch.reported(notice, self.clock.now())
+        return 0.0

@@ -4,11 +4,3 @@ It is a process of its own, for all nodes of a plugin or for one. It asks the pl
 which devices are unhealthy and which pods hold them, and it asks the API server to evict those
 pods. It is not deployed by default, and without ``--evict`` it only logs what it would do.
 """
-
-from deviceplugin.tools.evict._budget import Budget
-from deviceplugin.tools.evict._cli import main
-from deviceplugin.tools.evict._evictor import Evictor
-from deviceplugin.tools.evict._patience import Patience, Suspect
-from deviceplugin.tools.evict._pods import Pods
-
-__all__ = ["Budget", "Evictor", "Patience", "Pods", "Suspect", "main"]

@@ -12,12 +12,9 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools._visits import Visit, keep_visiting
-from deviceplugin.tools.evict._budget import Budget
-from deviceplugin.tools.evict._evictor import Evictor
-from deviceplugin.tools.evict._patience import Patience
-from deviceplugin.tools.evict._pods import Pods
+from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
+from deviceplugin.tools.evict._evictor import Budget, Evictor
+from deviceplugin.tools.evict._pods import Patience, Pods
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +42,6 @@ Exit status: 0 after a stop; 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin evict`` with the arguments ``argv`` and return its exit status.
-
-    0 after a stop; 2 for a wrong command line.
-    """
     return _command_line.run(_parser(), argv, _run)
 
 

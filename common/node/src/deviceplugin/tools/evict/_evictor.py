@@ -1,17 +1,19 @@
-"""Evicting suspects whose time is up, a few at a time, and never another pod of the same name."""
+"""Evicting suspects whose time is up, within a budget, and never another pod of the same name."""
 
 import logging
+from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from threading import Lock
 from typing import Any, Final
 
 from deviceplugin.apiserver import ApiServerError, ForbiddenError
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools.evict._budget import Budget
-from deviceplugin.tools.evict._patience import Suspect
-from deviceplugin.tools.evict._pods import GOING, Pods
+from deviceplugin.tools.evict._pods import GOING, Pods, Suspect
 
 log = logging.getLogger(__name__)
+
+_SPANS: Final = (60.0, 3600.0)
 
 CONFIRM: Final = 60.0
 """Seconds for which a pod must have held the device under one UID.
@@ -29,6 +31,48 @@ _ADVICE: Final = "apply the ClusterRole and its binding of the component evict"
 _Pod = tuple[str, str]
 
 
+class Budget:
+    """At most ``per_minute`` in any minute and ``per_hour`` in any hour. Thread-safe.
+
+    Args:
+        within: A budget that several share, and which must allow it as well.
+    """
+
+    def __init__(self, per_minute: int, per_hour: int, within: "Budget | None" = None) -> None:
+        self._limits = (per_minute, per_hour)
+        self._within = within
+        self._spent: deque[float] = deque()
+        self._lock = Lock()
+
+    def allows(self, now: float) -> bool:
+        """Return whether one more pod may be evicted at ``now``, in monotonic seconds."""
+        with self._lock:
+            return self._allows(now) and (self._within is None or self._within.allows(now))
+
+    def take(self, now: float) -> bool:
+        """Record that a pod is evicted at ``now``, if one more may be; return whether."""
+        with self._lock:
+            if not self._allows(now) or not (self._within is None or self._within.take(now)):
+                return False
+            self._spent.append(now)
+            return True
+
+    def give_back(self, now: float) -> None:
+        """Undo the record of ``now``: the pod was not evicted."""
+        with self._lock:
+            self._spent.remove(now)
+            if self._within is not None:
+                self._within.give_back(now)
+
+    def _allows(self, now: float) -> bool:
+        while self._spent and now - self._spent[0] >= _SPANS[-1]:
+            self._spent.popleft()
+        return all(
+            sum(now - moment < span for moment in self._spent) < limit
+            for span, limit in zip(_SPANS, self._limits, strict=True)
+        )
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known about a suspect."""
@@ -40,36 +84,28 @@ class _Known:
     """The time of the next request for it."""
 
 
+@dataclass(eq=False, repr=False)
 class Evictor:
-    """Evicts pods, or logs which ones it would evict.
+    """Evicts pods, or logs which ones it would evict."""
 
-    Args:
-        pods: The pods of one node.
-        budget: The limit on evictions, of which other nodes may have a part.
-        keep: Namespaces in which no pod is evicted.
-        dry_run: Whether to log only.
-    """
+    pods: Pods
+    budget: Budget
+    """The limit on evictions, of which other nodes may have a part."""
+    keep: Collection[str] = ()
+    """Namespaces in which no pod is evicted."""
+    _: KW_ONLY
+    dry_run: bool = True
+    """Whether to log only."""
 
-    def __init__(
-        self, pods: Pods, budget: Budget, keep: Collection[str] = (), *, dry_run: bool = True
-    ) -> None:
-        self._pods = pods
-        self._budget = budget
-        self._keep = keep
-        self._dry_run = dry_run
+    def __post_init__(self) -> None:
         self._known: dict[_Pod, _Known] = {}
         self._problems = Problems(log)
 
     def act(self, suspects: Sequence[Suspect], now: float) -> None:
-        """Evict those of ``suspects`` whose time is up, in their order.
-
-        Args:
-            suspects: All suspects, as ``Patience.observe`` returns them.
-            now: The time, in monotonic seconds.
-        """
+        """Evict those of all ``suspects`` whose time is up, in their order."""
         first: dict[_Pod, Suspect] = {}
         for suspect in suspects:
-            if suspect.left <= CONFIRM and suspect.namespace not in self._keep:
+            if suspect.left <= CONFIRM and suspect.namespace not in self.keep:
                 first.setdefault((suspect.namespace, suspect.name), suspect)
         self._known = {pod: known for pod, known in self._known.items() if pod in first}
         self._problems.keep({"event", *map(_subject, first)} | ({_BUDGET} if first else set()))
@@ -86,14 +122,14 @@ class Evictor:
             return True
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
-        if not self._budget.allows(now):
-            fields: dict[str, Any] = {"node": self._pods.node, "pod": "/".join(pod)}
+        if not self.budget.allows(now):
+            fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod)}
             self._problems.say(_BUDGET, "eviction delayed by budget", **fields)
             return False
         return True
 
     def _consider(self, pod: _Pod, suspect: Suspect, now: float) -> None:
-        uid, objection = self._pods.uid_of(suspect)
+        uid, objection = self.pods.uid_of(suspect)
         known = self._known.get(pod)
         if known is None or known.uid != uid:
             known = self._known[pod] = _Known(uid, now)
@@ -104,7 +140,7 @@ class Evictor:
             self._problems.say(
                 _subject(pod),
                 "pod exempt from eviction",
-                node=self._pods.node,
+                node=self.pods.node,
                 pod="/".join(pod),
                 device=suspect.device,
                 error=objection,
@@ -118,37 +154,37 @@ class Evictor:
             f" {suspect.seconds / 60:.0f} minutes: {suspect.reason}"
         )
         fields: dict[str, Any] = {
-            "node": self._pods.node,
+            "node": self.pods.node,
             "pod": "/".join(pod),
             "device": suspect.device,
             "error": message,
         }
-        if self._dry_run:
+        if self.dry_run:
             known.not_before = now + _LATER
             if self._problems.say(_subject(pod), "pod would be evicted", **fields):
-                self._budget.take(now)
+                self.budget.take(now)
             return
-        if not self._budget.take(now):  # another node has taken the last one meanwhile
+        if not self.budget.take(now):  # another node has taken the last one meanwhile
             return
         try:
-            self._pods.evict(suspect, known.uid)
+            self.pods.evict(suspect, known.uid)
         except ApiServerError:
-            self._budget.give_back(now)
+            self.budget.give_back(now)
             raise
         known.not_before = now + AGAIN
         log.warning("pod evicted", extra=fields)
         try:
-            self._pods.create_event(suspect, known.uid, message)
+            self.pods.create_event(suspect, known.uid, message)
         except ApiServerError as error:
             text = str(error)
-            self._problems.say("event", "event creation failed", node=self._pods.node, error=text)
+            self._problems.say("event", "event creation failed", node=self.pods.node, error=text)
 
     def _failed(self, pod: _Pod, error: ApiServerError, now: float) -> None:
         """Log that ``pod`` could not be checked or evicted; set the time of the next attempt."""
         known = self._known.setdefault(pod, _Known("", now))
         known.not_before = now + max(AGAIN, error.after)
         text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-        fields: dict[str, Any] = {"node": self._pods.node, "pod": "/".join(pod), "error": text}
+        fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod), "error": text}
         self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
 
 

@@ -1,11 +1,16 @@
-"""Pods on the API server: checking whether a pod may be evicted, and evicting it."""
+"""Which pods hold a device that has been unhealthy for long enough, and evicting one."""
 
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from deviceplugin.apiserver import ApiServer, ConflictError, NotFoundError, UnavailableError
-from deviceplugin.tools.evict._patience import Suspect
 
+SILENCE: Final = 60.0
+"""Seconds without an answer of the plugin after which earlier observations are discarded."""
+
+_Key = tuple[str, str]
 KEEP: Final = "deviceplugin.dev/evict"
 """A pod with this annotation and the value ``false`` is never evicted."""
 GOING: Final = frozenset({"is gone", "is being deleted", "has ended"})
@@ -14,19 +19,85 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 _MAX_MESSAGE: Final = 1000
 
 
-class Pods:
-    """The pods of ``node``.
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A pod that holds an unhealthy device."""
 
-    Args:
-        api: The API server.
-        node: The name of the node in the cluster.
-        bare: Whether to evict also pods without a controller that would replace them.
+    namespace: str
+    name: str
+    resource: str
+    device: str
+    reason: str
+    """Why the device is unhealthy."""
+    seconds: float
+    """How long the device has been observed unhealthy."""
+    left: float
+    """Seconds until the pod's time is up; negative if it is."""
+
+
+@dataclass(eq=False, repr=False)
+class Patience:
+    """Measures how long each device has been unhealthy, as observed without a break.
+
+    The time before the start does not count, nor does the time before the plugin was silent for a
+    minute. So a pod is evicted late rather than for a device that recovered meanwhile.
     """
 
-    def __init__(self, api: ApiServer, node: str, *, bare: bool = False) -> None:
-        self._api = api
-        self.node = node
-        self._bare = bare
+    of: Callable[[str], float]
+    """Returns for how many seconds a device of a resource may be unhealthy."""
+    resources: Collection[str] = ()
+    """The resources to observe; all if it is empty."""
+
+    def __post_init__(self) -> None:
+        self._since: dict[_Key, float] = {}
+        self._asked = float("-inf")
+
+    def observe(self, page: Mapping[str, Any], now: float) -> list[Suspect]:
+        """Record a plugin's ``/devices``; return the suspects, the longest unhealthy first.
+
+        ``now`` is in monotonic seconds.
+
+        Raises:
+            LookupError: ``page`` is not such an answer. TypeError and AttributeError mean the same.
+        """
+        if now - self._asked > SILENCE:
+            self._since.clear()
+        self._asked = now
+        since: dict[_Key, float] = {}
+        suspects: list[Suspect] = []
+        for resource, device in self._unhealthy(page):
+            key = resource, str(device["id"])
+            since[key] = self._since.get(key, now)
+            suspects += self._of_device(key, device, now - since[key])
+        self._since = since
+        return sorted(suspects, key=lambda suspect: (suspect.left, suspect.namespace, suspect.name))
+
+    def _unhealthy(self, page: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for resource in page["resources"]:
+            name = str(resource["name"])
+            if not self.resources or name in self.resources:
+                for device in resource["devices"]:
+                    if not device["healthy"]:
+                        yield name, device
+
+    def _of_device(self, key: _Key, device: Mapping[str, Any], seconds: float) -> Iterator[Suspect]:
+        resource, device_id = key
+        left = self.of(resource) - seconds
+        pods = {(str(h["namespace"]), str(h["pod"])) for h in device.get("holders") or ()}
+        for namespace, name in sorted(pods):
+            reason = " ".join(str(device.get("reason", "")).split())
+            yield Suspect(namespace, name, resource, device_id, reason, seconds, left)
+
+
+@dataclass(eq=False, repr=False)
+class Pods:
+    """The pods of ``node``."""
+
+    api: ApiServer
+    node: str
+    _: KW_ONLY
+    bare: bool = False
+    """Whether to evict also pods without a controller that would replace them."""
 
     def uid_of(self, suspect: Suspect) -> tuple[str, str]:
         """Return the UID of the pod, and why it must not be evicted; empty if it may be.
@@ -35,7 +106,7 @@ class Pods:
             ApiServerError: The request failed.
         """
         try:
-            pod = self._api.get(_path(suspect))
+            pod = self.api.get(_path(suspect))
         except NotFoundError:
             return "", "is gone"
         try:
@@ -55,7 +126,7 @@ class Pods:
             f"does not ask for {suspect.resource}": not _asks_for(spec, suspect.resource),
             "is a static pod": _MIRROR in notes,
             f"has the annotation {KEEP}: false": notes.get(KEEP) == "false",
-            "has no controller that would replace it": not owned and not self._bare,
+            "has no controller that would replace it": not owned and not self.bare,
         }
         return next((text for text, holds in objections.items() if holds), "")
 
@@ -74,7 +145,7 @@ class Pods:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         try:
-            self._api.create(f"{_path(suspect)}/eviction", eviction)
+            self.api.create(f"{_path(suspect)}/eviction", eviction)
         except (NotFoundError, ConflictError):  # it is gone, or another pod has its name
             return
 
@@ -104,7 +175,7 @@ class Pods:
             "lastTimestamp": moment,
             "count": 1,
         }
-        self._api.create(f"/api/v1/namespaces/{suspect.namespace}/events", event)
+        self.api.create(f"/api/v1/namespaces/{suspect.namespace}/events", event)
 
 
 def _path(suspect: Suspect) -> str:

@@ -4,10 +4,3 @@ A process of its own, for all nodes of a plugin or for one: it asks the plugin o
 its devices are registered, and the API server whether the node shows them. Off unless it is
 deployed.
 """
-
-from deviceplugin.tools.startup_taint._cli import main
-from deviceplugin.tools.startup_taint._keeper import Keeper
-from deviceplugin.tools.startup_taint._node import Node, NodeState
-from deviceplugin.tools.startup_taint._readiness import Readiness, readiness
-
-__all__ = ["Keeper", "Node", "NodeState", "Readiness", "main", "readiness"]

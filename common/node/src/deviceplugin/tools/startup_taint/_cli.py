@@ -9,11 +9,9 @@ from typing import Final
 
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
-from deviceplugin.tools._plugin_pods import Plugin
-from deviceplugin.tools._visits import Visit, keep_visiting
-from deviceplugin.tools.startup_taint._keeper import Keeper
-from deviceplugin.tools.startup_taint._node import Node
-from deviceplugin.tools.startup_taint._readiness import readiness
+from deviceplugin.tools._command_line import seconds
+from deviceplugin.tools._plugin_pods import Visit, keep_visiting
+from deviceplugin.tools.startup_taint._keeper import Keeper, TaintedNode, readiness
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +41,6 @@ Exit status: 0 if told to stop; 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin startup-taint`` with the arguments ``argv`` and return its exit status.
-
-    0 when told to stop; 2 for a wrong command line.
-    """
     return _command_line.run(_parser(), argv, _run)
 
 
@@ -57,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
 
     def make(name: str) -> Visit:
         keeper = Keeper(
-            Node(api, name, options.taint),
+            TaintedNode(api, name, options.taint),
             options.taint,
             empty_after=options.empty_after,
             after_reboot=options.after_reboot,
@@ -72,11 +66,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def visit(keeper: Keeper) -> Visit:
     """Return what asks the plugin of a node how ready it is, and has the taint removed."""
-
-    def ask(plugin: Plugin) -> float:
-        return keeper.act(readiness(plugin), time.monotonic())
-
-    return ask
+    return lambda plugin: keeper.act(readiness(plugin), time.monotonic())
 
 
 def _key(text: str) -> str:
@@ -104,14 +94,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--empty-after",
-        type=_command_line.seconds("1s", "24h"),
+        type=seconds("1s", "24h"),
         default="2m",
         metavar="TIME",
         help="remove it also from a node on which no device has been found for so long (2m)",
     )
     add(
         "--interval",
-        type=_command_line.seconds("1s", "1m"),
+        type=seconds("1s", "1m"),
         default="2s",
         metavar="TIME",
         help="between questions (2s)",

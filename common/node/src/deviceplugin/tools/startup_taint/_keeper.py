@@ -1,15 +1,25 @@
-"""When the startup taint is removed, and when it is set again."""
+"""When the startup taint is removed and when set again, by what the plugin and the node say."""
 
 import logging
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from deviceplugin._platform.backoff import Backoff
-from deviceplugin.apiserver import ApiServerError, ConflictError, ForbiddenError
+from deviceplugin.apiserver import (
+    ApiServer,
+    ApiServerError,
+    ConflictError,
+    ForbiddenError,
+    UnavailableError,
+)
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools.startup_taint._node import Node, NodeState
-from deviceplugin.tools.startup_taint._readiness import Readiness
+from deviceplugin.tools._devices_page import NoAnswerError
+from deviceplugin.tools._plugin_pods import Plugin
 
 log = logging.getLogger(__name__)
+
+_EFFECT: Final = "NoSchedule"
 
 AGAIN: Final = 300.0
 """Seconds until a node without the taint is looked at again: one that was deleted and registered
@@ -21,27 +31,162 @@ _LAST_WAIT: Final = 60.0
 _ADVICE: Final = "apply the ClusterRole and its binding of the component startup-taint"
 
 
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """The node at one moment.
+
+    Attributes:
+        version: By which the API server refuses a change of anything older.
+        tainted: Whether it has our taint, with any effect.
+        others: All its other taints, as they are.
+        boot: Which boot the kubelet reports; empty if it does not.
+        handled: For which boot our taint was last set or removed; empty if that was never noted.
+        capacity: How many devices there are, by resource.
+        allocatable: How many of these are healthy.
+    """
+
+    version: str
+    tainted: bool
+    others: tuple[Mapping[str, Any], ...]
+    boot: str
+    handled: str
+    capacity: Mapping[str, Any]
+    allocatable: Mapping[str, Any]
+
+
+@dataclass(eq=False, repr=False)
+class TaintedNode:
+    """The node ``name``, of which no more is changed than the taint ``key`` and an annotation.
+
+    A change names the version of the node that it is for, so that it never undoes another's.
+    """
+
+    api: ApiServer
+    name: str
+    key: str
+    """The taint's, which is the annotation's as well."""
+
+    def __post_init__(self) -> None:
+        self._path = f"/api/v1/nodes/{self.name}"
+
+    def read(self) -> NodeState:
+        """Return how the node is.
+
+        Raises:
+            ApiServerError: It could not be asked for.
+        """
+        node = self.api.get(self._path)
+        try:
+            metadata, spec, status = node["metadata"], node["spec"], node.get("status") or {}
+            taints = spec.get("taints") or []
+            return NodeState(
+                version=str(metadata["resourceVersion"]),
+                tainted=any(taint["key"] == self.key for taint in taints),
+                others=tuple(taint for taint in taints if taint["key"] != self.key),
+                boot=str((status.get("nodeInfo") or {}).get("bootID", "")),
+                handled=str((metadata.get("annotations") or {}).get(self.key, "")),
+                capacity=dict(status.get("capacity") or {}),
+                allocatable=dict(status.get("allocatable") or {}),
+            )
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            raise UnavailableError(f"{self._path}: the answer is not a node") from error
+
+    def clear(self, state: NodeState, boot: str = "") -> None:
+        """Remove our taint from the node that was read as ``state``.
+
+        With ``boot`` it is noted on the node that the taint was dealt with for that boot.
+
+        Raises:
+            ConflictError: The node has changed meanwhile; nothing was done.
+            ApiServerError: It could not be changed.
+        """
+        self._merge(state, state.others, boot)
+
+    def set(self, state: NodeState) -> None:
+        """Add our taint to the node that was read as ``state``, and note its boot.
+
+        Raises as ``clear`` does.
+        """
+        self._merge(state, (*state.others, {"key": self.key, "effect": _EFFECT}), state.boot)
+
+    def _merge(self, state: NodeState, taints: tuple[Mapping[str, Any], ...], boot: str) -> None:
+        metadata: dict[str, Any] = {"resourceVersion": state.version}
+        if boot:
+            metadata["annotations"] = {self.key: boot}
+        spec = {"taints": list(taints) or None}
+        self.api.merge(self._path, {"metadata": metadata, "spec": spec})
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a plugin is ready, and for which resources.
+
+    Attributes:
+        problem: Why it is not ready; empty where it is.
+        resources: Those that have devices, and whether any of these is healthy; None if DRA has
+            them all, whose devices are not in a node's status.
+        boot: The kernel's id of the boot that the plugin runs in; empty if it is not known.
+    """
+
+    problem: str = ""
+    resources: Mapping[str, bool | None] | None = None
+    boot: str = ""
+
+    def missing_on(self, capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> list[str]:
+        """Return the resources that a node with these numbers does not show yet."""
+        return [
+            name
+            for name, healthy in sorted((self.resources or {}).items())
+            if healthy is not None and not _some(allocatable if healthy else capacity, name)
+        ]
+
+
+def readiness(plugin: Plugin) -> Readiness:
+    """Return how ready ``plugin`` is.
+
+    A plugin that does not answer is not ready. One that is ready and has no devices has discovered,
+    and found none.
+    """
+    try:
+        return plugin.says(_of_page, "/readyz")
+    except NoAnswerError as error:
+        return Readiness(f"{plugin.url}: {error}")
+
+
+def _of_page(page: Any) -> Readiness:
+    found: dict[str, bool | None] = {}
+    for resource in page["resources"]:
+        if resource["devices"]:
+            if resource["problem"]:  # since it was asked whether it is ready
+                raise NoAnswerError(f"{resource['name']}: {resource['problem']}")
+            healthy = any(device["healthy"] for device in resource["devices"])
+            found[str(resource["name"])] = healthy if resource["registered"] else None
+    return Readiness(resources=found, boot=str(page.get("boot", "")))
+
+
+def _some(amounts: Mapping[str, Any], resource: str) -> bool:
+    """Return whether there is any; as the kubelet writes it, or with a suffix."""
+    return str(amounts.get(resource, "0")) != "0"
+
+
+@dataclass(eq=False, repr=False)
 class Keeper:
     """Removes the taint once the plugin is ready and the node shows its devices.
 
     It has no memory that a restart would lose: what it does follows from how plugin and node are.
-
-    Args:
-        node: The node.
-        taint: The taint's key, for the log.
-        empty_after: Seconds after which a plugin that is ready and has no devices is taken to have
-            none on this node.
-        after_reboot: Whether the taint is set again on a node that has rebooted since it was
-            removed.
     """
 
-    def __init__(
-        self, node: Node, taint: str, *, empty_after: float, after_reboot: bool = False
-    ) -> None:
-        self._node = node
-        self._taint = taint
-        self._empty_after = empty_after
-        self._after_reboot = after_reboot
+    node: TaintedNode
+    taint: str
+    """The taint's key, for the log."""
+    _: KW_ONLY
+    empty_after: float
+    """Seconds after which a plugin that is ready and has no devices is taken to have none on this
+    node."""
+    after_reboot: bool = False
+    """Whether the taint is set again on a node that has rebooted since it was removed."""
+
+    def __post_init__(self) -> None:
         self._empty_since: float | None = None
         self._was_ready = False
         self._next_look = self._retry_at = float("-inf")
@@ -50,12 +195,7 @@ class Keeper:
         self._failures = Problems(log)
 
     def act(self, readiness: Readiness, now: float) -> float:
-        """Do what is to be done; return the seconds for which nothing can be, whatever happens.
-
-        Args:
-            readiness: Of the plugin, at this moment.
-            now: Seconds of a clock that never jumps.
-        """
+        """Do what is to be done; return the seconds for which nothing can be, whatever happens."""
         emptiness = self._emptiness(readiness, now)
         problem = readiness.problem or emptiness
         became_ready = not problem and not self._was_ready
@@ -69,7 +209,7 @@ class Keeper:
         except ApiServerError as error:
             text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
             event = "startup taint update failed, retrying"
-            self._failures.say("node", event, node=self._node.name, error=text)
+            self._failures.say("node", event, node=self.node.name, error=text)
             self._retry_at = now + max(self._backoff.next_wait(), error.after)
             return 0.0
         self._failures.over("node")
@@ -85,7 +225,7 @@ class Keeper:
             self._empty_since = None
             return ""
         self._empty_since = now if self._empty_since is None else self._empty_since
-        waited = now - self._empty_since >= self._empty_after
+        waited = now - self._empty_since >= self.empty_after
         return "" if waited else "the plugin has found no device yet"
 
     def _settle(self, readiness: Readiness, problem: str) -> bool:
@@ -94,25 +234,25 @@ class Keeper:
         A node that has the taint neither from its kubelet nor since a reboot never gets it here,
         whatever becomes of the plugin: it has pods by now.
         """
-        state = self._node.read()
+        state = self.node.read()
         problem = problem or _not_shown(readiness, state)
-        new_boot = self._after_reboot and bool(state.boot) and state.handled != state.boot
-        fields: dict[str, Any] = {"node": self._node.name, "taint": self._taint}
+        new_boot = self.after_reboot and bool(state.boot) and state.handled != state.boot
+        fields: dict[str, Any] = {"node": self.node.name, "taint": self.taint}
         if state.tainted and problem:
             self._waiting.say("taint", "startup taint kept", **fields, error=problem)
             return False
         if problem and new_boot and state.handled:
-            self._node.set(state)
+            self.node.set(state)
             log.info("startup taint set after a reboot", extra=fields)
             return False
         if state.tainted or new_boot:
-            self._node.clear(state, state.boot if self._after_reboot else "")
+            self.node.clear(state, state.boot if self.after_reboot else "")
         if state.tainted:
             self._waiting.over("taint")
             resources = ", ".join(sorted(readiness.resources or {})) or "none on this node"
             log.info("startup taint removed", extra={**fields, "resources": resources})
         # It may be away because of a reboot that the node's status does not show yet.
-        return not (problem and self._after_reboot)
+        return not (problem and self.after_reboot)
 
 
 def _not_shown(readiness: Readiness, state: NodeState) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deviceplugin.kit.cdi._reading import (
+from deviceplugin.kit.cdi._files import (
     SpecError,
     UnreadableYAMLError,
     names,

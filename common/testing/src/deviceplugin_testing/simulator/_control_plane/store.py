@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator._control_plane.kinds import POD, Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import absent, exists, expired
+from deviceplugin_testing.simulator._monitor import Monitor
 
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from deviceplugin.kit.cdi._reading import VERSIONS
+from deviceplugin.kit.cdi._files import VERSIONS
 from deviceplugin_testing.simulator._host.claim_source import Cluster
 from deviceplugin_testing.simulator._host.release import NEWEST, Release
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin_testing.simulator._host.behaviour import Behaviour
 from deviceplugin_testing.simulator._host.claim_source import Cluster
 from deviceplugin_testing.simulator._host.config import KubeletConfig
 from deviceplugin_testing.simulator._host.health_reports import HealthCache
 from deviceplugin_testing.simulator._host.observer import Observer
+from deviceplugin_testing.simulator._monitor import Monitor
 from deviceplugin_testing.simulator._pods.pod import PodState
 
 

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import grpc
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin_testing.simulator._clock import PATIENCE
+from deviceplugin_testing.simulator._monitor import Monitor
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin.tools import _command_line, _json_report
+from deviceplugin.tools import _command_line
 from deviceplugin_testing.tools.bench import (
     _entries,
     _measure,
@@ -102,7 +102,7 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
         for other in others:
             _print(_versus.table(first.title, other.title, _versus.ratios(first, other)) + "\n")
     if options.json is not None:
-        text = _json_report.to_json(_report.document(sections, calibration))
+        text = _command_line.to_json(_report.document(sections, calibration))
         try:
             options.json.write_text(text, encoding="utf-8")
         except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-from deviceplugin.tools import _json_report
+from deviceplugin.tools import _command_line
 from deviceplugin_testing.tools.bench._figures import Figure, Section
 
 FORMAT: Final = 1
@@ -81,4 +81,4 @@ def document(sections: Sequence[Section], calibration: Figure) -> Mapping[str, A
         "calibration": calibration.to_json(),
         "sections": [section.to_json() for section in sections],
     }
-    return _json_report.document(FORMAT, parts)
+    return _command_line.document(FORMAT, parts)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from xml.etree import ElementTree as ET
 
 from deviceplugin._app.text_table import aligned
-from deviceplugin.tools import _json_report
-from deviceplugin.tools._verdicts import Line, Tone
+from deviceplugin.tools import _command_line
+from deviceplugin.tools._command_line import Line, Tone
 from deviceplugin_testing.conformance._check import Check, Result, Verdict
 from deviceplugin_testing.simulator import NEWEST
 
@@ -122,12 +122,12 @@ def document(run: Run) -> Mapping[str, Any]:
             for result in run.results
         ],
     }
-    return _json_report.document(FORMAT, parts)
+    return _command_line.document(FORMAT, parts)
 
 
 def to_json(run: Run) -> str:
     """Return everything as JSON."""
-    return _json_report.to_json(document(run))
+    return _command_line.to_json(document(run))
 
 
 def to_junit(run: Run) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deviceplugin._app.dra_settings import driver_of
-from deviceplugin._config.resource_names import resource_name_problem
+from deviceplugin._config.names import resource_name_problem
 from deviceplugin.errors import ConfigError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*")

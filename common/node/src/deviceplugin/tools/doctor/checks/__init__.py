@@ -3,54 +3,40 @@
 from collections.abc import Sequence
 from typing import Final
 
-from deviceplugin.tools.agent import _doctor as agent
-from deviceplugin.tools.doctor._check import Check
-from deviceplugin.tools.doctor._plugins import PluginCheck, plugin_checks
-from deviceplugin.tools.doctor.checks import (
-    _cdi,
-    _checkpoint,
-    _clock,
-    _disk,
-    _dra,
-    _dra_cluster,
-    _dra_runtime,
-    _inotify,
-    _kubelet,
-    _mode,
-    _open_files,
-    _plugin_directory,
-    _pod_resources,
-    _registry,
-    _selinux,
-    _shortfalls,
-    _versions,
-)
+from deviceplugin.tools.doctor._check import AnyCheck, Check, plugin_checks
+from deviceplugin.tools.doctor.checks import _cdi, _directories, _dra, _kubelet, _machine, _plugin
 
-AnyCheck = Check | PluginCheck
-
-KUBELET: Final[tuple[Check, ...]] = (
-    _versions.CHECK,
-    _kubelet.PROCESS,
-    _plugin_directory.DIRECTORY,
-    _kubelet.SOCKET,
-    _plugin_directory.LEFTOVERS,
-    _registry.CHECK,
-    _mode.CHECK,
-    _pod_resources.CHECK,
-    _checkpoint.CHECK,
-    _shortfalls.CHECK,
-    _dra.CHECK,
-    _dra_cluster.CHECK,
-    _dra_runtime.CHECK,
-    Check("sections", "the sections of a file that several plugins share", agent.look),
+KUBELET: Final = (
+    Check("versions", "versions of Python, the kernel and the packages", _machine.versions),
+    Check("kubelet", "the kubelet's process and its root directory", _kubelet.process),
+    Check("plugin-directory", "the kubelet's plugin directory", _directories.directory),
+    Check("kubelet-socket", "the socket on which plugins register", _kubelet.socket),
+    Check(
+        "leftover-sockets", "sockets in that directory without a listener", _directories.leftovers
+    ),
+    Check(
+        "registry-directory", "plugins_registry, which the kubelet watches", _directories.registry
+    ),
+    Check("mode", "how a plugin would register, and why", _directories.mode),
+    Check(
+        "pod-resources",
+        "the socket that reports which pod has which device",
+        _kubelet.pod_resources,
+    ),
+    Check("checkpoint", "the kubelet's record of who has which device", _kubelet.checkpoint),
+    Check("shortfalls", "what the running plugin should offer and does not", _plugin.shortfalls),
+    Check("dra", "directories, records and CDI files of DRA drivers", _dra.drivers),
+    Check("dra-cluster", "API, rights and classes that DRA needs", _dra.cluster),
+    Check("dra-runtime", "whether the container runtime adds CDI devices", _dra.runtime),
+    Check("sections", "the sections of a file that several plugins share", _plugin.sections),
 )
-MACHINE: Final[tuple[Check, ...]] = (
-    _cdi.CHECK,
-    _inotify.CHECK,
-    _open_files.CHECK,
-    _disk.CHECK,
-    _clock.CHECK,
-    _selinux.CHECK,
+MACHINE: Final = (
+    Check("cdi", "specifications of CDI devices, and duplicate names", _cdi.specifications),
+    Check("inotify", "how many inotify instances and watches are left", _machine.inotify),
+    Check("open-files", "how many files can still be opened", _machine.open_files),
+    Check("disk", "space for the kubelet's checkpoint and sockets", _machine.disk),
+    Check("clock", "whether the clock is set and runs evenly", _machine.clock),
+    Check("selinux", "whether SELinux allows plugins to connect to the kubelet", _machine.selinux),
 )
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
-from deviceplugin.kit.cdi._reading import SUFFIXES, SpecError, UnreadableYAMLError, names, read
-from deviceplugin.tools.doctor._check import Check
+from deviceplugin.kit.cdi._files import SUFFIXES, SpecError, UnreadableYAMLError, names, read
 
 _STATIC: Final = "etc/cdi"
 _DYNAMIC: Final = "var/run/cdi"
@@ -17,7 +16,7 @@ _MEANS: Final = (
 )
 
 
-def _check(node: Node) -> Iterator[Finding]:
+def specifications(node: Node) -> Iterator[Finding]:
     owners: defaultdict[str, list[Path]] = defaultdict(list)
     for directory in (node.at(_STATIC), _dynamic(node)):
         if not directory.is_dir():
@@ -78,6 +77,3 @@ def _conflicts(owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
                 "devices'.",
                 do="remove one of the files; two plugins, or two versions of one, wrote them.",
             )
-
-
-CHECK: Final = Check("cdi", "specifications of CDI devices, and duplicate names", _check)

@@ -1,15 +1,21 @@
-"""Faults of a directory for sockets."""
+"""The directories for sockets: that of the plugins, and that in which the kubelet finds them."""
 
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.mounts import mount_of, mounts
-from deviceplugin.checks import Finding, Node, failure, warning
+from deviceplugin.checks import Finding, Node, failure, ok, warning
+from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+from deviceplugin.tools.doctor._sockets import State, state_of
 
 _FREE_FOR_ALL: Final = stat.S_IWOTH
+_MOST: Final = 64
+"""Most sockets that are tried."""
 
 
 def faults(node: Node, path: Path) -> Iterator[Finding]:
@@ -63,4 +69,96 @@ def _ownership(path: Path, status: os.stat_result) -> Iterator[Finding]:
             f"it belongs to user {status.st_uid}, not to root",
             means="that user can delete the sockets of plugins.",
             do=f"chown root {path}",
+        )
+
+
+def directory(node: Node) -> Iterator[Finding]:
+    path = node.plugin_dir
+    if not path.exists():
+        if node.registry_dir.is_dir():
+            yield ok(path, "does not exist; plugins can still be found in plugins_registry")
+            return
+        yield failure(
+            path,
+            "does not exist",
+            means="there is no kubelet on this machine, or its directory is not mounted here. No "
+            "plugin can register.",
+            do="on a node, start the kubelet, which creates the directory; in a pod, mount the "
+            f"host path {node.settings.plugin_dir} at the same place.",
+        )
+        return
+    found = list(faults(node, path))
+    yield from found or [ok(path, "is a writable directory")]
+
+
+def sockets(directory: Path) -> list[Path]:
+    """Return the sockets in ``directory`` other than the kubelet's, in natural order.
+
+    A link to a socket is another name of one.
+    """
+    found = (
+        path
+        for path in directory.iterdir()
+        if path.is_socket() and not path.is_symlink() and path.name != KUBELET_SOCKET
+    )
+    return list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
+
+
+def leftovers(node: Node) -> Iterator[Finding]:
+    directory = node.plugin_dir
+    if not directory.is_dir():
+        return
+    found = sockets(directory)
+    dead = [path.name for path in found if state_of(path, node.timeout / 10) is State.DEAD]
+    if dead:
+        yield warning(
+            directory,
+            f"nobody listens on {', '.join(dead)}",
+            means="a plugin was killed, or crashed, and left its socket. It has no allocatable "
+            "devices until it registers again; the file itself does no harm.",
+            do="check whether the pod of that plugin runs (kubectl get pods -A -o wide). The next "
+            "start of the kubelet removes the file, and often that of the plugin does.",
+        )
+    yield ok(directory, f"somebody listens on {len(found) - len(dead)} sockets of plugins")
+
+
+def registry(node: Node) -> Iterator[Finding]:
+    path = node.registry_dir
+    if not path.exists():
+        yield ok(path, "does not exist; only registration=watcher needs it")
+        return
+    found = list(faults(node, path))
+    yield from found
+    if not path.is_dir():
+        return
+    dead = [p.name for p in sockets(path) if state_of(p, node.timeout / 10) is State.DEAD]
+    if dead:
+        yield warning(
+            path,
+            f"nobody listens on {', '.join(dead)}",
+            means="the kubelet never cleans this directory, and tries each of these repeatedly. A "
+            "plugin or driver was killed and has not come back.",
+            do="check whether its pod runs; if it was uninstalled, remove the file.",
+        )
+    if not found and not dead:
+        yield ok(path, "is a writable directory")
+
+
+def mode(node: Node) -> Iterator[Finding]:
+    mode = node.settings.registration
+    directories = {"self": node.plugin_dir, "watcher": node.registry_dir}
+    here = [name for name, path in directories.items() if path.is_dir()]
+    if mode == "auto" and here:
+        path = directories[here[0]]
+        yield ok("registration=auto", f"would be {here[0]}, because {path} exists")
+    elif mode in here:
+        yield ok(f"registration={mode}", f"{directories[mode]} exists")
+    else:
+        wanted = directories.values() if mode == "auto" else [directories[mode]]
+        yield failure(
+            f"registration={mode}",
+            f"there is no {' and no '.join(map(str, wanted))}",
+            means="a plugin waits until one is there, and its devices are not advertised.",
+            do="mount the directory at the same path as on the node"
+            + (f", or set registration={here[0]}, whose directory exists." if here else "."),
         )

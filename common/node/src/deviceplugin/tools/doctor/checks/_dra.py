@@ -1,17 +1,21 @@
-"""What DRA drivers have on the node: directories, records of claims, and CDI files."""
+"""What DRA needs: directories and records on the node, the cluster, and the container runtime."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from deviceplugin._dra.claims.cdi_files import file_of
+from deviceplugin._dra.claims.claim_files import file_of
 from deviceplugin._dra.claims.record import OtherVersionError, Record
 from deviceplugin._dra.serving.server import SERVICE_SOCKET
-from deviceplugin.checks import Finding, Node, failure, ok, warning
-from deviceplugin.tools.doctor._check import Check
+from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.errors import ConfigError
 from deviceplugin.tools.doctor._sockets import State, state_of
 from deviceplugin.tools.doctor.checks import _directories
+
+if TYPE_CHECKING:
+    from deviceplugin.apiserver import ApiServer
+from deviceplugin.checks import runtime_config
 
 _CLAIMS: Final = "claims"
 _LOST: Final = (
@@ -24,9 +28,27 @@ _ASIDE: Final = (
     "up."
 )
 _OTHER: Final = "use the release that wrote it, or delete the pod that has the claim."
+_GROUP: Final = "resource.k8s.io"
+_API: Final = f"/apis/{_GROUP}"
+_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_RIGHTS: Final = {
+    "resourceslices": ("list", "watch", "create", "update", "delete"),
+    "resourceclaims": ("get",),
+}
+_COMPONENT: Final = "apply the ClusterRole and its binding of the component dra."
+_EXTENDED: Final = (
+    "kubectl get deviceclass -o yaml: a class that was created with extendedResourceName has it "
+    "only if the feature DRAExtendedResource is on, as by default from Kubernetes 1.36."
+)
+_RUNTIME: Final = "container runtime"
+_STANDARD: Final = ("/etc/cdi", "/var/run/cdi")
+_ENABLE: Final = (
+    "set enable_cdi = true in the section of containerd's CRI plugin, and restart containerd; or "
+    "use containerd 2 or CRI-O."
+)
 
 
-def _check(node: Node) -> Iterator[Finding]:
+def drivers(node: Node) -> Iterator[Finding]:
     wanted = node.settings.protocol == "dra"
     path = node.at(node.settings.driver_dir)
     drivers = sorted(one.parent for one in path.glob(f"*/{_CLAIMS}")) if path.is_dir() else []
@@ -101,4 +123,138 @@ def _served(node: Node, directory: Path, number: int) -> Iterator[Finding]:
         yield ok(directory, f"serves, and has {number} prepared claims")
 
 
-CHECK: Final = Check("dra", "directories, records and CDI files of DRA drivers", _check)
+def cluster(node: Node) -> Iterator[Finding]:
+    settings = node.settings
+    if settings.protocol != "dra" and not settings.api_server:
+        yield ok("API server", "is not asked; only protocol=dra needs it")
+        return
+    from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError
+
+    timeout = node.timeout
+    try:
+        api = (
+            ApiServer(settings.api_server, timeout=timeout)
+            if settings.api_server
+            else ApiServer.of_pod(timeout=timeout)
+        )
+    except ConfigError as error:
+        yield unknown("API server", str(error), "run it in the plugin's pod, or set api-server.")
+        return
+    try:
+        yield _is_served(api)
+        yield from _rights(api)
+    except ApiServerError as error:
+        yield failure(
+            api.url,
+            str(error),
+            means="claims cannot be read and slices cannot be written: pods with claims wait.",
+            do=_COMPONENT
+            if isinstance(error, ForbiddenError)
+            else "check the network and policies.",
+        )
+        return
+    try:
+        yield _extended(api)
+    except ApiServerError as error:
+        yield unknown("feature DRAExtendedResource", str(error), _EXTENDED)
+
+
+def _is_served(api: "ApiServer") -> Finding:
+    from deviceplugin.apiserver import NotFoundError
+
+    try:
+        api.get(f"{_API}/v1")
+    except NotFoundError:
+        return failure(
+            f"{_GROUP}/v1",
+            "is not served",
+            means="slices and claims need it: no pod gets a device through DRA.",
+            do="use Kubernetes 1.34 or newer, or protocol=device-plugin.",
+        )
+    return ok(f"{_GROUP}/v1", "is served")
+
+
+def _rights(api: "ApiServer") -> Iterator[Finding]:
+    denied = [
+        f"{verb} {resource}"
+        for resource, verbs in _RIGHTS.items()
+        for verb in verbs
+        if not _may(api, verb, resource)
+    ]
+    if denied:
+        yield failure(
+            "rights of this account",
+            f"it may not {', '.join(denied)}",
+            means="claims cannot be prepared, or devices are not offered.",
+            do=_COMPONENT,
+        )
+    else:
+        yield ok("rights of this account", "suffice for claims and slices")
+
+
+def _may(api: "ApiServer", verb: str, resource: str) -> bool:
+    asked = {"group": _GROUP, "resource": resource, "verb": verb}
+    review: Any = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    return bool((api.create(_REVIEWS, review).get("status") or {}).get("allowed"))
+
+
+def _extended(api: "ApiServer") -> Finding:
+    classes = api.list(f"{_API}/v1/deviceclasses").items
+    named = sorted(
+        f"{one['spec']['extendedResourceName']} by {one['metadata']['name']}"
+        for one in classes
+        if one.get("spec", {}).get("extendedResourceName")
+    )
+    if named:
+        return ok("extended resources", f"are given through DRA: {', '.join(named)}")
+    return warning(
+        "extended resources",
+        f"none of {len(classes)} DeviceClasses has an extendedResourceName",
+        means="a pod gets devices through claims only, not by limits such as example.com/gpu: 1.",
+        do="apply the DeviceClass of the component dra; if it has the field and loses it, turn on "
+        "the feature DRAExtendedResource (Kubernetes 1.36 has it on).",
+    )
+
+
+def runtime(node: Node) -> Iterator[Finding]:
+    if node.settings.protocol != "dra":
+        yield ok(_RUNTIME, "is not examined for CDI; only protocol=dra needs it")
+        return
+    config = runtime_config(node.root)
+    if config is None:
+        do = "run the doctor on the node, or with its root mounted: --root."
+        yield unknown(_RUNTIME, "no configuration found", do)
+        return
+    files = ", ".join(map(str, config.files))
+    for fault in config.faults:
+        means = "the doctor ignores that file, and a runtime may not start with it."
+        yield warning(_RUNTIME, fault, means=means, do="correct it.")
+    if config.cdi is None:
+        yield unknown(
+            files or _RUNTIME,
+            "does not say whether CDI is on; it is from containerd 2, and off in containerd 1.7",
+            f"with containerd --version of 1.7, {_ENABLE}",
+        )
+    elif not config.cdi:
+        means = "pods with claims start without their devices, or fail."
+        yield failure(files, "CDI is off", means=means, do=_ENABLE)
+    else:
+        yield ok(files, "CDI is on")
+    directory = str(node.settings.cdi_dir)
+    known = config.cdi_dirs or _STANDARD
+    if _plain(directory) not in map(_plain, known):
+        yield failure(
+            files or _RUNTIME,
+            f"it looks for CDI files in {', '.join(known)}, and not in {directory}",
+            means="pods with claims fail: 'unresolvable CDI devices'.",
+            do="add the directory to cdi_spec_dirs, or set cdi-dir to one of these.",
+        )
+
+
+def _plain(path: str) -> str:
+    """Return ``path`` without what usually is a link: /var/run is /run."""
+    return path.rstrip("/").replace("/var/run/", "/run/", 1)

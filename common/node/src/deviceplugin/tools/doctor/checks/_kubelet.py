@@ -1,22 +1,29 @@
-"""The kubelet: its process and its socket for registrations."""
+"""The kubelet: its process, its sockets, and its record of devices."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import grpc
 
+from deviceplugin._attribution.checkpoint import MAX_BYTES
+from deviceplugin._config.documents.reading import content
+from deviceplugin._platform.checkpoint import FILE_NAME, Recorded, decode
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-from deviceplugin.tools.doctor._check import Check
-from deviceplugin.tools.doctor._sockets import Answer, State, ask_kubelet, state_of
+from deviceplugin.tools.doctor._sockets import Answer, State, ask_allocatable, ask_kubelet, state_of
 
 _ROOT_DIR: Final = "--root-dir"
 _USUAL_ROOT: Final = "/var/lib/kubelet"
 _RESTART: Final = "restart the kubelet (systemctl restart kubelet); running pods are not affected."
+_WITHOUT: Final = (
+    "plugins do not know which pod has which device: there are no holders in metrics and on pages, "
+    "and vanished devices stay listed for a day."
+)
 
 
-def _process(node: Node) -> Iterator[Finding]:
+def process(node: Node) -> Iterator[Finding]:
     found = [
         p for p in node.processes() if node.peek(p.relative_to(node.root) / "comm") == "kubelet"
     ]
@@ -53,7 +60,7 @@ def _option(words: Sequence[str], name: str) -> str:
     return ""
 
 
-def _socket(node: Node) -> Iterator[Finding]:
+def socket(node: Node) -> Iterator[Finding]:
     path = node.plugin_dir / KUBELET_SOCKET
     if not path.parent.is_dir():
         return
@@ -92,5 +99,136 @@ def _judge(path: Path, answer: Answer) -> Finding:
     )
 
 
-PROCESS: Final = Check("kubelet", "the kubelet's process and its root directory", _process)
-SOCKET: Final = Check("kubelet-socket", "the socket on which plugins register", _socket)
+def pod_resources(node: Node) -> Iterator[Finding]:
+    path = node.pod_resources_socket
+    if not path.parent.is_dir():
+        yield warning(
+            path.parent,
+            "does not exist",
+            means=_WITHOUT,
+            do="mount the host path of this directory; set pod-resources-socket if the kubelet "
+            "has another --root-dir.",
+        )
+        return
+    state = state_of(path, node.timeout)
+    if state is not State.LISTENED_TO:
+        yield failure(
+            path,
+            state.value,
+            means=f"the kubelet is not running, or this is not its directory; {_WITHOUT}",
+            do="check whether the kubelet runs; mount the directory and not the socket, because "
+            "each start of the kubelet creates a new one.",
+        )
+        return
+    yield from _judge_list(path, ask_allocatable(path, node.timeout))
+
+
+def allocatable(answer: Answer) -> dict[str, int]:
+    """Return how many healthy devices of each resource the kubelet has."""
+    devices = {
+        (entry.resource_name, device_id)
+        for entry in answer.message.devices
+        for device_id in entry.device_ids
+    }
+    return dict(sorted(Counter(resource for resource, _ in devices).items()))
+
+
+def _judge_list(path: Path, answer: Answer) -> Iterator[Finding]:
+    if answer.code is grpc.StatusCode.OK:
+        yield from _devices(path, allocatable(answer))
+    elif answer.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        yield warning(
+            path,
+            f"the kubelet refuses to answer now: {answer.details}",
+            means="all clients on the node share 100 calls a second, and some client uses them up.",
+            do="find the agent that calls so often, and make it call every 10 s.",
+        )
+    elif answer.code is grpc.StatusCode.UNIMPLEMENTED:
+        yield warning(
+            path,
+            f"GetAllocatableResources is not offered: {answer.details}",
+            means="the kubelet is older than 1.23, or has it disabled: it is unknown which devices "
+            "are free.",
+            do="use a newer kubelet.",
+        )
+    else:
+        yield failure(
+            path,
+            f"no answer: {answer.code.name} {answer.details}",
+            means=f"the kubelet hangs, or another process listens there; {_WITHOUT}",
+            do="check the kubelet's log (journalctl -u kubelet), and restart it.",
+        )
+
+
+def _devices(path: Path, counts: dict[str, int]) -> Iterator[Finding]:
+    if counts:
+        shown = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
+        yield ok(path, f"the kubelet answers; healthy devices: {shown}")
+        return
+    yield warning(
+        path,
+        "the kubelet answers, but has no healthy device of any plugin",
+        means="no plugin has registered, or all devices are unhealthy. Devices whose plugin sends "
+        "an empty topology are not listed.",
+        do="check the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
+    )
+
+
+def checkpoint(node: Node) -> Iterator[Finding]:
+    path = node.plugin_dir / FILE_NAME
+    if not path.exists():
+        yield ok(path, "does not exist; the kubelet writes it with the first list of a plugin")
+        return
+    try:
+        checkpoint = decode(content(path, MAX_BYTES))
+    except ValueError as error:
+        yield _corrupt(path, str(error))
+        return
+    pods = len({entry.pod for entry in checkpoint.entries})
+    yield ok(path, f"is intact, and has devices of {pods} pods")
+    yield from _resources(node, path, checkpoint)
+
+
+def _corrupt(path: Path, how: str) -> Finding:
+    return failure(
+        path,
+        how,
+        means="the kubelet keeps running, but its next start begins with an empty record: then it "
+        "allocates devices of running pods to other pods too.",
+        do="drain the node, stop the kubelet, remove the file and start the kubelet. Find the "
+        "cause: a full disk, or a hard power-off.",
+    )
+
+
+def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding]:
+    names = sorted(checkpoint.registered | {entry.resource for entry in checkpoint.entries})
+    present = _present(node)
+    if present is None:
+        if names:
+            yield unknown(
+                path,
+                f"has {', '.join(names)}; whether these have a plugin now is unknown",
+                do="give this command access to the pod resources socket.",
+            )
+        return
+    for name in names:
+        if name not in present:
+            held = sum(entry.resource == name for entry in checkpoint.entries)
+            yield warning(
+                name,
+                f"is known to the kubelet, but has no healthy device; {held} containers have some",
+                means="the node's allocatable is 0: the plugin is not registered, or all its "
+                "devices are unhealthy. Containers that restart keep their devices; new pods "
+                "wait or are rejected, even those that ask for zero.",
+                do="check whether the plugin's pod runs on this node, its log, and the reasons on "
+                "its page. If it was removed permanently, there is nothing to do.",
+            )
+
+
+def _present(node: Node) -> dict[str, int] | None:
+    """Return the number of healthy devices by resource; None if that is unknown."""
+    socket = node.pod_resources_socket
+    if state_of(socket, node.timeout) is not State.LISTENED_TO:
+        return None
+    answer = ask_allocatable(socket, node.timeout)
+    return allocatable(answer) if answer.code is grpc.StatusCode.OK else None

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.kit.cdi import least_version
-from deviceplugin.kit.cdi._reading import VERSIONS, specification_files
+from deviceplugin.kit.cdi._files import VERSIONS, specification_files
 from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
 from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, released
 from deviceplugin_testing.conformance.dra._node import CLASS, DraNode

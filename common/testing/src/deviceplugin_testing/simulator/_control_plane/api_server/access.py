@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator._control_plane.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -13,6 +12,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
 )
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 from deviceplugin_testing.simulator._control_plane.store import Store
+from deviceplugin_testing.simulator._monitor import Monitor
 
 _ACCOUNT: Final = "system:serviceaccount:"
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
     Access,
     ApiRequest,
@@ -27,6 +26,7 @@ from deviceplugin_testing.simulator._control_plane.api_server.request import Req
 from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, unknown_address
+from deviceplugin_testing.simulator._monitor import Monitor
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NO_HEADERS: Final[Mapping[str, str]] = {}

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from deviceplugin._platform.monitor import Monitor
 from deviceplugin_testing.simulator._control_plane.api_server.access import Wanted
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
+from deviceplugin_testing.simulator._monitor import Monitor
 
 Matches = Callable[[Wanted], bool]
 

@@ -1,21 +1,28 @@
-"""The service of a DRA driver that reports the health of devices to the kubelet."""
+"""What the kubelet is told of the health of devices, which pods show in their status, and how."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Final, Literal, NamedTuple
 
 import grpc
 
-from deviceplugin._dra.serving.device_health import DeviceHealth, Status
+from deviceplugin._attribution.ownership import OfferState, Ownership
+from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.naming import PoolNames, former_name, names_in, pool_name
+from deviceplugin._inventory.published import Resource
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
+from deviceplugin.model import Health
 from deviceplugin.proto.dra import HEALTH_TIMEOUT, MAX_HEALTH_MESSAGE
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
 
 log = logging.getLogger(__name__)
+
+Status = Literal["healthy", "unhealthy", "unknown"]
 
 MAX_STREAMS: Final = 8
 """Most streams at a time; the kubelet needs one, and opens another after it has restarted."""
@@ -32,6 +39,86 @@ _STATUS: Final[dict[Status, pb.HealthStatus]] = {
 }
 
 
+class DeviceHealth(NamedTuple):
+    """The health of one device, by its name in the slices."""
+
+    pool: str
+    device: str
+    status: Status
+    message: str
+    """For people; empty if there is nothing to say."""
+
+
+@dataclass(eq=False, repr=False)
+class HealthReport:
+    """The devices that claims have or may get."""
+
+    node: str
+    _: KW_ONLY
+    resources: Callable[[], Mapping[str, Resource]]
+    ownership: Ownership
+    records: Callable[[], Mapping[str, Record]]
+    discovered: Callable[[], bool]
+    """Returns whether all plugins have discovered their devices at least once."""
+
+    def __post_init__(self) -> None:
+        self._stopping = False
+
+    def stop(self) -> None:
+        """From now on, report devices that need this process as unhealthy."""
+        self._stopping = True
+
+    def read(self) -> list[DeviceHealth]:
+        """Return the health of all devices now, ordered by name.
+
+        A device of a claim is among them even if it is gone: the kubelet would go on showing the
+        last health that it was told.
+        """
+        complete = self.discovered()  # before the resources are read
+        claimed = {
+            (one.pool, one.name) for record in self.records().values() for one in record.devices
+        }
+        found = {(one.pool, one.device): one for one in self._present(claimed)}
+        for place in claimed - found.keys():
+            found[place] = _absent(place, complete=complete)
+        return [found[place] for place in sorted(found)]
+
+    def _present(self, claimed: Collection[tuple[str, str]]) -> Iterator[DeviceHealth]:
+        for resource in self.resources().values():
+            pool = pool_name(self.node, resource.name)
+            stopped = self._stopping and resource.plugin.needs_process
+            states = self.ownership.offered(resource)
+            devices = {device_id: state.device for device_id, state in states.items()}
+            names, former = names_in(devices), names_in(devices, former_name)
+            places = {
+                name: ids for name, ids in _places(former).items() if (pool, name) in claimed
+            } | _places(names)
+            shares = {one for ids in names.shared.values() for one in ids}
+            for name, ids in places.items():
+                # A share is known by the device that it is of, unless a claim has it by its own.
+                is_known = name in names.shared or ids[0] not in shares
+                if (is_known and states[ids[0]].offered) or (pool, name) in claimed:
+                    yield _health(pool, name, [states[one] for one in ids], stopped=stopped)
+
+
+def _places(names: PoolNames) -> dict[str, Sequence[str]]:
+    return {name: (one,) for name, one in names.devices.items()} | dict(names.shared)
+
+
+def _health(pool: str, name: str, states: Sequence[OfferState], *, stopped: bool) -> DeviceHealth:
+    """Return the health of a device; of one that is shared, that of its healthiest share."""
+    state = min(states, key=lambda one: (not one.device.health, bool(one.taint)))
+    health = Health.unhealthy("its plugin has stopped") if stopped else state.device.health
+    status: Status = "healthy" if health else "unhealthy"
+    return DeviceHealth(pool, name, status, health.reason or state.reason)
+
+
+def _absent(place: tuple[str, str], *, complete: bool) -> DeviceHealth:
+    if complete:
+        return DeviceHealth(*place, "unhealthy", "the device is gone")
+    return DeviceHealth(*place, "unknown", "not known yet: devices are still being discovered")
+
+
 class HealthStreams:
     """The methods of the DRAResourceHealth service. ``read`` returns the health of all devices."""
 
@@ -45,7 +132,6 @@ class HealthStreams:
         self._closed = False
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the handler of the service."""
         return [rpc.service(pb.DESCRIPTOR.services_by_name["DRAResourceHealth"], self)]
 
     def poke(self) -> None:
@@ -65,7 +151,6 @@ class HealthStreams:
 
     @property
     def open(self) -> int:
-        """Number of open streams."""
         return len(self._waiters)
 
     def NodeWatchResources(  # noqa: N802
@@ -80,7 +165,8 @@ class HealthStreams:
             if context.add_callback(waiter.end):
                 yield from self._reports(waiter)
         finally:
-            self._leave(waiter)
+            with self._lock:
+                self._waiters.discard(waiter)
 
     def _reports(self, waiter: Waiter) -> Iterator[pb.NodeWatchResourcesResponse]:
         """Yield a report whenever it has changed, and the same one again before it is outdated."""
@@ -104,10 +190,6 @@ class HealthStreams:
             waiter = Waiter(self._clock)
             self._waiters.add(waiter)
             return waiter
-
-    def _leave(self, waiter: Waiter) -> None:
-        with self._lock:
-            self._waiters.discard(waiter)
 
 
 def _encoded(devices: Sequence[DeviceHealth]) -> pb.NodeWatchResourcesResponse:

@@ -1,0 +1,136 @@
+"""What is kept of nodes, of pods, and of the objects of the operator."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from deviceplugin.apiserver import devices_in
+
+LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Selects pods that hold what they have requested."""
+PATH: Final = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is kept of a node.
+
+    Attributes:
+        healthy: How many of these are allocatable.
+        fault: Why pods on it may not run; empty if they do.
+        cordoned: Whether no new pods are scheduled to it.
+    """
+
+    name: str
+    total: Mapping[str, int]
+    healthy: Mapping[str, int]
+    fault: str
+    cordoned: bool
+
+
+def node_facts(node: Mapping[str, Any], is_wanted: Callable[[str], bool]) -> NodeFacts:
+    """Return what matters of ``node``: of its resources, those that are wanted."""
+    status = node.get("status") or {}
+    total, healthy = (
+        {
+            name: count
+            for name, count in devices_in(status.get(key) or {}).items()
+            if is_wanted(name)
+        }
+        for key in ("capacity", "allocatable")
+    )
+    cordoned = bool((node.get("spec") or {}).get("unschedulable"))
+    return NodeFacts(node["metadata"]["name"], total, healthy, _fault(status), cordoned)
+
+
+def _fault(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready":
+            if condition["status"] == "True":
+                return ""
+            return f"node is not ready: {condition.get('reason') or 'no reason'}"
+    return "node is not ready: its kubelet has not reported yet"
+
+
+class Held(NamedTuple):
+    """What a pod holds, on which node."""
+
+    node: str
+    devices: Mapping[str, int]
+
+
+def held(pod: Mapping[str, Any]) -> Held:
+    """Return the devices of a pod, and its node; an empty name if it has none yet."""
+    spec = pod["spec"]
+    return Held(spec.get("nodeName") or "", requested(spec))
+
+
+def requested(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return the devices that the scheduler sets aside for a pod.
+
+    Init containers run one after the other, beside the sidecars that were started before them. What
+    they had, the containers get.
+    """
+    sidecars: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for container in spec.get("initContainers") or ():
+        own = Counter(_devices(container))
+        if container.get("restartPolicy") == "Always":
+            sidecars += own
+            most |= sidecars
+        else:
+            most |= sidecars + own
+    return dict(most | (sidecars + _sum(spec.get("containers") or ())))
+
+
+def _sum(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for container in containers:
+        total.update(_devices(container))
+    return total
+
+
+def _devices(container: Mapping[str, Any]) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    return devices_in({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+@dataclass(frozen=True, slots=True)
+class PluginObject:
+    """What is kept of an object.
+
+    Attributes:
+        ready: Whether everything is as it asks for.
+        reason: Why not, in a word; or why it is.
+        resources: Each resource of its nodes, as in the status.
+        problems: The nodes with the most unhealthy devices, as in the status.
+    """
+
+    name: str
+    plugin: str
+    ready: bool
+    reason: str
+    message: str
+    resources: tuple[Mapping[str, Any], ...]
+    problems: tuple[Mapping[str, Any], ...]
+
+
+def plugin_object(found: Mapping[str, Any]) -> PluginObject:
+    metadata, status = found["metadata"], found.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready") or {}
+    is_current = ready.get("observedGeneration") == metadata.get("generation")
+    holds = ready.get("status") == "True" and is_current
+    reason, message = str(ready.get("reason", "")), str(ready.get("message", ""))
+    if not is_current:
+        reason, message = "NotSeen", "the operator has not seen the object as it is now: is it up?"
+    return PluginObject(
+        metadata["name"],
+        str(found.get("spec", {}).get("plugin", "")),
+        holds,
+        reason,
+        message,
+        tuple(status.get("resources") or ()),
+        tuple(status.get("problems") or ()),
+    )
