@@ -221,7 +221,7 @@ def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> No
 def test_devices_are_served_where_the_socket_cannot_be_looked_at(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery.pod_holdings._PATIENCE", 0.1)
+    monkeypatch.setattr("deviceplugin._discovery.retention._PATIENCE", 0.1)
     socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         node.wait_for(RESOURCE, {"a"})

@@ -3,8 +3,7 @@
 import pytest
 from typing_extensions import override
 
-from deviceplugin._app.catalogue import Catalogue, Front
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Catalogue, Front, Resource
 from scripted_plugin import ScriptedPlugin
 
 

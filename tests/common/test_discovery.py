@@ -17,7 +17,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._discovery import triggers, watched_paths
+from deviceplugin._discovery import triggers
 from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin_testing.fixture import Kubelet, Node
@@ -539,7 +539,7 @@ def test_directories_without_an_end_are_watched_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(watched_paths, "MAX_DIRECTORIES", 3)
+    monkeypatch.setattr(triggers, "MAX_DIRECTORIES", 3)
     (tmp_path / "a" / "b").mkdir(parents=True)
     plugin = BusPlugin(tmp_path, tmp_path / "**")
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
@@ -843,7 +843,7 @@ def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery.pod_holdings._PATIENCE", PATIENCE)
+    monkeypatch.setattr("deviceplugin._discovery.retention._PATIENCE", PATIENCE)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     socket.parent.mkdir()
     began = datetime.now(UTC)

@@ -2,7 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deviceplugin import Allocation, Device, DeviceNode, Health, Mount, Topology
-from deviceplugin._inventory.encoding import decode_allocation, encode_allocation, encode_list
+from deviceplugin._inventory.allocating import decode_allocation, encode_allocation
+from deviceplugin._inventory.published import encode_list
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

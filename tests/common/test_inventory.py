@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from deviceplugin import Device, DiscoveryError, Health, Plugin
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.encoding import encode_list
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer
 
 SICK = Health.unhealthy("dust")

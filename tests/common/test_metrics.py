@@ -1,16 +1,15 @@
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
 
 import pytest
-from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin._telemetry.protocol_metrics import Offered, Offers
+from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -51,7 +50,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics.count_skipped_samples("Plugin", 1)
     metrics.released.labels("x.io/dev")
     metrics.count_pod_resources("List", "OK")
-    metrics.sources.append(lambda _: Offers(lambda: [Offered("x.io/dev", 1, 0, 1)]))
+    metrics.offered = lambda: [Offered("x.io/dev", 1, 0, 1)]
     metrics.claims_prepared.labels("dev.x.io").set(1)
     metrics.claim_calls.labels("dev.x.io", "prepare", "OK")
     metrics.slice_writes.labels("dev.x.io", "create", "OK")
@@ -158,16 +157,9 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
 
 
 def test_the_name_for_holders_is_taken() -> None:
-    taken: list[str] = []
-
-    def source(names: Collection[str]) -> CollectorRegistry:
-        taken.extend(names)
-        return CollectorRegistry()
-
     metrics = Metrics()
-    metrics.sources.append(source)
-    metrics.expose("")
-    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= set(taken)
+    additions = metrics.exposition.additions
+    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= additions.taken
 
 
 def test_holders_that_are_not_known_are_absent_and_not_0() -> None:

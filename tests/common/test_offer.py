@@ -8,8 +8,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._inventory.encoding import encode_list
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.offer import Need, Offer, Options
 

@@ -8,12 +8,11 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.protocol_switch import DraFront, Lists, ProtocolSwitch
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from held_clock import HeldClock

@@ -8,10 +8,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import released_hook
+from deviceplugin._attribution import releases as _releases
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.release_ledger import Ledger, Observation
-from deviceplugin._attribution.released_hook import Releases
+from deviceplugin._attribution.releases import Ledger, Observation, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
@@ -217,7 +216,7 @@ def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> Non
     first.then = allocate
     releases.observe(seen())
     assert (["a"], []) == (first.told, second.told)
-    assert waited[0] < released_hook._TIMEOUT
+    assert waited[0] < _releases._TIMEOUT
 
 
 def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:

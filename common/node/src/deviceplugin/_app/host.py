@@ -2,15 +2,14 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.host_directories import HostDirectories
-from deviceplugin._app.probes import Status
+from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
 from deviceplugin._app.thread_group import Group
 from deviceplugin._attribution.checkpoint import Checkpoint
@@ -21,20 +20,20 @@ from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.plugin_check import check_plugins
-from deviceplugin._discovery.timing import DiscoveryTiming
+from deviceplugin._discovery.resources import Surroundings
+from deviceplugin._discovery.retention import DiscoveryTiming
 from deviceplugin._http.listener import Listener, certificate
+from deviceplugin._inventory.published import Catalogue
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import check_directory
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._telemetry import sources
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
     from deviceplugin._http.server import Server
-    from deviceplugin._telemetry.protocol_metrics import Offered
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
@@ -110,21 +109,17 @@ class Host:
         self._add_actors(settings.http_address)
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
-        timing = DiscoveryTiming.of(self._settings)
-        return [
-            Discovery(
-                plugin,
-                name=name,
-                timing=timing,
-                catalogue=self._catalogue,
-                ask=self._tracker.ask,
-                ownership=self._ownership,
-                watcher=self._watcher,
-                metrics=self._metrics,
-                lost=self._lost,
-            )
-            for plugin, name in zip(plugins, _names(plugins), strict=True)
-        ]
+        around = Surroundings(
+            timing=DiscoveryTiming.of(self._settings),
+            catalogue=self._catalogue,
+            ask=self._tracker.ask,
+            ownership=self._ownership,
+            watcher=self._watcher,
+            metrics=self._metrics,
+            lost=self._lost,
+        )
+        named = zip(plugins, _names(plugins), strict=True)
+        return [Discovery(plugin, name, around) for plugin, name in named]
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
@@ -177,18 +172,9 @@ class Host:
     def _fill_metrics(self) -> None:
         self._metrics.devices = self._status.count_devices
         self._metrics.attribution = self._status.attribute
-        self._metrics.sources += [
-            sources.offers(self._offered),
-            sources.additions(
-                lambda: {each.name: each.plugin for each in self._discoveries},
-                self._metrics.count_skipped_samples,
-            ),
-        ]
-
-    def _offered(self) -> "Iterable[Offered]":
-        from deviceplugin._http.protocol_counts import offered  # only a scrape needs it
-
-        return offered(self._ownership, self._catalogue.resources().values())
+        resources = self._catalogue.resources
+        self._metrics.offered = lambda: offered(self._ownership, resources().values())
+        self._metrics.plugins = lambda: {each.name: each.plugin for each in self._discoveries}
 
     def _add_actors(self, http_address: str) -> None:
         group = self._group

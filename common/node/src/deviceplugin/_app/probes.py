@@ -1,19 +1,20 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.endpoints import Endpoints
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._http.devices_report import Report, attribution
+from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
 
 
 class Status:
@@ -119,3 +120,20 @@ def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
         f"no discovery has succeeded {since}: {d.name}{d.failure and f': {d.failure}'}"
         for d in discoveries
     )
+
+
+def offered(ownership: Ownership, resources: Iterable[Resource]) -> Iterator[Offered]:
+    """Yield what each protocol would give out now of ``resources``, as far as DRA concerns them."""
+    leaving = ownership.leaving
+    for resource in resources:
+        if not ownership.concerns_dra(resource.name):
+            continue
+        devices = resource.devices
+        withheld = ownership.withheld(resource.name, devices)
+        states = ownership.offered(resource).values()
+        yield Offered(
+            resource.name,
+            by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
+            by_dra=sum(state.offered and not state.taint for state in states),
+            leaving=sum((resource.name, device_id) in leaving for device_id in devices),
+        )

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-from deviceplugin._app.catalogue import Catalogue, Front
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._inventory.published import Catalogue, Front
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.events import Events

@@ -1,15 +1,17 @@
-"""Holders that the kubelet has forgotten: its checkpoint was lost while it restarted."""
+"""Holders that the kubelet has forgotten, and refusing a device that it gives to a second pod."""
 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from deviceplugin._attribution.holdings_view import HoldingsView
-from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin.errors import AllocationError, KubeletUnavailableError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -129,3 +131,41 @@ class Forgotten:
                 pod=f"{one.namespace}/{one.pod}",
             )
         self._problems.keep({str(one) for one in found})
+
+
+_TIMEOUT: Final = 1.0
+"""Seconds for the only request that an Allocate may make, because the node waits for it."""
+
+
+def refuse_held(
+    resource: str,
+    ids: Collection[str],
+    remembered: Holdings | None,
+    service: PodResources,
+    forgotten: Forgotten,
+) -> None:
+    """Raise AllocationError if a pod holds one of ``ids``.
+
+    A remembered pod may have ended by now, so the kubelet is asked about these pods only, by Get:
+    it does not wait for the admission that is under way, and does not collect finished pods. What
+    it has forgotten, they hold all the same.
+    """
+    held = remembered.holders(resource) if remembered else {}
+    pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}
+    if not pods:
+        return
+    try:
+        now = forgotten.among(service.get(pods, _TIMEOUT))
+    except KubeletUnavailableError as error:
+        fields = {"resource": resource, "error": str(error)}
+        log.warning("pod resources unavailable, allocating anyway", extra=fields)
+        return
+    taken = sorted(
+        hold for hold in now.holds or () if hold.resource == resource and hold.device in ids
+    )
+    if taken:
+        raise AllocationError(
+            "held by another pod: "
+            + ", ".join(f"{hold.device} ({hold.namespace}/{hold.pod})" for hold in taken),
+            device_ids=[hold.device for hold in taken],
+        )

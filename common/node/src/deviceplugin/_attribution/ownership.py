@@ -6,15 +6,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
-from deviceplugin._attribution import protocol_state
-from deviceplugin._attribution.claim_holders import Claim, Unreadable
-from deviceplugin._attribution.device_choice import Choice, choose, refuse
-from deviceplugin._attribution.handover import Handover
+from deviceplugin._attribution import handover
+from deviceplugin._attribution.claim_holders import Claim, UnreadableRecords
+from deviceplugin._attribution.handover import HELD, UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
 from deviceplugin._attribution.hardware import Records, no_records
-from deviceplugin._attribution.holders import Holders
+from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
-from deviceplugin._attribution.protocol_state import HELD, UNHEALTHY, UNKNOWN, Mode, OfferState
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -99,11 +97,11 @@ class Ownership:
             return why
         if self._owner_is_plugin(key):
             return ""
-        return protocol_state.BY_DRA if self._mode == "dra" else protocol_state.LEAVING_DRA
+        return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
 
     def _withheld(self, key: Key) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
-        return self._closed_to_pods(key) or (leaving and protocol_state.BY_DRA) or ""
+        return self._closed_to_pods(key) or (leaving and handover.BY_DRA) or ""
 
     def _owner_is_plugin(self, key: Key) -> bool:
         return (self._mode == "device-plugin") != (key in self._handover)
@@ -145,7 +143,7 @@ class Ownership:
         claims: Mapping[Claim, _Keys],
         shares: _Keys = (),
         *,
-        unreadable: Unreadable | None = None,
+        unreadable: UnreadableRecords | None = None,
         records: Records = no_records,
     ) -> None:
         """Count what ``claims`` have as held by them, whoever else does: it was prepared before.
@@ -177,9 +175,9 @@ class Ownership:
         held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = held or (protocol_state.LEAVING_PLUGIN if is_leaving else "")
+        closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
         claimed = self._claims.way(key)
-        return protocol_state.of(device, offered=offered, closed=closed, claimed=claimed)
+        return OfferState.of(device, offered=offered, closed=closed, claimed=claimed)
 
     # The mode, and the handover from one to the other.
 

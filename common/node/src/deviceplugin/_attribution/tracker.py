@@ -14,18 +14,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
+from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.claim_holders import Place, with_claims
-from deviceplugin._attribution.exclusive import refuse_held
-from deviceplugin._attribution.forgotten import Forgotten
+from deviceplugin._attribution.forgotten import Forgotten, refuse_held
 from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
 from deviceplugin._attribution.poll_interval import PollInterval
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
-from deviceplugin._attribution.release_ledger import Ledger, Observation
-from deviceplugin._attribution.released_hook import Releases
+from deviceplugin._attribution.releases import Ledger, Observation, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.metrics import Metrics

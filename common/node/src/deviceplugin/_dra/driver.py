@@ -6,10 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.claim_holders import Place
+from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.unreadable_records import UnreadableRecords
 from deviceplugin._dra.claims import booking
 from deviceplugin._dra.claims.cdi_files import ClaimFiles
 from deviceplugin._dra.claims.device_lookup import Locator

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.chunks import encode_chunks
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.admission import Admission
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.model import Device, Health
@@ -119,7 +118,7 @@ def _encode(devices: Mapping[str, Device], withheld: Mapping[str, str]) -> bytes
         replace(device, health=_WITHHELD) if device.id in withheld and device.health else device
         for device in devices.values()
     ]
-    return b"".join(chunk.encoded for chunk in encode_chunks(shown))
+    return encode_list(shown)
 
 
 class Need:

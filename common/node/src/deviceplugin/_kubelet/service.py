@@ -12,8 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from deviceplugin._inventory.allocating import allocation_of, hook_of
-from deviceplugin._inventory.encoding import encode_allocation
+from deviceplugin._inventory.allocating import allocation_of, encode_allocation, hook_of
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._kubelet.admission import Admission
 from deviceplugin._kubelet.offer import Offer

@@ -15,9 +15,9 @@ from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.concurrency import SharedChannel, Slots
-from deviceplugin._telemetry.log import Seldom
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import REFUSED, UNAVAILABLE, Metrics
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
+from deviceplugin.kit.log import Problems, shape
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -30,6 +30,8 @@ _AT_A_TIME: Final = 8
 _FIRST_WAIT: Final = 0.005
 """Seconds. A kubelet listens this soon after its socket appears."""
 _LONGEST_WAIT: Final = 5.0
+_OVER_AFTER: Final = 60.0
+"""Seconds without a failure after which the next one is logged again."""
 _PERMANENT_REFUSALS: Final = (
     "requested API version",
     "the ResourceName",
@@ -105,7 +107,7 @@ class Kubelet:
         self._slots = Slots(_AT_A_TIME)
         self._channel = SharedChannel(lambda: rpc.connect(self.socket))
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
-        self._waiting = Seldom(log)
+        self._waiting = Problems(log, lasts=_OVER_AFTER)
 
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it: a new one each time.
@@ -150,9 +152,11 @@ class Kubelet:
         resource, first = registrant.resource_name, self.identity()
 
         def before_wait(error: BaseException | None) -> None:
-            self._metrics.registration_failures.labels(resource, "unavailable").inc()
+            self._metrics.registration_failures.labels(resource, UNAVAILABLE).inc()
             # Logged once for all resources: there may be hundreds that wait for the same kubelet.
-            self._waiting.say("waiting for the kubelet", error=str(error))
+            event, text = "waiting for the kubelet", str(error)
+            if self._waiting.is_news(shape(text), event):
+                log.warning(event, extra={"error": text})
 
         try:
             kubelet = self._backoff.retry(
@@ -165,7 +169,7 @@ class Kubelet:
         except KubeletUnavailableError:
             return None
         except RegistrationRefusedError:
-            self._metrics.registration_failures.labels(resource, "refused").inc()
+            self._metrics.registration_failures.labels(resource, REFUSED).inc()
             raise
         self._metrics.registrations.labels(resource).inc()
         return kubelet

@@ -7,7 +7,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin._registration.verdict import refusal
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import REFUSED, Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
 
@@ -39,7 +39,7 @@ class _Servicer:
         self, request: pb.RegistrationStatus, _context: object
     ) -> pb.RegistrationStatusResponse:
         if verdict := refusal(request):
-            self._metrics.registration_failures.labels(self._resource, "refused").inc()
+            self._metrics.registration_failures.labels(self._resource, REFUSED).inc()
         else:
             self._metrics.registrations.labels(self._resource).inc()
         self._notified(verdict)

@@ -2,10 +2,10 @@
 
 # ruff: noqa: RUF009 - the rows of the table are calls
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deviceplugin._telemetry.events import Events
 from deviceplugin._telemetry.instruments import (
@@ -17,18 +17,18 @@ from deviceplugin._telemetry.instruments import (
     Level,
     Times,
 )
+from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
-
     from deviceplugin._telemetry.exposition import Exposition
 
+UNAVAILABLE: Final = "unavailable"
+REFUSED: Final = "refused"
+"""The reasons for which registrations fail."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 Holder = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
-Source = Callable[[Collection[str]], "Collector"]
-"""Returns a collector of further metrics. It gets the names that are taken."""
 
 
 class Attribution(NamedTuple):
@@ -43,6 +43,16 @@ class Attribution(NamedTuple):
     """The holders of each held device, by its id; None if they are unknown."""
     degraded: int = 0
     """Healthy devices that will not be healthy for long."""
+
+
+class Offered(NamedTuple):
+    """How many devices of one resource each protocol offers."""
+
+    resource: str
+    by_plugin: int
+    by_dra: int
+    leaving: int
+    """Devices that the wanted protocol does not offer yet, because the other one did."""
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:
@@ -69,7 +79,7 @@ class Metrics:
     )
     registration_failures: Counter = _counter(
         "deviceplugin_registration_failures",
-        "Failed registration attempts: unavailable (no answer) or refused.",
+        f"Failed registration attempts: {UNAVAILABLE} (no answer) or {REFUSED}.",
         "resource",
         "reason",
     )
@@ -170,8 +180,10 @@ class Metrics:
         """Returns the holders of devices. It is called at each scrape."""
         self.devices: Callable[[], Iterable[DeviceCount]] = tuple
         """Returns the numbers of devices. It is called at each scrape."""
-        self.sources: list[Source] = []
-        """Collectors of further metrics, which the first scrape makes, in this order."""
+        self.offered: Callable[[], Iterable[Offered]] = tuple
+        """Returns which protocol offers how many devices. It is called at each scrape."""
+        self.plugins: Callable[[], Mapping[str, Plugin]] = dict
+        """Returns the plugins by their names, which may add metrics of their own."""
         self._lock = threading.Lock()
         self._exposition: Exposition | None = None
 
@@ -209,7 +221,7 @@ class Metrics:
         """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
         self.allocations.labels(resource, "OK")
-        for reason in ("unavailable", "refused"):
+        for reason in (UNAVAILABLE, REFUSED):
             self.registration_failures.labels(resource, reason)
 
     def forget(self, resource: str) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from deviceplugin._attribution.claim_holders import Unreadable
-from deviceplugin._attribution.device_choice import Choice
+from deviceplugin._attribution.claim_holders import UnreadableRecords
 from deviceplugin._attribution.hardware import Given
+from deviceplugin._attribution.holders import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims.device_lookup import Candidates, Located
@@ -35,7 +35,9 @@ def book(
     ]
 
 
-def restore(ownership: Ownership, records: Collection[Record], unreadable: Unreadable) -> None:
+def restore(
+    ownership: Ownership, records: Collection[Record], unreadable: UnreadableRecords
+) -> None:
     """Count what ``records`` have as held by their claims, and ``unreadable`` ones as unknown."""
     held = {one.claim: one.held for one in records}
     shares = {key for one in records for key in one.shares}

@@ -2,9 +2,8 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from deviceplugin._attribution.claim_holders import Place
+from deviceplugin._attribution.claim_holders import ClaimedPlace, Place
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.unreadable_records import ClaimedPlace
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.naming import device_name, former_name, pool_name
 from deviceplugin._inventory.published import Resource
