@@ -2,7 +2,7 @@ from threading import Event, Thread
 
 import pytest
 
-from deviceplugin._app.thread_group import Group, join
+from deviceplugin._app.threads import Group, join
 
 
 def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:

@@ -12,9 +12,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.endpoint import Endpoint
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import AdmitAll, Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import by_kubelet_socket
@@ -45,7 +44,7 @@ def serving(
     resource.publish(plugin.discover())
     endpoint = Endpoint(
         Offer(resource, ownership or Ownership()),
-        admission=ADMIT_ALL,
+        admission=AdmitAll(),
         registrars=[by_kubelet_socket.Kubelet(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,

@@ -20,8 +20,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, AdmitAll, Defer
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, AdmitAll, Defer, Offer
 from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.error_messages import reason_of
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call
@@ -39,6 +38,7 @@ FULL = dp.Device(
     annotations={"vendor.com/d2": "yes"},
     cdi_names=["vendor.com/d=2"],
 )
+ADMIT_ALL = AdmitAll()
 OTHER = dp.Device(
     "d10",
     nodes=[dp.DeviceNode("/dev/d10", "/dev/ten"), dp.DeviceNode("/dev/ctl", permissions="r")],

@@ -4,7 +4,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from deviceplugin._http.single_flight import Shared
+from deviceplugin._http.server import Shared
 from patience import PATIENCE, eventually
 
 

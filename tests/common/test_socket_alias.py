@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._kubelet.server import is_socket_of
-from deviceplugin._kubelet.socket_alias import SocketAlias
+from deviceplugin._kubelet.sockets import SocketAlias
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin_testing.fixture import Kubelet

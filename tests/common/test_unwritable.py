@@ -13,8 +13,7 @@ import pytest
 from containers.unshare import POSSIBLE
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import AdmitAll, Offer
 from deviceplugin._kubelet.server import Server
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.unix_sockets import advised, check_exists
@@ -38,7 +37,7 @@ from deviceplugin._kubelet.offer import Offer
 from deviceplugin._registration.by_kubelet_socket import Kubelet
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin._kubelet.admission import ADMIT_ALL
+from deviceplugin._kubelet.offer import AdmitAll
 from deviceplugin._kubelet.server import Server
 
 directory, user = Path(sys.argv[1]), int(sys.argv[2])
@@ -57,7 +56,7 @@ for _ in range(3):
         Server(
             Offer(Resource("example.com/thing", Nothing()), Ownership()),
             Kubelet(directory, metrics),
-            admission=ADMIT_ALL,
+            admission=AdmitAll(),
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,
@@ -166,7 +165,7 @@ def test_a_directory_in_which_only_grpc_cannot_listen_is_told(directory: Path) -
         Server(
             Offer(Resource("example.com/thing", ScriptedPlugin()), Ownership()),
             Kubelet(folder, metrics),
-            admission=ADMIT_ALL,
+            admission=AdmitAll(),
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,

@@ -10,7 +10,7 @@ from typing_extensions import override
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import DraFront
-from deviceplugin._app.thread_group import join
+from deviceplugin._app.threads import join
 from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deviceplugin._app.on_demand_threads import Sleeper, Sleepers
-from deviceplugin._app.thread_group import join
+from deviceplugin._app.threads import Sleeper, Sleepers, join
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings

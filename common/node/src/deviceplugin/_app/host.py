@@ -11,7 +11,7 @@ from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
-from deviceplugin._app.thread_group import Group
+from deviceplugin._app.threads import Group
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.podresources import PodResources
@@ -141,7 +141,7 @@ class Host:
             make=self._make_dra,
             ownership=self._ownership,
             catalogue=self._catalogue,
-            lists=self._endpoints,
+            up_to_date=self._endpoints.up_to_date,
             allocatable=self._pod_resources.allocatable,
             discovered=lambda: all(d.completed or d.failure for d in self._discoveries),
             poll_soon=self._tracker.poll_now,

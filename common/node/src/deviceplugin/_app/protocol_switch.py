@@ -45,13 +45,6 @@ class DraFront(Front, Protocol):
         """Remove from the disk what says that this node has slices."""
 
 
-class Lists(Protocol):
-    """The lists that the kubelet gets from the device plugin."""
-
-    def up_to_date(self, resource: str) -> bool:
-        """Return whether the kubelet has been sent the latest list and options of ``resource``."""
-
-
 class ProtocolSwitch:
     """Makes ownership follow the protocol that is wanted. ``run`` is its thread.
 
@@ -61,7 +54,7 @@ class ProtocolSwitch:
         make: Makes it later. It raises DevicePluginError if that cannot be.
         ownership: Decides who owns a device.
         catalogue: The resources.
-        lists: The lists of the device plugin.
+        up_to_date: Returns whether the kubelet has the latest list and options of a resource.
         allocatable: Asks the kubelet what it could give out; may raise KubeletUnavailableError.
         discovered: Returns whether each plugin has tried to discover its devices.
         poll_soon: Makes the tracker of holdings poll soon.
@@ -77,7 +70,7 @@ class ProtocolSwitch:
         make: Callable[[], DraFront],
         ownership: Ownership,
         catalogue: Catalogue,
-        lists: Lists,
+        up_to_date: Callable[[str], bool],
         allocatable: Callable[[], Collection[Key]],
         discovered: Callable[[], bool],
         poll_soon: Callable[[], None],
@@ -90,7 +83,7 @@ class ProtocolSwitch:
         self._make = make
         self._ownership = ownership
         self._catalogue = catalogue
-        self._lists = lists
+        self._up_to_date = up_to_date
         self._allocatable = allocatable
         self._discovered = discovered
         self._poll_soon = poll_soon
@@ -196,7 +189,7 @@ class ProtocolSwitch:
         leaving = self._ownership.leaving
         names = {name for name, _ in leaving}
         served = self._catalogue.resources().keys()
-        sent = {name for name in names if name not in served or self._lists.up_to_date(name)}
+        sent = {name for name in names if name not in served or self._up_to_date(name)}
         if sent:
             pending = {key for key in leaving if key[0] not in sent}
             self._ownership.acknowledged({*self._allocatable(), *pending})

@@ -6,11 +6,12 @@ It is imported after the start (``listener.py``): the libraries take time and me
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from deviceplugin._http.access import Access
 from deviceplugin._http.answering import Job
@@ -19,11 +20,11 @@ from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.messages import TEXT, Answer, RefusedError, Request, parse
 from deviceplugin._http.page import render
-from deviceplugin._http.single_flight import Shared
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
+
 
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
 
@@ -179,3 +180,49 @@ def _page(view: View, metrics: Metrics) -> Answer:
         now=time.time(),
     )
     return Answer(200, "text/html; charset=utf-8", page)
+
+
+_T = TypeVar("_T")
+
+
+class Shared(Generic[_T]):
+    """Shares the result of ``make`` between threads that ask at the same time.
+
+    A caller waits for the next run and shares its result, so no answer is older than its question.
+    Callers that ask at once cause two runs at most. No result is kept after the last caller has
+    left. If ``make`` raises, only the caller that ran it gets the error; the next one tries again.
+    """
+
+    def __init__(self, make: Callable[[str], _T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._asking = 0
+        self._begun = 0
+        self._made: tuple[int, str, _T] | None = None
+        """The number of the run, its question, and the answer."""
+
+    def __call__(self, question: str = "") -> _T:
+        """Return the answer to ``question``; only callers with the same question share it."""
+        with self._lock:
+            self._asking += 1
+            begun = self._begun
+        try:
+            with self._making:
+                made = self._made
+                if made is not None and made[0] > begun and made[1] == question:
+                    return made[2]
+                return self._answer(question)
+        finally:
+            with self._lock:
+                self._asking -= 1
+                if not self._asking:
+                    self._made = None
+
+    def _answer(self, question: str) -> _T:
+        with self._lock:
+            self._begun += 1
+            number = self._begun
+        answer = self._make(question)
+        self._made = number, question, answer
+        return answer

@@ -4,13 +4,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.endpoint_status import EndpointStatus
-from deviceplugin._kubelet.offer import Need, Offer
-from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
+from deviceplugin._kubelet.endpoint_status import EndpointStatus, PluginLifecycle
+from deviceplugin._kubelet.offer import Admission, Need, Offer
 from deviceplugin._kubelet.server import Server, remove_stale_sockets
-from deviceplugin._kubelet.socket_alias import SocketAlias
-from deviceplugin._kubelet.sockets import OwnSockets, SocketNews
+from deviceplugin._kubelet.sockets import OwnSockets, SocketAlias, SocketNews
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity

@@ -1,13 +1,18 @@
-"""Reporting the state of an endpoint: in the log, as events and as a metric."""
+"""The state of an endpoint, in the log, as events and as a metric; and starting its plugin."""
 
 import logging
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.hooks import Hooks
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
+from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
+
 
 _SERVE: Final = "serve"
 """The subject of everything that keeps the resource from being registered."""
@@ -96,3 +101,55 @@ def tell_withdrawn(resource: str, metrics: Metrics) -> None:
     if metrics.events.registrations.take(resource):
         log.info("resource withdrawn", extra={"resource": resource})
         metrics.events.add("resource withdrawn", resource=resource)
+
+
+_START_TIMEOUT: Final = 60.0
+"""Seconds that ``start()`` may take."""
+_STOP_TIMEOUT: Final = 10.0
+"""Seconds that ``stop()`` may take."""
+
+
+class PluginLifecycle:
+    """Starts and stops the plugin of ``resource``. For one thread."""
+
+    def __init__(self, resource: Resource, hooks: Hooks, status: EndpointStatus) -> None:
+        self._resource = resource
+        self._hooks = hooks
+        self._status = status
+        self._started: Plugin | None = None
+
+    def start(self) -> bool:
+        """Start the resource's plugin, and return whether it is started.
+
+        If another plugin was started before, that one is stopped first. A failure is reported.
+        """
+        plugin = self._resource.plugin
+        if self._started is plugin:
+            return True
+        self.stop()
+        if not overrides(plugin, "start"):
+            self._started = plugin
+            return True
+        before = self._status.problem
+        self._status.set("start() is under way")
+        try:
+            self._hooks.call("start", plugin.start, self._resource.name, timeout=_START_TIMEOUT)
+        except DevicePluginError as error:
+            self._status.report("start() failed", str(error))
+            return False
+        self._started = plugin
+        self._status.set(before)
+        return True
+
+    def stop(self) -> None:
+        """Stop the plugin, if one has been started."""
+        plugin, self._started = self._started, None
+        if plugin is None or not overrides(plugin, "stop"):
+            return
+        try:
+            # The endpoint's own Hooks are closed when it stops.
+            Hooks().call("stop", plugin.stop, self._resource.name, timeout=_STOP_TIMEOUT)
+        except DevicePluginError as error:
+            log.warning(
+                "stop() failed", extra={"resource": self._resource.name, "error": str(error)}
+            )

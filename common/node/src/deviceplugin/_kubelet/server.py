@@ -11,8 +11,7 @@ from typing import Any, Final, cast
 import grpc
 import grpc.aio
 
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, Offer
 from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity

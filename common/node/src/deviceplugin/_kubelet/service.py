@@ -14,8 +14,7 @@ import grpc.aio
 
 from deviceplugin._inventory.allocating import allocation_of, encode_allocation, hook_of
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.error_messages import reason_of

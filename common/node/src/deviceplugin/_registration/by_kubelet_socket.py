@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
+from typing_extensions import override
 
 from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.backoff import Backoff
@@ -69,9 +70,8 @@ class Registrant(Protocol):
 class Registrar(Protocol):
     """A way to register, and the directory for the plugin's socket."""
 
-    @property
-    def directory(self) -> Path:
-        """The directory that the socket must be in."""
+    directory: Path
+    """The directory that the socket must be in."""
 
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it from others."""
@@ -95,7 +95,7 @@ class Registrar(Protocol):
         """Return the kubelet that accepted the registration; None if it is time to check again."""
 
 
-class Kubelet:
+class Kubelet(Registrar):
     """The kubelet of one plugin directory."""
 
     def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:
@@ -109,25 +109,26 @@ class Kubelet:
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
         self._waiting = Problems(log, lasts=_OVER_AFTER)
 
+    @override
     def token(self) -> str:
-        """Return the part of the socket's name that distinguishes it: a new one each time.
+        """Return a new one each time.
 
         When a server stops, grpcio removes its socket by name, even if a newer one has that name.
         """
         return os.urandom(3).hex()
 
+    @override
     def alias(self, name: str) -> Path:
-        """Return the path of another name for the socket."""
         return self.directory / f"{name}.sock"
 
+    @override
     def services(
-        self, _resource: str, _notified: Callable[[str], None]
+        self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the services to serve besides the plugin's own: none."""
         return ()
 
+    @override
     def identity(self) -> Identity:
-        """Return the identity of the kubelet's socket; None without a socket."""
         now = file_identity(self.socket)
         with self._lock:
             if now is not None and now != self._last:
@@ -138,6 +139,7 @@ class Kubelet:
                 self._last = now
         return now
 
+    @override
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Register until a kubelet accepts, and return its identity.
 
@@ -154,9 +156,8 @@ class Kubelet:
         def before_wait(error: BaseException | None) -> None:
             self._metrics.registration_failures.labels(resource, UNAVAILABLE).inc()
             # Logged once for all resources: there may be hundreds that wait for the same kubelet.
-            event, text = "waiting for the kubelet", str(error)
-            if self._waiting.is_news(shape(text), event):
-                log.warning(event, extra={"error": text})
+            if self._waiting.is_news(shape(str(error)), ""):
+                log.warning("waiting for the kubelet", extra={"error": str(error)})
 
         try:
             kubelet = self._backoff.retry(

@@ -6,7 +6,6 @@ from typing import Any
 import grpc
 
 from deviceplugin._platform import rpc
-from deviceplugin._registration.verdict import refusal
 from deviceplugin._telemetry.metrics import REFUSED, Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
@@ -44,3 +43,8 @@ class _Servicer:
             self._metrics.registrations.labels(self._resource).inc()
         self._notified(verdict)
         return pb.RegistrationStatusResponse()
+
+
+def refusal(status: pb.RegistrationStatus) -> str:
+    """Return why the kubelet refuses the plugin; an empty string if it has registered it."""
+    return "" if status.plugin_registered else status.error or "no reason given"

@@ -7,7 +7,7 @@ from typing import Any, Final
 import grpc
 
 from deviceplugin._platform import rpc
-from deviceplugin._registration.verdict import refusal
+from deviceplugin._registration.watcher_service import refusal
 from deviceplugin.proto import dra
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 
