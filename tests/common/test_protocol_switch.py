@@ -82,7 +82,7 @@ class Node:
         self.made: list[Side | Exception] = [self.side]
         self.events = Metrics().events
         self.switch = ProtocolSwitch(
-            target or mode,
+            target=target or mode,
             dra=self.side if mode == "dra" else None,
             make=self.make,
             ownership=self.ownership,

@@ -236,7 +236,6 @@ class Dra(DraFront):
         return self._clock.now() - self._needed_at >= self._linger
 
     def places(self) -> Mapping[Place, Collection[Key]]:
-        """Return the devices of prepared claims by their names in slices."""
         return self._driver.places()
 
     # For its parts.

@@ -63,7 +63,6 @@ class Endpoints:
         self._stopping = False
 
     def running(self) -> list[Endpoint]:
-        """Return the endpoints of all advertised resources."""
         with self._lock:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
@@ -80,12 +79,10 @@ class Endpoints:
         return NOT_ADVERTISED if endpoint is None else endpoint.problem
 
     def is_registered(self, resource: str) -> bool:
-        """Return whether the kubelet is watching ``resource``."""
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.is_registered
 
     def up_to_date(self, resource: str) -> bool:
-        """Return whether the kubelet has the latest list and options of ``resource``, or none."""
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.up_to_date
 
@@ -95,13 +92,11 @@ class Endpoints:
         return None if running is None else running[0]
 
     def servers(self) -> Mapping[str, Server]:
-        """Return the servers that run now, by the name of the resource."""
         return {each.resource.name: server for each in self.running() if (server := each.server)}
 
     # A front of the catalogue.
 
     def advertise(self, resource: Resource) -> None:
-        """Serve ``resource``, if it is not served yet."""
         with self._lock:
             if self._stopping or resource.name in self._endpoints:
                 return
@@ -118,7 +113,6 @@ class Endpoints:
         self._tracker.poll_now()
 
     def withdraw(self, resource: Resource) -> None:
-        """Stop serving ``resource``, if it is served."""
         with self._lock:
             running = self._endpoints.pop(resource.name, None)
         if running is not None:

@@ -2,9 +2,9 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
@@ -55,6 +55,7 @@ class Host:
         self._settings = settings
         self._metrics = Metrics()
         self._watcher = FileWatcher(settings.poll_interval.total_seconds())
+        self.watch = self._watcher.watch
         self._registrars = registrars(settings, self._metrics)
         sockets = SocketNews(self._watcher, [each.directory for each in self._registrars])
         self._catalogue = Catalogue()
@@ -95,8 +96,8 @@ class Host:
             self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
-        self._status = Status(
-            settings,
+        self._status = status = Status(
+            settings=settings,
             discoveries=self._discoveries,
             catalogue=self._catalogue,
             endpoints=self._endpoints,
@@ -105,6 +106,9 @@ class Host:
             switch=self._switch,
             directories=self._directories,
         )
+        # The same as over HTTP, for tests.
+        self.alive, self.ready = status.alive, status.ready
+        self.troubles, self.inventory = status.troubles, status.inventory
         self._fill_metrics()
         self._add_actors(settings.http_address)
 
@@ -136,7 +140,7 @@ class Host:
             self._watcher.close()
             raise
         return ProtocolSwitch(
-            self._settings.protocol,
+            target=self._settings.protocol,
             dra=dra,
             make=self._make_dra,
             ownership=self._ownership,
@@ -217,10 +221,6 @@ class Host:
         """Make ``run`` return, within 5 s."""
         self._group.stop()
 
-    def watch(self, path: Path, callback: Callable[[str | None], None]) -> Callable[[], None]:
-        """Call ``callback`` after each change of ``path``; return a function that ends this."""
-        return self._watcher.watch(path, callback)
-
     def replace(self, plugins: Sequence[Plugin]) -> None:
         """Replace each plugin by the one at its place in ``plugins``.
 
@@ -243,24 +243,6 @@ class Host:
     def offer_by(self, protocol: Mode) -> None:
         """Offer the devices by ``protocol`` from now on, each as soon as that is safe."""
         self._switch.to(protocol)
-
-    # The same as over HTTP, for tests.
-
-    def alive(self) -> str:
-        """Return why the process should be restarted, or an empty string."""
-        return self._status.alive()
-
-    def ready(self) -> str:
-        """Return why devices cannot be allocated from here now, or an empty string."""
-        return self._status.ready()
-
-    def troubles(self) -> list[str]:
-        """Return a message for everything that keeps devices from being advertised now."""
-        return self._status.troubles()
-
-    def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, for JSON."""
-        return self._status.inventory()
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

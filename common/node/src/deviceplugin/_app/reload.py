@@ -109,7 +109,6 @@ class FileChanges:
         threading.Thread(target=self._run, args=(ask,), name="configuration", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop calling ``ask``."""
         self._waiter.end()
 
     def _watch_all(self) -> None:

@@ -47,11 +47,9 @@ class Sleeper:
         self._sleepers.wake(self)
 
     def is_alive(self) -> bool:
-        """Return whether it has not ended."""
         return not self.over.is_set()
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, at most ``timeout`` seconds."""
         self.over.wait(timeout)
 
 
@@ -90,7 +88,6 @@ class Sleepers:
         return sleeper
 
     def wake(self, sleeper: Sleeper) -> None:
-        """End the sleep of ``sleeper``, or its next one."""
         with self._lock:
             sleeper.woken = True
             if sleeper.awake or sleeper.over.is_set():
@@ -205,7 +202,6 @@ class Group:
         return partial(self._act, name, run)
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._over.set()
 
     def run(self, timeout: float) -> None:

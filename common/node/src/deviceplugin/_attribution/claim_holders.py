@@ -164,7 +164,6 @@ class ClaimHolders:
 
     @property
     def state(self) -> object:
-        """What an observation can change."""
         return None if self._unreadable is None else self._unreadable.state
 
     def respect(self, unreadable: UnreadableRecords) -> None:
@@ -173,12 +172,10 @@ class ClaimHolders:
         unreadable.refresh()
 
     def observe(self, holdings: Holdings) -> None:
-        """Take account of what the kubelet says."""
         if self._unreadable is not None:
             self._unreadable.observe(holdings)
 
     def closed(self, key: Key, claim: Claim | None = None) -> str:
-        """Return why nobody but ``claim`` may get the device; empty if one may."""
         if holder := self.by_device.get(key):
             return f"held by {holder}"
         return "" if self._unreadable is None else self._unreadable.closed(key, claim)
@@ -192,7 +189,6 @@ class ClaimHolders:
         return self._claims[uid][1] if uid in self._claims else frozenset()
 
     def way(self, key: Key) -> Claimed:
-        """Return how a claim holds the device ``key``, if one does."""
         if key not in self.by_device:
             return ""
         return "share" if key in self.shares else "device"

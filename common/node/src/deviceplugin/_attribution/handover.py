@@ -39,7 +39,6 @@ class Handover:
 
     @property
     def keys(self) -> AbstractSet[Key]:
-        """The devices whose handover is not over."""
         return self._left.keys()
 
     def turn(self, known: Iterable[Key]) -> None:
@@ -50,7 +49,6 @@ class Handover:
         self._left = dict.fromkeys(set(known) - self._left.keys())
 
     def end(self, keys: Iterable[Key]) -> None:
-        """End the handover of ``keys``."""
         for key in list(keys):
             self._left.pop(key, None)
 

@@ -46,7 +46,6 @@ class PodHolders:
         return f"pod {holds[0].namespace}/{holds[0].pod}" if holds else "a pod"
 
     def allocated(self, keys: Collection[Key], now: float) -> None:
-        """Record that ``keys`` were allocated to a pod, which may still be rejected."""
         self._ledger.allocated(keys, self._kubelet, now)
 
     def observe(
@@ -129,12 +128,10 @@ class Holders:
         return ""
 
     def held_elsewhere(self, resource: str) -> dict[str, str]:
-        """Return the devices of ``resource`` that are held under another id, each with by whom."""
         ours = (key for key in self.hardware.rivals if key[0] == resource)
         return {key[1]: self.elsewhere(key) for key in ours}
 
     def may_be_of_pods(self, resource: str) -> bool:
-        """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
         keys = (*self.allocating, *self.pods.held)
         return not self.pods.known or any(name == resource for name, _ in keys)
 

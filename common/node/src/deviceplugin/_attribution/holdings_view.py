@@ -131,5 +131,4 @@ class HoldingsView:
 
 
 def _owners(holdings: Holdings, ours: Collection[str]) -> set[PodName]:
-    """Return the pods that hold devices of ``ours``."""
     return {hold.owner for hold in holdings.holds or () if hold.resource in ours}

@@ -159,7 +159,6 @@ class Ownership:
         self._call(others=others)
 
     def claims(self) -> Mapping[Key, Claim]:
-        """Return the claims that hold devices, by device."""
         return self._claims.by_device
 
     def offered(self, resource: Resource) -> Mapping[str, OfferState]:
@@ -183,7 +182,6 @@ class Ownership:
 
     @property
     def mode(self) -> Mode:
-        """The protocol that offers devices."""
         return self._mode
 
     @property
@@ -241,7 +239,6 @@ class Ownership:
         self._listeners.call()
 
     def observe(self, holdings: Holdings, kubelet: Identity, records: Records = no_records) -> None:
-        """Take account of what ``kubelet`` says that pods hold."""
         with self._lock:
             before = self._state()
             now = self._clock.now()

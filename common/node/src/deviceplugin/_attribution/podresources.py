@@ -47,7 +47,6 @@ class Hold(NamedTuple):
 
     @property
     def owner(self) -> PodName:
-        """The pod."""
         return self.namespace, self.pod
 
 
@@ -100,7 +99,6 @@ class Holdings:
         return None if self.holds is None else self.holders(resource).keys()
 
     def recorded_of(self, resource: str) -> AbstractSet[str]:
-        """Return the ids of devices of ``resource`` that the kubelet has recorded."""
         return {device for name, device in self.recorded if name == resource}
 
 

@@ -98,19 +98,16 @@ class Schedule:
         return max(0.0, min(due) - now)
 
     def poll_at(self, when: float) -> None:
-        """Set the time of the next regular poll."""
         self._regular = when
 
     # Allocations.
 
     @property
     def idle(self) -> bool:
-        """Whether no allocation is under way."""
         return not self._under_way
 
     @property
     def unseen(self) -> Collection[Key]:
-        """The devices that no list has shown since their allocation."""
         return self._unseen.keys()
 
     def begin_allocation(self) -> None:
@@ -125,7 +122,6 @@ class Schedule:
         self._unseen.update((device, now) for device in devices)
 
     def end_allocation(self) -> None:
-        """Record that an allocation is over, successful or not."""
         self._under_way -= 1
 
     # Polls.
@@ -142,7 +138,6 @@ class Schedule:
         return tuple(self._unseen)
 
     def list_failed(self) -> None:
-        """Record that the kubelet did not answer."""
         self.list_due = True
 
     def listed(self, holdings: Holdings, expected: Iterable[Key]) -> None:

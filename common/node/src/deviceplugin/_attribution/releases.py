@@ -44,7 +44,6 @@ class Observation(NamedTuple):
 
     @classmethod
     def of(cls, holdings: Holdings, kubelet: Identity) -> "Observation":
-        """Return what ``kubelet`` says that pods hold."""
         held = frozenset((hold.resource, hold.device) for hold in holdings.holds or ())
         return cls(held, kubelet, holdings.complete, holdings.recorded)
 
@@ -84,7 +83,6 @@ class Ledger:
         self._tracks.update((key, _Track(kubelet, now)) for key in keys)
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Forget ``keys``, whose release was reported."""
         for key in keys:
             self._tracks.pop(key, None)
 
@@ -183,7 +181,6 @@ class Releases:
                 self._busy -= Counter(keys)
 
     def confirm_in(self) -> float | None:
-        """Return the seconds until a poll could confirm a release; None if there is none."""
         with self._changed:
             return self._ledger.confirm_in(time.monotonic())
 

@@ -239,7 +239,6 @@ class HoldingsTracker:
         return plugin.exclusive or Capabilities.of(plugin).released
 
     def remembers(self, resource: str) -> bool:
-        """Return whether the kubelet has ``resource`` on record; False if that is not known."""
         return self._recorded.remembers(resource)
 
     @contextmanager

@@ -141,7 +141,6 @@ class Discovery:
             self._triggers.watch(paths)
 
     def stop(self) -> None:
-        """Make ``run`` return after the discovery that is under way."""
         self._stopping.set()
         self._triggers.fire()
 
@@ -187,7 +186,6 @@ class Discovery:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing is advertised yet because it is unknown what pods hold."""
         return self._holdings.waiting
 
     @property

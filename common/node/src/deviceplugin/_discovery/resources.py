@@ -80,7 +80,6 @@ class DiscoveredResources:
 
     @property
     def any_vanished(self) -> bool:
-        """Whether vanished devices are kept."""
         return any(kept.vanished for kept in self._kept.values())
 
     def troubles(self) -> list[str]:

@@ -138,7 +138,6 @@ class DiscoveryTiming(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> "DiscoveryTiming":
-        """Return those of ``settings``."""
         deadline = settings.discovery_deadline.total_seconds()
         return cls(
             interval=min(settings.discovery_interval.total_seconds(), deadline / _DISCOVERIES),
@@ -216,7 +215,6 @@ class PodHoldings:
         return holdings
 
     def _log_unknown(self, error: str) -> None:
-        """Log that the kubelet does not answer, and what that means now."""
         fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
         if self.waiting:
             fields["until"] = self._waiting_until.isoformat(timespec="seconds")

@@ -41,11 +41,9 @@ class Triggers:
         """Times at which to discover although there was no trigger."""
 
     def fire(self) -> None:
-        """Trigger a discovery."""
         self._given.set()
 
     def clear(self) -> None:
-        """Forget all triggers so far."""
         self._given.clear()
 
     def wait(self, seconds: float) -> None:
@@ -138,7 +136,6 @@ class Triggers:
                 self._due = [now + delay for delay in delays]
 
     def close(self) -> None:
-        """Stop watching and listening."""
         with self._lock:
             if self._listening is not None:
                 self._listening.set()

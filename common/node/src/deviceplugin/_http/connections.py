@@ -67,7 +67,6 @@ class Connections:
         self._answering = Answering()
 
     def run(self) -> None:
-        """Serve until stopped."""
         self._listener.settimeout(0)
         self._poll.register(self._listener, selectors.EVENT_READ)
         while not self._over.is_set():
@@ -81,7 +80,6 @@ class Connections:
         self._listener.close()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._over.set()
         with suppress(OSError):  # closed already
             self._listener.shutdown(socket.SHUT_RDWR)

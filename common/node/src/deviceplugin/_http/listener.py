@@ -140,7 +140,6 @@ class Listener:
                 server.run()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
         with self._lock:
             if self._server is not None:

@@ -97,13 +97,11 @@ class Server:
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
-        """Serve until stopped."""
         with suppress(RefusedError):  # nobody else might ask for long, so that it is logged now
             self._access.read_token()
         self._connections.run()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._connections.stop()
 
     def _plan(self, head: bytes) -> bytes | Job:

@@ -40,7 +40,6 @@ def allocation_of(
 
 
 def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
-    """Return ``allocation`` as the answer for one container."""
     response = pb.ContainerAllocateResponse(
         envs=allocation.envs, annotations=allocation.annotations
     )
@@ -62,7 +61,6 @@ def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
 
 
 def decode_allocation(response: pb.ContainerAllocateResponse) -> Allocation:
-    """Return what ``response`` gives to a container."""
     return Allocation(
         nodes=[DeviceNode(n.host_path, n.container_path, n.permissions) for n in response.devices],
         mounts=[Mount(m.host_path, m.container_path, m.read_only) for m in response.mounts],

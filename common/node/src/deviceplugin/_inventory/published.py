@@ -100,7 +100,6 @@ class Resource:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """The devices of the latest snapshot."""
         snapshot = self.snapshot
         return _NO_DEVICES if snapshot is None else snapshot.devices
 
@@ -228,7 +227,6 @@ class Catalogue:
             return resource
 
     def advertise(self, resource: Resource) -> None:
-        """Offer ``resource``, which has been claimed and has devices."""
         with self._lock:
             self._advertised = {**self._advertised, resource.name: resource}
         for front in self._fronts:

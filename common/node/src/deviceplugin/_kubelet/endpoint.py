@@ -82,12 +82,10 @@ class Endpoint:
 
     @property
     def problem(self) -> str:
-        """Why the kubelet is not watching the resource; empty while it is, or need not."""
         return self._status.problem
 
     @property
     def is_registered(self) -> bool:
-        """Whether the kubelet is watching the resource."""
         return self.server is not None and not self.problem
 
     def recheck(self) -> None:
@@ -220,7 +218,6 @@ class Endpoint:
                 return  # a failed attempt left this state, and only a new server clears it
 
     def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
-        """Return the kubelet that accepted the registration; None if it is time to check again."""
         self._status.set("waiting for the kubelet")
         try:
             return self._choice.current.register(server, waiter)

@@ -43,7 +43,6 @@ class EndpointStatus:
             self._metrics.events.add(event, resource=self._resource, detail=error)
 
     def failed(self, error: str, cause: Exception) -> None:
-        """Report an error of the framework itself, with its traceback."""
         event = "endpoint failed, starting over"
         self.set(f"{event}: {error}")
         if self._failures.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
@@ -74,14 +73,12 @@ class EndpointStatus:
         self._failures.over(_SERVE)
 
     def lost(self, reason: str) -> None:
-        """Report why the registration was lost."""
         if self._is_told():
             log.info("registration lost", extra={"resource": self._resource, "reason": reason})
             self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
 
     def withdrawn(self) -> None:
-        """Report that the kubelet need not watch the resource any more."""
         tell_withdrawn(self._resource, self._metrics)
 
     def _is_told(self) -> bool:
@@ -92,12 +89,10 @@ class EndpointStatus:
         self._metrics.registered.labels(self._resource).set(0)
 
     def forget(self) -> None:
-        """Remove the resource from the metrics."""
         self._metrics.forget(self._resource)
 
 
 def tell_withdrawn(resource: str, metrics: Metrics) -> None:
-    """Report that ``resource`` is not served any more."""
     if metrics.events.registrations.take(resource):
         log.info("resource withdrawn", extra={"resource": resource})
         metrics.events.add("resource withdrawn", resource=resource)
@@ -142,7 +137,6 @@ class PluginLifecycle:
         return True
 
     def stop(self) -> None:
-        """Stop the plugin, if one has been started."""
         plugin, self._started = self._started, None
         if plugin is None or not overrides(plugin, "stop"):
             return

@@ -80,7 +80,6 @@ class Liveness:
         self._failures = Problems(log, logging.ERROR)
 
     def run(self) -> None:
-        """Check periodically, until stopped."""
         self._waiter.pause(_INTERVAL)
         while not self._waiter.is_over():
             try:
@@ -93,7 +92,6 @@ class Liveness:
             self._waiter.pause(_INTERVAL)
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def problem(self) -> str:

@@ -99,7 +99,6 @@ class Offer:
         ]
 
     def close(self) -> None:
-        """End all subscriptions."""
         for end in self._endings:
             end()
 
@@ -121,7 +120,6 @@ class Offer:
 
     @property
     def options(self) -> Options:
-        """The options of a registration now."""
         capabilities = Capabilities.of(self.resource.plugin)
         return Options(capabilities.pre_start and not self.hides_pre_start, capabilities.prefer)
 
@@ -149,7 +147,6 @@ class Offer:
             return self._encoded()
 
     def is_latest(self, encoded: bytes) -> bool:
-        """Return whether ``encoded`` is what the kubelet should have now."""
         return encoded == self.latest()
 
     def _encoded(self) -> bytes | None:
@@ -193,7 +190,6 @@ class Need:
 
     @property
     def is_there(self) -> bool:
-        """Whether the resource should be registered now."""
         return self._offer.is_wanted or self._has_harmful_options
 
     @property

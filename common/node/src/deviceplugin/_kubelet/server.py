@@ -88,17 +88,14 @@ class Server:
         self._identity = file_identity(self.path)
 
     def expect_kubelet(self) -> None:
-        """Treat the next stream as the kubelet's."""
         self.servicer.streams.expect_kubelet()
 
     @property
     def watched(self) -> bool:
-        """Whether the kubelet's stream is open."""
         return self.servicer.streams.watched
 
     @property
     def was_watched(self) -> bool:
-        """Whether the kubelet has opened its stream since it was expected to, open or not now."""
         return not self.servicer.streams.awaiting_kubelet
 
     @property

@@ -77,7 +77,6 @@ class Servicer:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the kubelet has been sent the latest list, with the latest options."""
         return self.streams.up_to_date and self.has_latest_options
 
     @property
@@ -286,7 +285,6 @@ async def _in_thread(name: str, call: Callable[[], None]) -> None:
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:
-    """Return the gRPC code of ``error`` for the kubelet."""
     by_class = {
         UnknownDeviceError: grpc.StatusCode.NOT_FOUND,
         UnhealthyDeviceError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -52,7 +52,6 @@ class SocketNews:
                 del self._of_name[name]
 
     def forget(self, resource: str, callback: Callback) -> None:
-        """Stop calling ``callback``."""
         with self._lock:
             self._drop_names(callback)
             if self._of_resource.get(slug_of_resource(resource)) == callback:
@@ -95,11 +94,9 @@ class OwnSockets:
         self._ever: deque[str] = deque(maxlen=8)
 
     def open(self) -> None:
-        """Begin to follow what happens."""
         self._news.listen(self._resource, self._on_change)
 
     def close(self) -> None:
-        """Follow nothing any more."""
         self._news.forget(self._resource, self._on_change)
 
     def replace(self, *names: str) -> None:

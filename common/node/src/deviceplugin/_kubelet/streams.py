@@ -25,7 +25,6 @@ class Stream:
         self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self) -> None:
-        """Wait until it is woken."""
         await self._woken.wait()
         self._woken.clear()
 

@@ -242,5 +242,4 @@ class RegistrarChoice:
         self.current = here[0] if here else self.all[0]
 
     def directories(self) -> list[Identity]:
-        """Return the identities of all directories now."""
         return [file_identity(each.directory) for each in self.all]

@@ -34,7 +34,6 @@ class Events:
         """Of lines about resources that come and go; metrics count them all."""
 
     def add(self, event: str, *, resource: str = "", device: str = "", detail: str = "") -> None:
-        """Record that ``event`` happened now."""
         new = Event(time.time(), event, resource, device[:_MAX_TEXT], detail[:_MAX_TEXT])
         with self._lock:
             self._events.append(new)

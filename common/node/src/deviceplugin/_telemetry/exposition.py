@@ -42,7 +42,6 @@ class Exposition:
         return self._registry.collect()
 
     def write(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
         try:
             encode, content_type = choose_encoder(accept)
         except (ValueError, TypeError):  # an invalid header

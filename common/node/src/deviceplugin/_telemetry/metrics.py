@@ -188,15 +188,12 @@ class Metrics:
         self._exposition: Exposition | None = None
 
     def count_skipped_samples(self, plugin: str, number: int) -> None:
-        """Set how many samples of the metrics of ``plugin`` were dropped."""
         self.skipped_samples.labels(plugin).set(number)
 
     def count_pod_resources(self, method: str, code: str) -> None:
-        """Count a request to the kubelet."""
         self.pod_resources_requests.labels(method, code).inc()
 
     def count_api_request(self, method: str, status: int) -> None:
-        """Count a request to the API server."""
         self.api_requests.labels(method, str(status)).inc()
 
     @property
