@@ -51,36 +51,23 @@ class Claims:
         self._wanted = wanted
 
     def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
-        """Return the claim, within ``timeout`` seconds instead of the usual ones.
-
-        Raises:
-            ApiServerError: It does not exist, or cannot be read now.
-        """
+        """Return the claim, within ``timeout`` seconds; ApiServerError if it cannot be read now."""
         self._wanted()
         path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
         return self._api.get(path, timeout=timeout)
 
 
 class Dra(DraFront):
-    """The driver and the publisher of a process.
+    """The driver and the publisher of a process; ConfigError if a setting or a record is unusable.
 
     The devices of recorded claims are withheld once it is made.
 
     Args:
-        settings: The settings of the process.
-        names: Those of DRA.
-        ownership: Decides who gets a device.
-        resources: Returns the resources of this process, by name.
         discovered: Returns whether all plugins have discovered their devices at least once.
-        watcher: Watches the directories.
-        metrics: The metrics of this process.
         thread: Creates a thread. If it fails, the process must end.
         directories: Knows which directories the host does not have any more.
         holdings: Returns what the kubelet said last of what containers have.
         clock: Measures how long nobody has needed the driver.
-
-    Raises:
-        ConfigError: A setting cannot be used, or the records cannot be read.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here

@@ -43,8 +43,7 @@ _STATIC_CDI: Final = Path("/etc/cdi")
 class Host:
     """Runs plugins: discovers, serves, registers and reports, until stopped.
 
-    Raises:
-        ConfigError: A setting cannot be used. Nothing has been served.
+    ConfigError if a setting cannot be used. Then nothing has been served.
     """
 
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
@@ -224,10 +223,8 @@ class Host:
     def replace(self, plugins: Sequence[Plugin]) -> None:
         """Replace each plugin by the one at its place in ``plugins``.
 
-        Resources that both have stay registered.
-
-        Raises:
-            ConfigError: One of them cannot be used. The old plugins continue.
+        Resources that both have stay registered. ConfigError if one cannot be used. Then the old
+        plugins continue.
         """
         check_plugins(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):

@@ -63,13 +63,8 @@ class HostDirectories:
     """Checks all mounts in a pod, and elsewhere those that the settings have paths on. Thread-safe.
 
     Outside of containers a path is looked up anew each time, so nothing is ever lost there.
-
-    Args:
-        settings: The settings of the process.
-        is_connected: Returns whether the kubelet watches any resource; None if it need not.
-        metrics: The metrics of this process.
-        mountinfo: Where the mounts are listed.
-        clock: Measures for how long nobody listens on a socket.
+    ``is_connected`` returns whether the kubelet watches any resource; None if it need not.
+    ``clock`` measures for how long nobody listens on a socket.
     """
 
     def __init__(
@@ -104,10 +99,7 @@ class HostDirectories:
         metrics.lost_directories.labels()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when a directory is lost or back.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, at a loss or a return; return what ends that."""
         return self._listeners.add(changed)
 
     def registered(self) -> None:

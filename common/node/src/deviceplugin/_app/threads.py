@@ -25,10 +25,7 @@ _NO_THREAD: Final = 5.0
 
 
 class Sleeper:
-    """A generator that yields for how many seconds it sleeps, unless it is woken.
-
-    It can be joined like a thread.
-    """
+    """A generator that yields for how many seconds it sleeps, unless woken. It can be joined."""
 
     def __init__(self, name: str, steps: Iterator[float], sleepers: "Sleepers") -> None:
         self.name = name
@@ -207,11 +204,8 @@ class Group:
     def run(self, timeout: float) -> None:
         """Run all actors until one ends or ``stop`` is called; then stop all.
 
-        It waits at most ``timeout`` seconds for them to stop.
-
-        Raises:
-            Exception: The error of the first actor that failed.
-            RuntimeError: That actor raised something else, or ended before ``stop``.
+        It waits at most ``timeout`` seconds for them. It raises the error of the first actor that
+        failed: RuntimeError if that is not an Exception, or if the actor ended before ``stop``.
         """
         threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
         for thread in threads:

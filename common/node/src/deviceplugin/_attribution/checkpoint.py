@@ -179,12 +179,7 @@ class CheckpointHolds:
         return recorded is not None and resource in recorded.registered
 
     def held(self, holdings: Holdings, ours: Collection[str]) -> frozenset[Key]:
-        """Return the devices that pods may hold, listed or not, of the resources ``ours``.
-
-        Args:
-            holdings: What pods hold according to PodResources, by the last list or later.
-            ours: The resources of this process.
-        """
+        """Return the devices of ``ours`` that pods may hold, going by the last ``holdings``."""
         now = {(hold.resource, hold.device, hold.container) for hold in holdings.holds or ()}
         complete = holdings.complete and holdings.holds is not None
         pods: defaultdict[str, list[Entry]] = defaultdict(list)

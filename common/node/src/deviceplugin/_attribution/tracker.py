@@ -40,14 +40,9 @@ class HoldingsTracker:
     """Keeps up to date what pods hold. ``run`` is its thread; the rest is thread-safe.
 
     Args:
-        service: The kubelet's PodResources service.
-        timing: The intervals of polls.
         resources: Returns all resources of this process, by name.
-        metrics: The metrics of this process.
-        ownership: Decides who gets a device, and is told what pods hold.
         exposed: Whether others want to know; if not, it polls only for ``released``, ``exclusive``.
         own_pod: Name of the pod that this process may be in.
-        checkpoint: The kubelet's.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -160,11 +155,7 @@ class HoldingsTracker:
     # Asking the kubelet.
 
     def ask(self) -> Holdings:
-        """Return what all pods hold now.
-
-        Raises:
-            KubeletUnavailableError: The kubelet does not answer now.
-        """
+        """Return what all pods hold now; KubeletUnavailableError if the kubelet does not answer."""
         with self._asking:
             return self._with_claims(self._observed(self._list()))
 
@@ -251,10 +242,7 @@ class HoldingsTracker:
         """Count ``ids`` as held by a pod after the context, unless its body, an Allocate, raises.
 
         What only attribution needs is passed to ``defer``. No List is made before that is done.
-
-        Raises:
-            AllocationError: Ownership refuses it, or the plugin is exclusive, and a pod holds one
-                of them now.
+        AllocationError if ownership refuses it, or if the plugin is exclusive and a pod holds one.
         """
         began = time.monotonic()
         with self._changed:

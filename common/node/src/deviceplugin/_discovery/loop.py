@@ -149,10 +149,7 @@ class Discovery:
         self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:
-        """Continue with ``plugin``, which is the same plugin with other settings.
-
-        If it is the same object, nothing changes.
-        """
+        """Continue with ``plugin``, which is the same with other settings, or the same object."""
         if plugin is self.plugin:
             return
         with self._replacing:

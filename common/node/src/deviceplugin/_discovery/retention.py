@@ -102,9 +102,8 @@ class KeptDevices:
     ) -> list[Device]:
         """Return all devices, in no particular order.
 
-        Args:
-            became: Returns what became of a device that has vanished; empty if it is gone.
-            closed: Devices that must not be given out, each with the reason.
+        ``became`` returns what became of one that has vanished, empty if it is gone. ``closed`` has
+        those that must not be given out, each with the reason.
         """
         gone = (device for device, _ in self.vanished.values())
         vanished = [reported(device, became(device)) for device in gone]
@@ -187,19 +186,13 @@ class PodHoldings:
         self._unknown.add(resource)
 
     def forget(self, resource: str) -> bool:
-        """Stop asking for ``resource``: its holders are known, or it was withdrawn.
-
-        Return whether they were not known before.
-        """
+        """Stop asking for ``resource``; return whether its holders were not known before."""
         unknown = resource in self._unknown
         self._unknown.discard(resource)
         return unknown
 
     def ask(self, *, vanished: bool) -> Holdings | None:
-        """Return what pods hold; None if that does not matter now or cannot be known.
-
-        ``vanished`` is whether devices are kept until no pod holds them.
-        """
+        """Return what pods hold; None if unknown, or irrelevant, as without ``vanished``."""
         now = time.monotonic()
         due = vanished and now - self._asked_at >= self._interval
         if not (self._unknown or due):

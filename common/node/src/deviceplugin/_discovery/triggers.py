@@ -170,10 +170,7 @@ def expanded(path: Path) -> list[Path]:
 
 
 def blind_spot(path: Path, watched: Collection[Path]) -> str:
-    """Return advice if changes of ``path`` give no event; otherwise an empty string.
-
-    ``watched`` has all watched paths.
-    """
+    """Return advice if changes of ``path`` give no event, although ``watched`` are; or ""."""
     if any(path.is_relative_to(top) for top in _SILENT):
         return f"the kernel reports no changes in /{path.parts[1]}: use changes()"
     try:

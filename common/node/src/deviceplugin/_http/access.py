@@ -29,9 +29,8 @@ _SHOWN: Final = 100
 class Access:
     """Decides about requests. Thread-safe.
 
-    Args:
-        token_file: The file with the token, which is read for each request; None without one.
-        hosts: Names by which clients may ask, besides localhost and addresses.
+    ``token_file`` is read for each request. ``hosts`` are names by which clients may ask, besides
+    localhost and addresses.
     """
 
     def __init__(self, token_file: Path | None, hosts: Collection[str]) -> None:
@@ -64,11 +63,7 @@ class Access:
         return True
 
     def read_token(self) -> bytes:
-        """Return the token, or nothing if there is none to be sent.
-
-        Raises:
-            RefusedError: It is not usable, which is logged once.
-        """
+        """Return the token, if there is one; RefusedError if it is unusable, logged once."""
         if self._token_file is None:
             return b""
         try:

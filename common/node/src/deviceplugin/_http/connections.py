@@ -142,11 +142,7 @@ class Connections:
             self._drop(client)
 
     def _advance(self, client: Client) -> None:
-        """Read what there is.
-
-        Raises:
-            OSError: There is no more now, or ever.
-        """
+        """Read what there is; OSError if there is no more now, or ever."""
         if client.is_over:  # nothing is closed that is not read, or it would lose the answer
             if not client.socket.recv(MAX_HEAD):
                 self._drop(client)

@@ -70,8 +70,7 @@ class RefusedError(Exception):
 def parse(head: bytes) -> Request:
     """Return the request that begins with ``head``: all up to the empty line after the headers.
 
-    Raises:
-        RefusedError: It is no request, has no end, or is not one that is answered here.
+    RefusedError if it is no request, has no end, or is not one that is answered here.
     """
     if not head[:1].isalpha():
         raise RefusedError(

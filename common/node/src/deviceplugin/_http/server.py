@@ -57,13 +57,7 @@ class View(Protocol):
 class Server:
     """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
 
-    Args:
-        listener: A socket that listens.
-        view: What is reported.
-        metrics: The metrics and the events.
-        access: Who is answered.
-        certificate: The certificate; None without TLS.
-        probed: Is called before each request of a kubelet's probes is answered.
+    ``probed`` is called before each request of a kubelet's probes is answered.
     """
 
     def __init__(

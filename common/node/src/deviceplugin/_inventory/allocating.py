@@ -18,11 +18,8 @@ def allocation_of(
 ) -> Allocation:
     """Return what a container that is given ``devices`` gets, according to ``plugin``.
 
-    ``parameters`` are of the class that the plugin names; None are its defaults.
-
-    Raises:
-        TypeError: The plugin returned what no container can get.
-        Exception: Whatever the plugin raises.
+    ``parameters`` are of the class that the plugin names; None are its defaults. It raises what the
+    plugin raises, and TypeError if that returned what no container can get.
     """
     allocation: object
     if plugin.parameters is None:

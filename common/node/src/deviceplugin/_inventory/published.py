@@ -110,8 +110,7 @@ class Resource:
     def publish(self, devices: Iterable[Device]) -> list[Device]:
         """Make ``devices`` the latest snapshot and return those whose health changed.
 
-        Raises:
-            DiscoveryError: The list is too long for the kubelet; the last one stays.
+        DiscoveryError if the list is too long for the kubelet. Then the last one stays.
         """
         before = self.snapshot or _NOTHING
         new = _ordered({device.id: device for device in devices}, before.devices)
@@ -143,10 +142,7 @@ class Resource:
             self._final = True
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, after each snapshot that differs on the wire.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after each other snapshot; return what ends that."""
         return self._listeners.add(changed)
 
 

@@ -34,11 +34,8 @@ class Admission(Protocol):
     ) -> AbstractContextManager[None]:
         """Return a context in which these devices of a resource are allocated.
 
-        Entering it may wait or refuse. If its body raises, no container got the devices. What
-        prevents that a device is given out twice is done in the context; the rest is deferred.
-
-        Raises:
-            AllocationError: On entering it, if the devices must not be allocated.
+        Entering it may wait, or refuse by AllocationError. If its body raises, no container got the
+        devices. What prevents that a device is given out twice is done in it; the rest is deferred.
         """
         return nullcontext()
 
@@ -58,10 +55,7 @@ class Admission(Protocol):
         return ()
 
     def remembers(self, _resource: str, /) -> bool:
-        """Return whether the kubelet has a resource on record: registered, or lost lately.
-
-        False if that is not known.
-        """
+        """Return whether the kubelet is known to have a resource, or to have lost it lately."""
         return False
 
 
@@ -135,10 +129,7 @@ class Offer:
         return capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when the list may have changed; until closed.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after another list; return what ends that."""
         return self._lists.add(changed)
 
     def latest(self) -> bytes | None:

@@ -36,11 +36,7 @@ _SLUG_LENGTH: Final = 40
 
 
 class Server:
-    """Serves ``offer`` on a new socket for ``registrar``. ``name`` is the socket's file name.
-
-    Raises:
-        OSError: The socket cannot be created.
-    """
+    """Serves ``offer`` on a new socket called ``name`` for ``registrar``; OSError if it cannot."""
 
     def __init__(
         self,

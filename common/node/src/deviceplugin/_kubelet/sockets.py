@@ -32,7 +32,7 @@ class SocketNews:
     def listen(self, resource: str, callback: Callback) -> None:
         """Call ``callback`` with the name of a socket of ``resource`` or of the kubelet's socket.
 
-        It is called with None if the name is unknown, for example after lost events.
+        With None if the name is unknown, for example after lost events.
         """
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback
@@ -69,10 +69,7 @@ class SocketNews:
 
 
 class OwnSockets:
-    """The sockets on which ``resource`` is served.
-
-    ``changed`` is called, from any thread, when something happens to them or to the kubelet's.
-    """
+    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``."""
 
     def __init__(
         self,

@@ -30,10 +30,7 @@ class Stream:
 
 
 class Streams:
-    """The streams of ``offer``. Thread-safe, except for ``serve``.
-
-    ``report`` is called with their number when one opens or ends.
-    """
+    """The streams of ``offer``. Thread-safe but for ``serve``. ``report`` gets their number."""
 
     def __init__(self, offer: Offer, report: Callable[[int], None]) -> None:
         self._offer = offer

@@ -144,11 +144,8 @@ class Kubelet(Registrar):
         """Register until a kubelet accepts, and return its identity.
 
         It waits between attempts, longer each time up to 5 s. None if trying on is pointless: the
-        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and
-        a second one would confuse the kubelet.
-
-        Raises:
-            RegistrationRefusedError: This kubelet will never accept the resource.
+        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and a
+        second one would confuse the kubelet. RegistrationRefusedError if it will never accept it.
         """
         registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()
@@ -231,10 +228,7 @@ class RegistrarChoice:
         self._is_made = False
 
     def make(self) -> None:
-        """Choose, if that has not been possible yet.
-
-        A choice is permanent: a directory that disappears will come back.
-        """
+        """Choose, if that has not been possible yet. It is for good: directories come back."""
         if self._is_made:
             return
         here = [each for each in self.all if is_directory(each.directory)]

@@ -14,10 +14,7 @@ from deviceplugin.proto.v1beta1 import VERSION
 def service(
     resource: str, notified: Callable[[str], None], metrics: Metrics
 ) -> "grpc.GenericRpcHandler[Any, Any]":
-    """Return the service for ``resource``.
-
-    ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
-    """
+    """Return the service for ``resource``. ``notified`` gets the verdict: why, or ""."""
     descriptor = pb.DESCRIPTOR.services_by_name["Registration"]
     return rpc.service(descriptor, _Servicer(resource, notified, metrics))
 
