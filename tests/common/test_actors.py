@@ -2,12 +2,12 @@ from threading import Event, Thread
 
 import pytest
 
-from deviceplugin._app.threads import Group, join
+from deviceplugin._app.threads import ThreadGroup, join
 
 
 def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:
     stopped = Event()
-    group = Group()
+    group = ThreadGroup()
 
     def fail() -> None:
         raise RuntimeError("no more")
@@ -23,7 +23,7 @@ def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> No
 def test_an_actor_never_ends_the_program_as_if_all_were_well(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    group = Group()
+    group = ThreadGroup()
 
     def fail() -> None:
         raise error
@@ -37,7 +37,7 @@ def test_an_actor_never_ends_the_program_as_if_all_were_well(
 
 def test_an_actor_that_ends_unasked_is_an_error() -> None:
     stopped = Event()
-    group = Group()
+    group = ThreadGroup()
     group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
     group.add("file-watcher", lambda: None, lambda: None)
     with pytest.raises(RuntimeError, match="watcher ended by itself"):
@@ -47,7 +47,7 @@ def test_an_actor_that_ends_unasked_is_an_error() -> None:
 
 def test_a_thread_beside_the_actors_may_end_at_any_time_and_ends_all_if_it_fails() -> None:
     stopped = Event()
-    group = Group()
+    group = ThreadGroup()
 
     def fail() -> None:
         raise SystemExit(0)
@@ -82,7 +82,7 @@ def test_of_many_threads_that_do_not_stop_most_are_only_counted(
 
 def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
     release = Event()
-    group = Group()
+    group = ThreadGroup()
     group.add("stubborn", release.wait, lambda: None)  # type: ignore[arg-type]
     group.stop()
     group.run(0.01)

@@ -45,7 +45,7 @@ def serving(
     endpoint = Endpoint(
         Offer(resource, ownership or Ownership()),
         admission=AdmitAll(),
-        registrars=[by_kubelet_socket.Kubelet(directory, metrics)],
+        registrars=[by_kubelet_socket.KubeletSocket(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,
         clock=clock,

@@ -14,7 +14,7 @@ import pytest
 
 from deviceplugin._kubelet import liveness
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._kubelet.service import Context, Servicer
 from deviceplugin._platform import event_loop, open_files
 from deviceplugin._telemetry.events import Events
@@ -208,7 +208,7 @@ def test_a_round_that_breaks_ends_nothing(
 # Real servers.
 
 
-def server(node: Node) -> Server:
+def server(node: Node) -> ResourceServer:
     (endpoint,) = node.host._endpoints.running()
     assert endpoint.server is not None
     return endpoint.server

@@ -9,7 +9,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.published import Resource, encode_list
-from deviceplugin._kubelet.offer import AdmitAll, Need, Offer, Options
+from deviceplugin._kubelet.offer import AdmitAll, Offer, Options, RegistrationNeed
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
@@ -145,10 +145,12 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
 def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     node = Node(Starting())
     node.resource.publish([dp.Device("a")])
-    need = Need(node.offer, AdmitAll())
+    need = RegistrationNeed(node.offer, AdmitAll())
     need.told(node.offer.options)
     node.ownership.switch("dra")
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there
-    assert not Need(node.offer, AdmitAll()).is_there, "the kubelet does not know the resource"
+    assert not RegistrationNeed(node.offer, AdmitAll()).is_there, (
+        "the kubelet does not know the resource"
+    )

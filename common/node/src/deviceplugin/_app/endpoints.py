@@ -14,9 +14,9 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint import Endpoint
 from deviceplugin._kubelet.endpoint_status import tell_withdrawn
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._registration.by_kubelet_socket import Kubelet, Registrar
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket, Registrar
 from deviceplugin._registration.by_plugin_watcher import Registry
 from deviceplugin._telemetry.metrics import Metrics
 
@@ -26,7 +26,7 @@ _HANDOVER_TIMEOUT: Final = 15.0
 
 def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
     """Return the ways to register that ``settings`` allow, the preferred one first."""
-    kubelet = Kubelet(settings.plugin_dir, metrics)
+    kubelet = KubeletSocket(settings.plugin_dir, metrics)
     registry = Registry(settings.registry_dir, metrics)
     ways: dict[str, Sequence[Registrar]] = {
         "self": (kubelet,),
@@ -91,7 +91,7 @@ class Endpoints:
             running = self._endpoints.get(resource)
         return None if running is None else running[0]
 
-    def servers(self) -> Mapping[str, Server]:
+    def servers(self) -> Mapping[str, ResourceServer]:
         return {each.resource.name: server for each in self.running() if (server := each.server)}
 
     # A front of the catalogue.

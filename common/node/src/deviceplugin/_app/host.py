@@ -11,7 +11,7 @@ from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
-from deviceplugin._app.threads import Group
+from deviceplugin._app.threads import ThreadGroup
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.podresources import PodResources
@@ -33,7 +33,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
-    from deviceplugin._http.server import Server
+    from deviceplugin._http.server import HttpServer
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
@@ -75,7 +75,7 @@ class Host:
             own_pod=socket.gethostname(),  # unless it is on the host's network
             checkpoint=Checkpoint(settings.plugin_dir),
         )
-        self._group = Group()
+        self._group = ThreadGroup()
         self._endpoints = Endpoints(
             self._registrars,
             sockets,
@@ -195,11 +195,11 @@ class Host:
         # It is added last, so that it stops first and the kubelet notices at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
 
-    def _http_server(self, listener: socket.socket) -> "Server":
+    def _http_server(self, listener: socket.socket) -> "HttpServer":
         from deviceplugin._http.access import Access  # their libraries would delay the first list
-        from deviceplugin._http.server import Server
+        from deviceplugin._http.server import HttpServer
 
-        return Server(
+        return HttpServer(
             listener,
             self._status,
             self._metrics,

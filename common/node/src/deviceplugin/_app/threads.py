@@ -175,7 +175,7 @@ _NAMED: Final = 10
 """Late threads that are logged by name; the others are counted."""
 
 
-class Group:
+class ThreadGroup:
     """Actors that end together: the first to end, for whatever reason, stops all others.
 
     There may also be threads that end at any time. If one of them fails, it stops all too.

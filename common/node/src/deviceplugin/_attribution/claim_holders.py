@@ -229,12 +229,7 @@ def with_claims(
 
     A device that a claim holds, but no listed container has, is held by a container without a name:
     its pod is about to start or has just ended. Where it cannot be known what pods hold, nothing is
-    added.
-
-    Args:
-        holdings: What PodResources says.
-        claims: The claims that hold devices, by device.
-        places: The devices of prepared claims; several where claims have shares of one.
+    added. A place has several devices where claims have shares of one.
     """
     if holdings.holds is None or not claims:
         return holdings

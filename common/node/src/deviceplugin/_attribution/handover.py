@@ -21,10 +21,8 @@ class _Closing:
 class Handover:
     """The devices that the protocol of the other mode has offered and that it may still give out.
 
-    It ends for each device by itself. Not thread-safe; times are monotonic seconds.
-
-    Args:
-        confirm: Time between the two polls that must find a device free.
+    It ends for each device by itself. ``confirm`` is the time between the two polls that must find
+    a device free. Not thread-safe; times are monotonic seconds.
     """
 
     def __init__(self, confirm: float) -> None:

@@ -10,7 +10,7 @@ from deviceplugin._attribution.handover import UNKNOWN
 from deviceplugin._attribution.hardware import HeldHardware, Records, no_records, shown
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
-from deviceplugin._attribution.releases import Ledger, Observation
+from deviceplugin._attribution.releases import Observation, ReleaseLedger
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.errors import AllocationError
 
@@ -18,13 +18,13 @@ from deviceplugin.errors import AllocationError
 class PodHolders:
     """The devices that pods hold, or may hold. Not thread-safe; times are monotonic seconds.
 
-    A device is held from its allocation until its release is certain, by the rules of `Ledger`. One
+    A device is held from its allocation until its release is certain, by `ReleaseLedger`. One
     that the kubelet only has recorded for a pod counts as held, but not for ever: the pod may have
     ended, and an idle kubelet does not write its checkpoint again.
     """
 
     def __init__(self, timing: AttributionTiming) -> None:
-        self._ledger = Ledger(timing.handover_confirm, timing.admission, timing.recorded)
+        self._ledger = ReleaseLedger(timing.handover_confirm, timing.admission, timing.recorded)
         self._last = Holdings()
         self._kubelet: Identity = None
         self._disbelieved: AbstractSet[Key] = frozenset()
@@ -68,10 +68,7 @@ class PodHolders:
 
 
 class Holders:
-    """All that hold devices, and why others may not have them. Not thread-safe.
-
-    Times are monotonic seconds.
-    """
+    """All that hold devices, and why others may not. Not thread-safe; monotonic seconds."""
 
     def __init__(self, timing: AttributionTiming) -> None:
         self.pods = PodHolders(timing)
@@ -86,10 +83,7 @@ class Holders:
         return self.hardware.hold(keys)
 
     def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
-        """End the allocation of ``keys``, of which pods got ``given``: all or none.
-
-        Return whether it changes which other devices are closed.
-        """
+        """End the allocation of ``keys``, of which pods got ``given``; return as ``begin``."""
         self.pods.allocated(given, now)
         self.allocating.subtract(keys)  # faster than the difference of two Counters
         for key in keys:
@@ -98,10 +92,7 @@ class Holders:
         return not given and self.compare()
 
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
-        """Take account of what ``kubelet`` says.
-
-        Return whether other devices are closed now, or for other reasons.
-        """
+        """Take account of what ``kubelet`` says; return whether others are closed, or why."""
         before = {key: self.elsewhere(key) for key in self.hardware.rivals}
         self.claims.observe(holdings)
         self.pods.observe(holdings, kubelet, self.allocating, now)
@@ -169,14 +160,8 @@ def choose(
 ) -> list[Sequence[Key]]:
     """Return the devices for each of ``choices``: no device twice, and none that is ``wanted``.
 
-    Args:
-        wanted: Devices that are needed besides.
-        choices: What is to be chosen.
-        closed: Returns why nobody may get a device, or an empty string.
-        last: Devices that are chosen only if there are too few others.
-
-    Raises:
-        AllocationError: One that is wanted is closed, or there are too few. The message says why.
+    Devices in ``last`` are chosen only if there are too few others. AllocationError if a wanted one
+    is ``closed``, or if there are too few. Its message says why.
     """
     refuse({key: why for key in wanted if (why := closed(key))})
     found: list[Sequence[Key]] = []

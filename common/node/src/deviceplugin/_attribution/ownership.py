@@ -30,12 +30,7 @@ class Ownership:
 
     The owner is the protocol that may give a device out; `Handover` says how it changes. Allocate
     and Prepare are decided and recorded under one lock, so no device ever gets two holders.
-
-    Args:
-        mode: The protocol that offers devices.
-        timing: The intervals of polls.
-        resources: Returns the resources of this process, by name, without waiting for a lock.
-        clock: The clock that polls are timed by.
+    ``resources`` returns the resources of this process, by name, without waiting for a lock.
     """
 
     def __init__(
@@ -62,8 +57,7 @@ class Ownership:
     def allocating(self, resource: str, ids: Collection[str]) -> Iterator[None]:
         """Count ``ids`` as held by a pod from now on, unless the body, an Allocate, raises.
 
-        Raises:
-            AllocationError: A claim holds one of them, or it is offered through DRA.
+        AllocationError if a claim holds one of them, or if it is offered through DRA.
         """
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
@@ -115,10 +109,8 @@ class Ownership:
 
         A claim gets those in ``admin``, to which it has admin access, whoever holds them. It also
         gets shares for each of ``choices``, which are free or its own already: they are returned.
-
-        Raises:
-            AllocationError: Another claim or a pod holds a device, or it is not known yet what pods
-                hold. Nothing is recorded. The kubelet tries again.
+        AllocationError if another claim or a pod holds a device, or if it is not known yet what
+        pods hold. Then nothing is recorded, and the kubelet tries again.
         """
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:
@@ -288,8 +280,5 @@ class Ownership:
             self._listeners.call()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when what is offered may have changed.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after another offer; return what ends that."""
         return self._listeners.add(changed)

@@ -56,7 +56,7 @@ class _Track:
     free_since: float | None = None
 
 
-class Ledger:
+class ReleaseLedger:
     """The devices that were allocated and whose release has not been observed.
 
     Times are monotonic seconds.
@@ -138,7 +138,7 @@ class Releases:
     """Calls ``released`` of plugins that override it. Thread-safe."""
 
     def __init__(
-        self, find: Callable[[str], Resource | None], ledger: Ledger, metrics: Metrics
+        self, find: Callable[[str], Resource | None], ledger: ReleaseLedger, metrics: Metrics
     ) -> None:
         self._find = find
         self._ledger = ledger

@@ -22,7 +22,7 @@ from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
 from deviceplugin._attribution.poll_interval import PollInterval
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
-from deviceplugin._attribution.releases import Ledger, Observation, Releases
+from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.metrics import Metrics
@@ -82,7 +82,7 @@ class HoldingsTracker:
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
         self.watched = self._forgotten.watched
         self._interval = PollInterval(timing, ownership)
-        ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
+        ledger = ReleaseLedger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
     # Its thread.

@@ -18,7 +18,7 @@ from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
     from deviceplugin._http.certificate import Certificate
-    from deviceplugin._http.server import Server
+    from deviceplugin._http.server import HttpServer
 
 _QUEUE: Final = 1024
 """Clients that wait. Whoever finds no place there comes again after a second, then after three."""
@@ -94,7 +94,7 @@ class Listener:
     def __init__(
         self,
         address: str,
-        make: Callable[[socket.socket], "Server"],
+        make: Callable[[socket.socket], "HttpServer"],
         *,
         started: Callable[[], bool],
         clock: Clock = MONOTONIC,
@@ -105,7 +105,7 @@ class Listener:
         self._started = started
         self._waiter = Waiter(clock)
         self._lock = threading.Lock()
-        self._server: Server | None = None
+        self._server: HttpServer | None = None
 
     def run(self) -> None:
         """Serve until stopped, and close the socket. It raises if the server cannot be loaded."""

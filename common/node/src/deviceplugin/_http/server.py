@@ -18,7 +18,7 @@ from deviceplugin._http.answering import Job
 from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
-from deviceplugin._http.messages import TEXT, Answer, RefusedError, Request, parse
+from deviceplugin._http.messages import TEXT, HttpAnswer, Request, RequestRefusedError, parse
 from deviceplugin._http.page import render
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
@@ -54,7 +54,7 @@ class View(Protocol):
         """Return what plugins should offer and do not, a message for each."""
 
 
-class Server:
+class HttpServer:
     """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
 
     ``probed`` is called before each request of a kubelet's probes is answered.
@@ -74,14 +74,14 @@ class Server:
             "/healthz": view.alive,
             "/readyz": view.ready,
         }
-        self._routes: Mapping[str, Callable[[str], Answer]] = {
+        self._routes: Mapping[str, Callable[[str], HttpAnswer]] = {
             "/": _shared(lambda: _page(view, metrics)),
             "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
             "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
         self._access = access or Access(None, ())
         self._probed = probed
-        refusal = Answer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
+        refusal = HttpAnswer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
         self._connections = Connections(
             listener,
             self._plan,
@@ -91,7 +91,9 @@ class Server:
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
-        with suppress(RefusedError):  # nobody else might ask for long, so that it is logged now
+        with suppress(
+            RequestRefusedError
+        ):  # nobody else might ask for long, so that it is logged now
             self._access.read_token()
         self._connections.run()
 
@@ -102,7 +104,7 @@ class Server:
         try:
             request = parse(head)
             return Job(lambda: self._answer(request), urgent=request.path in self._probes)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             answer = error.answer
             log.debug("%s -", answer.status)
             return answer.head() + answer.body
@@ -112,38 +114,38 @@ class Server:
             self._probed()
         try:
             answer = self._find(request)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             answer = error.answer
         log.debug('"%s" %s -', ascii(request.line)[1:-1], answer.status)
         return answer.head(), b"" if request.method == "HEAD" else answer.body
 
-    def _find(self, request: Request) -> Answer:
+    def _find(self, request: Request) -> HttpAnswer:
         if probe := self._probes.get(request.path):
             return _probe(probe(), detailed=self._access.may_know_reasons(request.headers))
         self._access.check(request.headers)
         if route := self._routes.get(request.path):
             return route(request.headers.get("Accept", ""))
-        return Answer(404, TEXT, _INDEX.encode())
+        return HttpAnswer(404, TEXT, _INDEX.encode())
 
 
-def _shared(make: Callable[[], Answer]) -> Callable[[str], Answer]:
+def _shared(make: Callable[[], HttpAnswer]) -> Callable[[str], HttpAnswer]:
     """Return a route whose answer does not depend on the ``Accept`` header."""
     shared = Shared(lambda _: make())
     return lambda _: shared()
 
 
-def _metrics(metrics: Metrics, accept: str) -> Answer:
-    return Answer(200, *metrics.expose(accept))
+def _metrics(metrics: Metrics, accept: str) -> HttpAnswer:
+    return HttpAnswer(200, *metrics.expose(accept))
 
 
-def _probe(problem: str, *, detailed: bool) -> Answer:
+def _probe(problem: str, *, detailed: bool) -> HttpAnswer:
     if problem:
         problem = problem if detailed else "not ready"
-        return Answer(503, TEXT, f"{problem}\n".encode(errors="replace"))
-    return Answer(200, TEXT, b"ok\n")
+        return HttpAnswer(503, TEXT, f"{problem}\n".encode(errors="replace"))
+    return HttpAnswer(200, TEXT, b"ok\n")
 
 
-def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> Answer:
+def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> HttpAnswer:
     """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
@@ -151,7 +153,7 @@ def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> Answer:
     )
     more = {"shortfalls": shortfalls, "boot": boot_id()}
     text = f'{{"resources": [{",".join(resources)}],\n{_ENCODER.encode(more)[1:]}\n'
-    return Answer(200, "application/json", text.encode())
+    return HttpAnswer(200, "application/json", text.encode())
 
 
 def _encoded_devices(report: Report) -> str:
@@ -163,7 +165,7 @@ def _encoded_devices(report: Report) -> str:
     return ",\n".join(encoded)
 
 
-def _page(view: View, metrics: Metrics) -> Answer:
+def _page(view: View, metrics: Metrics) -> HttpAnswer:
     page = render(
         view.reports(),
         metrics.events.latest(),
@@ -171,7 +173,7 @@ def _page(view: View, metrics: Metrics) -> Answer:
         problem=view.ready(),
         now=time.time(),
     )
-    return Answer(200, "text/html; charset=utf-8", page)
+    return HttpAnswer(200, "text/html; charset=utf-8", page)
 
 
 _T = TypeVar("_T")

@@ -162,7 +162,7 @@ def _encode(devices: Mapping[str, Device], withheld: Mapping[str, str]) -> bytes
     return encode_list(shown)
 
 
-class Need:
+class RegistrationNeed:
     """Whether the resource of ``offer`` should be registered. Thread-safe.
 
     It should as long as a pod could get a device, or has one. It also should once if the kubelet

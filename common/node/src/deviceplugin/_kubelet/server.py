@@ -35,7 +35,7 @@ _SLUG_LENGTH: Final = 40
 """Most characters of the resource name in a socket's name."""
 
 
-class Server:
+class ResourceServer:
     """Serves ``offer`` on a new socket called ``name`` for ``registrar``; OSError if it cannot."""
 
     def __init__(

@@ -95,7 +95,7 @@ class Registrar(Protocol):
         """Return the kubelet that accepted the registration; None if it is time to check again."""
 
 
-class Kubelet(Registrar):
+class KubeletSocket(Registrar):
     """The kubelet of one plugin directory."""
 
     def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:

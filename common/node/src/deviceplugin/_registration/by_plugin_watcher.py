@@ -21,7 +21,7 @@ _WATCHER: Final = (0, 0, 0)
 
 
 class Registry(Registrar):
-    """The plugins_registry directory of a kubelet; used in place of ``Kubelet``."""
+    """The plugins_registry directory of a kubelet; used in place of `KubeletSocket`."""
 
     def __init__(self, directory: Path, metrics: Metrics) -> None:
         self.directory = directory
