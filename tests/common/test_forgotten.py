@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._attribution.forgotten import Forgotten
-from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.poll_schedule import AttributionTiming, HoldingsView, Key
 
 R = "x.io/dev"
 OLD, NEW = (1, 1, 1), (2, 2, 2)

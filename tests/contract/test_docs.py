@@ -25,7 +25,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin import errors
 from deviceplugin._app import host
-from deviceplugin._attribution import checkpoint, forgotten, holdings_view, releases
+from deviceplugin._attribution import checkpoint, forgotten, poll_schedule, releases
 from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._config import quantities, setting_names, values
 from deviceplugin._config.documents import faults, nodes, places
@@ -326,7 +326,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
             "attribution",
             f"{TIMING.soon:g} s after an allocation; if more follow, {TIMING.at_last:g} s",
         ),
-        ("attribution", f"with more than {holdings_view._MOST_GETS} pods"),
+        ("attribution", f"with more than {poll_schedule._MOST_GETS} pods"),
         ("attribution", f"{TIMING.retry:g} s after a failure"),
         ("attribution", f"two polls, at least {TIMING.confirm:g} s apart"),
         ("attribution", f"has run for two intervals ({TIMING.settle:g} s)"),

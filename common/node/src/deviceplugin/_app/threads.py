@@ -14,7 +14,6 @@ from deviceplugin._platform.threads import Threads
 
 log = logging.getLogger(__name__)
 
-
 _THREADS: Final = Threads()
 _AT_A_TIME: Final = 16
 """Sleepers that have threads at a time. Hundreds would mostly wait for each other."""

@@ -25,7 +25,6 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-
 MAX_BYTES: Final = 8 * 1024**2
 """Some kB are usual; the checksum of a MiB takes a tenth of a second."""
 

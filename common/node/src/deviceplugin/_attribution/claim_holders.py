@@ -14,7 +14,6 @@ from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
-
 Place = tuple[str, str, str]
 """A driver, and the pool and the name of a device in its slices."""
 Name = tuple[str, str]

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
-from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.poll_schedule import HoldingsView, Key
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin.errors import AllocationError, KubeletUnavailableError
 from deviceplugin.kit.log import Problems

@@ -96,7 +96,6 @@ BY_DRA: Final = "offered through DRA"
 LEAVING_DRA: Final = "still offered through DRA"
 LEAVING_PLUGIN: Final = "still offered through the device plugin"
 
-
 Claimed = Literal["", "device", "share"]
 """How a claim holds a device: under its own name, or as a share of the device that it is part of.
 Empty if none does."""

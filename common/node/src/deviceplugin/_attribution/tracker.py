@@ -17,11 +17,10 @@ from typing import Any, Final
 from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.claim_holders import Place, with_claims
 from deviceplugin._attribution.forgotten import Forgotten, refuse_held
-from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
 from deviceplugin._attribution.poll_interval import PollInterval
-from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
+from deviceplugin._attribution.poll_schedule import AttributionTiming, HoldingsView, Key, Schedule
 from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity

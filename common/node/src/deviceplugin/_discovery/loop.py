@@ -19,7 +19,6 @@ from deviceplugin.plugin import Plugin
 
 log = logging.getLogger(__name__)
 
-
 _REST: Final = 0.02
 """Least seconds between discoveries."""
 _SOON: Final = 0.25

@@ -21,7 +21,6 @@ from deviceplugin.model import Device, Health
 
 log = logging.getLogger(__name__)
 
-
 NOTHING_CLOSED: Final[Mapping[str, str]] = MappingProxyType({})
 VANISHED = "it is gone"
 RECORDED_BUT_ABSENT = (

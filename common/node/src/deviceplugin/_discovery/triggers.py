@@ -18,7 +18,6 @@ from deviceplugin.plugin import Capabilities, Plugin
 
 log = logging.getLogger(__name__)
 
-
 _LISTEN_AGAIN: Final = 5.0
 """Seconds until ``changes()`` is called again after it ended."""
 _UNHEARD: Final = (1.0, 10.0)

@@ -25,9 +25,7 @@ from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
-
 
 _ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
 """Writes a line for each value, without indentation, because the fast encoder has none."""
@@ -76,7 +74,7 @@ class HttpServer:
         }
         self._routes: Mapping[str, Callable[[str], HttpAnswer]] = {
             "/": _shared(lambda: _page(view, metrics)),
-            "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
+            "/metrics": Shared(lambda accept: HttpAnswer(200, *metrics.expose(accept))),
             "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
         self._access = access or Access(None, ())
@@ -132,10 +130,6 @@ def _shared(make: Callable[[], HttpAnswer]) -> Callable[[str], HttpAnswer]:
     """Return a route whose answer does not depend on the ``Accept`` header."""
     shared = Shared(lambda _: make())
     return lambda _: shared()
-
-
-def _metrics(metrics: Metrics, accept: str) -> HttpAnswer:
-    return HttpAnswer(200, *metrics.expose(accept))
 
 
 def _probe(problem: str, *, detailed: bool) -> HttpAnswer:

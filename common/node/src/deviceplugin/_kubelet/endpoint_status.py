@@ -13,7 +13,6 @@ from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
-
 _SERVE: Final = "serve"
 """The subject of everything that keeps the resource from being registered."""
 _ALIAS: Final = "alias"

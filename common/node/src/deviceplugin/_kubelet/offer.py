@@ -21,7 +21,6 @@ from deviceplugin.plugin import Capabilities
 _WITHHELD: Final = Health.unhealthy("withheld")
 """Its reason is not on the wire."""
 
-
 Defer = Callable[[Callable[[], None]], Any]
 """Calls a function soon, for what need not be done before the kubelet has its answer."""
 

@@ -33,7 +33,6 @@ _PART: Final[Mapping[str, str]] = {
 }
 """The label that distinguishes the parts of a metric, by the metric's type."""
 
-
 _SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
     "counter": ("_total", "_created"),
     "summary": ("_sum", "_count", "_created"),
