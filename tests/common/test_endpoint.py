@@ -204,7 +204,7 @@ def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
     with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
         simulated.wait_for(RESOURCE, {"a"})
         endpoint.resource.plugin = LatePlugin("a")
-        endpoint.recheck()
+        endpoint.poke()
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, set(), {"a"})
         assert pytest.approx(0.1) == clock.skip_wait()

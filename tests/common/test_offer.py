@@ -90,9 +90,9 @@ def test_a_list_is_the_latest_until_there_is_another(node: Node) -> None:
     node.resource.publish([dp.Device("a")])
     sent = node.list()
     assert sent
-    assert node.offer.is_latest(sent)
+    assert sent == node.offer.latest()
     node.ownership.prepare(CLAIM, [(NAME, "a")])
-    assert not node.offer.is_latest(sent)
+    assert sent != node.offer.latest()
 
 
 def test_the_options_are_what_the_plugin_overrides(node: Node) -> None:

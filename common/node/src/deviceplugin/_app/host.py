@@ -94,6 +94,7 @@ class Host:
         for each in self._discoveries:
             self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
+        self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
         self._status = status = Status(
             settings=settings,
@@ -230,16 +231,12 @@ class Host:
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
         for endpoint in self._endpoints.running():
-            endpoint.recheck()
+            endpoint.poke()
 
     def check_protocol(self, protocol: Mode) -> None:
         """Raise ConfigError if devices cannot be offered by ``protocol`` here."""
         if protocol == "dra":
             DraSettings.of(self._settings, self._plugins())
-
-    def offer_by(self, protocol: Mode) -> None:
-        """Offer the devices by ``protocol`` from now on, each as soon as that is safe."""
-        self._switch.to(protocol)
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

@@ -118,14 +118,6 @@ class Holders:
                 return f"held as {shown(other, key)} by {holder or self.pods.name(other)}"
         return ""
 
-    def held_elsewhere(self, resource: str) -> dict[str, str]:
-        ours = (key for key in self.hardware.rivals if key[0] == resource)
-        return {key[1]: self.elsewhere(key) for key in ours}
-
-    def may_be_of_pods(self, resource: str) -> bool:
-        keys = (*self.allocating, *self.pods.held)
-        return not self.pods.known or any(name == resource for name, _ in keys)
-
     def closed_to_pods(self, key: Key) -> str:
         """Return why no pod may get the device; empty if one may.
 

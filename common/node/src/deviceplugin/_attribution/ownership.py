@@ -211,7 +211,8 @@ class Ownership:
     def concerns_pods(self, resource: str) -> bool:
         """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
         with self._lock:
-            return self._holders.may_be_of_pods(resource)
+            keys = (*self._holders.allocating, *self._pods.held)
+            return not self._pods.known or any(name == resource for name, _ in keys)
 
     @property
     def wanted(self) -> bool:
@@ -271,7 +272,8 @@ class Ownership:
     def elsewhere(self, resource: str) -> Mapping[str, str]:
         """Return the devices of ``resource`` that are held under another id, each with by whom."""
         with self._lock:
-            return self._holders.held_elsewhere(resource)
+            ours = [key for key in self.hardware.rivals if key[0] == resource]
+            return {key[1]: self._holders.elsewhere(key) for key in ours}
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:

@@ -79,9 +79,9 @@ class Schedule:
         self._first: float | None = None
         self._last = 0.0
         """The times at which the first and the last allocation ended since the last poll."""
-        self._unseen: dict[Key, float] = {}
+        self.unseen: dict[Key, float] = {}
         """Devices that no list has shown since their allocation, each with its time."""
-        self._regular = 0.0
+        self.regular = 0.0
         """The time of the next regular poll."""
         self.list_due = True
         """Whether the next poll must be a List."""
@@ -93,25 +93,18 @@ class Schedule:
         """
         if self._under_way:  # a poll follows at its end
             return self._timing.interval
-        due = [self._regular]
+        due = [self.regular]
         if self._first is not None:
             due.append(min(self._last + self._timing.soon, self._first + self._timing.at_last))
         if confirm_in is not None:
             due.append(now + confirm_in)
         return max(0.0, min(due) - now)
 
-    def poll_at(self, when: float) -> None:
-        self._regular = when
-
     # Allocations.
 
     @property
     def idle(self) -> bool:
         return not self._under_way
-
-    @property
-    def unseen(self) -> Collection[Key]:
-        return self._unseen.keys()
 
     def begin_allocation(self) -> None:
         """Hold back polls until ``end_allocation``."""
@@ -122,7 +115,7 @@ class Schedule:
         self.list_due = True
         self._last = now
         self._first = now if self._first is None else self._first
-        self._unseen.update((device, now) for device in devices)
+        self.unseen.update((device, now) for device in devices)
 
     def end_allocation(self) -> None:
         self._under_way -= 1
@@ -138,10 +131,7 @@ class Schedule:
         """Record that a List begins; return the devices that it may show for the first time."""
         self.list_due = False
         self._forget_old(now)
-        return tuple(self._unseen)
-
-    def list_failed(self) -> None:
-        self.list_due = True
+        return tuple(self.unseen)
 
     def listed(self, holdings: Holdings, expected: Iterable[Key]) -> None:
         """Record a list. Another one is due while the pod of an allocation may still appear.
@@ -150,13 +140,13 @@ class Schedule:
         """
         for resource, device_id in expected:
             if device_id in holdings.holders(resource):
-                self._unseen.pop((resource, device_id), None)
-        self.list_due = self.list_due or bool(self._unseen)
+                self.unseen.pop((resource, device_id), None)
+        self.list_due = self.list_due or bool(self.unseen)
 
     def _forget_old(self, now: float) -> None:
         """Forget devices that lists have not shown for too long, even if there were no lists."""
         oldest = now - self._timing.settle
-        self._unseen = {device: at for device, at in self._unseen.items() if at > oldest}
+        self.unseen = {device: at for device, at in self.unseen.items() if at > oldest}
 
 
 _NEVER: Final = float("-inf")

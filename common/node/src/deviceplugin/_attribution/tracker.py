@@ -110,7 +110,7 @@ class HoldingsTracker:
     def _poll_in(self, seconds: float, *, by_list: bool = False) -> None:
         with self._changed:
             self._schedule.list_due |= by_list
-            self._schedule.poll_at(time.monotonic() + seconds)
+            self._schedule.regular = time.monotonic() + seconds
             self._changed.notify_all()
 
     def _wait_until_due(self) -> bool:
@@ -207,7 +207,7 @@ class HoldingsTracker:
             self._service.check_same(kubelet)
         except KubeletUnavailableError:
             with self._changed:
-                self._schedule.list_failed()
+                self._schedule.list_due = True
             raise
         with self._changed:
             self._schedule.listed(listed, expected)

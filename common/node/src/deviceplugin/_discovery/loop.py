@@ -40,6 +40,8 @@ class Discovery:
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
+        self.rediscover = self._triggers.fire
+        """Has it discover soon, because something else than the devices has changed."""
         around.ownership.hardware.changes.add(self._triggers.fire)
         self._replacing = threading.Lock()
         self._stopping = threading.Event()
@@ -48,7 +50,7 @@ class Discovery:
         self._discovering_since: float | None = None
         self._completed_at: float | None = None
         """The time of the last successful discovery."""
-        metrics.expect_plugin(name)
+        metrics.discovery_errors.labels(name)  # at 0, so that the first increase is visible
 
     # Discovering.
 
@@ -141,10 +143,6 @@ class Discovery:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._triggers.fire()
-
-    def rediscover(self) -> None:
-        """Discover soon, because something else than the devices has changed."""
         self._triggers.fire()
 
     def replace(self, plugin: Plugin) -> None:

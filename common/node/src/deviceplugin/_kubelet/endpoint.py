@@ -72,11 +72,11 @@ class Endpoint:
         self._clock = clock
         self._waiter = Waiter(clock)
         self._poked: Callable[[], None] = lambda: None
-        offer.subscribe(self._poke)
+        offer.subscribe(self.poke)
         offer.watch(self._on_list)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._stream_timeout = _STREAM_TIMEOUT
-        self._sockets = OwnSockets(resource.name, sockets, self._choice, self._poke)
+        self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
         self._last_seen: Identity = None
 
@@ -88,16 +88,13 @@ class Endpoint:
     def is_registered(self) -> bool:
         return self.server is not None and not self.problem
 
-    def recheck(self) -> None:
-        """Check again, because the resource's plugin has been replaced."""
-        self._poke()
-
     def on_poke(self, poked: Callable[[], None]) -> None:
         """Call ``poked``, from any thread, when the next of ``steps`` should not be delayed."""
         self._poked = poked
         poked()
 
-    def _poke(self) -> None:
+    def poke(self) -> None:
+        """Check again, for example because the resource's plugin has been replaced."""
         self._waiter.poke()
         self._poked()
 
@@ -140,7 +137,7 @@ class Endpoint:
 
     def _on_list(self) -> None:
         if self._need.is_there != (self.server is not None):
-            self._poke()
+            self.poke()
 
     def _live_once(self) -> Iterator[float]:
         """Serve and register once, and return when the registration is lost."""
@@ -158,7 +155,7 @@ class Endpoint:
                 admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
-                news=self._poke,
+                news=self.poke,
                 refused=lambda reason: self._status.report("refused by the kubelet", reason),
             )
         except OSError as error:

@@ -136,9 +136,6 @@ class Offer:
         with self._lock:
             return self._encoded()
 
-    def is_latest(self, encoded: bytes) -> bool:
-        return encoded == self.latest()
-
     def _encoded(self) -> bytes | None:
         snapshot = self.resource.snapshot
         if snapshot is None:

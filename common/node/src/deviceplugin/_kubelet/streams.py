@@ -68,7 +68,7 @@ class Streams:
         """Whether the kubelet's stream has sent the latest list."""
         kubelets = self._kubelets
         sent = kubelets.sent if kubelets and self.watched else None
-        return sent is not None and self._offer.is_latest(sent)
+        return sent is not None and sent == self._offer.latest()
 
     async def serve(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Serve a stream by ``write`` until it is cancelled or closed.

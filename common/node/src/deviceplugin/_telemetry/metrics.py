@@ -210,10 +210,6 @@ class Metrics:
         """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
         return self.exposition.write(accept)
 
-    def expect_plugin(self, plugin: str) -> None:
-        """Start the counters of a plugin at 0, so that the first increase is visible."""
-        self.discovery_errors.labels(plugin)
-
     def expect_resource(self, resource: str) -> None:
         """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
