@@ -59,12 +59,7 @@ class _Track:
 class ReleaseLedger:
     """The devices that were allocated and whose release has not been observed.
 
-    Times are monotonic seconds.
-
-    Args:
-        confirm: Time between the two polls that must find a device free.
-        admission: Time from an allocation until its pod is listed or rejected.
-        recorded: Time from an allocation for which a device is not free as long as it is recorded.
+    All times are as in `AttributionTiming`, and of a monotonic clock.
     """
 
     def __init__(self, confirm: float, admission: float, recorded: float) -> None:
