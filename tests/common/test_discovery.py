@@ -406,9 +406,7 @@ def test_without_pod_resources_a_vanished_device_is_forgotten_after_the_retentio
         node.wait_for(RESOURCE, {"a"})
 
 
-def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(
-    kubelet: Kubelet,
-) -> None:
+def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(kubelet: Kubelet) -> None:
     plugin = ScriptedPlugin("a", "b", "c")
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     with (
@@ -872,10 +870,9 @@ def test_an_answer_about_what_pods_hold_ends_the_wait_and_is_logged(
         with pod_resources(socket) as pods:
             pods.held = {RESOURCE: ["a"]}
             node.wait_for(RESOURCE, {"a"})
-    assert [
-        "waiting for pod resources before registering",
-        "pod resources available",
-    ] == [record.message for record in held_news(caplog)]
+    assert ["waiting for pod resources before registering", "pod resources available"] == [
+        record.message for record in held_news(caplog)
+    ]
 
 
 def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(

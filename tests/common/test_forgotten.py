@@ -62,9 +62,7 @@ def test_a_pod_that_ended_while_the_kubelet_was_away_has_nothing(node: Node) -> 
     assert set() == node.lists(kubelet=NEW)
 
 
-def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(
-    node: Node,
-) -> None:
+def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(node: Node) -> None:
     node.recorded = {(R, "a")}
     node.lists(A)
     node.forgotten.watched(R)

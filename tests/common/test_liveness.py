@@ -305,9 +305,7 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
         assert "" == node.host.alive()
 
 
-def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
-    kubelet: Kubelet,
-) -> None:
+def test_sockets_are_asked_only_where_somebody_can_ask_for_health(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
         assert "liveness" in [name for name, *_ in node.host._group._actors]

@@ -114,15 +114,13 @@ def test_devices_are_counted_at_each_scrape() -> None:
     counts = [("x.io/a", 2, 1)]
     metrics = Metrics()
     metrics.devices = lambda: counts
-    assert {
-        ("healthy", "x.io/a"): 2,
-        ("unhealthy", "x.io/a"): 1,
-    } == samples(metrics, "deviceplugin_devices")
+    assert {("healthy", "x.io/a"): 2, ("unhealthy", "x.io/a"): 1} == samples(
+        metrics, "deviceplugin_devices"
+    )
     counts[:] = [("x.io/b", 0, 0)]
-    assert {
-        ("healthy", "x.io/b"): 0,
-        ("unhealthy", "x.io/b"): 0,
-    } == samples(metrics, "deviceplugin_devices")
+    assert {("healthy", "x.io/b"): 0, ("unhealthy", "x.io/b"): 0} == samples(
+        metrics, "deviceplugin_devices"
+    )
 
 
 def test_holders_are_told_by_device_and_counted() -> None:

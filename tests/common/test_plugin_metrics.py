@@ -283,9 +283,7 @@ def test_the_series_of_a_counter_are_taken_with_its_name(caplog: pytest.LogCaptu
     assert ["fan_turns_total"] == [record.__dict__["metric"] for record in caplog.records]
 
 
-def test_what_a_plugin_adds_leaves_the_whole_in_order(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_a_plugin_adds_leaves_the_whole_in_order(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     own = [gauge("deviceplugin_registrations_total", 1), gauge("fan_rpm", 900)]
     named = {"Measuring": Measuring(lambda: own)}

@@ -373,9 +373,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
             hang.set()
 
 
-def test_only_so_many_resources_are_registered_at_a_time(
-    kubelet: Kubelet,
-) -> None:
+def test_only_so_many_resources_are_registered_at_a_time(kubelet: Kubelet) -> None:
     names = {f"example.com/{letter}" for letter in "abcdefghijk"}
     go_on, lock = threading.Event(), threading.Lock()
     inside, most = 0, 0

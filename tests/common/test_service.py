@@ -137,11 +137,7 @@ def test_a_device_that_vanished_cannot_be_allocated(kubelet: Kubelet) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (
-            dp.AllocationError("busy", device_ids=["a"]),
-            grpc.StatusCode.FAILED_PRECONDITION,
-            "busy",
-        ),
+        (dp.AllocationError("busy", device_ids=["a"]), grpc.StatusCode.FAILED_PRECONDITION, "busy"),
         (dp.UnknownDeviceError("what?"), grpc.StatusCode.NOT_FOUND, "what?"),
         (dp.UnhealthyDeviceError("ill"), grpc.StatusCode.FAILED_PRECONDITION, "ill"),
         (
@@ -516,10 +512,7 @@ def test_each_container_s_devices_are_admitted_around_their_allocation() -> None
         asyncio.run(answering._allocate(["d2", "d1"]))
     with pytest.raises(dp.DevicePluginError):
         asyncio.run(answering._allocate(["unknown"]))  # so nobody needs to be asked
-    assert [
-        (RESOURCE, ["d0"], "given"),
-        (RESOURCE, ["d1", "d2"], "not today"),
-    ] == register.entries
+    assert [(RESOURCE, ["d0"], "given"), (RESOURCE, ["d1", "d2"], "not today")] == register.entries
 
 
 def test_where_nobody_keeps_account_all_devices_are_admitted() -> None:

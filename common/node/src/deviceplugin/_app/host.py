@@ -86,9 +86,7 @@ class Host:
         )
         self._catalogue.attach(self._endpoints)
         self._directories = HostDirectories(
-            settings,
-            is_connected=self._endpoints.is_connected,
-            metrics=self._metrics,
+            settings, is_connected=self._endpoints.is_connected, metrics=self._metrics
         )
         self._discoveries = self._make_discoveries(plugins)
         for each in self._discoveries:

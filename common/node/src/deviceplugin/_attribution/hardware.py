@@ -200,9 +200,7 @@ def _identified(groups: DevicesByResource) -> Iterator[tuple[Key, Device, frozen
                 yield (resource, device.id), device, own
 
 
-def _uses_of(
-    found: Collection[tuple[Key, Device, frozenset[str]]],
-) -> Iterator[tuple[Key, _Uses]]:
+def _uses_of(found: Collection[tuple[Key, Device, frozenset[str]]]) -> Iterator[tuple[Key, _Uses]]:
     """Yield the uses of the pieces of each device."""
     owners: dict[str, set[str]] = defaultdict(set)
     for key, device, own in found:

@@ -220,11 +220,7 @@ class HoldingsView:
         return replace(self, _without_get=kubelet)
 
     def after_get(
-        self,
-        found: Holdings,
-        pods: AbstractSet[PodName],
-        ours: Collection[str],
-        now: float,
+        self, found: Holdings, pods: AbstractSet[PodName], ours: Collection[str], now: float
     ) -> "HoldingsView":
         """Return a view in which ``pods`` hold what was ``found``; the others are unchanged."""
         before = self.holdings

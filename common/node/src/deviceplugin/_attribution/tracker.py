@@ -233,10 +233,7 @@ class HoldingsTracker:
 
     @contextmanager
     def admit(
-        self,
-        resource: Resource,
-        ids: Collection[str],
-        defer: Callable[[Callable[[], None]], Any],
+        self, resource: Resource, ids: Collection[str], defer: Callable[[Callable[[], None]], Any]
     ) -> Iterator[None]:
         """Count ``ids`` as held by a pod after the context, unless its body, an Allocate, raises.
 

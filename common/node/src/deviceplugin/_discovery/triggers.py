@@ -75,8 +75,7 @@ class Triggers:
         for path in sorted(new):
             if advice := blind_spot(path, watched):
                 log.info(
-                    "watched path not fully covered",
-                    extra={"path": str(path), "advice": advice},
+                    "watched path not fully covered", extra={"path": str(path), "advice": advice}
                 )
 
     def _log_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:

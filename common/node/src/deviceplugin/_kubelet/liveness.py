@@ -63,10 +63,7 @@ class Liveness:
     """Checks the sockets that ``served`` returns by resource. ``run`` is its thread."""
 
     def __init__(
-        self,
-        served: Callable[[], Mapping[str, Served]],
-        events: Events,
-        clock: Clock = MONOTONIC,
+        self, served: Callable[[], Mapping[str, Served]], events: Events, clock: Clock = MONOTONIC
     ) -> None:
         self._served = served
         self._events = events

@@ -72,11 +72,7 @@ class OwnSockets:
     """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``."""
 
     def __init__(
-        self,
-        resource: str,
-        news: SocketNews,
-        choice: RegistrarChoice,
-        changed: Callable[[], None],
+        self, resource: str, news: SocketNews, choice: RegistrarChoice, changed: Callable[[], None]
     ) -> None:
         self.rival_left = False
         """Whether another plugin for the resource has gone since ours are there.

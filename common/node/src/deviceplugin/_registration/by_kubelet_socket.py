@@ -33,10 +33,7 @@ _FIRST_WAIT: Final = 0.005
 _LONGEST_WAIT: Final = 5.0
 _OVER_AFTER: Final = 60.0
 """Seconds without a failure after which the next one is logged again."""
-_PERMANENT_REFUSALS: Final = (
-    "requested API version",
-    "the ResourceName",
-)
+_PERMANENT_REFUSALS: Final = ("requested API version", "the ResourceName")
 """Prefixes of refusals for which trying again is useless. Their gRPC code is that of all others."""
 
 

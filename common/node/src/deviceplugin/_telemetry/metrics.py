@@ -89,8 +89,7 @@ class Metrics:
         "resource",
     )
     kubelet_restarts: Counter = _counter(
-        "deviceplugin_kubelet_restarts",
-        "Kubelet restarts, seen by a new kubelet.sock.",
+        "deviceplugin_kubelet_restarts", "Kubelet restarts, seen by a new kubelet.sock."
     )
     lost_directories: Gauge = _gauge(
         "deviceplugin_lost_directories",
@@ -117,9 +116,7 @@ class Metrics:
         "plugin",
     )
     skipped_devices: Gauge = _gauge(
-        "deviceplugin_skipped_devices",
-        "Invalid devices skipped by the last discovery.",
-        "plugin",
+        "deviceplugin_skipped_devices", "Invalid devices skipped by the last discovery.", "plugin"
     )
     shortfalls: Gauge = _gauge(
         "deviceplugin_shortfalls",

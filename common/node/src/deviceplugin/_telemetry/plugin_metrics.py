@@ -26,11 +26,7 @@ _TIMEOUT: Final = 2.0
 """Seconds for ``metrics`` to return; Prometheus waits 10 for the whole scrape."""
 _FRESH: Final = 1.0
 """Seconds for which an answer is cached, for all scrapers."""
-_PART: Final[Mapping[str, str]] = {
-    "histogram": "le",
-    "gaugehistogram": "le",
-    "summary": "quantile",
-}
+_PART: Final[Mapping[str, str]] = {"histogram": "le", "gaugehistogram": "le", "summary": "quantile"}
 """The label that distinguishes the parts of a metric, by the metric's type."""
 
 _SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
