@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from typing_extensions import override
 
@@ -20,13 +20,13 @@ from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver
 from deviceplugin._dra.settings import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
-from deviceplugin._dra.slices.plan import Site
+from deviceplugin._dra.slices.plan import Action, Site
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, offers, withheld
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin.errors import ConfigError
 
@@ -36,7 +36,6 @@ _LINGER: Final = 10
 its way to this node with a claim that was allocated before the slices were withdrawn, and without
 the driver it could not even be deleted. The kubelet repeats a failed call after 90 s at most."""
 
-_CODES: Final = ("FAILED", "OK")
 _UNKNOWN: Final = (
     "waiting for pod resources: it is not known what pods hold; the kubelet does not answer, or "
     "lists no pods"
@@ -145,8 +144,8 @@ class Dra(DraFront):
 
     def _make_publisher(self, settings: Settings, api: ApiServer, metrics: Metrics) -> Publisher:
         driver, node = self._names.driver, self._names.node
-        for action in ("create", "replace", "delete"):  # so that the first one is an increase
-            for code in _CODES:
+        for action in get_args(Action):  # so that the first one is an increase
+            for code in (OK, FAILED):
                 metrics.slice_writes.labels(driver, action, code)
         return Publisher(
             ResourceSlices(api, driver, node),
@@ -260,7 +259,7 @@ class Dra(DraFront):
 
 
 def _count(metrics: Metrics, driver: str, action: str, succeeded: bool) -> None:  # noqa: FBT001
-    metrics.slice_writes.labels(driver, action, _CODES[succeeded]).inc()
+    metrics.slice_writes.labels(driver, action, OK if succeeded else FAILED).inc()
 
 
 def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:

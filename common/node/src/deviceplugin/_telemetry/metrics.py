@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 UNAVAILABLE: Final = "unavailable"
 REFUSED: Final = "refused"
 """The reasons for which registrations fail."""
+OK: Final = "OK"
+FAILED: Final = "FAILED"
+"""The codes of claims and of writes of slices."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 Holder = tuple[str, ...]
@@ -145,7 +148,7 @@ class Metrics:
     )
     claim_calls: Counter = _counter(
         "deviceplugin_claim_calls",
-        "Claims that the kubelet wanted prepared or unprepared: OK or FAILED.",
+        f"Claims that the kubelet wanted prepared or unprepared: {OK} or {FAILED}.",
         "driver",
         "method",
         "code",
@@ -210,7 +213,7 @@ class Metrics:
     def expect_resource(self, resource: str) -> None:
         """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
-        self.allocations.labels(resource, "OK")
+        self.allocations.labels(resource, OK)
         for reason in (UNAVAILABLE, REFUSED):
             self.registration_failures.labels(resource, reason)
 

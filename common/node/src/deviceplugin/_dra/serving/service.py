@@ -13,7 +13,7 @@ from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.error_messages import reason_of
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.dra import CALL_TIMEOUT
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _SERVICES: Final = (pb.DESCRIPTOR, beta_pb.DESCRIPTOR)
 _PREPARE, _UNPREPARE = "prepare", "unprepare"
-_OK, _FAILED = "OK", "FAILED"
 _RESERVE: Final = 5.0
 """Seconds of a call that are left for everything but hooks."""
 
@@ -44,7 +43,7 @@ class DraPlugin:
         self._clock = clock
         self._problems = Problems(log)
         for method in (_PREPARE, _UNPREPARE):  # so that the first failure is an increase
-            for code in (_OK, _FAILED):
+            for code in (OK, FAILED):
                 metrics.claim_calls.labels(driver, method, code)
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
@@ -105,11 +104,11 @@ class DraPlugin:
 
     @contextmanager
     def _counted(self, method: str) -> Iterator[None]:
-        code = _FAILED
+        code = FAILED
         try:
             with self._metrics.claim_seconds.labels(self._driver, method).time():
                 yield
-            code = _OK
+            code = OK
         finally:
             self._metrics.claim_calls.labels(self._driver, method, code).inc()
 

@@ -28,10 +28,13 @@ class Site(NamedTuple):
     """A reference to the Node, with which slices are removed; None if its UID is unknown."""
 
 
+Action = Literal["create", "replace", "delete"]
+
+
 class Write(NamedTuple):
     """A request to the API server."""
 
-    action: Literal["create", "replace", "delete"]
+    action: Action
     name: str
     uid: str = ""
     """Of the slice that is to be deleted."""
