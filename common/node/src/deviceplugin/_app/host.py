@@ -94,7 +94,7 @@ class Host:
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
-        self._status = status = Status(
+        self._status = Status(
             settings=settings,
             discoveries=self._discoveries,
             catalogue=self._catalogue,
@@ -104,10 +104,7 @@ class Host:
             switch=self._switch,
             directories=self._directories,
         )
-        # The same as over HTTP, for tests.
-        self.alive, self.ready = status.alive, status.ready
-        self.troubles, self.inventory = status.troubles, status.inventory
-        self._fill_metrics()
+        self._show(self._status)
         self._add_actors(settings.http_address)
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
@@ -171,9 +168,12 @@ class Host:
     def _plugins(self) -> list[Plugin]:
         return [each.plugin for each in self._discoveries]
 
-    def _fill_metrics(self) -> None:
-        self._metrics.devices = self._status.count_devices
-        self._metrics.attribution = self._status.attribute
+    def _show(self, status: Status) -> None:
+        # The same as over HTTP, for tests.
+        self.alive, self.ready = status.alive, status.ready
+        self.troubles, self.inventory = status.troubles, status.inventory
+        self._metrics.devices = status.count_devices
+        self._metrics.attribution = status.attribute
         resources = self._catalogue.resources
         self._metrics.offered = lambda: offered(self._ownership, resources().values())
         self._metrics.plugins = lambda: {each.name: each.plugin for each in self._discoveries}

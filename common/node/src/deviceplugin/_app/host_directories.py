@@ -83,6 +83,7 @@ class HostDirectories:
         self._used = list(paths(settings))
         self._sockets = [settings.plugin_dir / KUBELET_SOCKET, settings.pod_resources_socket]
         self._covered = CoveredSockets(self._sockets, clock)
+        self.probed = self._covered.probed
         self._is_connected = is_connected
         self._registrations = 0
         """How often the kubelet has registered the DRA driver."""
@@ -106,10 +107,6 @@ class HostDirectories:
     def registered(self) -> None:
         """Note that the kubelet has just registered the DRA driver."""
         self._registrations += 1
-
-    def probed(self) -> None:
-        """Note that the kubelet has just asked how this process is."""
-        self._covered.probed()
 
     def problems(self) -> Sequence[str]:
         """Return which directories were lost at the last check, a message for each."""
