@@ -78,7 +78,6 @@ LATER = {
     "deviceplugin._http.page": "the page",
     "deviceplugin._telemetry.exposition": "the first scrape",
     "deviceplugin._registration.watcher_service": "a node without the kubelet's directory",
-    "deviceplugin._app.reload": "the first reload",
     "deviceplugin._app.dra": "DRA",
 }
 """What may be imported only after the first list, and for what."""
@@ -92,7 +91,7 @@ def test_what_serves_loads_no_more_than_it_needs() -> None:
     loaded = modules(SERVES) - bare
     assert not HEAVY & {name.partition(".")[0] for name in loaded}
     own = {name for name in loaded if name.partition(".")[0] == "deviceplugin"}
-    assert 138 > len(own)  # small ones; what counts is that no tool is among them
+    assert 116 > len(own)  # small ones; what counts is that no tool is among them
     assert not {name for name in own if name.startswith("deviceplugin.tools")}
     assert 42 > len(loaded - own - libraries), "more of others' modules than a bare program"
 

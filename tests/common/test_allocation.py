@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.model._merging import merged
+from deviceplugin.model._device import merged
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import holdings_view, tracker
+from deviceplugin._attribution import poll_schedule, tracker
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import (
@@ -221,7 +221,7 @@ def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> No
 def test_devices_are_served_where_the_socket_cannot_be_looked_at(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery.pod_holdings._PATIENCE", 0.1)
+    monkeypatch.setattr("deviceplugin._discovery.retention._PATIENCE", 0.1)
     socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         node.wait_for(RESOURCE, {"a"})
@@ -293,7 +293,7 @@ def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
 def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holdings_view, "_LISTS", 10_000)
+    monkeypatch.setattr(poll_schedule, "_LISTS", 10_000)
     with running(kubelet, ScriptedPlugin("a")) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))

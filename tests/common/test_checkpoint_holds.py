@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution import checkpoint as _checkpoint
-from deviceplugin._attribution.checkpoint import Checkpoint, Entry, Recorded
-from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
+from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
-from deviceplugin._platform.checkpoint import FILE_NAME, checksum
+from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
 from deviceplugin_testing.simulator._device_manager.records import Entry as KubeletEntry
@@ -35,7 +34,9 @@ def write(directory: Path, *entries: Entry) -> None:
     simulated.write(
         directory,
         [
-            KubeletEntry(e.pod, e.container, e.resource, Grant({0: (e.device,), -1: ()}, RESPONSE))
+            KubeletEntry(
+                e.pod, e.container, e.resource, Grant({0: tuple(e.devices[0]), -1: ()}, RESPONSE)
+            )
             for e in entries
         ],
         {R: ["a", "b"]},
@@ -43,11 +44,15 @@ def write(directory: Path, *entries: Entry) -> None:
 
 
 def init(device: str, pod: str = "u1") -> Entry:
-    return Entry(pod, "first", R, device, ANSWER)
+    return of("first", device, pod)
 
 
 def main(device: str, pod: str = "u1") -> Entry:
-    return Entry(pod, "main", R, device, ANSWER)
+    return of("main", device, pod)
+
+
+def of(container: str, device: str, pod: str, resource: str = R) -> Entry:
+    return Entry(pod, container, resource, {0: (device,), -1: ()}, ANSWER)
 
 
 def listing(*holds: tuple[str, str], complete: bool = True, pods: str = "p") -> Holdings:
@@ -188,7 +193,7 @@ def test_it_shows_that_nothing_is_held_only_of_resources_that_are_known(
 
 
 def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: CheckpointHolds) -> None:
-    write(tmp_path, init("a"), main("b", "u2"), Entry("u2", "main", OTHER, "x"))
+    write(tmp_path, init("a"), main("b", "u2"), of("main", "x", "u2", OTHER))
     assert devices("a", "b") == recorded.held(listing(), OURS)
     assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
 
@@ -286,7 +291,7 @@ def test_before_the_first_allocation_any_pod_may_have_it(
 def test_a_pod_with_one_container_left_is_still_there(
     tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
-    write(tmp_path, main("a"), Entry("u1", "side", R, "b"))
+    write(tmp_path, main("a"), of("side", "b", "u1"))
     recorded.held(listing(("main", "a"), ("side", "b")), OURS)
     assert devices("a", "b") == recorded.held(listing(("side", "b")), OURS)
 
@@ -301,4 +306,4 @@ def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_cannot_be_read_names_no_device_nodes() -> None:
-    assert () == Entry("u1", "main", R, "a", b"\xff").paths
+    assert () == _checkpoint.paths(b"\xff")

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 import threading
 import time
 from asyncio import CancelledError
@@ -17,7 +18,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._discovery import triggers, watched_paths
+from deviceplugin._discovery import triggers
 from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin_testing.fixture import Kubelet, Node
@@ -405,9 +406,7 @@ def test_without_pod_resources_a_vanished_device_is_forgotten_after_the_retentio
         node.wait_for(RESOURCE, {"a"})
 
 
-def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(
-    kubelet: Kubelet,
-) -> None:
+def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(kubelet: Kubelet) -> None:
     plugin = ScriptedPlugin("a", "b", "c")
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     with (
@@ -539,7 +538,7 @@ def test_directories_without_an_end_are_watched_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(watched_paths, "MAX_DIRECTORIES", 3)
+    monkeypatch.setattr(triggers, "MAX_DIRECTORIES", 3)
     (tmp_path / "a" / "b").mkdir(parents=True)
     plugin = BusPlugin(tmp_path, tmp_path / "**")
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
@@ -843,7 +842,7 @@ def held_news(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("deviceplugin._discovery.pod_holdings._PATIENCE", PATIENCE)
+    monkeypatch.setattr("deviceplugin._discovery.retention._PATIENCE", PATIENCE)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     socket.parent.mkdir()
     began = datetime.now(UTC)
@@ -871,10 +870,9 @@ def test_an_answer_about_what_pods_hold_ends_the_wait_and_is_logged(
         with pod_resources(socket) as pods:
             pods.held = {RESOURCE: ["a"]}
             node.wait_for(RESOURCE, {"a"})
-    assert [
-        "waiting for pod resources before registering",
-        "pod resources available",
-    ] == [record.message for record in held_news(caplog)]
+    assert ["waiting for pod resources before registering", "pod resources available"] == [
+        record.message for record in held_news(caplog)
+    ]
 
 
 def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(
@@ -950,3 +948,84 @@ def test_odd_paths_to_watch_end_nothing(kubelet: Kubelet) -> None:
 
     with kubelet.running(OddPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
+
+
+# Which directories are watched for a path.
+
+
+def test_a_path_without_stars_is_itself(tmp_path: Path) -> None:
+    assert [tmp_path] == triggers.expanded(tmp_path)
+
+
+def test_what_does_not_exist_is_waited_for(tmp_path: Path) -> None:
+    assert [tmp_path / "none"] == triggers.expanded(tmp_path / "none" / "**")
+
+
+def test_directories_near_the_top_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/1/x", "b/1", "c"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "file").touch()
+    names = ["a", "b", "c", "a/1", "b/1", "a/1/x"]
+    expected = [tmp_path, *(tmp_path / name for name in names)]
+    assert expected == triggers.expanded(tmp_path / "**")
+    for limit in range(1, 8):
+        monkeypatch.setattr(triggers, "MAX_DIRECTORIES", limit)
+        assert expected[: limit + 1] == triggers.expanded(tmp_path / "**")
+
+
+def test_links_are_not_followed_nor_other_file_systems_entered(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "round").symlink_to(tmp_path)
+    assert [tmp_path, tmp_path / "a"] == triggers.expanded(tmp_path / "**")
+    top = Path("/dev")
+    found = triggers.expanded(top / "**")
+    mounts = [path for path in top.iterdir() if path.is_mount() and path.is_dir()]
+    assert not {*found} & {*mounts}
+
+
+def test_a_directory_that_goes_meanwhile_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    lstat = os.lstat
+
+    def gone(path: Path) -> os.stat_result:
+        if path.name == "a":
+            raise FileNotFoundError
+        return lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", gone)
+    assert [tmp_path, tmp_path / "b"] == triggers.expanded(tmp_path / "**")
+
+
+def test_a_directory_that_goes_before_it_is_read_has_nothing_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    scan = os.scandir
+
+    def gone(path: Path) -> object:
+        if path.name == "a":
+            raise FileNotFoundError
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", gone)
+    assert [tmp_path, tmp_path / "a"] == triggers.expanded(tmp_path / "**")
+
+
+@pytest.mark.parametrize("names", [(), ("file",), ("sub/", "file")])
+def test_a_directory_in_which_something_can_be_seen_has_no_blind_spot(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    for name in names:
+        path = tmp_path / name
+        path.mkdir() if name.endswith("/") else path.touch()
+    assert "" == triggers.blind_spot(tmp_path, {tmp_path})
+
+
+def test_a_file_has_no_blind_spot(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "" == triggers.blind_spot(tmp_path / "file", ())

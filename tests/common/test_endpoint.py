@@ -12,9 +12,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL
 from deviceplugin._kubelet.endpoint import Endpoint
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import AdmitAll, Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import by_kubelet_socket
@@ -45,8 +44,8 @@ def serving(
     resource.publish(plugin.discover())
     endpoint = Endpoint(
         Offer(resource, ownership or Ownership()),
-        admission=ADMIT_ALL,
-        registrars=[by_kubelet_socket.Kubelet(directory, metrics)],
+        admission=AdmitAll(),
+        registrars=[by_kubelet_socket.KubeletSocket(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,
         clock=clock,
@@ -205,7 +204,7 @@ def test_a_replacement_that_cannot_start_is_unregistered_until_it_can(
     with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
         simulated.wait_for(RESOURCE, {"a"})
         endpoint.resource.plugin = LatePlugin("a")
-        endpoint.recheck()
+        endpoint.poke()
         assert 5.0 == clock.skip_wait()
         simulated.wait_for(RESOURCE, set(), {"a"})
         assert pytest.approx(0.1) == clock.skip_wait()

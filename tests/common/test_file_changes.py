@@ -11,7 +11,7 @@ from queue import Queue
 
 import pytest
 
-from deviceplugin._app.file_changes import SETTLE, FileChanges
+from deviceplugin._app.reload import SETTLE, FileChanges
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.waiting import Waiter
 from held_clock import HeldClock

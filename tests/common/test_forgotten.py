@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._attribution.forgotten import Forgotten
-from deviceplugin._attribution.holdings_view import HoldingsView
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.poll_schedule import AttributionTiming, HoldingsView, Key
 
 R = "x.io/dev"
 OLD, NEW = (1, 1, 1), (2, 2, 2)
@@ -63,9 +62,7 @@ def test_a_pod_that_ended_while_the_kubelet_was_away_has_nothing(node: Node) -> 
     assert set() == node.lists(kubelet=NEW)
 
 
-def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(
-    node: Node,
-) -> None:
+def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(node: Node) -> None:
     node.recorded = {(R, "a")}
     node.lists(A)
     node.forgotten.watched(R)

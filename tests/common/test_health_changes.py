@@ -8,8 +8,7 @@ import deviceplugin as dp
 from deviceplugin._discovery.health_changes import HealthChanges
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint_status import EndpointStatus
-from deviceplugin._telemetry.allowance import ALL_AT_ONCE, ALL_PAUSE, AT_ONCE, PAUSE
-from deviceplugin._telemetry.events import Events
+from deviceplugin._telemetry.events import ALL_AT_ONCE, ALL_PAUSE, AT_ONCE, PAUSE, Events
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 

@@ -19,7 +19,7 @@ from deviceplugin._attribution.podresources import Hold
 from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.listener import listen, parse_address
-from deviceplugin._http.server import Server
+from deviceplugin._http.server import HttpServer
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 from http_server import View, serving
@@ -29,7 +29,7 @@ HAS_IPV6 = socket.has_dualstack_ipv6()
 
 
 def ask(
-    server: Server, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
+    server: HttpServer, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
 ) -> tuple[int, str, str]:
     """Status, content type and body of the answer."""
     connection = http.client.HTTPConnection(host, server.port, timeout=PATIENCE)
@@ -363,6 +363,6 @@ def test_a_server_that_has_stopped_has_left_its_port() -> None:
 
 
 def test_a_server_that_is_stopped_first_does_not_serve() -> None:
-    server = Server(listen("127.0.0.1:0"), View(), Metrics())
+    server = HttpServer(listen("127.0.0.1:0"), View(), Metrics())
     server.stop()
     server.run()

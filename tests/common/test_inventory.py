@@ -1,5 +1,8 @@
+"""The resources of a process and the fronts that offer them, without a kubelet."""
+
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -7,11 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from deviceplugin import Device, DiscoveryError, Health, Plugin
+from deviceplugin import (
+    Allocation,
+    Device,
+    DeviceNode,
+    DiscoveryError,
+    Health,
+    Mount,
+    Plugin,
+    Topology,
+)
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.encoding import encode_list
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.allocating import decode_allocation, encode_allocation
+from deviceplugin._inventory.published import Catalogue, Front, Resource, encode_chunks, encode_list
 from deviceplugin._kubelet.offer import Offer
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from scripted_plugin import ScriptedPlugin
 
 SICK = Health.unhealthy("dust")
 
@@ -122,3 +136,222 @@ def test_the_list_is_in_natural_order_whatever_came_before(
         assert expected == list(resource.devices)
         assert encode_list(map(Device, expected)) == latest(resource)
         assert all(resource.since(device_id) > 0 for device_id in expected)
+
+
+# Chunks.
+
+
+DEVICES = st.lists(
+    st.builds(Device, st.text("ab", max_size=2), health=st.sampled_from([Health(), SICK])),
+    max_size=600,
+)
+
+
+def many(count: int) -> list[Device]:
+    return [Device(f"d{number}") for number in range(count)]
+
+
+def test_no_devices_are_no_chunks() -> None:
+    assert [] == encode_chunks([])
+    assert [] == encode_chunks([], encode_chunks(many(1)))
+
+
+@given(DEVICES, DEVICES)
+def test_the_chunks_make_up_the_list_whatever_there_was_before(
+    devices: list[Device], before: list[Device]
+) -> None:
+    chunks = encode_chunks(devices, encode_chunks(before))
+    assert devices == [device for chunk in chunks for device in chunk.devices]
+    listed = pb.ListAndWatchResponse.FromString(b"".join(chunk.encoded for chunk in chunks))
+    assert [device.id for device in devices] == [device.ID for device in listed.devices]
+    sick = [replace(device, health=SICK) for device in devices]
+    assert len(encode_list(sick)) == sum(chunk.longest for chunk in chunks)
+
+
+def test_only_what_has_changed_is_encoded_again() -> None:
+    devices = many(1000)
+    before = encode_chunks(devices)
+    ill = [*devices[:500], Device("d500", health=SICK), *devices[501:]]
+    after = encode_chunks(ill, before)
+    assert [True, False, True, True] == [old is new for old, new in zip(before, after, strict=True)]
+    again = encode_chunks(list(devices), before)
+    assert [True] * 4 == [old is new for old, new in zip(before, again, strict=True)]
+
+
+class Numbered(Device):
+    """As authors write it who look for devices by id."""
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id  # type: ignore[attr-defined,no-any-return]
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Incomparable(Device):
+    """As one that keeps an array."""
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no truth value")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("kind", [Numbered, Incomparable])
+def test_what_the_classes_of_devices_call_equal_does_not_matter(kind: type[Device]) -> None:
+    before = encode_chunks([kind("a"), kind("b")])
+    ill = [kind("a"), kind("b", health=SICK)]
+    assert [encode_list(ill)] == [chunk.encoded for chunk in encode_chunks(ill, before)]
+
+
+def test_a_list_that_has_become_longer_keeps_the_chunks_before_its_end() -> None:
+    devices = many(900)
+    before = encode_chunks(devices[:600])
+    after = encode_chunks(devices, before)
+    assert [True, True, False] == [old is new for old, new in zip(before, after, strict=False)]
+
+
+@pytest.mark.parametrize("length", [1, 52, 53, 63])
+def test_what_a_list_can_become_has_the_size_of_protobuf(length: int) -> None:
+    topology = Topology((0, 1, 1023))
+    (chunk,) = encode_chunks([Device("ü" * length, topology=topology)])
+    worst = pb.ListAndWatchResponse.FromString(chunk.encoded)
+    worst.devices[0].health = "Unhealthy"
+    assert len(worst.SerializeToString()) == chunk.longest
+
+
+def test_no_field_of_a_list_is_new() -> None:
+    """Whoever adds one to the messages must say in ``_encode`` how long it can get."""
+    messages = (pb.ListAndWatchResponse, pb.Device, pb.TopologyInfo, pb.NUMANode)
+    fields = [[field.name for field in one.DESCRIPTOR.fields] for one in messages]
+    assert [["devices"], ["ID", "health", "topology"], ["nodes"], ["ID"]] == fields
+
+
+# Encoding.
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+ALLOCATIONS = st.builds(
+    Allocation,
+    nodes=st.lists(st.builds(DeviceNode, TEXTS, TEXTS, TEXTS), max_size=3),
+    mounts=st.lists(st.builds(Mount, TEXTS, TEXTS, st.booleans()), max_size=3),
+    envs=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    annotations=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    cdi_names=st.lists(TEXTS, max_size=3),
+)
+
+
+def test_a_list_says_who_the_devices_are_and_how() -> None:
+    sick = Device("a", health=Health.unhealthy("dust"), topology=Topology((1, 0)))
+    answer = pb.ListAndWatchResponse.FromString(encode_list([Device("b"), sick]))
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=0), pb.NUMANode(ID=1)])
+    expected = [
+        pb.Device(ID="b", health="Healthy"),
+        pb.Device(ID="a", health="Unhealthy", topology=topology),
+    ]
+    assert expected == list(answer.devices)
+
+
+def test_a_topology_is_never_present_but_empty() -> None:
+    answer = pb.ListAndWatchResponse.FromString(encode_list([Device("a", topology=Topology())]))
+    assert not answer.devices[0].HasField("topology")
+
+
+def test_the_same_devices_are_the_same_bytes() -> None:
+    recipe = [Device("a", nodes=[DeviceNode("/dev/a")], attributes={"model": "T1"})]
+    assert encode_list([Device("a")]) == encode_list(recipe)
+    assert b"" == encode_list([])
+
+
+def test_an_allocation_has_every_part_on_the_wire() -> None:
+    allocation = Allocation(
+        nodes=[DeviceNode("/dev/a", "/dev/b", "r")],
+        mounts=[Mount("/opt/a", "/opt/b", read_only=True)],
+        envs={"A": "1"},
+        annotations={"x.io/a": "2"},
+        cdi_names=["x.io/a=1"],
+    )
+    expected = pb.ContainerAllocateResponse(
+        envs={"A": "1"},
+        mounts=[pb.Mount(container_path="/opt/b", host_path="/opt/a", read_only=True)],
+        devices=[pb.DeviceSpec(container_path="/dev/b", host_path="/dev/a", permissions="r")],
+        annotations={"x.io/a": "2"},
+        cdi_devices=[pb.CDIDevice(name="x.io/a=1")],
+    )
+    assert expected == encode_allocation(allocation)
+
+
+@given(ALLOCATIONS)
+def test_an_allocation_comes_back_from_the_wire_as_it_was(allocation: Allocation) -> None:
+    encoded = encode_allocation(allocation).SerializeToString()
+    response = pb.ContainerAllocateResponse.FromString(encoded)
+    assert allocation == decode_allocation(response)
+
+
+# The resources of a process and the fronts that offer them, without a kubelet.
+
+
+class Shelf(Front):
+    """A front that shows what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    @override
+    def advertise(self, resource: Resource) -> None:
+        self.asked.append(("advertise", resource.name))
+
+    @override
+    def withdraw(self, resource: Resource) -> None:
+        self.asked.append(("withdraw", resource.name))
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+def claimed(catalogue: Catalogue, name: str) -> Resource:
+    resource = catalogue.claim(name, ScriptedPlugin())
+    assert resource
+    return resource
+
+
+def test_a_name_belongs_to_the_first_plugin_until_it_is_withdrawn(catalogue: Catalogue) -> None:
+    one = claimed(catalogue, "x.io/one")
+    assert catalogue.claim("x.io/one", ScriptedPlugin()) is None
+    assert {"x.io/one": one} == catalogue.resources()
+    catalogue.withdraw(one)
+    assert {} == catalogue.resources()
+    assert one is not claimed(catalogue, "x.io/one")
+
+
+def test_every_front_offers_all_that_is_advertised_also_what_was_before(
+    catalogue: Catalogue,
+) -> None:
+    first, second = Shelf(), Shelf()
+    catalogue.attach(first)
+    one, two = claimed(catalogue, "x.io/one"), claimed(catalogue, "x.io/two")
+    catalogue.advertise(one)
+    catalogue.attach(second)
+    catalogue.advertise(two)
+    catalogue.withdraw(one)
+    later = [("advertise", "x.io/two"), ("withdraw", "x.io/one")]
+    assert [("advertise", "x.io/one"), *later] == first.asked == second.asked
+
+
+def test_a_front_that_is_detached_offers_nothing_more(catalogue: Catalogue) -> None:
+    first, second = Shelf(), Shelf()
+    catalogue.attach(first)
+    catalogue.attach(second)
+    catalogue.detach(first)
+    catalogue.advertise(claimed(catalogue, "x.io/one"))
+    assert ([], [("advertise", "x.io/one")]) == (first.asked, second.asked)
+
+
+def test_a_resource_that_was_only_claimed_is_not_offered(catalogue: Catalogue) -> None:
+    claimed(catalogue, "x.io/one")
+    front = Shelf()
+    catalogue.attach(front)
+    assert [] == front.asked

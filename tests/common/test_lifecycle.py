@@ -49,9 +49,7 @@ def test_devices_that_need_the_plugin_are_unhealthy_before_its_stream_ends(
     assert 2 == kubelet.simulated.lists_received(RESOURCE)
 
 
-def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(
-    kubelet: Kubelet,
-) -> None:
+def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a")) as node:
         node.wait_for(RESOURCE, {"a"})
     kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)

@@ -9,7 +9,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._http import listener as _listener
 from deviceplugin._http.listener import Listener
-from deviceplugin._http.server import Server
+from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
@@ -36,9 +36,9 @@ class Loading:
         self.times = 0
         self.started = False
 
-    def make(self, listening: socket.socket) -> Server:
+    def make(self, listening: socket.socket) -> HttpServer:
         self.times += 1
-        return Server(listening, View(), Metrics())  # type: ignore[arg-type]
+        return HttpServer(listening, View(), Metrics())  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_one_that_is_stopped_while_the_server_is_loaded_does_not_serve() -> None
     made, let_go = threading.Event(), threading.Event()
     loading = Loading()
 
-    def make(listening: socket.socket) -> Server:
+    def make(listening: socket.socket) -> HttpServer:
         made.set()
         let_go.wait(PATIENCE)
         return loading.make(listening)
@@ -114,7 +114,7 @@ def test_one_that_is_stopped_while_the_server_is_loaded_does_not_serve() -> None
 
 
 def test_a_server_that_cannot_be_loaded_is_not_lost() -> None:
-    def make(_listening: socket.socket) -> Server:
+    def make(_listening: socket.socket) -> HttpServer:
         raise ImportError("no module named 'http'")
 
     listener = Listener("127.0.0.1:0", make, started=lambda: True)
@@ -136,9 +136,9 @@ def test_a_plugin_that_cannot_load_its_server_ends_and_says_why(
 ) -> None:
     from deviceplugin._http import server
 
-    monkeypatch.delattr(server, "Server")  # as if the import failed
+    monkeypatch.delattr(server, "HttpServer")  # as if the import failed
     with (
-        pytest.raises(ImportError, match="cannot import name 'Server'"),
+        pytest.raises(ImportError, match="cannot import name 'HttpServer'"),
         kubelet.running(One(), http_address="127.0.0.1:0"),
     ):
         eventually(lambda: "fatal error, stopping" in caplog.text, "the error to be logged")

@@ -14,7 +14,7 @@ import pytest
 
 from deviceplugin._kubelet import liveness
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._kubelet.service import Context, Servicer
 from deviceplugin._platform import event_loop, open_files
 from deviceplugin._telemetry.events import Events
@@ -208,7 +208,7 @@ def test_a_round_that_breaks_ends_nothing(
 # Real servers.
 
 
-def server(node: Node) -> Server:
+def server(node: Node) -> ResourceServer:
     (endpoint,) = node.host._endpoints.running()
     assert endpoint.server is not None
     return endpoint.server
@@ -305,9 +305,7 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
         assert "" == node.host.alive()
 
 
-def test_sockets_are_asked_only_where_somebody_can_ask_for_health(
-    kubelet: Kubelet,
-) -> None:
+def test_sockets_are_asked_only_where_somebody_can_ask_for_health(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
         assert "liveness" in [name for name, *_ in node.host._group._actors]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from deviceplugin._telemetry import log as _log
-from deviceplugin._telemetry.log import Seldom
 
 log = logging.getLogger("tests.log")
 
@@ -181,20 +180,3 @@ def test_the_last_configuration_is_the_only_one() -> None:
     _log.configure("info", "json", second)
     log.warning("seen")
     assert ("", 1) == (first.getvalue(), len(second.getvalue().splitlines()))
-
-
-def test_what_goes_on_is_said_once_and_again_after_a_pause(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    clock = iter([0.0, 1.0, 59.0, 118.0, 179.0])
-    seldom = Seldom(logging.getLogger("test"), 60, lambda: next(clock))
-    for error in ("away", "busy", "away", "away", "away"):
-        seldom.say("waiting", error=error)
-    assert ["away", "busy", "away"] == [vars(record)["error"] for record in caplog.records]
-
-
-def test_what_differs_by_numbers_alone_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    seldom = Seldom(logging.getLogger("test"), 60, lambda: 0.0)
-    for number in range(3):
-        seldom.say("waiting", error=f"cannot dial x-{number}a3f.sock for {number}.5 s")
-    assert 1 == len(caplog.records)

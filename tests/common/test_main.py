@@ -28,10 +28,7 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [
-        ("kublet", "did you mean 'kubelet'?"),
-        ("frobnicate", f"known are {', '.join(COMMANDS)}"),
-    ],
+    [("kublet", "did you mean 'kubelet'?"), ("frobnicate", f"known are {', '.join(COMMANDS)}")],
 )
 def test_an_unknown_command_is_answered_with_the_nearest(
     name: str, hint: str, capsys: pytest.CaptureFixture[str]

@@ -1,16 +1,18 @@
 import platform
-from collections.abc import Collection, Mapping
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
 import pytest
-from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin._telemetry.protocol_metrics import Offered, Offers
+from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
+from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 
 
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
@@ -51,7 +53,7 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
     metrics.count_skipped_samples("Plugin", 1)
     metrics.released.labels("x.io/dev")
     metrics.count_pod_resources("List", "OK")
-    metrics.sources.append(lambda _: Offers(lambda: [Offered("x.io/dev", 1, 0, 1)]))
+    metrics.offered = lambda: [Offered("x.io/dev", 1, 0, 1)]
     metrics.claims_prepared.labels("dev.x.io").set(1)
     metrics.claim_calls.labels("dev.x.io", "prepare", "OK")
     metrics.slice_writes.labels("dev.x.io", "create", "OK")
@@ -112,15 +114,13 @@ def test_devices_are_counted_at_each_scrape() -> None:
     counts = [("x.io/a", 2, 1)]
     metrics = Metrics()
     metrics.devices = lambda: counts
-    assert {
-        ("healthy", "x.io/a"): 2,
-        ("unhealthy", "x.io/a"): 1,
-    } == samples(metrics, "deviceplugin_devices")
+    assert {("healthy", "x.io/a"): 2, ("unhealthy", "x.io/a"): 1} == samples(
+        metrics, "deviceplugin_devices"
+    )
     counts[:] = [("x.io/b", 0, 0)]
-    assert {
-        ("healthy", "x.io/b"): 0,
-        ("unhealthy", "x.io/b"): 0,
-    } == samples(metrics, "deviceplugin_devices")
+    assert {("healthy", "x.io/b"): 0, ("unhealthy", "x.io/b"): 0} == samples(
+        metrics, "deviceplugin_devices"
+    )
 
 
 def test_holders_are_told_by_device_and_counted() -> None:
@@ -158,16 +158,9 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
 
 
 def test_the_name_for_holders_is_taken() -> None:
-    taken: list[str] = []
-
-    def source(names: Collection[str]) -> CollectorRegistry:
-        taken.extend(names)
-        return CollectorRegistry()
-
     metrics = Metrics()
-    metrics.sources.append(source)
-    metrics.expose("")
-    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= set(taken)
+    additions = metrics.exposition.additions
+    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= additions.taken
 
 
 def test_holders_that_are_not_known_are_absent_and_not_0() -> None:
@@ -214,3 +207,60 @@ def test_nothing_is_registered_for_the_whole_process() -> None:
 def test_a_header_that_makes_no_sense_is_answered_all_the_same() -> None:
     kind, text = Metrics().expose("application/openmetrics-text; version=x")
     assert ("text/plain", True) == (kind.partition(";")[0], b"deviceplugin_build_info" in text)
+
+
+# Instruments.
+
+
+def test_counts_of_many_threads_are_all_counted() -> None:
+    counter = Instrument(Count, "x", "Text.", "resource")
+    begin = threading.Barrier(8)
+
+    def count(_number: int) -> None:
+        begin.wait()
+        for _ in range(2000):
+            counter.labels("a").inc()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(8)))
+    assert 16_000 == counter.labels("a").value
+
+
+def test_each_combination_of_labels_has_its_value_until_it_is_removed() -> None:
+    gauge = Instrument(Level, "x", "Text.", "resource", "health")
+    gauge.labels("a", "good").set(3)
+    gauge.labels("a", "bad").set(1)
+    good = {"resource": "a", "health": "good"}, 3.0
+    bad = {"resource": "a", "health": "bad"}, 1.0
+    assert [good, bad] == [(labels, value.value) for labels, value in gauge.read()]
+    gauge.remove("a", "good")
+    gauge.remove("a", "good")
+    assert [bad] == [(labels, value.value) for labels, value in gauge.read()]
+
+
+@pytest.mark.parametrize("values", [(), ("a",), ("a", "b", "c")])
+def test_another_number_of_labels_is_an_error(values: tuple[str, ...]) -> None:
+    gauge = Instrument(Level, "x", "Text.", "resource", "health")
+    with pytest.raises(ValueError, match="x has the labels"):
+        gauge.labels(*values)
+
+
+def test_one_without_labels_begins_at_0() -> None:
+    assert [0.0] == [value.value for _, value in Instrument(Count, "x", "Text.").read()]
+
+
+def test_times_are_counted_up_to_each_bound() -> None:
+    times = Times()
+    for seconds in (0.0005, 0.0006, 2.5, 11):
+        times.observe(seconds)
+    counts, total = times.read()
+    assert (1, 2, 3, 4) == (counts[0.0005], counts[0.001], counts[2.5], counts[float("inf")])
+    assert 13.5011 == pytest.approx(total)
+
+
+def test_a_context_that_raises_is_timed_too() -> None:
+    times = Times()
+    with pytest.raises(KeyError), times.time():
+        raise KeyError
+    assert 1 == times.read()[0][float("inf")]
+    assert times.sum > 0

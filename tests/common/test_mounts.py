@@ -1,8 +1,15 @@
 """Reading what is mounted where."""
 
+import gc
+import os
+import select
 from pathlib import Path
 
+import pytest
+
+from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.mounts import mount_of, mounts
+from deviceplugin._platform.pollable_event import PollableEvent
 
 LINES = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 ro
@@ -36,3 +43,50 @@ def test_a_mount_whose_directory_was_deleted_says_so() -> None:
 def test_lines_of_another_format_are_skipped() -> None:
     assert [22, 23, 24, 25, 26] == [one.number for one in mounts(LINES)]
     assert mount_of(Path("/data"), mounts("")) is None
+
+
+# An event that can be waited for together with file descriptors.
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_it_is_readable_once_it_is_set_and_stays_so(before: bool) -> None:
+    event = PollableEvent()
+    if before:
+        event.set()
+    end = event.fileno()
+    assert end == event.fileno()
+    assert before == bool(select.select([end], [], [], 0)[0])
+    event.set()
+    event.set()
+    assert event.is_set()
+    assert [end] == select.select([end], [], [], 0)[0]
+    assert [event] == select.select([event], [], [], 0)[0]
+
+
+def test_its_descriptor_is_closed_with_it() -> None:
+    event = PollableEvent()
+    end = event.fileno()
+    assert os.fstat(end)
+    del event
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(end)
+
+
+def test_it_cannot_be_cleared() -> None:
+    with pytest.raises(TypeError, match="cannot be cleared"):
+        PollableEvent().clear()
+
+
+# Functions that are called after a change.
+
+
+def test_all_are_called_in_order_until_they_end() -> None:
+    listeners, called = Listeners(), list[str]()
+    end = listeners.add(lambda: called.append("one"))
+    listeners.add(lambda: called.append("two"))
+    listeners.call()
+    end()
+    end()
+    listeners.call()
+    assert ["one", "two", "two"] == called

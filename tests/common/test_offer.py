@@ -8,10 +8,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
-from deviceplugin._inventory.encoding import encode_list
-from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.offer import Need, Offer, Options
+from deviceplugin._inventory.published import Resource, encode_list
+from deviceplugin._kubelet.offer import AdmitAll, Offer, Options, RegistrationNeed
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
@@ -92,9 +90,9 @@ def test_a_list_is_the_latest_until_there_is_another(node: Node) -> None:
     node.resource.publish([dp.Device("a")])
     sent = node.list()
     assert sent
-    assert node.offer.is_latest(sent)
+    assert sent == node.offer.latest()
     node.ownership.prepare(CLAIM, [(NAME, "a")])
-    assert not node.offer.is_latest(sent)
+    assert sent != node.offer.latest()
 
 
 def test_the_options_are_what_the_plugin_overrides(node: Node) -> None:
@@ -147,10 +145,12 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
 def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     node = Node(Starting())
     node.resource.publish([dp.Device("a")])
-    need = Need(node.offer, ADMIT_ALL)
+    need = RegistrationNeed(node.offer, AdmitAll())
     need.told(node.offer.options)
     node.ownership.switch("dra")
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there
-    assert not Need(node.offer, ADMIT_ALL).is_there, "the kubelet does not know the resource"
+    assert not RegistrationNeed(node.offer, AdmitAll()).is_there, (
+        "the kubelet does not know the resource"
+    )

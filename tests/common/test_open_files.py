@@ -19,10 +19,10 @@ from typing_extensions import override
 
 from deviceplugin._attribution.podresources import PodResources
 from deviceplugin._http.listener import listen
-from deviceplugin._http.server import Server
+from deviceplugin._http.server import HttpServer
 from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.by_kubelet_socket import Kubelet as Registrar
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket as Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.conformance._place import free_port
@@ -168,7 +168,7 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
 
     monkeypatch.setattr("deviceplugin._http.connections._PAUSE", 0.05)
     full = Full(fileno=listen("127.0.0.1:0").detach())
-    server = Server(full, View(), Metrics())  # type: ignore[arg-type]
+    server = HttpServer(full, View(), Metrics())  # type: ignore[arg-type]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     with socket.create_connection(("127.0.0.1", server.port)):

@@ -22,8 +22,7 @@ class Tuning:
     names: Sequence[str] = ()
     root: Path | None = None
     labels: dict[str, str] = field(
-        default_factory=dict,
-        metadata={"kind": configuration.mapping_of(configuration.text())},
+        default_factory=dict, metadata={"kind": configuration.mapping_of(configuration.text())}
     )
     derived: int = field(default=0, init=False)
 

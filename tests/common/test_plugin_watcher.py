@@ -59,9 +59,7 @@ def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubel
             node.wait_for(RESOURCE, {"a"})
 
 
-def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(
-    watcher: Kubelet,
-) -> None:
+def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(watcher: Kubelet) -> None:
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})
         node.hang_up()
@@ -226,9 +224,7 @@ def test_auto_registers_itself_where_it_can_and_never_twice(watcher: Kubelet) ->
         assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
-def test_auto_is_found_by_the_watcher_where_there_is_no_plugin_directory(
-    watcher: Kubelet,
-) -> None:
+def test_auto_is_found_by_the_watcher_where_there_is_no_plugin_directory(watcher: Kubelet) -> None:
     nowhere = watcher.simulated.root / "not-mounted"
     with watcher.running(ScriptedPlugin("a"), registration="auto", plugin_dir=nowhere) as node:
         node.wait_for(RESOURCE, {"a"})

@@ -120,10 +120,7 @@ def test_what_cannot_be_advertised_is_told_beside_the_rest(
     [
         ([Serial()], []),
         ([Serial(), Serial(resource="")], []),
-        (
-            [Serial(Device(""))],
-            ["Serial: skipped: id '' must be a string that is not empty"],
-        ),
+        ([Serial(Device(""))], ["Serial: skipped: id '' must be a string that is not empty"]),
         (
             [Serial(Device("a", resource="gpu"))],
             [f"Serial: skipped: resource name 'gpu' is not valid: {NO_DOMAIN}"],

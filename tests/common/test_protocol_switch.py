@@ -8,12 +8,11 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app.catalogue import Catalogue
-from deviceplugin._app.protocol_switch import DraFront, Lists, ProtocolSwitch
+from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from held_clock import HeldClock
@@ -68,7 +67,7 @@ class Side(DraFront):
         return self.idle
 
 
-class Node(Lists):
+class Node:
     """A process with two resources; the kubelet has been sent ``sent`` and would give out these."""
 
     def __init__(self, mode: Mode = "device-plugin", *, target: Mode | None = None) -> None:
@@ -83,12 +82,12 @@ class Node(Lists):
         self.made: list[Side | Exception] = [self.side]
         self.events = Metrics().events
         self.switch = ProtocolSwitch(
-            target or mode,
+            target=target or mode,
             dra=self.side if mode == "dra" else None,
             make=self.make,
             ownership=self.ownership,
             catalogue=self.catalogue,
-            lists=self,
+            up_to_date=lambda name: name in self.sent,
             allocatable=self.ask,
             discovered=lambda: self.discovered,
             poll_soon=self.poll,
@@ -101,10 +100,6 @@ class Node(Lists):
             resource.publish([dp.Device(key[1])])
             self.catalogue.advertise(resource)
         self.observe()
-
-    @override
-    def up_to_date(self, resource: str) -> bool:
-        return resource in self.sent
 
     def make(self) -> Side:
         made = self.made[0] if len(self.made) == 1 else self.made.pop(0)

@@ -274,13 +274,13 @@ def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching = threading.Event()
-    register = by_kubelet_socket.Kubelet.register
+    register = by_kubelet_socket.KubeletSocket.register
 
     def register_late(*arguments: Any) -> Any:
         assert watching.wait(PATIENCE)
         return register(*arguments)
 
-    monkeypatch.setattr(by_kubelet_socket.Kubelet, "register", register_late)
+    monkeypatch.setattr(by_kubelet_socket.KubeletSocket, "register", register_late)
     with kubelet.running(ScriptedPlugin("a")) as node:
         (socket,) = eventually(lambda: own_sockets(kubelet), "the socket")
         with stream(socket) as stranger:
@@ -352,7 +352,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
     kubelet: Kubelet,
 ) -> None:
     hang, waiter = threading.Event(), Waiter()
-    registrar = by_kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = by_kubelet_socket.KubeletSocket(kubelet.simulated.plugin_dir, Metrics())
 
     def register() -> object:
         return registrar.register(Unserved("a.sock"), waiter)
@@ -373,9 +373,7 @@ def test_a_kubelet_that_is_another_one_while_registering_is_not_waited_for(
             hang.set()
 
 
-def test_only_so_many_resources_are_registered_at_a_time(
-    kubelet: Kubelet,
-) -> None:
+def test_only_so_many_resources_are_registered_at_a_time(kubelet: Kubelet) -> None:
     names = {f"example.com/{letter}" for letter in "abcdefghijk"}
     go_on, lock = threading.Event(), threading.Lock()
     inside, most = 0, 0
@@ -395,7 +393,7 @@ def test_only_so_many_resources_are_registered_at_a_time(
         odd_kubelet(kubelet, hang) as odd,
         kubelet.running(*plugins, pod_resources_socket=unknown(kubelet)) as node,
     ):
-        turns = cast("by_kubelet_socket.Kubelet", node.host._registrars[0])._slots
+        turns = cast("by_kubelet_socket.KubeletSocket", node.host._registrars[0])._slots
         try:
             odd.wait_asked(8)
             eventually(lambda: len(turns._waiting) == len(names) - 8, "the others in the row")
@@ -450,7 +448,7 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
 
 def test_a_kubelet_is_not_asked_to_reach_a_socket_that_is_gone(kubelet: Kubelet) -> None:
     # It would dial for ten seconds, and with a hundred resources that is all it would do.
-    registrar = by_kubelet_socket.Kubelet(kubelet.simulated.plugin_dir, Metrics())
+    registrar = by_kubelet_socket.KubeletSocket(kubelet.simulated.plugin_dir, Metrics())
     waiter = Waiter().unless(lambda: True)
     assert registrar.register(Unserved("gone.sock"), waiter) is None
     assert 0 == kubelet.simulated.registration_count(RESOURCE)

@@ -8,10 +8,9 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import released_hook
+from deviceplugin._attribution import releases as _releases
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.release_ledger import Ledger, Observation
-from deviceplugin._attribution.released_hook import Releases
+from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
@@ -22,8 +21,8 @@ CONFIRM, ADMISSION, RECORDED = 5.0, 10.0, 1000.0
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(CONFIRM, ADMISSION, RECORDED)
+def ledger() -> ReleaseLedger:
+    return ReleaseLedger(CONFIRM, ADMISSION, RECORDED)
 
 
 def seen(
@@ -35,61 +34,67 @@ def seen(
     return Observation(frozenset(held), kubelet, complete, frozenset(recorded))
 
 
-def observed(ledger: Ledger, *observations: Observation, start: float = 100.0) -> list[list[Key]]:
+def observed(
+    ledger: ReleaseLedger, *observations: Observation, start: float = 100.0
+) -> list[list[Key]]:
     """What is due in each of these, one ``CONFIRM`` after the other."""
     return [
         ledger.observe(s, (), start + CONFIRM * number) for number, s in enumerate(observations)
     ]
 
 
-def test_a_device_is_released_when_it_was_seen_free_twice(ledger: Ledger) -> None:
+def test_a_device_is_released_when_it_was_seen_free_twice(ledger: ReleaseLedger) -> None:
     assert [[], [], [A]] == observed(ledger, seen(A, B), seen(B), seen(B))
 
 
-def test_what_is_recorded_for_a_pod_that_is_not_listed_is_not_released(ledger: Ledger) -> None:
+def test_what_is_recorded_for_a_pod_that_is_not_listed_is_not_released(
+    ledger: ReleaseLedger,
+) -> None:
     ledger.allocated([A, B], OLD, 90)
     recorded = [seen(recorded=[A])] * 3
     assert [[], [B], [B]] == observed(ledger, *recorded)
     assert [[B], [A, B]] == observed(ledger, seen(), seen(), start=200)
 
 
-def test_what_is_recorded_is_released_after_a_day(ledger: Ledger) -> None:
+def test_what_is_recorded_is_released_after_a_day(ledger: ReleaseLedger) -> None:
     ledger.allocated([A], OLD, 100)
     late = 100 + RECORDED
     assert [[], []] == observed(ledger, *[seen(recorded=[A])] * 2, start=late - 2 * CONFIRM)
     assert [[], [A]] == observed(ledger, *[seen(recorded=[A])] * 2, start=late)
 
 
-def test_two_looks_in_a_row_are_one(ledger: Ledger) -> None:
+def test_two_looks_in_a_row_are_one(ledger: ReleaseLedger) -> None:
     ledger.observe(seen(A), (), 100)
     assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (101, 105.9, 106)]
 
 
-def test_a_device_that_is_held_again_is_not_released(ledger: Ledger) -> None:
+def test_a_device_that_is_held_again_is_not_released(ledger: ReleaseLedger) -> None:
     assert [[], [], [], []] == observed(ledger, seen(A), seen(), seen(A), seen())
 
 
-def test_a_device_that_was_never_held_is_not_released(ledger: Ledger) -> None:
+def test_a_device_that_was_never_held_is_not_released(ledger: ReleaseLedger) -> None:
     assert [[], [], []] == observed(ledger, seen(), seen(), seen())
 
 
-def test_what_has_been_told_is_told_once(ledger: Ledger) -> None:
+def test_what_has_been_told_is_told_once(ledger: ReleaseLedger) -> None:
     assert [[], [], [A]] == observed(ledger, seen(A), seen(), seen())
     ledger.forget([A, B])
     assert [[], []] == observed(ledger, seen(), seen(), start=200)
 
 
-def test_what_could_not_be_told_stays_due(ledger: Ledger) -> None:
+def test_what_could_not_be_told_stays_due(ledger: ReleaseLedger) -> None:
     assert [[], [], [A], [A]] == observed(ledger, seen(A), seen(), seen(), seen())
 
 
-def test_what_could_not_be_told_is_no_longer_due_once_it_is_held_again(ledger: Ledger) -> None:
+def test_what_could_not_be_told_is_no_longer_due_once_it_is_held_again(
+    ledger: ReleaseLedger,
+) -> None:
     assert [[], [], [A], [], []] == observed(ledger, *[seen(A), seen(), seen(), seen(A), seen()])
 
 
 @pytest.mark.parametrize("busy", [[A], [A, B]])
 def test_a_device_that_is_being_allocated_is_not_released(
-    ledger: Ledger, busy: Collection[Key]
+    ledger: ReleaseLedger, busy: Collection[Key]
 ) -> None:
     observed(ledger, seen(A), seen())
     assert [] == ledger.observe(seen(), busy, 200)
@@ -97,50 +102,54 @@ def test_a_device_that_is_being_allocated_is_not_released(
     assert [A] == ledger.observe(seen(), (), 305)
 
 
-def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(ledger: Ledger) -> None:
+def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(
+    ledger: ReleaseLedger,
+) -> None:
     ledger.allocated([A], OLD, 100)
     times = (101, 109.9, 110, 114.9, 115)
     assert [[], [], [], [], [A]] == [ledger.observe(seen(), (), at) for at in times]
 
 
-def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(ledger: Ledger) -> None:
+def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(
+    ledger: ReleaseLedger,
+) -> None:
     observed(ledger, seen(A), seen())
     ledger.allocated([A], OLD, 106)
     assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (110, 116, 121)]
 
 
-def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(ledger: Ledger) -> None:
+def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(ledger: ReleaseLedger) -> None:
     empty = seen(kubelet=NEW)
     assert [[], [], [], [], []] == observed(ledger, seen(A), empty, empty, empty, empty)
 
 
 def test_what_was_free_before_a_kubelet_restart_is_not_confirmed_by_the_next_kubelet(
-    ledger: Ledger,
+    ledger: ReleaseLedger,
 ) -> None:
     assert [[], [], []] == observed(ledger, seen(A), seen(), seen(kubelet=NEW))
 
 
 def test_a_pod_that_ended_while_the_kubelet_was_down_is_believed_once_it_knows_its_pods(
-    ledger: Ledger,
+    ledger: ReleaseLedger,
 ) -> None:
     known = seen(B, kubelet=NEW, complete=True)
     assert [[], [], [], [A]] == observed(ledger, seen(A), seen(kubelet=NEW), known, known)
 
 
 def test_a_pod_that_the_next_kubelet_has_listed_is_believed_to_be_gone_as_before(
-    ledger: Ledger,
+    ledger: ReleaseLedger,
 ) -> None:
     again, gone = seen(A, kubelet=NEW), seen(kubelet=NEW)
     assert [[], [], [], [A]] == observed(ledger, seen(A), again, gone, gone)
 
 
-def test_an_allocation_by_an_old_kubelet_needs_one_that_knows(ledger: Ledger) -> None:
+def test_an_allocation_by_an_old_kubelet_needs_one_that_knows(ledger: ReleaseLedger) -> None:
     ledger.allocated([A], OLD, 0)
     gone = seen(kubelet=NEW)
     assert [[], [], []] == observed(ledger, gone, gone, gone)
 
 
-def test_a_look_is_wanted_where_it_can_confirm_something(ledger: Ledger) -> None:
+def test_a_look_is_wanted_where_it_can_confirm_something(ledger: ReleaseLedger) -> None:
     assert ledger.confirm_in(100) is None
     observed(ledger, seen(A))
     assert ledger.confirm_in(101) is None
@@ -167,7 +176,7 @@ class ReleasedPlugin(ScriptedPlugin):
 def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> None:
     plugin = ReleasedPlugin()
     served_now = {"x.io/dev": Resource("x.io/dev", plugin)}
-    releases = Releases(served_now.get, Ledger(0, 0, 0), Metrics())
+    releases = Releases(served_now.get, ReleaseLedger(0, 0, 0), Metrics())
     releases.observe(seen(A))
     releases.observe(seen())
     if not served:
@@ -180,7 +189,7 @@ def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> Non
 
 def test_a_plugin_that_stops_is_told_nothing_more() -> None:
     plugin = ReleasedPlugin()
-    releases = Releases(lambda name: Resource(name, plugin), Ledger(0, 0, 0), Metrics())
+    releases = Releases(lambda name: Resource(name, plugin), ReleaseLedger(0, 0, 0), Metrics())
     releases.observe(seen(A))
     releases.observe(seen())
     releases.close()
@@ -198,7 +207,7 @@ def released_one_after_the_other(
     resources = {
         key[0]: Resource(key[0], plugin) for key, plugin in ((FIRST, first), (SECOND, second))
     }
-    releases = Releases(resources.get, Ledger(0, 0, 0), Metrics())
+    releases = Releases(resources.get, ReleaseLedger(0, 0, 0), Metrics())
     releases.observe(seen(FIRST, SECOND))
     releases.observe(seen())
     return releases, resources[SECOND[0]]
@@ -217,7 +226,7 @@ def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> Non
     first.then = allocate
     releases.observe(seen())
     assert (["a"], []) == (first.told, second.told)
-    assert waited[0] < released_hook._TIMEOUT
+    assert waited[0] < _releases._TIMEOUT
 
 
 def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:
@@ -239,7 +248,9 @@ def test_a_plugin_that_stops_while_another_is_told_is_told_nothing() -> None:
 
 def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:
     metrics = Metrics()
-    releases = Releases(lambda name: Resource(name, ScriptedPlugin()), Ledger(0, 0, 0), metrics)
+    releases = Releases(
+        lambda name: Resource(name, ScriptedPlugin()), ReleaseLedger(0, 0, 0), metrics
+    )
     for held in ([A], [], [], []):
         releases.observe(seen(*held))
     assert releases.confirm_in() is None

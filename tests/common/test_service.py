@@ -20,8 +20,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
-from deviceplugin._kubelet.admission import ADMIT_ALL, Admission, AdmitAll, Defer
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, AdmitAll, Defer, Offer
 from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call, reason_of
 from deviceplugin._telemetry.metrics import Metrics
@@ -38,6 +37,7 @@ FULL = dp.Device(
     annotations={"vendor.com/d2": "yes"},
     cdi_names=["vendor.com/d=2"],
 )
+ADMIT_ALL = AdmitAll()
 OTHER = dp.Device(
     "d10",
     nodes=[dp.DeviceNode("/dev/d10", "/dev/ten"), dp.DeviceNode("/dev/ctl", permissions="r")],
@@ -136,11 +136,7 @@ def test_a_device_that_vanished_cannot_be_allocated(kubelet: Kubelet) -> None:
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
-        (
-            dp.AllocationError("busy", device_ids=["a"]),
-            grpc.StatusCode.FAILED_PRECONDITION,
-            "busy",
-        ),
+        (dp.AllocationError("busy", device_ids=["a"]), grpc.StatusCode.FAILED_PRECONDITION, "busy"),
         (dp.UnknownDeviceError("what?"), grpc.StatusCode.NOT_FOUND, "what?"),
         (dp.UnhealthyDeviceError("ill"), grpc.StatusCode.FAILED_PRECONDITION, "ill"),
         (
@@ -515,10 +511,7 @@ def test_each_container_s_devices_are_admitted_around_their_allocation() -> None
         asyncio.run(answering._allocate(["d2", "d1"]))
     with pytest.raises(dp.DevicePluginError):
         asyncio.run(answering._allocate(["unknown"]))  # so nobody needs to be asked
-    assert [
-        (RESOURCE, ["d0"], "given"),
-        (RESOURCE, ["d1", "d2"], "not today"),
-    ] == register.entries
+    assert [(RESOURCE, ["d0"], "given"), (RESOURCE, ["d1", "d2"], "not today")] == register.entries
 
 
 def test_where_nobody_keeps_account_all_devices_are_admitted() -> None:

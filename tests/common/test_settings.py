@@ -95,10 +95,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     ("name", "text"),
     [
         ("c.toml", 'shared = true\npaths = ["/a", "/b"]\nports = [3]\npoll-interval = "7s"\n'),
-        (
-            "c.json",
-            '{"shared": true, "paths": ["/a", "/b"], "ports": [3], "poll-interval": "7s"}',
-        ),
+        ("c.json", '{"shared": true, "paths": ["/a", "/b"], "ports": [3], "poll-interval": "7s"}'),
         ("c.yaml", "shared: true\npaths: [/a, /b]\nports:\n- 3\npoll-interval: 7s\n"),
         ("c.yml", "shared: yes\npaths: /a,/b\nports: '3'\npoll-interval: 7s\n"),
         ("config", "shared: on\npaths: /a, /b\nports: ['3']\npoll-interval: 7s\n"),
@@ -350,11 +347,7 @@ class NamedSettings(Settings):
 @pytest.mark.parametrize(
     ("flags", "environ", "text"),
     [
-        (
-            {"named": ""},
-            {},
-            "--named: '' is empty: give a value, or leave it out for 'a.b/c'",
-        ),
+        ({"named": ""}, {}, "--named: '' is empty: give a value, or leave it out for 'a.b/c'"),
         (
             {},
             {"NAMED": ""},
@@ -464,9 +457,7 @@ def test_a_setting_may_be_of_a_kind(tmp_path: Path) -> None:
     assert (Sensor("c"),) == load(SensorSettings, flags={}, environ=environ).sensors
 
 
-def test_all_that_is_wrong_with_a_setting_of_a_kind_is_told_with_its_place(
-    tmp_path: Path,
-) -> None:
+def test_all_that_is_wrong_with_a_setting_of_a_kind_is_told_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("log-level: loud\nsensors:\n- {nam: a}\n- {name: A, every: 5}\n")
     assert [

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from deviceplugin._app import on_demand_threads as _sleepers
-from deviceplugin._app.on_demand_threads import Sleepers
+from deviceplugin._app import threads as _sleepers
+from deviceplugin._app.threads import Sleepers
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 

@@ -1,12 +1,23 @@
+"""A fixed name of a socket: several plugins may want it, and the kubelet is never given it."""
+
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from queue import Queue
 
 import pytest
 
-from deviceplugin._kubelet.sockets import SocketNews
+from deviceplugin._kubelet.server import is_socket_of
+from deviceplugin._kubelet.sockets import SocketAlias, SocketNews
+from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._platform.unix_sockets import answers
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import Pod
+from patience import eventually
+from scripted_plugin import ScriptedPlugin
 
 KUBELET = "kubelet.sock"
 
@@ -77,3 +88,144 @@ def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path)
         (tmp_path / name).touch()
     assert ["a.com_x-000001.sock", KUBELET] == told(here)
     assert gone.empty()
+
+
+# A fixed name of a socket: several plugins may want it, and the kubelet is never given it.
+
+
+ONE, OTHER = "example.com/one", "example.com/other"
+EVENT = "socket name not available"
+
+
+class Named(ScriptedPlugin):
+    socket_name = "fixed"
+
+
+def one() -> ScriptedPlugin:
+    return Named("one-0", "one-1", resource=ONE)
+
+
+def other() -> ScriptedPlugin:
+    return Named("other-0", resource=OTHER)
+
+
+@pytest.fixture
+def path(kubelet: Kubelet) -> Path:
+    return kubelet.simulated.plugin_dir / "fixed.sock"
+
+
+@contextmanager
+def listening(path: Path) -> Iterator[None]:
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(path))
+        server.listen()
+        yield
+
+
+def leads_to(path: Path, resource: str) -> bool:
+    return path.is_symlink() and is_socket_of(resource, path.readlink().name) and path.is_socket()
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    found = [vars(one) for one in caplog.records if one.getMessage() == EVENT]
+    return [(one["resource"], one["error"]) for one in found]
+
+
+def test_a_resource_has_its_own_devices_whoever_has_the_name(kubelet: Kubelet, path: Path) -> None:
+    simulated = kubelet.simulated
+    with kubelet.running(one()) as node, kubelet.running(other()):
+        eventually(path.is_symlink)
+        for number in range(6):
+            if number % 2:
+                node.restart_kubelet()
+            else:
+                path.unlink(missing_ok=True)
+            simulated.wait_for(ONE, {"one-0", "one-1"})
+            simulated.wait_for(OTHER, {"other-0"})
+            for resource in (ONE, OTHER):
+                assert is_socket_of(resource, simulated.socket_of(resource).name)
+        pod = Pod.of("both", main={ONE: 1, OTHER: 1})
+        held = simulated.run(pod).devices["main"]
+        assert {"other-0"} == held[OTHER] < held[ONE] | {"other-0"}
+
+
+def test_whoever_has_the_name_keeps_it_and_the_next_one_gets_it_afterwards(
+    kubelet: Kubelet, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulated = kubelet.simulated
+    with ExitStack() as later:
+        with kubelet.running(one()):
+            simulated.wait_for(ONE, {"one-0", "one-1"})
+            eventually(lambda: leads_to(path, ONE))
+            later.enter_context(kubelet.running(other()))
+            simulated.wait_for(OTHER, {"other-0"})
+            eventually(lambda: events(caplog))
+            assert leads_to(path, ONE)
+            before = simulated.registration_count(OTHER)
+        eventually(lambda: leads_to(path, OTHER))
+        assert before == simulated.registration_count(OTHER)
+        assert [(OTHER, "another plugin that is running has this name")] == events(caplog)
+    assert not path.is_symlink()
+
+
+def test_a_name_that_is_removed_is_given_again_without_another_registration(
+    kubelet: Kubelet, path: Path
+) -> None:
+    simulated = kubelet.simulated
+    with kubelet.running(one()):
+        simulated.wait_for(ONE, {"one-0", "one-1"})
+        eventually(lambda: leads_to(path, ONE))
+        path.unlink()
+        eventually(lambda: leads_to(path, ONE))
+        assert 1 == simulated.registration_count(ONE)
+
+
+def test_the_name_of_a_dead_plugin_is_taken_and_that_of_a_stranger_is_not(
+    kubelet: Kubelet, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening(path):  # as earlier releases did, under this very name
+        identity = file_identity(path)
+        with kubelet.running(one()):
+            kubelet.simulated.wait_for(ONE, {"one-0", "one-1"})
+            eventually(lambda: events(caplog))
+        assert identity == file_identity(path)
+    assert not answers(path)
+    with kubelet.running(one()):
+        eventually(lambda: leads_to(path, ONE))
+
+
+def test_the_next_pod_of_a_plugin_may_come_before_the_one_before_is_gone(
+    kubelet: Kubelet, path: Path
+) -> None:
+    simulated = kubelet.simulated
+    with ExitStack() as later:
+        with kubelet.running(one()):
+            simulated.wait_for(ONE, {"one-0", "one-1"})
+            before = simulated.registration_count(ONE)
+            later.enter_context(kubelet.running(one()))
+            simulated.wait(lambda: simulated.registration_count(ONE) > before)
+        eventually(lambda: leads_to(path, ONE))
+        simulated.wait_for(ONE, {"one-0", "one-1"})
+
+
+def test_a_plugin_works_without_its_name(
+    kubelet: Kubelet, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.mkdir()
+    with kubelet.running(one()):
+        kubelet.simulated.wait_for(ONE, {"one-0", "one-1"})
+        eventually(lambda: events(caplog))
+        assert [(ONE, "Is a directory")] == events(caplog)
+        path.rmdir()
+        eventually(lambda: leads_to(path, ONE))
+
+
+def test_only_the_last_that_claimed_a_name_releases_it(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.sock"
+    first, second = SocketAlias(path, "first.sock"), SocketAlias(path, "second.sock")
+    assert ["", "", ""] == [first.claim(), second.claim(), second.claim()]
+    first.release()
+    assert "second.sock" == str(path.readlink())
+    second.release()
+    assert [] == [*tmp_path.iterdir()]
+    second.release()

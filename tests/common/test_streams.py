@@ -8,8 +8,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.encoding import encode_list
-from deviceplugin._inventory.published import Resource
+from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from loops import on_a_loop

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._attribution.claim_holders import ClaimedPlace, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import ClaimedDevice, Holdings
-from deviceplugin._attribution.unreadable_records import ClaimedPlace, UnreadableRecords
 from deviceplugin._inventory.published import Resource
 from scripted_plugin import ScriptedPlugin
 

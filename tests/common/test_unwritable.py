@@ -13,12 +13,11 @@ import pytest
 from containers.unshare import POSSIBLE
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.offer import Offer
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.offer import AdmitAll, Offer
+from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._platform.hooks import Hooks
 from deviceplugin._platform.unix_sockets import advised, check_exists
-from deviceplugin._registration.by_kubelet_socket import Kubelet, is_directory
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket, is_directory
 from deviceplugin._telemetry.metrics import Metrics
 from scripted_plugin import ScriptedPlugin
 
@@ -35,11 +34,11 @@ from deviceplugin._platform.hooks import Hooks
 from deviceplugin._inventory.published import Resource
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin._registration.by_kubelet_socket import Kubelet
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket
 from deviceplugin._app.host import Host
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin._kubelet.admission import ADMIT_ALL
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.offer import AdmitAll
+from deviceplugin._kubelet.server import ResourceServer
 
 directory, user = Path(sys.argv[1]), int(sys.argv[2])
 os.setgroups([])
@@ -54,10 +53,10 @@ log.configure("info", "text")
 metrics = Metrics()
 for _ in range(3):
     try:
-        Server(
+        ResourceServer(
             Offer(Resource("example.com/thing", Nothing()), Ownership()),
-            Kubelet(directory, metrics),
-            admission=ADMIT_ALL,
+            KubeletSocket(directory, metrics),
+            admission=AdmitAll(),
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,
@@ -163,10 +162,10 @@ def test_a_directory_in_which_only_grpc_cannot_listen_is_told(directory: Path) -
     folder.mkdir()
     metrics = Metrics()
     with pytest.raises(OSError, match=f"^{folder}: cannot listen in it$"):
-        Server(
+        ResourceServer(
             Offer(Resource("example.com/thing", ScriptedPlugin()), Ownership()),
-            Kubelet(folder, metrics),
-            admission=ADMIT_ALL,
+            KubeletSocket(folder, metrics),
+            admission=AdmitAll(),
             hooks=Hooks(),
             metrics=metrics,
             news=lambda: None,

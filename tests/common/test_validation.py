@@ -123,10 +123,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
 @pytest.mark.parametrize(
     ("device", "problem"),
     [
-        (
-            Device("a", nodes=[DeviceNode("dev/a")]),
-            "device node path 'dev/a' is not absolute",
-        ),
+        (Device("a", nodes=[DeviceNode("dev/a")]), "device node path 'dev/a' is not absolute"),
         (
             Device("a", nodes=[DeviceNode("/dev/a", "dev/a")]),
             "device node path 'dev/a' is not absolute",
@@ -179,10 +176,7 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
             r"device node path '/dev/\x00' has a NUL character",
         ),
         (Device("a", mounts=[Mount("/a\0b")]), r"mount path '/a\x00b' has a NUL character"),
-        (
-            Device("a", mounts=[Mount("/a\udcff")]),
-            r"mount path '/a\udcff' is not valid Unicode",
-        ),
+        (Device("a", mounts=[Mount("/a\udcff")]), r"mount path '/a\udcff' is not valid Unicode"),
         *(
             (
                 Device("a", topology=Topology((number,))),

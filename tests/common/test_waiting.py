@@ -64,9 +64,7 @@ def waiting() -> Iterator[Waiting]:
             made.waiter.end()
 
 
-def test_a_wait_ends_when_its_condition_holds_and_a_poke_has_it_looked_at(
-    waiting: Waiting,
-) -> None:
+def test_a_wait_ends_when_its_condition_holds_and_a_poke_has_it_looked_at(waiting: Waiting) -> None:
     found = waiting.until(waiting.waiter)
     waiting.poke()
     assert not found.done()

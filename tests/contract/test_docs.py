@@ -25,21 +25,20 @@ import pytest
 import deviceplugin as dp
 from deviceplugin import errors
 from deviceplugin._app import host
-from deviceplugin._attribution import checkpoint, exclusive, holdings_view, released_hook
+from deviceplugin._attribution import checkpoint, forgotten, poll_schedule, releases
 from deviceplugin._attribution.poll_schedule import AttributionTiming
 from deviceplugin._config import loading, quantities, values
 from deviceplugin._config.documents import faults, nodes, places
 from deviceplugin._config.settings_class import helps
 from deviceplugin._discovery import found as _found
-from deviceplugin._discovery import loop, pod_holdings, retention, triggers
+from deviceplugin._discovery import loop, retention, triggers
 from deviceplugin._discovery.found import sort_out
 from deviceplugin._http import page as _page
 from deviceplugin._kubelet import endpoint, service, streams
 from deviceplugin._platform import api_errors as _errors
 from deviceplugin._registration import by_kubelet_socket
-from deviceplugin._telemetry import allowance, events
-from deviceplugin._telemetry.metrics import Attribution, Metrics
-from deviceplugin._telemetry.protocol_metrics import Offered, Offers
+from deviceplugin._telemetry import events
+from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.tools.events import _notice, _watch
 from deviceplugin.tools.evict import _evictor
@@ -237,7 +236,7 @@ def real_metrics() -> set[tuple[str, str, str]]:
     metrics.devices = lambda: [("example.com/a", 1, 0)]
     holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
     metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders)]
-    metrics.sources.append(lambda _: Offers(lambda: [Offered("example.com/a", 1, 0, 0)]))
+    metrics.offered = lambda: [Offered("example.com/a", 1, 0, 0)]
     found = set()
     own = {each.name: each.label_names for each in metrics.instruments}
     for family in metrics.exposition.families():
@@ -320,19 +319,19 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("discovery", f"a list of more than {MAX_LIST_BYTES // 1024**2} MiB"),
         ("discovery", f"more than {_found.MAX_DEVICES:,} devices"),
         ("discovery", f"a pause of {1000 * loop._REST:g} ms"),
-        ("plugins", f"`hook-released`, one for each call | {released_hook._TIMEOUT:g} s |"),
-        ("attribution", f"does not return within {released_hook._TIMEOUT:g} s"),
+        ("plugins", f"`hook-released`, one for each call | {releases._TIMEOUT:g} s |"),
+        ("attribution", f"does not return within {releases._TIMEOUT:g} s"),
         ("attribution", f"every `pod-resources-interval` ({TIMING.interval:g} s)"),
         (
             "attribution",
             f"{TIMING.soon:g} s after an allocation; if more follow, {TIMING.at_last:g} s",
         ),
-        ("attribution", f"with more than {holdings_view._MOST_GETS} pods"),
+        ("attribution", f"with more than {poll_schedule._MOST_GETS} pods"),
         ("attribution", f"{TIMING.retry:g} s after a failure"),
         ("attribution", f"two polls, at least {TIMING.confirm:g} s apart"),
         ("attribution", f"has run for two intervals ({TIMING.settle:g} s)"),
         ("attribution", f"once it has been free for {TIMING.admission:g} s"),
-        ("attribution", f"with a limit of {exclusive._TIMEOUT:g} s"),
+        ("attribution", f"with a limit of {forgotten._TIMEOUT:g} s"),
         ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
         ("node-tools", f"has not been watching a resource for {_watch.SETTLE:g} s"),
         ("node-tools", f"which names {_notice.MOST_NAMED} of them"),
@@ -353,7 +352,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("fleet", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("fleet", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("fleet", f"the last {events.MAX_EVENTS}, of this process"),
-        ("discovery", f"at most every {pod_holdings._ASK_INTERVAL:g} s"),
+        ("discovery", f"at most every {retention._ASK_INTERVAL:g} s"),
         ("discovery", f"`{retention.VANISHED}`"),
         ("discovery", f"`{retention.HELD_BUT_ABSENT}`"),
         ("discovery", f"`{retention.RECORDED_BUT_ABSENT}`"),
@@ -361,10 +360,10 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("settings", f"at most {places.LONGEST // 1024**2} MiB, as a ConfigMap"),
         ("settings", f"and {nodes.MAX_NODES:,} keys and values"),
         ("settings", f"of its faults, the first {faults.MOST} are listed"),
-        ("log-events", f"gets {allowance.AT_ONCE} lines at once"),
-        ("log-events", f"one in {allowance.PAUSE / 60:g} minutes"),
-        ("log-events", f"together {allowance.ALL_AT_ONCE} and then one in"),
-        ("log-events", f"then one in {allowance.ALL_PAUSE:g} s"),
+        ("log-events", f"gets {events.AT_ONCE} lines at once"),
+        ("log-events", f"one in {events.PAUSE / 60:g} minutes"),
+        ("log-events", f"together {events.ALL_AT_ONCE} and then one in"),
+        ("log-events", f"then one in {events.ALL_PAUSE:g} s"),
         ("dra", f"at most {len(str(quantities.TOO_LARGE - 1))} digits"),
         ("attribution", f"or {'a day' if TIMING.recorded == 86400 else ''} after its allocation"),
     ],

@@ -35,7 +35,7 @@ FORBIDDEN = {
     ),
     "gRPC stays in the two sides of the wire": ("deviceplugin/_discovery/loop.py", "import grpc"),
     "Prometheus stays in the telemetry": (
-        "deviceplugin/_attribution/released_hook.py",
+        "deviceplugin/_attribution/releases.py",
         "import prometheus_client",
     ),
     "inotify stays in the file watcher": (

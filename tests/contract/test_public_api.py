@@ -20,6 +20,7 @@ def test_public_names_are_sorted_and_nothing_else_is_public() -> None:
     }
     assert sorted(dp.__all__) == dp.__all__
     assert public == set(dp.__all__)
+    assert dp.__all__ == dir(dp)
 
 
 def test_importing_the_package_brings_neither_grpc_nor_a_thread() -> None:

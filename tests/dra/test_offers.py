@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._app.probes import offered
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._http.protocol_counts import offered
-from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin._telemetry.protocol_metrics import Offered, Offers
+from deviceplugin._telemetry.metrics import Metrics, Offered
 from drivers.driver_node import RESOURCE, DriverNode, gopher, result
 
 
@@ -38,5 +37,5 @@ def test_without_dra_there_are_no_such_metrics(node: DriverNode) -> None:
     node.ownership = Ownership(resources=lambda: node.resources)
     assert [] == counts(node)
     metrics = Metrics()
-    metrics.sources.append(lambda _: Offers(lambda: counts(node)))
+    metrics.offered = lambda: counts(node)
     assert b"deviceplugin_devices_offered{" not in metrics.expose("")[1]

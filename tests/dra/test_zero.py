@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cluster.dra_objects import RESOURCE
-from deviceplugin._discovery import pod_holdings
+from deviceplugin._discovery import retention
 from drivers.dual_node import IDS, DualNode, gopher
 from patience import eventually
 
@@ -174,7 +174,7 @@ def test_without_devices_neither_protocol_registers_anything(node: DualNode) -> 
 def test_while_it_is_not_known_what_pods_hold_the_resource_is_registered(
     node: DualNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_holdings, "_PATIENCE", 0.0)
+    monkeypatch.setattr(retention, "_PATIENCE", 0.0)
     socket = node.kubelet.pod_resources_socket.with_name("none.sock")
     node.start(protocol="dra", pod_resources_socket=socket)
     eventually(lambda: {RESOURCE} == node.kubelet.registered, "the registration")

@@ -201,3 +201,10 @@ def test_lists_that_grow_and_shrink_at_random_never_lose_what_stays(
         now = 60 * number
         problems.say_all("skipped", ["stays 1", *(f"stays {n}" for n in range(2, 3 + number % 3))])
     assert {"stays 1", "stays 2", "stays 3", "stays 4"} == set(texts(caplog))
+
+
+def test_a_problem_that_nobody_reports_any_more_is_over_by_itself() -> None:
+    now = iter([0.0, 1.0, 59.0, 118.0, 179.0])
+    problems = Problems(log, clock=lambda: next(now), lasts=60)
+    news = [problems.is_news(one, "waiting") for one in ("away", "busy", "away", "away", "away")]
+    assert [True, True, False, False, True] == news

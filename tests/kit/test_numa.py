@@ -11,7 +11,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._app.preview import show
-from deviceplugin._discovery.topologies import Topologies
+from deviceplugin._discovery.resources import Topologies
 from deviceplugin.kit import numa
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import KubeletConfig, Pod

@@ -9,7 +9,7 @@ from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.devices_report import Report
 from deviceplugin._http.listener import listen
-from deviceplugin._http.server import Server
+from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from patience import PATIENCE
 
@@ -46,9 +46,9 @@ def serving(
     certificate: Certificate | None = None,
     probed: Callable[[], None] = lambda: None,
     of: Callable[[socket.socket], socket.socket] = lambda listening: listening,
-) -> Iterator[Server]:
+) -> Iterator[HttpServer]:
     """Serve in a thread; ``of`` may replace the listening socket."""
-    server = Server(
+    server = HttpServer(
         of(listen(address)),
         host or View(),
         metrics or Metrics(),

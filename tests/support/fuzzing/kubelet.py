@@ -10,8 +10,7 @@ from typing import Any, Final
 import grpc
 from google.protobuf import json_format
 
-from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
+from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.podresources import Holdings, PodResources
 from deviceplugin._config import parameters

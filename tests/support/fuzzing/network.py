@@ -15,7 +15,7 @@ from typing import Final
 from typing_extensions import override
 
 from deviceplugin._http.listener import listen
-from deviceplugin._http.server import Server
+from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.tools._devices_page import NO_CREDENTIALS, NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin
@@ -48,7 +48,7 @@ class _Failures(logging.Handler):
 
 @contextmanager
 def _server_of_plugin(_folder: Path) -> Iterator[Read]:
-    server = Server(listen("127.0.0.1:0"), View(), Metrics())
+    server = HttpServer(listen("127.0.0.1:0"), View(), Metrics())
     thread = threading.Thread(target=server.run)
     thread.start()
     failures, log = _Failures(), logging.getLogger("deviceplugin._http")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import Given, Groups
+from deviceplugin._attribution.hardware import DevicesByResource, Given
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
@@ -40,7 +40,7 @@ class World:
         found = {f"x.io/{name}": {one.id: one for one in of} for name, of in resources.items()}
         self.publish(found, plugin)
 
-    def publish(self, found: Groups, plugin: str = "P") -> None:
+    def publish(self, found: DevicesByResource, plugin: str = "P") -> None:
         """``plugin`` has these devices now, by id and by resource."""
         self.ownership.hardware.identify(plugin, found)
         for name in self.resources.keys() | found.keys():

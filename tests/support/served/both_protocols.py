@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin._dra.naming import shortened
-from deviceplugin._inventory.encoding import decode_allocation
+from deviceplugin._inventory.allocating import decode_allocation
 from deviceplugin.plugin import Plugin
 from served.cluster_node import DRIVER, ServedNode, served
 

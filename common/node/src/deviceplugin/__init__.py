@@ -40,3 +40,8 @@ __all__ = [
     "main",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the modules that importing them has brought along."""
+    return __all__

@@ -8,7 +8,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deviceplugin.model import Allocation, Device
-from deviceplugin.model._merging import merged as _merged
+from deviceplugin.model._device import merged as _merged
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from deviceplugin._app import exit_status, flags
-from deviceplugin._app.file_changes import FileChanges
+from deviceplugin._app.reload import FileChanges, reload
 from deviceplugin._app.signals import Signals, end_by
 from deviceplugin._config import loading, settings_class
 from deviceplugin._config.settings import Settings, dump
@@ -233,8 +233,6 @@ class _Command:
             self._changes.start(host.watch, signals.ask_for_reload)
         try:
             while (number := signals.next()) == signal.SIGHUP:
-                from deviceplugin._app.reload import reload  # most processes never do
-
                 reload(host, settings, functools.partial(self._load, options), self._make)
                 time.sleep(_RELOAD_REST)
             if number:

@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from typing_extensions import override
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import DraFront
-from deviceplugin._app.thread_group import join
+from deviceplugin._app.threads import join
 from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
@@ -20,12 +20,13 @@ from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.plan import Action
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site, offers, withheld
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin.errors import ConfigError
 
@@ -35,7 +36,6 @@ _LINGER: Final = 10
 its way to this node with a claim that was allocated before the slices were withdrawn, and without
 the driver it could not even be deleted. The kubelet repeats a failed call after 90 s at most."""
 
-_CODES: Final = ("FAILED", "OK")
 _UNKNOWN: Final = (
     "waiting for pod resources: it is not known what pods hold; the kubelet does not answer, or "
     "lists no pods"
@@ -50,36 +50,23 @@ class Claims:
         self._wanted = wanted
 
     def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
-        """Return the claim, within ``timeout`` seconds instead of the usual ones.
-
-        Raises:
-            ApiServerError: It does not exist, or cannot be read now.
-        """
+        """Return the claim, within ``timeout`` seconds; ApiServerError if it cannot be read now."""
         self._wanted()
         path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
         return self._api.get(path, timeout=timeout)
 
 
 class Dra(DraFront):
-    """The driver and the publisher of a process.
+    """The driver and the publisher of a process; ConfigError if a setting or a record is unusable.
 
     The devices of recorded claims are withheld once it is made.
 
     Args:
-        settings: The settings of the process.
-        names: Those of DRA.
-        ownership: Decides who gets a device.
-        resources: Returns the resources of this process, by name.
         discovered: Returns whether all plugins have discovered their devices at least once.
-        watcher: Watches the directories.
-        metrics: The metrics of this process.
         thread: Creates a thread. If it fails, the process must end.
         directories: Knows which directories the host does not have any more.
         holdings: Returns what the kubelet said last of what containers have.
         clock: Measures how long nobody has needed the driver.
-
-    Raises:
-        ConfigError: A setting cannot be used, or the records cannot be read.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -157,8 +144,8 @@ class Dra(DraFront):
 
     def _make_publisher(self, settings: Settings, api: ApiServer, metrics: Metrics) -> Publisher:
         driver, node = self._names.driver, self._names.node
-        for action in ("create", "replace", "delete"):  # so that the first one is an increase
-            for code in _CODES:
+        for action in get_args(Action):  # so that the first one is an increase
+            for code in (OK, FAILED):
                 metrics.slice_writes.labels(driver, action, code)
         return Publisher(
             ResourceSlices(api, driver, node),
@@ -235,7 +222,6 @@ class Dra(DraFront):
         return self._clock.now() - self._needed_at >= self._linger
 
     def places(self) -> Mapping[Place, Collection[Key]]:
-        """Return the devices of prepared claims by their names in slices."""
         return self._driver.places()
 
     # For its parts.
@@ -273,7 +259,7 @@ class Dra(DraFront):
 
 
 def _count(metrics: Metrics, driver: str, action: str, succeeded: bool) -> None:  # noqa: FBT001
-    metrics.slice_writes.labels(driver, action, _CODES[succeeded]).inc()
+    metrics.slice_writes.labels(driver, action, OK if succeeded else FAILED).inc()
 
 
 def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:

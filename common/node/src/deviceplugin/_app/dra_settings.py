@@ -35,11 +35,7 @@ class DraSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, plugins: Sequence[Plugin]) -> Self:
-        """Return them for ``plugins``.
-
-        Raises:
-            ConfigError: DRA cannot be used with these settings, a line for each reason.
-        """
+        """Return them for ``plugins``; ConfigError has a line for each reason against DRA."""
         name, problems = "", list(_problems(settings))
         try:
             name = driver_name(settings, plugins)
@@ -53,8 +49,7 @@ class DraSettings(NamedTuple):
     def needed(cls, settings: Settings, plugins: Sequence[Plugin]) -> Self | None:
         """Return them if DRA is needed from the start: for its protocol, or to end it.
 
-        Raises:
-            ConfigError: It is needed, but cannot be used with these settings.
+        ConfigError if it is needed, but cannot be used with these settings.
         """
         if settings.protocol == "dra":
             return cls.of(settings, plugins)
@@ -72,11 +67,7 @@ class DraSettings(NamedTuple):
 
 
 def driver_name(settings: Settings, plugins: Sequence[Plugin]) -> str:
-    """Return the name of the driver: as set, or made of the only resource that plugins name.
-
-    Raises:
-        ConfigError: It must be set.
-    """
+    """Return the name of the driver, as set or by the only resource; ConfigError without these."""
     if settings.driver_name:
         return settings.driver_name
     resources = {plugin.resource for plugin in plugins if plugin.resource}

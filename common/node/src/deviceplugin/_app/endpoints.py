@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deviceplugin._app.on_demand_threads import Sleeper, Sleepers
-from deviceplugin._app.thread_group import join
+from deviceplugin._app.threads import Sleeper, Sleepers, join
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
@@ -15,9 +14,9 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint import Endpoint
 from deviceplugin._kubelet.endpoint_status import tell_withdrawn
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin._kubelet.server import Server
+from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._kubelet.sockets import SocketNews
-from deviceplugin._registration.by_kubelet_socket import Kubelet, Registrar
+from deviceplugin._registration.by_kubelet_socket import KubeletSocket, Registrar
 from deviceplugin._registration.by_plugin_watcher import Registry
 from deviceplugin._telemetry.metrics import Metrics
 
@@ -27,7 +26,7 @@ _HANDOVER_TIMEOUT: Final = 15.0
 
 def registrars(settings: Settings, metrics: Metrics) -> Sequence[Registrar]:
     """Return the ways to register that ``settings`` allow, the preferred one first."""
-    kubelet = Kubelet(settings.plugin_dir, metrics)
+    kubelet = KubeletSocket(settings.plugin_dir, metrics)
     registry = Registry(settings.registry_dir, metrics)
     ways: dict[str, Sequence[Registrar]] = {
         "self": (kubelet,),
@@ -64,7 +63,6 @@ class Endpoints:
         self._stopping = False
 
     def running(self) -> list[Endpoint]:
-        """Return the endpoints of all advertised resources."""
         with self._lock:
             return [endpoint for endpoint, _ in self._endpoints.values()]
 
@@ -81,12 +79,10 @@ class Endpoints:
         return NOT_ADVERTISED if endpoint is None else endpoint.problem
 
     def is_registered(self, resource: str) -> bool:
-        """Return whether the kubelet is watching ``resource``."""
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.is_registered
 
     def up_to_date(self, resource: str) -> bool:
-        """Return whether the kubelet has the latest list and options of ``resource``, or none."""
         endpoint = self._find(resource)
         return endpoint is not None and endpoint.up_to_date
 
@@ -95,14 +91,12 @@ class Endpoints:
             running = self._endpoints.get(resource)
         return None if running is None else running[0]
 
-    def servers(self) -> Mapping[str, Server]:
-        """Return the servers that run now, by the name of the resource."""
+    def servers(self) -> Mapping[str, ResourceServer]:
         return {each.resource.name: server for each in self.running() if (server := each.server)}
 
     # A front of the catalogue.
 
     def advertise(self, resource: Resource) -> None:
-        """Serve ``resource``, if it is not served yet."""
         with self._lock:
             if self._stopping or resource.name in self._endpoints:
                 return
@@ -119,7 +113,6 @@ class Endpoints:
         self._tracker.poll_now()
 
     def withdraw(self, resource: Resource) -> None:
-        """Stop serving ``resource``, if it is served."""
         with self._lock:
             running = self._endpoints.pop(resource.name, None)
         if running is not None:

@@ -5,9 +5,7 @@ from typing import Final
 
 FAILED: Final = 1
 
-
 USAGE: Final = 2
-
 
 INTERRUPTED: Final = 130
 """As shells have it after SIGINT."""

@@ -71,7 +71,7 @@ def make_parser(
             description=f"{name} COMMAND --help describes a command.",
         )
         for command, run in commands.items():
-            listed.add_parser(command, help=_first_line(run.__doc__))
+            listed.add_parser(command, help=(run.__doc__ or "").strip().partition("\n")[0])
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
         "--once",
@@ -105,7 +105,7 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
     own = [field for field in fields(settings) if field.name not in _COMMON]
     common = [field for field in fields(settings) if field.name in _COMMON]
     for field in (*own, *common):
-        name = loading.key(field)
+        name, has_kind = loading.key(field), "kind" in field.metadata
         # A boolean flag needs no value: --verbose means --verbose=true.
         options: dict[str, Any] = {}
         if types[field.name] is bool:
@@ -114,17 +114,13 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
             *loading.flags(field),
             dest=name,
             default=argparse.SUPPRESS,
-            action="append" if _is_many(field, types[field.name]) else "store",
-            metavar="YAML" if "kind" in field.metadata else values.metavar(types[field.name]),
+            action="append" if not has_kind and values.is_own(types[field.name]) else "store",
+            metavar="YAML" if has_kind else values.metavar(types[field.name]),
             help=f"{texts.get(name, field.metadata.get('help', ''))}{_notes(field)}".replace(
                 "%", "%%"
             ),
             **options,
         )
-
-
-def _is_many(field: Field[Any], kind: Any) -> bool:
-    return "kind" not in field.metadata and values.is_own(kind)
 
 
 def _notes(field: Field[Any]) -> str:
@@ -137,7 +133,3 @@ def _notes(field: Field[Any]) -> str:
         shown = value if isinstance(value, str) else json.dumps(value)
         notes.append(f"default: {shown}")
     return f" ({'; '.join(notes)})" if notes else ""
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]

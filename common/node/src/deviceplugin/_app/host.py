@@ -2,17 +2,16 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.host_directories import HostDirectories
-from deviceplugin._app.probes import Status
+from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
-from deviceplugin._app.thread_group import Group
+from deviceplugin._app.threads import ThreadGroup
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.podresources import PodResources
@@ -21,20 +20,20 @@ from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._discovery.plugin_check import check_plugins
-from deviceplugin._discovery.timing import DiscoveryTiming
+from deviceplugin._discovery.resources import Surroundings
+from deviceplugin._discovery.retention import DiscoveryTiming
 from deviceplugin._http.listener import Listener, certificate
+from deviceplugin._inventory.published import Catalogue
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._kubelet.server import check_directory
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._telemetry import sources
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
-    from deviceplugin._http.server import Server
-    from deviceplugin._telemetry.protocol_metrics import Offered
+    from deviceplugin._http.server import HttpServer
 
 _STOP_TIMEOUT: Final = 3.0
 """Seconds for everything to stop. Kubernetes gives a pod more time, and people expect less."""
@@ -44,8 +43,7 @@ _STATIC_CDI: Final = Path("/etc/cdi")
 class Host:
     """Runs plugins: discovers, serves, registers and reports, until stopped.
 
-    Raises:
-        ConfigError: A setting cannot be used. Nothing has been served.
+    ConfigError if a setting cannot be used. Then nothing has been served.
     """
 
     def __init__(self, plugins: Sequence[Plugin], settings: Settings) -> None:
@@ -56,6 +54,7 @@ class Host:
         self._settings = settings
         self._metrics = Metrics()
         self._watcher = FileWatcher(settings.poll_interval.total_seconds())
+        self.watch = self._watcher.watch
         self._registrars = registrars(settings, self._metrics)
         sockets = SocketNews(self._watcher, [each.directory for each in self._registrars])
         self._catalogue = Catalogue()
@@ -76,7 +75,7 @@ class Host:
             own_pod=socket.gethostname(),  # unless it is on the host's network
             checkpoint=Checkpoint(settings.plugin_dir),
         )
-        self._group = Group()
+        self._group = ThreadGroup()
         self._endpoints = Endpoints(
             self._registrars,
             sockets,
@@ -87,17 +86,16 @@ class Host:
         )
         self._catalogue.attach(self._endpoints)
         self._directories = HostDirectories(
-            settings,
-            is_connected=self._endpoints.is_connected,
-            metrics=self._metrics,
+            settings, is_connected=self._endpoints.is_connected, metrics=self._metrics
         )
         self._discoveries = self._make_discoveries(plugins)
         for each in self._discoveries:
             self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
+        self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
         self._status = Status(
-            settings,
+            settings=settings,
             discoveries=self._discoveries,
             catalogue=self._catalogue,
             endpoints=self._endpoints,
@@ -106,25 +104,21 @@ class Host:
             switch=self._switch,
             directories=self._directories,
         )
-        self._fill_metrics()
+        self._show(self._status)
         self._add_actors(settings.http_address)
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
-        timing = DiscoveryTiming.of(self._settings)
-        return [
-            Discovery(
-                plugin,
-                name=name,
-                timing=timing,
-                catalogue=self._catalogue,
-                ask=self._tracker.ask,
-                ownership=self._ownership,
-                watcher=self._watcher,
-                metrics=self._metrics,
-                lost=self._lost,
-            )
-            for plugin, name in zip(plugins, _names(plugins), strict=True)
-        ]
+        around = Surroundings(
+            timing=DiscoveryTiming.of(self._settings),
+            catalogue=self._catalogue,
+            ask=self._tracker.ask,
+            ownership=self._ownership,
+            watcher=self._watcher,
+            metrics=self._metrics,
+            lost=self._lost,
+        )
+        named = zip(plugins, _names(plugins), strict=True)
+        return [Discovery(plugin, name, around) for plugin, name in named]
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
@@ -141,12 +135,12 @@ class Host:
             self._watcher.close()
             raise
         return ProtocolSwitch(
-            self._settings.protocol,
+            target=self._settings.protocol,
             dra=dra,
             make=self._make_dra,
             ownership=self._ownership,
             catalogue=self._catalogue,
-            lists=self._endpoints,
+            up_to_date=self._endpoints.up_to_date,
             allocatable=self._pod_resources.allocatable,
             discovered=lambda: all(d.completed or d.failure for d in self._discoveries),
             poll_soon=self._tracker.poll_now,
@@ -174,21 +168,15 @@ class Host:
     def _plugins(self) -> list[Plugin]:
         return [each.plugin for each in self._discoveries]
 
-    def _fill_metrics(self) -> None:
-        self._metrics.devices = self._status.count_devices
-        self._metrics.attribution = self._status.attribute
-        self._metrics.sources += [
-            sources.offers(self._offered),
-            sources.additions(
-                lambda: {each.name: each.plugin for each in self._discoveries},
-                self._metrics.count_skipped_samples,
-            ),
-        ]
-
-    def _offered(self) -> "Iterable[Offered]":
-        from deviceplugin._http.protocol_counts import offered  # only a scrape needs it
-
-        return offered(self._ownership, self._catalogue.resources().values())
+    def _show(self, status: Status) -> None:
+        # The same as over HTTP, for tests.
+        self.alive, self.ready = status.alive, status.ready
+        self.troubles, self.inventory = status.troubles, status.inventory
+        self._metrics.devices = status.count_devices
+        self._metrics.attribution = status.attribute
+        resources = self._catalogue.resources
+        self._metrics.offered = lambda: offered(self._ownership, resources().values())
+        self._metrics.plugins = lambda: {each.name: each.plugin for each in self._discoveries}
 
     def _add_actors(self, http_address: str) -> None:
         group = self._group
@@ -206,11 +194,11 @@ class Host:
         # It is added last, so that it stops first and the kubelet notices at once.
         group.add("endpoints", lambda: self._endpoints.run(_STOP_TIMEOUT), self._endpoints.stop)
 
-    def _http_server(self, listener: socket.socket) -> "Server":
+    def _http_server(self, listener: socket.socket) -> "HttpServer":
         from deviceplugin._http.access import Access  # their libraries would delay the first list
-        from deviceplugin._http.server import Server
+        from deviceplugin._http.server import HttpServer
 
-        return Server(
+        return HttpServer(
             listener,
             self._status,
             self._metrics,
@@ -231,50 +219,22 @@ class Host:
         """Make ``run`` return, within 5 s."""
         self._group.stop()
 
-    def watch(self, path: Path, callback: Callable[[str | None], None]) -> Callable[[], None]:
-        """Call ``callback`` after each change of ``path``; return a function that ends this."""
-        return self._watcher.watch(path, callback)
-
     def replace(self, plugins: Sequence[Plugin]) -> None:
         """Replace each plugin by the one at its place in ``plugins``.
 
-        Resources that both have stay registered.
-
-        Raises:
-            ConfigError: One of them cannot be used. The old plugins continue.
+        Resources that both have stay registered. ConfigError if one cannot be used. Then the old
+        plugins continue.
         """
         check_plugins(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
         for endpoint in self._endpoints.running():
-            endpoint.recheck()
+            endpoint.poke()
 
     def check_protocol(self, protocol: Mode) -> None:
         """Raise ConfigError if devices cannot be offered by ``protocol`` here."""
         if protocol == "dra":
             DraSettings.of(self._settings, self._plugins())
-
-    def offer_by(self, protocol: Mode) -> None:
-        """Offer the devices by ``protocol`` from now on, each as soon as that is safe."""
-        self._switch.to(protocol)
-
-    # The same as over HTTP, for tests.
-
-    def alive(self) -> str:
-        """Return why the process should be restarted, or an empty string."""
-        return self._status.alive()
-
-    def ready(self) -> str:
-        """Return why devices cannot be allocated from here now, or an empty string."""
-        return self._status.ready()
-
-    def troubles(self) -> list[str]:
-        """Return a message for everything that keeps devices from being advertised now."""
-        return self._status.troubles()
-
-    def inventory(self) -> Mapping[str, Any]:
-        """Return all resources and their devices, for JSON."""
-        return self._status.inventory()
 
 
 def _names(plugins: Sequence[Plugin]) -> list[str]:

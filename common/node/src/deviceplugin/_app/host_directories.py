@@ -5,20 +5,21 @@ on the host, only a new container gets the one that the host has now.
 """
 
 import logging
+import math
 import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deviceplugin._app.covered_sockets import CoveredSockets
 from deviceplugin._config.settings import Settings, paths
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.mounts import Mount, mounts
+from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
@@ -63,13 +64,8 @@ class HostDirectories:
     """Checks all mounts in a pod, and elsewhere those that the settings have paths on. Thread-safe.
 
     Outside of containers a path is looked up anew each time, so nothing is ever lost there.
-
-    Args:
-        settings: The settings of the process.
-        is_connected: Returns whether the kubelet watches any resource; None if it need not.
-        metrics: The metrics of this process.
-        mountinfo: Where the mounts are listed.
-        clock: Measures for how long nobody listens on a socket.
+    ``is_connected`` returns whether the kubelet watches any resource; None if it need not.
+    ``clock`` measures for how long nobody listens on a socket.
     """
 
     def __init__(
@@ -87,6 +83,7 @@ class HostDirectories:
         self._used = list(paths(settings))
         self._sockets = [settings.plugin_dir / KUBELET_SOCKET, settings.pod_resources_socket]
         self._covered = CoveredSockets(self._sockets, clock)
+        self.probed = self._covered.probed
         self._is_connected = is_connected
         self._registrations = 0
         """How often the kubelet has registered the DRA driver."""
@@ -104,19 +101,12 @@ class HostDirectories:
         metrics.lost_directories.labels()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when a directory is lost or back.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, at a loss or a return; return what ends that."""
         return self._listeners.add(changed)
 
     def registered(self) -> None:
         """Note that the kubelet has just registered the DRA driver."""
         self._registrations += 1
-
-    def probed(self) -> None:
-        """Note that the kubelet has just asked how this process is."""
-        self._covered.probed()
 
     def problems(self) -> Sequence[str]:
         """Return which directories were lost at the last check, a message for each."""
@@ -251,3 +241,59 @@ def _status(mount: Mount) -> _Known | None:
     if not stat.S_ISDIR(status.st_mode):
         return None
     return _Known(mount.root, (status.st_dev, status.st_ino))
+
+
+_CERTAIN: Final = 30.0
+"""Seconds after the first refusal from which on no question can be that of a kubelet that has ended
+meanwhile."""
+
+
+class CoveredSockets:
+    """Finds out which of ``sockets`` other mounts hide. For one thread, but for ``probed``.
+
+    A container that keeps the hidden directory sees in it a socket on which nobody listens. That is
+    the same while a kubelet is down. But one that asks how this process is would listen by then.
+    """
+
+    def __init__(self, sockets: Sequence[Path], clock: Clock) -> None:
+        self._sockets = sockets
+        self._clock = clock
+        self._used: set[Path] = set()
+        """Those on which the kubelet has listened. Of others it is unknown whose they are."""
+        self._refusing: dict[Path, tuple[Identity, float]] = {}
+        """Since when nobody listens."""
+        self._probed_at = -math.inf
+
+    def probed(self) -> None:
+        """Note that the kubelet has just asked how this process is."""
+        self._probed_at = self._clock.now()
+
+    def are_answering(self) -> bool:
+        """Return whether a kubelet listens wherever one has listened."""
+        return all(_answers(one) is not False for one in self._used)
+
+    def check(self, *, connected: bool) -> Collection[Path]:
+        """Return those that are hidden now. ``connected`` says whether the kubelet is there."""
+        if connected:
+            self._refusing = {}
+            unknown = [one for one in self._sockets if one not in self._used]
+            self._used |= {one for one in unknown if _answers(one) is True}
+            return ()
+        now = self._clock.now()
+        refusing: dict[Path, tuple[Identity, float]] = {}
+        for socket in (one for one in self._sockets if one in self._used):
+            identity = file_identity(socket)
+            before, since = self._refusing.get(socket, (identity, now))
+            if identity is not None and _answers(socket) is False:
+                # Each kubelet makes its own, so another file is another kubelet's.
+                refusing[socket] = identity, since if before == identity else now
+        self._refusing = refusing
+        return [one for one, (_, since) in refusing.items() if self._probed_at >= since + _CERTAIN]
+
+
+def _answers(socket: Path) -> bool | None:
+    """Return whether anybody listens on ``socket``; None if it cannot be tried now."""
+    try:
+        return answers(socket)
+    except OSError:  # such as no file left that could be opened
+        return None

@@ -1,93 +1,80 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from deviceplugin._app.catalogue import Catalogue
 from deviceplugin._app.endpoints import Endpoints
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import NOT_RETURNING, counts
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._http.devices_report import Report, attribution
+from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Status:
     """The state of everything that runs. Thread-safe."""
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        settings: Settings,
-        *,
-        discoveries: Sequence[Discovery],
-        catalogue: Catalogue,
-        endpoints: Endpoints,
-        tracker: HoldingsTracker,
-        liveness: Liveness,
-        switch: ProtocolSwitch,
-        directories: HostDirectories,
-    ) -> None:
-        self._settings = settings
-        self._discoveries = discoveries
-        self._catalogue = catalogue
-        self._endpoints = endpoints
-        self._tracker = tracker
-        self._liveness = liveness
-        self._switch = switch
-        self._directories = directories
+    settings: Settings
+    discoveries: Sequence[Discovery]
+    catalogue: Catalogue
+    endpoints: Endpoints
+    tracker: HoldingsTracker
+    liveness: Liveness
+    switch: ProtocolSwitch
+    directories: HostDirectories
 
     def alive(self) -> str:
-        """Return why the process should be restarted, or an empty string."""
-        hanging = [discovery.name for discovery in self._discoveries if discovery.hanging]
+        hanging = [discovery.name for discovery in self.discoveries if discovery.hanging]
         if hanging:
             return f"{NOT_RETURNING}: {', '.join(hanging)}"
-        self._directories.check()
-        return "\n".join(self._directories.problems()) or self._liveness.problem()
+        self.directories.check()
+        return "\n".join(self.directories.problems()) or self.liveness.problem()
 
     def ready(self) -> str:
-        """Return why devices cannot be allocated from here now, or an empty string."""
-        if waiting := [d.name for d in self._discoveries if d.waiting]:
+        if waiting := [d.name for d in self.discoveries if d.waiting]:
             return f"waiting for pod resources: {', '.join(waiting)}"
-        if pending := [d for d in self._discoveries if not d.completed]:
+        if pending := [d for d in self.discoveries if not d.completed]:
             return _without_success("yet", pending)
-        if overdue := [d for d in self._discoveries if d.overdue]:
-            deadline = self._settings.discovery_deadline.total_seconds()
+        if overdue := [d for d in self.discoveries if d.overdue]:
+            deadline = self.settings.discovery_deadline.total_seconds()
             return _without_success(f"for {deadline:g} s", overdue)
-        lost = self._directories.problems()
-        return "\n".join([*lost, *self._unregistered(), *self._switch.problems()])
+        lost = self.directories.problems()
+        return "\n".join([*lost, *self._unregistered(), *self.switch.problems()])
 
     def troubles(self) -> list[str]:
         """Return a message for everything that keeps devices from being advertised now."""
-        own = [text for discovery in self._discoveries for text in discovery.troubles()]
-        lost = self._directories.problems()
-        return [*own, *lost, *self._unregistered(), *self._switch.troubles()]
+        own = [text for discovery in self.discoveries for text in discovery.troubles()]
+        lost = self.directories.problems()
+        return [*own, *lost, *self._unregistered(), *self.switch.troubles()]
 
     def _unregistered(self) -> list[str]:
         return [
             f"{endpoint.resource.name}: {endpoint.problem}"
-            for endpoint in self._endpoints.running()
+            for endpoint in self.endpoints.running()
             if endpoint.problem
         ]
 
     def shortfalls(self) -> list[str]:
-        """Return what plugins should offer and do not, a message for each."""
-        return [text for discovery in self._discoveries for text in discovery.shortfalls]
+        return [text for discovery in self.discoveries for text in discovery.shortfalls]
 
     def reports(self) -> list[Report]:
-        """Return all resources in their current state, sorted by name."""
-        holdings = self._tracker.current()
+        holdings = self.tracker.current()
         return [
             Report.of(
                 resource,
-                self._endpoints.problem(name),
+                self.endpoints.problem(name),
                 holdings,
-                registered=self._endpoints.is_registered(name),
+                registered=self.endpoints.is_registered(name),
             )
-            for name, resource in sorted(self._catalogue.resources().items())
+            for name, resource in sorted(self.catalogue.resources().items())
         ]
 
     def inventory(self) -> Mapping[str, Any]:
@@ -103,14 +90,12 @@ class Status:
     # Called by the metrics at each scrape.
 
     def count_devices(self) -> list[DeviceCount]:
-        """Return the numbers of healthy and of unhealthy devices of each resource."""
-        resources = self._catalogue.resources()
+        resources = self.catalogue.resources()
         return [(name, *counts(resource.devices)) for name, resource in resources.items()]
 
     def attribute(self) -> list[Attribution]:
-        """Return the holders of the devices of each resource."""
-        holdings = self._tracker.current()
-        resources = self._catalogue.resources().values()
+        holdings = self.tracker.current()
+        resources = self.catalogue.resources().values()
         return [attribution(resource, holdings) for resource in resources]
 
 
@@ -119,3 +104,20 @@ def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
         f"no discovery has succeeded {since}: {d.name}{d.failure and f': {d.failure}'}"
         for d in discoveries
     )
+
+
+def offered(ownership: Ownership, resources: Iterable[Resource]) -> Iterator[Offered]:
+    """Yield what each protocol would give out now of ``resources``, as far as DRA concerns them."""
+    leaving = ownership.leaving
+    for resource in resources:
+        if not ownership.concerns_dra(resource.name):
+            continue
+        devices = resource.devices
+        withheld = ownership.withheld(resource.name, devices)
+        states = ownership.offered(resource).values()
+        yield Offered(
+            resource.name,
+            by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
+            by_dra=sum(state.offered and not state.taint for state in states),
+            leaving=sum((resource.name, device_id) in leaving for device_id in devices),
+        )

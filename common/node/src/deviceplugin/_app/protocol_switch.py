@@ -3,11 +3,12 @@
 import logging
 import math
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from deviceplugin._app.catalogue import Catalogue, Front
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._inventory.published import Catalogue, Front
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.events import Events
@@ -45,71 +46,45 @@ class DraFront(Front, Protocol):
         """Remove from the disk what says that this node has slices."""
 
 
-class Lists(Protocol):
-    """The lists that the kubelet gets from the device plugin."""
-
-    def up_to_date(self, resource: str) -> bool:
-        """Return whether the kubelet has been sent the latest list and options of ``resource``."""
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class ProtocolSwitch:
-    """Makes ownership follow the protocol that is wanted. ``run`` is its thread.
+    """Makes ownership follow the protocol that is wanted. ``run`` is its thread."""
 
-    Args:
-        target: The protocol that is wanted.
-        dra: DRA, if it is needed from the start.
-        make: Makes it later. It raises DevicePluginError if that cannot be.
-        ownership: Decides who owns a device.
-        catalogue: The resources.
-        lists: The lists of the device plugin.
-        allocatable: Asks the kubelet what it could give out; may raise KubeletUnavailableError.
-        discovered: Returns whether each plugin has tried to discover its devices.
-        poll_soon: Makes the tracker of holdings poll soon.
-        events: Where a switch is recorded.
-        clock: The clock of all waits.
-    """
+    target: Mode
+    """The protocol that is wanted."""
+    dra: DraFront | None
+    """DRA, while it runs: from the start if it is needed then."""
+    make: Callable[[], DraFront]
+    """Makes it later. It raises DevicePluginError if that cannot be."""
+    ownership: Ownership
+    catalogue: Catalogue
+    up_to_date: Callable[[str], bool]
+    """Returns whether the kubelet has the latest list and options of a resource."""
+    allocatable: Callable[[], Collection[Key]]
+    """Asks the kubelet what it could give out; may raise KubeletUnavailableError."""
+    discovered: Callable[[], bool]
+    """Returns whether each plugin has tried to discover its devices."""
+    poll_soon: Callable[[], None]
+    """Makes the tracker of holdings poll soon."""
+    events: Events
+    clock: Clock = MONOTONIC
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        target: Mode,
-        *,
-        dra: DraFront | None,
-        make: Callable[[], DraFront],
-        ownership: Ownership,
-        catalogue: Catalogue,
-        lists: Lists,
-        allocatable: Callable[[], Collection[Key]],
-        discovered: Callable[[], bool],
-        poll_soon: Callable[[], None],
-        events: Events,
-        clock: Clock = MONOTONIC,
-    ) -> None:
-        self.dra = dra
-        """DRA, while it runs."""
-        self._target = target
-        self._make = make
-        self._ownership = ownership
-        self._catalogue = catalogue
-        self._lists = lists
-        self._allocatable = allocatable
-        self._discovered = discovered
-        self._poll_soon = poll_soon
-        self._events = events
-        self._waiter = Waiter(clock)
+    def __post_init__(self) -> None:
+        self._waiter = Waiter(self.clock)
         self._problems = Problems(log)
         self._failures = Problems(log, logging.ERROR)
         self._under_way = False
-        ownership.subscribe(self._waiter.poke)
+        self.ownership.subscribe(self._waiter.poke)
 
     def to(self, target: Mode) -> None:
         """Offer the devices by ``target``, each as soon as that is safe."""
-        self._target = target
+        self.target = target
         self._waiter.poke()
 
     def problems(self) -> list[str]:
         """Return why the protocol that is wanted cannot serve now; nothing if it can."""
         dra = self.dra
-        problem = dra.problem() if dra is not None and self._target == "dra" else ""
+        problem = dra.problem() if dra is not None and self.target == "dra" else ""
         return [f"DRA: {problem}"] if problem else []
 
     def troubles(self) -> list[str]:
@@ -119,7 +94,6 @@ class ProtocolSwitch:
         return [f"DRA: {trouble}"] if trouble else []
 
     def run(self) -> None:
-        """Switch until stopped."""
         if self.dra is not None:
             self._begin(self.dra)
         try:
@@ -130,7 +104,6 @@ class ProtocolSwitch:
                 self.dra.stop()
 
     def stop(self) -> None:
-        """Make ``run`` stop DRA and return."""
         self._waiter.end()
 
     def _try(self) -> float:
@@ -139,7 +112,7 @@ class ProtocolSwitch:
             self._step()
         except DevicePluginError as error:
             self._problems.say(
-                "switch", "protocol not switched yet", protocol=self._target, error=str(error)
+                "switch", "protocol not switched yet", protocol=self.target, error=str(error)
             )
             return _AGAIN if self.dra is None else _STEP
         except Exception as error:  # of ours: it must not end the device plugin
@@ -147,7 +120,7 @@ class ProtocolSwitch:
                 "switch",
                 "protocol switch failed",
                 cause=error,
-                protocol=self._target,
+                protocol=self.target,
                 error=f"{type(error).__name__}: {error}",
             )
             return _AGAIN
@@ -157,35 +130,35 @@ class ProtocolSwitch:
 
     @property
     def _is_busy(self) -> bool:
-        ownership = self._ownership
-        behind = ownership.mode != self._target or bool(ownership.leaving)
-        return behind or (self._target == "device-plugin" and self.dra is not None)
+        ownership = self.ownership
+        behind = ownership.mode != self.target or bool(ownership.leaving)
+        return behind or (self.target == "device-plugin" and self.dra is not None)
 
     def _step(self) -> None:
-        ownership, target = self._ownership, self._target
+        ownership, target = self.ownership, self.target
         if target == "dra" and self.dra is None:
-            self.dra = self._make()
+            self.dra = self.make()
             self._begin(self.dra)
         if ownership.mode != target and self._is_ready(target):
             log.info("switching protocol", extra={"protocol": target})
-            self._events.add("switching protocol", detail=target)
+            self.events.add("switching protocol", detail=target)
             self._under_way = True
             ownership.switch(target)
-            self._poll_soon()
+            self.poll_soon()
         if ownership.mode == "dra":
             self._acknowledge()
         self._conclude()
 
     def _begin(self, dra: DraFront) -> None:
         dra.start()
-        self._catalogue.attach(dra)
-        self._ownership.driver_runs(runs=True)
+        self.catalogue.attach(dra)
+        self.ownership.driver_runs(runs=True)
 
     def _is_ready(self, target: Mode) -> bool:
         """Return whether ``target`` could offer devices, so that no protocol does for long."""
         if target == "device-plugin":
             # What was published before the start is withdrawn only if it is known.
-            return self._discovered()
+            return self.discovered()
         assert self.dra is not None
         if trouble := self.dra.trouble():
             raise DevicePluginError(trouble)
@@ -193,25 +166,25 @@ class ProtocolSwitch:
 
     def _acknowledge(self) -> None:
         """Report to ownership what the kubelet would not give out any more."""
-        leaving = self._ownership.leaving
+        leaving = self.ownership.leaving
         names = {name for name, _ in leaving}
-        served = self._catalogue.resources().keys()
-        sent = {name for name in names if name not in served or self._lists.up_to_date(name)}
+        served = self.catalogue.resources().keys()
+        sent = {name for name in names if name not in served or self.up_to_date(name)}
         if sent:
             pending = {key for key in leaving if key[0] not in sent}
-            self._ownership.acknowledged({*self._allocatable(), *pending})
+            self.ownership.acknowledged({*self.allocatable(), *pending})
 
     def _conclude(self) -> None:
-        ownership, dra = self._ownership, self.dra
-        if ownership.mode != self._target or ownership.leaving:
+        ownership, dra = self.ownership, self.dra
+        if ownership.mode != self.target or ownership.leaving:
             return
         if self._under_way:
             self._under_way = False
             log.info("protocol switched", extra={"protocol": ownership.mode})
-            self._events.add("protocol switched", detail=ownership.mode)
+            self.events.add("protocol switched", detail=ownership.mode)
         if ownership.mode == "device-plugin" and dra is not None and dra.is_idle:
-            self._catalogue.detach(dra)
+            self.catalogue.detach(dra)
             dra.stop()
             dra.finish()
             self.dra = None
-            self._ownership.driver_runs(runs=False)
+            self.ownership.driver_runs(runs=False)

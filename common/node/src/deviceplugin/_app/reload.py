@@ -1,17 +1,23 @@
-"""Reloading: reading the settings again and creating new plugins, without a new registration."""
+"""Reloading: reading the settings again and creating new plugins, without a new registration.
 
+It also notices that files have changed, by an edit or a new version of a ConfigMap.
+"""
+
+import errno
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings
-from deviceplugin._platform import hooks
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin
 
-if TYPE_CHECKING:  # it imports gRPC, which --help and --once do not need
+if TYPE_CHECKING:
     from deviceplugin._app.host import Host
 
 log = logging.getLogger(__name__)
@@ -29,6 +35,8 @@ def reload(
     None is returned. It also logs which settings differ from ``before``, those of the start, and
     need a restart.
     """
+    from deviceplugin._platform import hooks  # --help and --once do not need it
+
     try:
         settings = hooks.call(load)  # the settings class can be the plugin's code
         plugins = hooks.call(make, settings)
@@ -49,3 +57,126 @@ def reload(
         log.warning("restart required to apply settings", extra={"settings": ", ".join(changed)})
     log.info("configuration reloaded")
     return settings
+
+
+SETTLE: Final = 0.5
+"""Seconds that a file must stay unchanged before it is read, because somebody may be writing it."""
+_MOST_ROUNDS: Final = 20
+"""Checks after which a file is read even if it keeps changing."""
+_CONFIG_MAP: Final = "..data"
+"""The link that the kubelet replaces when a mounted ConfigMap changes."""
+
+Contents = Mapping[Path, bytes | None]
+"""The digest of each file; None for a file that is absent or unreadable."""
+
+Watch = Callable[[Path, Callable[[str | None], None]], Callable[[], None]]
+"""Calls the function after each change of the path; returns a function that ends the watch."""
+
+
+class FileChanges:
+    """Notices when the content of files differs from what was recorded, and has settled.
+
+    Only the content counts: a file that is rewritten with the same content, or replaced by a link
+    to it, has not changed. A file may also appear later.
+    """
+
+    def __init__(self, waiter: Waiter | None = None) -> None:
+        self._waiter = waiter or Waiter()
+        self._lock = threading.Lock()
+        self._noted: dict[Path, bytes | None] = {}
+        self._watches: dict[Path, list[Callable[[], None]]] = {}
+        self._watch: Watch | None = None
+
+    def note(self, paths: Iterable[Path]) -> None:
+        """Record the content of ``paths`` and of all files so far. Call this before reading them.
+
+        So no change is missed, and none is reported twice.
+        """
+        with self._lock:
+            self._noted = _contents({**dict.fromkeys(paths), **self._noted})
+        self._watch_all()
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Record the content of further files; files that are recorded already are skipped."""
+        with self._lock:
+            self._noted = {**_contents(set(paths) - self._noted.keys()), **self._noted}
+        self._watch_all()
+
+    def start(self, watch: Watch, ask: Callable[[], None]) -> None:
+        """Call ``ask`` after changes, in a new thread, until ``stop``."""
+        self._watch = watch
+        self._watch_all()
+        threading.Thread(target=self._run, args=(ask,), name="configuration", daemon=True).start()
+
+    def stop(self) -> None:
+        self._waiter.end()
+
+    def _watch_all(self) -> None:
+        for path in self._noted.keys() - self._watches.keys() if self._watch else ():
+            assert self._watch
+            self._watches[path] = [
+                self._watch(path, lambda _name: self._waiter.poke()),
+                # A link in the directory, on the way to the file, may be replaced.
+                self._watch(path.parent, self._poke_for({path.name, _CONFIG_MAP})),
+            ]
+        self._waiter.poke()  # a file may have changed before it was watched
+
+    def _poke_for(self, names: set[str]) -> Callable[[str | None], None]:
+        def poke(name: str | None) -> None:
+            if name is None or name in names:
+                self._waiter.poke()
+
+        return poke
+
+    def _run(self, ask: Callable[[], None]) -> None:
+        while not self._waiter.is_over():
+            self._waiter.until_poked()
+            if self._is_news(self._current()) and self._is_news(self._settled()):
+                ask()
+
+    def _current(self) -> Contents:
+        with self._lock:
+            paths = list(self._noted)
+        return _contents(paths)
+
+    def _settled(self) -> Contents:
+        """Return the contents once they have not changed for a while."""
+        found = self._current()
+        for _ in range(_MOST_ROUNDS):
+            self._waiter.pause(SETTLE)
+            before, found = found, self._current()
+            if found == before:
+                break
+        return found
+
+    def _is_news(self, found: Contents) -> bool:
+        if self._waiter.is_over():
+            return False
+        with self._lock:
+            return any(
+                content is not None and content != self._noted[path]
+                for path, content in found.items()
+            )
+
+
+def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
+    found: dict[Path, bytes | None] = {}
+    for path in paths:
+        try:
+            found[path] = _digest(path)
+        except OSError:
+            found[path] = None
+    return found
+
+
+def _digest(path: Path) -> bytes:
+    """Return a digest of a file, or of the files in a directory, such as a mounted ConfigMap."""
+    if not path.is_dir():
+        if not path.is_file():
+            raise OSError(errno.EINVAL, "not a regular file")  # reading a pipe would consume it
+        import hashlib  # many plugins run without any file
+
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+    return b"".join(one.name.encode() + b"/" + _digest(one) for one in files)

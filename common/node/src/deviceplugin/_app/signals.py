@@ -13,7 +13,6 @@ from typing import Any, Final, NoReturn
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """In the order in which they are handled: a stop goes first."""
 
-
 _DEFAULTS: Final[Mapping[int, Any]] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,

@@ -32,20 +32,13 @@ class SlicesPreview:
 
     @classmethod
     def of(cls, settings: Settings, plugins: Sequence[Plugin]) -> Self:
-        """Return that of the driver for ``plugins``.
-
-        Raises:
-            ConfigError: The driver needs a name.
-        """
+        """Return that of the driver for ``plugins``; ConfigError if the driver needs a name."""
         site = Site(driver_name(settings, plugins), settings.node_name or "this-node")
         kinds = [one.parameters for one in plugins if one.parameters is not None]
         return cls(site, settings.on_unhealthy, list(dict.fromkeys(kinds)))
 
     def as_yaml(self, groups: Groups) -> str:
-        """Return the slices as YAML documents, in the form of JSON.
-
-        Comments show what claims may say, with the defaults.
-        """
+        """Return the slices as YAML, in the form of JSON; comments show what claims may say."""
         catalogue = PoolCatalogue(Describer(self.site.driver), self.site.node, self.on_unhealthy)
         offers: Offers = {
             name: {key: _state(group[key]) for key in sorted(group, key=natural_key)}

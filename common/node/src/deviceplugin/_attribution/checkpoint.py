@@ -1,14 +1,25 @@
-"""The kubelet's checkpoint: which devices it has recorded for which containers."""
+"""The kubelet's checkpoint, and which devices must be taken for held because of it.
+
+PodResources lists no devices of ordinary init containers, and a kubelet that has just started lists
+few pods. The kubelet's checkpoint has them all. But it may also have devices of pods that have
+ended, until it is written the next time, and does not say which pods these are.
+"""
 
 import logging
 import os
-from collections.abc import Collection
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from deviceplugin._platform.checkpoint import FILE_NAME, decode
+from deviceplugin._attribution.hardware import Given
+from deviceplugin._attribution.podresources import Holdings, PodName
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, decode
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -16,35 +27,6 @@ log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 8 * 1024**2
 """Some kB are usual; the checksum of a MiB takes a tenth of a second."""
-
-
-class Entry(NamedTuple):
-    """One device that the kubelet has recorded for one container."""
-
-    pod: str
-    """Its uid; the checkpoint has no names of pods."""
-    container: str
-    resource: str
-    device: str
-    answer: bytes = b""
-    """What the container got with its devices of the resource, as on the wire."""
-
-    @property
-    def paths(self) -> Collection[str]:
-        """The device nodes on the host that the container got; empty if that cannot be read."""
-        try:
-            answer = pb.ContainerAllocateResponse.FromString(self.answer)
-        except DecodeError:
-            return ()
-        return [node.host_path for node in answer.devices]
-
-
-class Recorded(NamedTuple):
-    """What the kubelet has recorded."""
-
-    entries: Collection[Entry]
-    registered: Collection[str]
-    """The resources that are registered, or were in its last five minutes."""
 
 
 class Checkpoint:
@@ -98,11 +80,141 @@ def _decoded(text: bytes) -> Recorded:
     """Return what the checkpoint ``text`` has; raise ValueError if it is not a valid one."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"is longer than {MAX_BYTES} bytes")
-    found = decode(text)
-    entries = [
-        Entry(one.pod, one.container, one.resource, device, one.response)
-        for one in found.entries
-        for ids in one.devices.values()
-        for device in ids
-    ]
-    return Recorded(entries, found.registered)
+    return decode(text)
+
+
+def paths(response: bytes) -> Collection[str]:
+    """Return the device nodes on the host in a ``response``; none if that cannot be read."""
+    try:
+        answer = pb.ContainerAllocateResponse.FromString(response)
+    except DecodeError:
+        return ()
+    return [node.host_path for node in answer.devices]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Device:
+    """What is known of a device since it was allocated."""
+
+    allocated: int = 0
+    """Which allocation of this process it was; 0 for one before its start."""
+    earlier: frozenset[PodName] = frozenset()
+    """The pods that had been there before."""
+    containers: set[str] = field(default_factory=set)
+    """The containers that were listed with it."""
+    possible: frozenset[PodName] | None = None
+    """The pods that may have it, of which none may be listed with it."""
+
+
+class CheckpointHolds:
+    """What ``checkpoint`` has of pods that may still be there. Thread-safe.
+
+    A pod has ended if one of its containers was listed with a device, since that was allocated, and
+    is not any more. If none ever was, it has ended when no pod is listed any more that was new in
+    the first list after the allocation.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._lock = threading.Lock()
+        self._devices: defaultdict[Key, _Device] = defaultdict(_Device)
+        self._allocations = 0
+        self._known = 0
+        """The last allocation before the last list was asked for."""
+
+    def allocated(self, keys: Iterable[Key], earlier: frozenset[PodName]) -> None:
+        """Record that ``keys`` were allocated for another pod than ``earlier``, by their names.
+
+        A pod with the name of one that may have had a device without being listed with it, such as
+        the next one of a StatefulSet, may get one in the same way.
+        """
+        with self._lock:
+            self._allocations += 1
+            for device in self._devices.values():
+                if device.possible and device.allocated and not device.containers:
+                    earlier -= device.possible
+            self._devices.update((key, _Device(self._allocations, earlier)) for key in keys)
+
+    @property
+    def moment(self) -> int:
+        """The present, for ``listed``."""
+        return self._allocations
+
+    def listed(self, moment: int) -> None:
+        """Record that all pods were listed, as asked for at ``moment``."""
+        with self._lock:
+            self._known = moment
+
+    def given(self, key: Key) -> Given | None:
+        """Return what a container got with the device ``key``, if that is recorded."""
+        with self._lock:
+            entries = self._checkpoint.entries()
+        mine = next((one for one in entries if key in one.keys), None)
+        if mine is None:
+            return None
+        same = (mine.pod, mine.container, mine.resource)
+        together = [one for one in entries if (one.pod, one.container, one.resource) == same]
+        return Given(paths(mine.response), [each for one in together for each in one.keys])
+
+    def is_recorded(self, key: Key) -> bool:
+        """Return whether the device ``key`` is recorded for any pod; False if that is not known."""
+        with self._lock:
+            return any(key in one.keys for one in self._checkpoint.entries())
+
+    def is_free(self, ours: Collection[str]) -> bool:
+        """Return whether nothing of the resources ``ours`` is recorded for any pod.
+
+        That is certain, listed or not: a kubelet records a device before its container starts. It
+        says nothing of resources that are not discovered yet, so without any it is False.
+        """
+        with self._lock:
+            found = any(one.keys and one.resource in ours for one in self._checkpoint.entries())
+            return bool(ours) and self._checkpoint.is_known and not found
+
+    def remembers(self, resource: str) -> bool:
+        """Return whether the kubelet has ``resource`` on record; False if that is not known."""
+        with self._lock:
+            recorded = self._checkpoint.recorded()
+        return recorded is not None and resource in recorded.registered
+
+    def held(self, holdings: Holdings, ours: Collection[str]) -> frozenset[Key]:
+        """Return the devices of ``ours`` that pods may hold, going by the last ``holdings``."""
+        now = {(hold.resource, hold.device, hold.container) for hold in holdings.holds or ()}
+        complete = holdings.complete and holdings.holds is not None
+        pods: defaultdict[str, list[Entry]] = defaultdict(list)
+        with self._lock:
+            for resource, device, container in now:
+                if resource in ours:
+                    self._devices[resource, device].containers.add(container)
+            for entry in self._checkpoint.entries():
+                if entry.resource in ours:
+                    pods[entry.pod].append(entry)
+            return frozenset(
+                key
+                for entries in pods.values()
+                if not (complete and self._has_ended(entries, now, holdings.pods))
+                for entry in entries
+                for key in entry.keys
+            )
+
+    def _has_ended(
+        self,
+        entries: Iterable[Entry],
+        now: Collection[tuple[str, str, str]],
+        pods: frozenset[PodName],
+    ) -> bool:
+        found = [(key, entry.container) for entry in entries for key in entry.keys]
+        known = [(*key, name) for key, name in found if name in self._devices[key].containers]
+        if known:
+            return not any(each in now for each in known)
+        return not all(self._narrowed((self._devices[key] for key, _ in found), pods))
+
+    def _narrowed(self, devices: Iterable[_Device], pods: frozenset[PodName]) -> Iterator[bool]:
+        """Yield whether a pod is left that may have the device, of each of ``devices``."""
+        for device in devices:
+            if device.allocated > self._known:  # since ``pods`` were listed
+                yield True
+                continue
+            before = pods - device.earlier if device.possible is None else device.possible
+            device.possible = before & pods
+            yield bool(device.possible)

@@ -1,15 +1,16 @@
-"""Holders that the kubelet has forgotten: its checkpoint was lost while it restarted."""
+"""Holders that the kubelet has forgotten, and refusing a device that it gives to a second pod."""
 
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
-from deviceplugin._attribution.holdings_view import HoldingsView
-from deviceplugin._attribution.podresources import Hold, Holdings, PodName
-from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.podresources import Hold, Holdings, PodName, PodResources
+from deviceplugin._attribution.poll_schedule import HoldingsView, Key
 from deviceplugin._platform.file_identity import Identity, file_identity
+from deviceplugin.errors import AllocationError, KubeletUnavailableError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -22,10 +23,7 @@ class Forgotten:
     would give that to others. What a pod held is forgotten with the pod, and once the kubelet says
     that the pod holds devices of the same resource. A device that the new kubelet has restored is
     not lost: if it is not listed then, its pod has ended, and old kubelets list such pods too.
-
-    Args:
-        socket: Identifies the kubelet.
-        is_recorded: Whether the kubelet's checkpoint has a device for any pod.
+    ``socket`` identifies the kubelet. ``is_recorded`` returns whether it has recorded a device.
     """
 
     def __init__(self, socket: Path, is_recorded: Callable[[Key], bool]) -> None:
@@ -129,3 +127,41 @@ class Forgotten:
                 pod=f"{one.namespace}/{one.pod}",
             )
         self._problems.keep({str(one) for one in found})
+
+
+_TIMEOUT: Final = 1.0
+"""Seconds for the only request that an Allocate may make, because the node waits for it."""
+
+
+def refuse_held(
+    resource: str,
+    ids: Collection[str],
+    remembered: Holdings | None,
+    service: PodResources,
+    forgotten: Forgotten,
+) -> None:
+    """Raise AllocationError if a pod holds one of ``ids``.
+
+    A remembered pod may have ended by now, so the kubelet is asked about these pods only, by Get:
+    it does not wait for the admission that is under way, and does not collect finished pods. What
+    it has forgotten, they hold all the same.
+    """
+    held = remembered.holders(resource) if remembered else {}
+    pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}
+    if not pods:
+        return
+    try:
+        now = forgotten.among(service.get(pods, _TIMEOUT))
+    except KubeletUnavailableError as error:
+        fields = {"resource": resource, "error": str(error)}
+        log.warning("pod resources unavailable, allocating anyway", extra=fields)
+        return
+    taken = sorted(
+        hold for hold in now.holds or () if hold.resource == resource and hold.device in ids
+    )
+    if taken:
+        raise AllocationError(
+            "held by another pod: "
+            + ", ".join(f"{hold.device} ({hold.namespace}/{hold.pod})" for hold in taken),
+            device_ids=[hold.device for hold in taken],
+        )

@@ -1,11 +1,13 @@
-"""Devices that one protocol gives up and the other does not offer yet."""
+"""What the two protocols say of a device, and devices that one gives up for the other."""
 
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, Self
 
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._platform.file_identity import Identity
+from deviceplugin.model import Device
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -19,10 +21,8 @@ class _Closing:
 class Handover:
     """The devices that the protocol of the other mode has offered and that it may still give out.
 
-    It ends for each device by itself. Not thread-safe; times are monotonic seconds.
-
-    Args:
-        confirm: Time between the two polls that must find a device free.
+    It ends for each device by itself. ``confirm`` is the time between the two polls that must find
+    a device free. Not thread-safe; times are monotonic seconds.
     """
 
     def __init__(self, confirm: float) -> None:
@@ -37,7 +37,6 @@ class Handover:
 
     @property
     def keys(self) -> AbstractSet[Key]:
-        """The devices whose handover is not over."""
         return self._left.keys()
 
     def turn(self, known: Iterable[Key]) -> None:
@@ -48,7 +47,6 @@ class Handover:
         self._left = dict.fromkeys(set(known) - self._left.keys())
 
     def end(self, keys: Iterable[Key]) -> None:
-        """End the handover of ``keys``."""
         for key in list(keys):
             self._left.pop(key, None)
 
@@ -85,3 +83,41 @@ class Handover:
             elif now - closing.free_since >= self._confirm and key not in held:
                 over.append(key)
         self.end(over)
+
+
+Mode = Literal["device-plugin", "dra"]
+"""Which protocol offers devices."""
+
+HELD: Final = "held"
+"""The taint of a device that a pod holds, or may get, through the device plugin."""
+UNHEALTHY: Final = "unhealthy"
+UNKNOWN: Final = "not known yet: what pods hold through the device plugin"
+BY_DRA: Final = "offered through DRA"
+LEAVING_DRA: Final = "still offered through DRA"
+LEAVING_PLUGIN: Final = "still offered through the device plugin"
+
+Claimed = Literal["", "device", "share"]
+"""How a claim holds a device: under its own name, or as a share of the device that it is part of.
+Empty if none does."""
+
+
+class OfferState(NamedTuple):
+    """What DRA says of a device now."""
+
+    device: Device
+    offered: bool
+    """Whether it belongs into the slices, with or without a taint."""
+    taint: str
+    """Why no claim should get it, as the value of a label; empty if nothing is in the way."""
+    reason: str
+    """The same in words."""
+    claimed: Claimed = ""
+
+    @classmethod
+    def of(cls, device: Device, *, offered: bool, closed: str, claimed: Claimed) -> Self:
+        """Return what to say of ``device``; ``closed`` is why no claim may get it, or empty."""
+        if closed:
+            return cls(device, offered, HELD, closed, claimed)
+        if not device.health:
+            return cls(device, offered, UNHEALTHY, device.health.reason, claimed)
+        return cls(device, offered, "", "", claimed)

@@ -12,7 +12,7 @@ from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.kit import pieces
 from deviceplugin.model import Device
 
-Groups = Mapping[str, Mapping[str, Device]]
+DevicesByResource = Mapping[str, Mapping[str, Device]]
 """Devices by id, by resource."""
 Rivals = Mapping[Key, tuple[Key, ...]]
 """Devices, each with the held devices that are the same hardware."""
@@ -81,7 +81,7 @@ class HeldHardware:
         """Those that want to know of other ``rivals``. ``identify`` calls them; after ``hold`` and
         ``keep`` the caller must, without its locks."""
 
-    def identify(self, plugin: str, groups: Groups) -> None:
+    def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
         found = list(_identified(groups))
         with self._lock:
@@ -186,7 +186,7 @@ def shown(key: Key, beside: Key) -> str:
     return key[1] if key[0] == beside[0] else f"{key[1]} of {key[0]}"
 
 
-def _identified(groups: Groups) -> Iterator[tuple[Key, Device, frozenset[str]]]:
+def _identified(groups: DevicesByResource) -> Iterator[tuple[Key, Device, frozenset[str]]]:
     """Yield the devices that have pieces, each with these."""
     read: dict[int, frozenset[str]] = {}
     for resource, devices in groups.items():
@@ -200,9 +200,7 @@ def _identified(groups: Groups) -> Iterator[tuple[Key, Device, frozenset[str]]]:
                 yield (resource, device.id), device, own
 
 
-def _uses_of(
-    found: Collection[tuple[Key, Device, frozenset[str]]],
-) -> Iterator[tuple[Key, _Uses]]:
+def _uses_of(found: Collection[tuple[Key, Device, frozenset[str]]]) -> Iterator[tuple[Key, _Uses]]:
     """Yield the uses of the pieces of each device."""
     owners: dict[str, set[str]] = defaultdict(set)
     for key, device, own in found:

@@ -1,28 +1,30 @@
 """Who holds which devices: pods through the device plugin, and claims through DRA."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 from deviceplugin._attribution.claim_holders import Claim, ClaimHolders
+from deviceplugin._attribution.handover import UNKNOWN
 from deviceplugin._attribution.hardware import HeldHardware, Records, no_records, shown
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
-from deviceplugin._attribution.protocol_state import UNKNOWN
-from deviceplugin._attribution.release_ledger import Ledger, Observation
+from deviceplugin._attribution.releases import Observation, ReleaseLedger
 from deviceplugin._platform.file_identity import Identity
+from deviceplugin.errors import AllocationError
 
 
 class PodHolders:
     """The devices that pods hold, or may hold. Not thread-safe; times are monotonic seconds.
 
-    A device is held from its allocation until its release is certain, by the rules of `Ledger`. One
+    A device is held from its allocation until its release is certain, by `ReleaseLedger`. One
     that the kubelet only has recorded for a pod counts as held, but not for ever: the pod may have
     ended, and an idle kubelet does not write its checkpoint again.
     """
 
     def __init__(self, timing: AttributionTiming) -> None:
-        self._ledger = Ledger(timing.handover_confirm, timing.admission, timing.recorded)
+        self._ledger = ReleaseLedger(timing.handover_confirm, timing.admission, timing.recorded)
         self._last = Holdings()
         self._kubelet: Identity = None
         self._disbelieved: AbstractSet[Key] = frozenset()
@@ -44,7 +46,6 @@ class PodHolders:
         return f"pod {holds[0].namespace}/{holds[0].pod}" if holds else "a pod"
 
     def allocated(self, keys: Collection[Key], now: float) -> None:
-        """Record that ``keys`` were allocated to a pod, which may still be rejected."""
         self._ledger.allocated(keys, self._kubelet, now)
 
     def observe(
@@ -67,10 +68,7 @@ class PodHolders:
 
 
 class Holders:
-    """All that hold devices, and why others may not have them. Not thread-safe.
-
-    Times are monotonic seconds.
-    """
+    """All that hold devices, and why others may not. Not thread-safe; monotonic seconds."""
 
     def __init__(self, timing: AttributionTiming) -> None:
         self.pods = PodHolders(timing)
@@ -85,10 +83,7 @@ class Holders:
         return self.hardware.hold(keys)
 
     def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
-        """End the allocation of ``keys``, of which pods got ``given``: all or none.
-
-        Return whether it changes which other devices are closed.
-        """
+        """End the allocation of ``keys``, of which pods got ``given``; return as ``begin``."""
         self.pods.allocated(given, now)
         self.allocating.subtract(keys)  # faster than the difference of two Counters
         for key in keys:
@@ -97,10 +92,7 @@ class Holders:
         return not given and self.compare()
 
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
-        """Take account of what ``kubelet`` says.
-
-        Return whether other devices are closed now, or for other reasons.
-        """
+        """Take account of what ``kubelet`` says; return whether others are closed, or why."""
         before = {key: self.elsewhere(key) for key in self.hardware.rivals}
         self.claims.observe(holdings)
         self.pods.observe(holdings, kubelet, self.allocating, now)
@@ -126,16 +118,6 @@ class Holders:
                 return f"held as {shown(other, key)} by {holder or self.pods.name(other)}"
         return ""
 
-    def held_elsewhere(self, resource: str) -> dict[str, str]:
-        """Return the devices of ``resource`` that are held under another id, each with by whom."""
-        ours = (key for key in self.hardware.rivals if key[0] == resource)
-        return {key[1]: self.elsewhere(key) for key in ours}
-
-    def may_be_of_pods(self, resource: str) -> bool:
-        """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
-        keys = (*self.allocating, *self.pods.held)
-        return not self.pods.known or any(name == resource for name, _ in keys)
-
     def closed_to_pods(self, key: Key) -> str:
         """Return why no pod may get the device; empty if one may.
 
@@ -151,3 +133,52 @@ class Holders:
         if not self.pods.known:
             return UNKNOWN
         return self.by_pod(key) or self.elsewhere(key, claim)
+
+
+class Choice(NamedTuple):
+    """``size`` of the devices ``among``, the first that are free: they are equal."""
+
+    what: str
+    """What the devices are shares of, for messages."""
+    size: int
+    among: Sequence[Key]
+
+
+def choose(
+    wanted: Collection[Key],
+    choices: Sequence[Choice],
+    closed: Callable[[Key], str],
+    last: Collection[Key],
+) -> list[Sequence[Key]]:
+    """Return the devices for each of ``choices``: no device twice, and none that is ``wanted``.
+
+    Devices in ``last`` are chosen only if there are too few others. AllocationError if a wanted one
+    is ``closed``, or if there are too few. Its message says why.
+    """
+    refuse({key: why for key in wanted if (why := closed(key))})
+    found: list[Sequence[Key]] = []
+    gone = set(wanted)
+    for what, size, among in choices:
+        free = [key for key in among if key not in gone and not closed(key)]
+        if len(free) < size:
+            reasons = [f"{key[1]} is {why}" for key in among if (why := closed(key))]
+            others = ", ".join(reasons) or "the claim has the others"
+            raise AllocationError(
+                f"{size} of the {len(among)} shares of {what} are needed, and {len(free)} are "
+                f"free: {others}",
+                resource=among[0][0] if among else "",
+                device_ids=[key[1] for key in among],
+            )
+        found.append(sorted(free, key=lambda key: key in last)[:size])
+        gone.update(found[-1])
+    return found
+
+
+def refuse(reasons: Mapping[Key, str], resource: str = "") -> None:
+    """Raise AllocationError for ``reasons`` by device, unless there are none."""
+    if reasons:
+        raise AllocationError(
+            ", ".join(f"{key[1]} is {reasons[key]}" for key in sorted(reasons)),
+            resource=resource,
+            device_ids=[device_id for _, device_id in sorted(reasons)],
+        )

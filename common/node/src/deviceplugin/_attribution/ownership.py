@@ -6,15 +6,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
-from deviceplugin._attribution import protocol_state
-from deviceplugin._attribution.claim_holders import Claim, Unreadable
-from deviceplugin._attribution.device_choice import Choice, choose, refuse
-from deviceplugin._attribution.handover import Handover
+from deviceplugin._attribution import handover
+from deviceplugin._attribution.claim_holders import Claim, UnreadableRecords
+from deviceplugin._attribution.handover import HELD, UNHEALTHY, UNKNOWN, Handover, Mode, OfferState
 from deviceplugin._attribution.hardware import Records, no_records
-from deviceplugin._attribution.holders import Holders
+from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
-from deviceplugin._attribution.protocol_state import HELD, UNHEALTHY, UNKNOWN, Mode, OfferState
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -32,12 +30,7 @@ class Ownership:
 
     The owner is the protocol that may give a device out; `Handover` says how it changes. Allocate
     and Prepare are decided and recorded under one lock, so no device ever gets two holders.
-
-    Args:
-        mode: The protocol that offers devices.
-        timing: The intervals of polls.
-        resources: Returns the resources of this process, by name, without waiting for a lock.
-        clock: The clock that polls are timed by.
+    ``resources`` returns the resources of this process, by name, without waiting for a lock.
     """
 
     def __init__(
@@ -64,8 +57,7 @@ class Ownership:
     def allocating(self, resource: str, ids: Collection[str]) -> Iterator[None]:
         """Count ``ids`` as held by a pod from now on, unless the body, an Allocate, raises.
 
-        Raises:
-            AllocationError: A claim holds one of them, or it is offered through DRA.
+        AllocationError if a claim holds one of them, or if it is offered through DRA.
         """
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
@@ -99,11 +91,11 @@ class Ownership:
             return why
         if self._owner_is_plugin(key):
             return ""
-        return protocol_state.BY_DRA if self._mode == "dra" else protocol_state.LEAVING_DRA
+        return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
 
     def _withheld(self, key: Key) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
-        return self._closed_to_pods(key) or (leaving and protocol_state.BY_DRA) or ""
+        return self._closed_to_pods(key) or (leaving and handover.BY_DRA) or ""
 
     def _owner_is_plugin(self, key: Key) -> bool:
         return (self._mode == "device-plugin") != (key in self._handover)
@@ -117,10 +109,8 @@ class Ownership:
 
         A claim gets those in ``admin``, to which it has admin access, whoever holds them. It also
         gets shares for each of ``choices``, which are free or its own already: they are returned.
-
-        Raises:
-            AllocationError: Another claim or a pod holds a device, or it is not known yet what pods
-                hold. Nothing is recorded. The kubelet tries again.
+        AllocationError if another claim or a pod holds a device, or if it is not known yet what
+        pods hold. Then nothing is recorded, and the kubelet tries again.
         """
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:
@@ -145,7 +135,7 @@ class Ownership:
         claims: Mapping[Claim, _Keys],
         shares: _Keys = (),
         *,
-        unreadable: Unreadable | None = None,
+        unreadable: UnreadableRecords | None = None,
         records: Records = no_records,
     ) -> None:
         """Count what ``claims`` have as held by them, whoever else does: it was prepared before.
@@ -161,7 +151,6 @@ class Ownership:
         self._call(others=others)
 
     def claims(self) -> Mapping[Key, Claim]:
-        """Return the claims that hold devices, by device."""
         return self._claims.by_device
 
     def offered(self, resource: Resource) -> Mapping[str, OfferState]:
@@ -177,15 +166,14 @@ class Ownership:
         held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = held or (protocol_state.LEAVING_PLUGIN if is_leaving else "")
+        closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
         claimed = self._claims.way(key)
-        return protocol_state.of(device, offered=offered, closed=closed, claimed=claimed)
+        return OfferState.of(device, offered=offered, closed=closed, claimed=claimed)
 
     # The mode, and the handover from one to the other.
 
     @property
     def mode(self) -> Mode:
-        """The protocol that offers devices."""
         return self._mode
 
     @property
@@ -223,7 +211,8 @@ class Ownership:
     def concerns_pods(self, resource: str) -> bool:
         """Return whether a pod has devices of ``resource`` by the device plugin, or might have."""
         with self._lock:
-            return self._holders.may_be_of_pods(resource)
+            keys = (*self._holders.allocating, *self._pods.held)
+            return not self._pods.known or any(name == resource for name, _ in keys)
 
     @property
     def wanted(self) -> bool:
@@ -243,7 +232,6 @@ class Ownership:
         self._listeners.call()
 
     def observe(self, holdings: Holdings, kubelet: Identity, records: Records = no_records) -> None:
-        """Take account of what ``kubelet`` says that pods hold."""
         with self._lock:
             before = self._state()
             now = self._clock.now()
@@ -284,7 +272,8 @@ class Ownership:
     def elsewhere(self, resource: str) -> Mapping[str, str]:
         """Return the devices of ``resource`` that are held under another id, each with by whom."""
         with self._lock:
-            return self._holders.held_elsewhere(resource)
+            ours = [key for key in self.hardware.rivals if key[0] == resource]
+            return {key[1]: self._holders.elsewhere(key) for key in ours}
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:
@@ -293,8 +282,5 @@ class Ownership:
             self._listeners.call()
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when what is offered may have changed.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after another offer; return what ends that."""
         return self._listeners.add(changed)

@@ -47,7 +47,6 @@ class Hold(NamedTuple):
 
     @property
     def owner(self) -> PodName:
-        """The pod."""
         return self.namespace, self.pod
 
 
@@ -100,14 +99,14 @@ class Holdings:
         return None if self.holds is None else self.holders(resource).keys()
 
     def recorded_of(self, resource: str) -> AbstractSet[str]:
-        """Return the ids of devices of ``resource`` that the kubelet has recorded."""
         return {device for name, device in self.recorded if name == resource}
 
 
 class PodResources:
     """The kubelet's PodResources service at ``socket``.
 
-    ``count`` is called for each request, with the method and the gRPC code of the answer.
+    ``count`` is called for each request, with the method and the gRPC code of the answer. All
+    methods raise KubeletUnavailableError if the kubelet does not answer now.
     """
 
     def __init__(self, socket: Path, count: Callable[[str, str], None]) -> None:
@@ -120,9 +119,6 @@ class PodResources:
         That cannot be known if the socket's directory does not exist, because it is not mounted.
         Devices of ordinary init containers are absent: the kubelet does not list them. Each call
         also makes the kubelet collect the devices of finished pods, so call it rarely.
-
-        Raises:
-            KubeletUnavailableError: The kubelet does not answer now.
         """
         if not self._exists(self.socket.parent):
             return Holdings()
@@ -140,9 +136,6 @@ class PodResources:
         """Return the resources and ids of the devices that the kubelet would give out if free.
 
         These are the healthy ones of its last lists. It has no side effect.
-
-        Raises:
-            KubeletUnavailableError: The kubelet does not answer now.
         """
         with self._connected() as call:
             answer = call("GetAllocatableResources", pb.AllocatableResourcesRequest(), _TIMEOUT)
@@ -155,11 +148,7 @@ class PodResources:
     def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> Holdings:
         """Return what ``pods`` hold, and which of them there are. It has no side effect.
 
-        ``timeout`` is for all of them together.
-
-        Raises:
-            NoGetError: This kubelet does not support Get.
-            KubeletUnavailableError: The kubelet does not answer now.
+        ``timeout`` is for all of them together. NoGetError if this kubelet does not support Get.
         """
         found: set[Hold] = set()
         known: set[PodName] = set()

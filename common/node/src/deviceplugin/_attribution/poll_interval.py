@@ -24,7 +24,6 @@ class PollInterval:
 
     @property
     def seconds(self) -> float:
-        """Seconds until the next poll."""
         if self._ownership.draining or self._ownership.hardware.rivals:
             return self._timing.while_draining(time.monotonic() - self._draining_since)
         unknown = self._ownership.wanted and not self._ownership.known

@@ -14,18 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from deviceplugin._attribution.checkpoint import Checkpoint
-from deviceplugin._attribution.checkpoint_holds import CheckpointHolds
+from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.claim_holders import Place, with_claims
-from deviceplugin._attribution.exclusive import refuse_held
-from deviceplugin._attribution.forgotten import Forgotten
-from deviceplugin._attribution.holdings_view import HoldingsView
+from deviceplugin._attribution.forgotten import Forgotten, refuse_held
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
 from deviceplugin._attribution.poll_interval import PollInterval
-from deviceplugin._attribution.poll_schedule import AttributionTiming, Key, Schedule
-from deviceplugin._attribution.release_ledger import Ledger, Observation
-from deviceplugin._attribution.released_hook import Releases
+from deviceplugin._attribution.poll_schedule import AttributionTiming, HoldingsView, Key, Schedule
+from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._telemetry.metrics import Metrics
@@ -43,14 +39,9 @@ class HoldingsTracker:
     """Keeps up to date what pods hold. ``run`` is its thread; the rest is thread-safe.
 
     Args:
-        service: The kubelet's PodResources service.
-        timing: The intervals of polls.
         resources: Returns all resources of this process, by name.
-        metrics: The metrics of this process.
-        ownership: Decides who gets a device, and is told what pods hold.
         exposed: Whether others want to know; if not, it polls only for ``released``, ``exclusive``.
         own_pod: Name of the pod that this process may be in.
-        checkpoint: The kubelet's.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -90,7 +81,7 @@ class HoldingsTracker:
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
         self.watched = self._forgotten.watched
         self._interval = PollInterval(timing, ownership)
-        ledger = Ledger(timing.confirm, timing.admission, timing.recorded)
+        ledger = ReleaseLedger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
     # Its thread.
@@ -119,7 +110,7 @@ class HoldingsTracker:
     def _poll_in(self, seconds: float, *, by_list: bool = False) -> None:
         with self._changed:
             self._schedule.list_due |= by_list
-            self._schedule.poll_at(time.monotonic() + seconds)
+            self._schedule.regular = time.monotonic() + seconds
             self._changed.notify_all()
 
     def _wait_until_due(self) -> bool:
@@ -163,11 +154,7 @@ class HoldingsTracker:
     # Asking the kubelet.
 
     def ask(self) -> Holdings:
-        """Return what all pods hold now.
-
-        Raises:
-            KubeletUnavailableError: The kubelet does not answer now.
-        """
+        """Return what all pods hold now; KubeletUnavailableError if the kubelet does not answer."""
         with self._asking:
             return self._with_claims(self._observed(self._list()))
 
@@ -220,7 +207,7 @@ class HoldingsTracker:
             self._service.check_same(kubelet)
         except KubeletUnavailableError:
             with self._changed:
-                self._schedule.list_failed()
+                self._schedule.list_due = True
             raise
         with self._changed:
             self._schedule.listed(listed, expected)
@@ -242,23 +229,16 @@ class HoldingsTracker:
         return plugin.exclusive or Capabilities.of(plugin).released
 
     def remembers(self, resource: str) -> bool:
-        """Return whether the kubelet has ``resource`` on record; False if that is not known."""
         return self._recorded.remembers(resource)
 
     @contextmanager
     def admit(
-        self,
-        resource: Resource,
-        ids: Collection[str],
-        defer: Callable[[Callable[[], None]], Any],
+        self, resource: Resource, ids: Collection[str], defer: Callable[[Callable[[], None]], Any]
     ) -> Iterator[None]:
         """Count ``ids`` as held by a pod after the context, unless its body, an Allocate, raises.
 
         What only attribution needs is passed to ``defer``. No List is made before that is done.
-
-        Raises:
-            AllocationError: Ownership refuses it, or the plugin is exclusive, and a pod holds one
-                of them now.
+        AllocationError if ownership refuses it, or if the plugin is exclusive and a pod holds one.
         """
         began = time.monotonic()
         with self._changed:

@@ -30,10 +30,9 @@ Groups = dict[str, dict[str, Device]]
 def discover(
     plugin: Plugin, known: Mapping[str, Mapping[str, Device]] = _NOTHING
 ) -> tuple[Groups, Counter[str]]:
-    """Return the devices that ``plugin`` discovers, grouped as by ``sort_out``.
+    """Return the devices of ``plugin``, as by ``sort_out``.
 
-    Raises:
-        DevicePluginError: It raised something, or yields without end.
+    DevicePluginError if it raised something, or yields without end.
     """
 
     def found() -> tuple[Groups, Counter[str]]:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.allowance import Allowance
-from deviceplugin._telemetry.events import Events
+from deviceplugin._telemetry.events import Allowance, Events
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
 

@@ -7,18 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._discovery.found import NOT_RETURNING, Groups, discover
-from deviceplugin._discovery.pod_holdings import Ask, PodHoldings
-from deviceplugin._discovery.resources import Catalogue, DiscoveredResources
+from deviceplugin._discovery.resources import DiscoveredResources, Surroundings
 from deviceplugin._discovery.retention import unhealthy
-from deviceplugin._discovery.skipped import Omissions
-from deviceplugin._discovery.timing import DiscoveryTiming
 from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Plugin
@@ -34,41 +28,21 @@ _SOON: Final = 0.25
 class Discovery:
     """Discovers the devices of one plugin. ``run`` is its thread."""
 
-    def __init__(  # noqa: PLR0913 - the parts that meet here
-        self,
-        plugin: Plugin,
-        *,
-        name: str,
-        timing: DiscoveryTiming,
-        catalogue: Catalogue,
-        ask: Ask,
-        ownership: Ownership,
-        watcher: FileWatcher,
-        metrics: Metrics,
-        lost: Callable[[Sequence[Path]], str] = lambda _paths: "",
-    ) -> None:
+    def __init__(self, plugin: Plugin, name: str, around: Surroundings) -> None:
         self.name = name
         """The plugin's name in logs and metrics."""
-        self._timing = timing
-        self._watcher = watcher
-        self._metrics = metrics
-        self._lost = lost
+        self._timing, self._watcher, self._lost = around.timing, around.watcher, around.lost
+        self._metrics = metrics = around.metrics
         self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
-        self._holdings = PodHoldings(name, ask, timing.retention)
         self._skipped = Omissions(metrics.skipped_devices.labels(name).set)
         self._missing = Omissions(metrics.shortfalls.labels(name).set)
-        self._resources = DiscoveredResources(
-            plugin,
-            name=name,
-            timing=timing,
-            catalogue=catalogue,
-            holdings=self._holdings,
-            ownership=ownership,
-            metrics=metrics,
-        )
-        self._triggers = Triggers(watcher)
-        ownership.hardware.changes.add(self._triggers.fire)
+        self._resources = DiscoveredResources(plugin, name, around)
+        self._holdings = self._resources.holdings
+        self._triggers = Triggers(around.watcher)
+        self.rediscover = self._triggers.fire
+        """Has it discover soon, because something else than the devices has changed."""
+        around.ownership.hardware.changes.add(self._triggers.fire)
         self._replacing = threading.Lock()
         self._stopping = threading.Event()
         self._problems = Problems(log)
@@ -76,7 +50,7 @@ class Discovery:
         self._discovering_since: float | None = None
         self._completed_at: float | None = None
         """The time of the last successful discovery."""
-        metrics.expect_plugin(name)
+        metrics.discovery_errors.labels(name)  # at 0, so that the first increase is visible
 
     # Discovering.
 
@@ -168,19 +142,11 @@ class Discovery:
             self._triggers.watch(paths)
 
     def stop(self) -> None:
-        """Make ``run`` return after the discovery that is under way."""
         self._stopping.set()
         self._triggers.fire()
 
-    def rediscover(self) -> None:
-        """Discover soon, because something else than the devices has changed."""
-        self._triggers.fire()
-
     def replace(self, plugin: Plugin) -> None:
-        """Continue with ``plugin``, which is the same plugin with other settings.
-
-        If it is the same object, nothing changes.
-        """
+        """Continue with ``plugin``, which is the same with other settings, or the same object."""
         if plugin is self.plugin:
             return
         with self._replacing:
@@ -214,7 +180,6 @@ class Discovery:
 
     @property
     def waiting(self) -> bool:
-        """Whether nothing is advertised yet because it is unknown what pods hold."""
         return self._holdings.waiting
 
     @property
@@ -245,3 +210,26 @@ def _paths(given: Sequence[Path | str]) -> list[Path]:
     if odd := [path for path in given if "\0" in str(path)]:
         raise ValueError(f"{odd[0]!r} is not a path")
     return [Path(path) for path in given]
+
+
+_SHOWN: Final = 10
+"""Reasons that are shown one by one."""
+
+
+class Omissions:
+    """What discoveries of one plugin do not offer. For one thread. ``count`` sets the metric."""
+
+    def __init__(self, count: Callable[[int], object]) -> None:
+        self._count = count
+        self.problems = Problems(log)
+        """To log the reasons with."""
+        self.reasons: Sequence[str] = ()
+        """Those of the last discovery; as many messages as are logged."""
+
+    def take(self, problems: Mapping[str, int]) -> list[str]:
+        """Count the reasons of the last discovery, each with the number of things; return them."""
+        self._count(sum(problems.values()))
+        shown = list(problems)[:_SHOWN]
+        more = len(problems) - len(shown)
+        self.reasons = [*shown, f"{more} more"] if more else shown
+        return list(problems)

@@ -3,20 +3,28 @@
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._discovery.found import NOT_RETURNING, Groups
 from deviceplugin._discovery.health_changes import HealthChanges
-from deviceplugin._discovery.pod_holdings import PodHoldings
-from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT, KeptDevices, unhealthy
-from deviceplugin._discovery.timing import DiscoveryTiming
-from deviceplugin._discovery.topologies import Topologies
-from deviceplugin._inventory.published import Resource
+from deviceplugin._discovery.retention import (
+    RECORDED_BUT_ABSENT,
+    Ask,
+    DiscoveryTiming,
+    KeptDevices,
+    PodHoldings,
+    unhealthy,
+)
+from deviceplugin._inventory.published import Catalogue, Resource
+from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DiscoveryError
+from deviceplugin.kit import numa
 from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
@@ -24,17 +32,17 @@ from deviceplugin.plugin import Plugin
 log = logging.getLogger(__name__)
 
 
-class Catalogue(Protocol):
-    """Where resources are offered to the kubelet."""
+class Surroundings(NamedTuple):
+    """What the discoveries of a process have in common."""
 
-    def claim(self, name: str, plugin: Plugin) -> Resource | None:
-        """Return the resource for ``plugin``, or None if another plugin has it."""
-
-    def advertise(self, resource: Resource) -> None:
-        """Serve ``resource``, if it is not served yet."""
-
-    def withdraw(self, resource: Resource) -> None:
-        """Stop serving ``resource``."""
+    timing: DiscoveryTiming
+    catalogue: Catalogue
+    ask: Ask
+    ownership: Ownership
+    watcher: FileWatcher
+    metrics: Metrics
+    lost: Callable[[Sequence[Path]], str]
+    """Returns why what is discovered at these paths cannot be allocated; empty if it can."""
 
 
 class DiscoveredResources:
@@ -43,25 +51,12 @@ class DiscoveredResources:
     ``claim`` and ``update`` are for the discovery's thread; the rest is thread-safe.
     """
 
-    def __init__(
-        self,
-        plugin: Plugin,
-        *,
-        name: str,
-        timing: DiscoveryTiming,
-        catalogue: Catalogue,
-        holdings: PodHoldings,
-        ownership: Ownership,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, plugin: Plugin, name: str, around: Surroundings) -> None:
         self.plugin = plugin
         """The plugin that they belong to; ``replace`` changes it."""
+        self.holdings = PodHoldings(name, around.ask, around.timing.retention)
         self._name = name
-        self._timing = timing
-        self._catalogue = catalogue
-        self._holdings = holdings
-        self._ownership = ownership
-        self._metrics = metrics
+        self._around = around
         self._lock = threading.Lock()
         self._resources: dict[str, Resource] = {}
         self._kept: dict[str, KeptDevices] = {}
@@ -70,7 +65,7 @@ class DiscoveredResources:
         """What the devices were reported unhealthy for since they have been overdue."""
         self._problems = Problems(log)
         self._topologies = Topologies()
-        self._changes = HealthChanges(metrics.events)
+        self._changes = HealthChanges(around.metrics.events)
 
     def replace(self, plugin: Plugin) -> None:
         """Make ``plugin`` serve all of them from now on."""
@@ -85,7 +80,6 @@ class DiscoveredResources:
 
     @property
     def any_vanished(self) -> bool:
-        """Whether vanished devices are kept."""
         return any(kept.vanished for kept in self._kept.values())
 
     def troubles(self) -> list[str]:
@@ -109,7 +103,7 @@ class DiscoveredResources:
         for name in names:
             if name in self._resources:
                 continue
-            resource = self._catalogue.claim(name, self.plugin)
+            resource = self._around.catalogue.claim(name, self.plugin)
             if resource is None:
                 self._problems.say(
                     name, "resource belongs to another plugin", plugin=self._name, resource=name
@@ -117,7 +111,7 @@ class DiscoveredResources:
                 continue
             self._resources[name] = resource
             self._kept[name] = KeptDevices(time.monotonic())
-            self._holdings.expect(name)
+            self.holdings.expect(name)
 
     def update(self, groups: Groups, holdings: Holdings | None) -> None:
         """Publish ``groups``, which have been claimed, with the vanished devices that are kept.
@@ -128,11 +122,13 @@ class DiscoveredResources:
         with self._lock:
             names = sorted(groups.keys() & self._resources.keys())
             # Before they are offered, so that nobody is given what somebody has under another id.
-            self._ownership.hardware.identify(self._name, {name: groups[name] for name in names})
+            self._around.ownership.hardware.identify(
+                self._name, {name: groups[name] for name in names}
+            )
             over = [name for name in names if not self._update(name, groups[name], holdings)]
             withdrawn = [self._forget(name) for name in over]
         for resource in withdrawn:
-            self._catalogue.withdraw(resource)
+            self._around.catalogue.withdraw(resource)
 
     def _update(self, name: str, present: Mapping[str, Device], holdings: Holdings | None) -> bool:
         """Publish the devices of a resource; return False if it has none left."""
@@ -142,13 +138,13 @@ class DiscoveredResources:
         if holdings is not None:
             # Stored even if the list is rejected, because pod resources are not asked for again.
             kept = kept.expecting(held or frozenset(), now)
-            if self._holdings.forget(name):  # the kubelet restores what it has recorded at a start
+            if self.holdings.forget(name):  # the kubelet restores what it has recorded at a start
                 kept = kept.expecting(holdings.recorded_of(name), now, RECORDED_BUT_ABSENT)
             self._kept[name] = kept
         kept = kept.updated(present, now)
         if holdings is not None and holdings.complete:
             recorded = holdings.recorded_of(name)
-            kept = kept.retired(held, now, self._timing.retention, recorded)
+            kept = kept.retired(held, now, self._around.timing.retention, recorded)
         if not kept and name != self.plugin.resource:
             return False
         try:
@@ -161,24 +157,24 @@ class DiscoveredResources:
         self._overdue.pop(name, None)
         self._problems.over(name)
         self._changes.report(resource, changed)
-        self._catalogue.advertise(resource)
+        self._around.catalogue.advertise(resource)
         return True
 
     def _listed(self, name: str, kept: KeptDevices) -> list[Device]:
-        became = self._ownership.hardware.became
-        closed = self._ownership.elsewhere(name)
+        became = self._around.ownership.hardware.became
+        closed = self._around.ownership.elsewhere(name)
         return kept.devices(lambda device: became((name, device.id), device), closed)
 
     def _refused(self, name: str, error: str) -> None:
         self._troubles[name] = error
-        self._metrics.discovery_errors.labels(self._name).inc()
+        self._around.metrics.discovery_errors.labels(self._name).inc()
         self._problems.say(name, "device list rejected", plugin=self._name, error=error)
 
     def _forget(self, name: str) -> Resource:
         del self._kept[name]
         self._troubles.pop(name, None)
         self._overdue.pop(name, None)
-        self._holdings.forget(name)
+        self.holdings.forget(name)
         self._changes.forget(name)
         self._topologies.forget(name)
         return self._resources.pop(name)
@@ -190,10 +186,51 @@ class DiscoveredResources:
             for name, kept in self._kept.items():
                 resource = self._resources[name]
                 trouble = self._troubles.get(name, NOT_RETURNING)
-                overdue = now - kept.fresh_at > self._timing.deadline
+                overdue = now - kept.fresh_at > self._around.timing.deadline
                 if not overdue or trouble == self._overdue.get(name):
                     continue
                 self._overdue[name] = trouble
-                reason = f"not discovered for {self._timing.deadline:g} s: {trouble}"
+                reason = f"not discovered for {self._around.timing.deadline:g} s: {trouble}"
                 changed = resource.publish(unhealthy(self._listed(name, kept), reason))
                 self._changes.report(resource, changed)
+
+
+class Topologies:
+    """Removes the topology from all devices of a resource if a healthy one has none."""
+
+    def __init__(self) -> None:
+        self._mixtures = Problems(log)
+        self._bare: dict[str, dict[str, tuple[Device, Device]]] = {}
+        """Each device as it was given, and without topology; by id, by resource."""
+
+    def even(self, resource: str, devices: Iterable[Device]) -> list[Device]:
+        """Return ``devices`` as they can be published. The reason for a change is logged once.
+
+        The same device gives the same object each time, so that publishing it again costs nothing.
+        """
+        given = list(devices)
+        reason = numa.mixture(given)
+        if not reason:
+            self.forget(resource)
+            return given
+        self._mixtures.say(
+            resource,
+            "topology not advertised",
+            resource=resource,
+            reason=reason,
+            advice="the kubelet rejects pods over a mixture: give a NUMA node to all or to none",
+        )
+        known = self._bare.get(resource, {})
+        pairs: dict[str, tuple[Device, Device]] = {}
+        for was in given:
+            kept = known.get(was.id)
+            if kept is None or kept[0] is not was:
+                kept = was, replace(was, topology=None)
+            pairs[was.id] = kept
+        self._bare[resource] = pairs
+        return [bare for _, bare in pairs.values()]
+
+    def forget(self, resource: str) -> None:
+        """Forget a resource, so that its next mixture is logged again."""
+        self._mixtures.over(resource)
+        self._bare.pop(resource, None)

@@ -1,16 +1,25 @@
-"""Which devices of one resource to list: the present ones and the vanished ones.
+"""Which devices of one resource to list: the present ones, and vanished ones that pods may hold.
 
 A 1.36 kubelet can crash when a device that a pod holds disappears from the list. So a vanished
 device is kept as unhealthy until no pod can hold it any more.
 """
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from deviceplugin._attribution.podresources import Holdings
+from deviceplugin._config.settings import Settings
+from deviceplugin.errors import KubeletUnavailableError
+from deviceplugin.kit.log import Problems
 from deviceplugin.model import Device, Health
+
+log = logging.getLogger(__name__)
 
 NOTHING_CLOSED: Final[Mapping[str, str]] = MappingProxyType({})
 VANISHED = "it is gone"
@@ -92,9 +101,8 @@ class KeptDevices:
     ) -> list[Device]:
         """Return all devices, in no particular order.
 
-        Args:
-            became: Returns what became of a device that has vanished; empty if it is gone.
-            closed: Devices that must not be given out, each with the reason.
+        ``became`` returns what became of one that has vanished, empty if it is gone. ``closed`` has
+        those that must not be given out, each with the reason.
         """
         gone = (device for device, _ in self.vanished.values())
         vanished = [reported(device, became(device)) for device in gone]
@@ -112,3 +120,99 @@ def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
 def reported(device: Device, reason: str) -> Device:
     """Return ``device``, unhealthy for ``reason`` unless that is empty."""
     return replace(device, health=Health.unhealthy(reason)) if reason else device
+
+
+_DISCOVERIES: Final = 3
+"""Least number of discoveries within the deadline, so that a single failure has no effect."""
+
+
+class DiscoveryTiming(NamedTuple):
+    """The intervals and time limits of a plugin's discovery, in seconds."""
+
+    interval: float
+    deadline: float
+    """Devices that could not be discovered for this long are unhealthy."""
+    retention: Retention
+
+    @classmethod
+    def of(cls, settings: Settings) -> "DiscoveryTiming":
+        deadline = settings.discovery_deadline.total_seconds()
+        return cls(
+            interval=min(settings.discovery_interval.total_seconds(), deadline / _DISCOVERIES),
+            deadline=deadline,
+            retention=Retention(
+                grace=settings.vanished_grace.total_seconds(),
+                unknown=settings.vanished_retention.total_seconds(),
+            ),
+        )
+
+
+_ASK_INTERVAL: Final = 10.0
+"""Most seconds between two requests to the kubelet."""
+_PATIENCE: Final = 30.0
+"""Seconds from the start to wait for an answer before going on without one."""
+
+Ask = Callable[[], Holdings]
+"""Returns what all pods hold now, or raises KubeletUnavailableError."""
+
+
+class PodHoldings:
+    """Asks the kubelet what pods hold, for the discovery of one plugin and in its thread.
+
+    It asks before a resource is advertised for the first time, because a list that lacks a device
+    held by a pod can crash the kubelet. It also asks periodically while devices have vanished.
+    """
+
+    def __init__(self, plugin: str, ask: Ask, retention: Retention) -> None:
+        self._plugin = plugin
+        self._ask = ask
+        self._interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
+        self._asked_at = float("-inf")
+        self._unknown: set[str] = set()
+        """Resources for which it has never been known what pods hold."""
+        self._give_up_at = time.monotonic() + _PATIENCE
+        self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
+        """The same as wall-clock time."""
+        self._problems = Problems(log)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether nothing should be advertised yet because it is unknown what pods hold."""
+        return bool(self._unknown) and time.monotonic() < self._give_up_at
+
+    def expect(self, resource: str) -> None:
+        """Ask what pods hold of ``resource``, which is new, at the next discovery."""
+        self._unknown.add(resource)
+
+    def forget(self, resource: str) -> bool:
+        """Stop asking for ``resource``; return whether its holders were not known before."""
+        unknown = resource in self._unknown
+        self._unknown.discard(resource)
+        return unknown
+
+    def ask(self, *, vanished: bool) -> Holdings | None:
+        """Return what pods hold; None if unknown, or irrelevant, as without ``vanished``."""
+        now = time.monotonic()
+        due = vanished and now - self._asked_at >= self._interval
+        if not (self._unknown or due):
+            return None
+        try:
+            holdings = self._ask()
+        except KubeletUnavailableError as error:
+            self._log_unknown(str(error))
+            return None
+        if self._problems.over("held"):
+            log.info("pod resources available", extra={"plugin": self._plugin})
+        self._asked_at = now
+        return holdings
+
+    def _log_unknown(self, error: str) -> None:
+        fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
+        if self.waiting:
+            fields["until"] = self._waiting_until.isoformat(timespec="seconds")
+            event = "waiting for pod resources before registering"
+        elif self._unknown:
+            event = "registering without pod resources"
+        else:
+            event = "pod resources unavailable"
+        self._problems.say("held", event, **fields)

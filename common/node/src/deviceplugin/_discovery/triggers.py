@@ -1,13 +1,14 @@
 """Triggers of a discovery: changes of files, and events from a plugin's ``changes``."""
 
 import logging
+import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._discovery import watched_paths
 from deviceplugin._platform import hooks
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.pollable_event import PollableEvent
@@ -39,11 +40,9 @@ class Triggers:
         """Times at which to discover although there was no trigger."""
 
     def fire(self) -> None:
-        """Trigger a discovery."""
         self._given.set()
 
     def clear(self) -> None:
-        """Forget all triggers so far."""
         self._given.clear()
 
     def wait(self, seconds: float) -> None:
@@ -60,8 +59,8 @@ class Triggers:
         A path that ends in ``/**`` stands for everything below its directory.
         """
         named = {Path(path) for path in paths}
-        trees = {path: watched_paths.expanded(path) for path in named}
-        wanted = {path for tree in trees.values() for path in tree[: watched_paths.MAX_DIRECTORIES]}
+        trees = {path: expanded(path) for path in named}
+        wanted = {path for tree in trees.values() for path in tree[:MAX_DIRECTORIES]}
         self._log_blind_spots(named - self._named, wanted)
         self._log_large(trees)
         self._named = named
@@ -74,20 +73,19 @@ class Triggers:
     def _log_blind_spots(self, new: Iterable[Path], watched: Collection[Path]) -> None:
         """Log which of the ``new`` paths can change unnoticed."""
         for path in sorted(new):
-            if advice := watched_paths.blind_spot(path, watched):
+            if advice := blind_spot(path, watched):
                 log.info(
-                    "watched path not fully covered",
-                    extra={"path": str(path), "advice": advice},
+                    "watched path not fully covered", extra={"path": str(path), "advice": advice}
                 )
 
     def _log_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
-        large = [path for path, tree in trees.items() if len(tree) > watched_paths.MAX_DIRECTORIES]
+        large = [path for path, tree in trees.items() if len(tree) > MAX_DIRECTORIES]
         for path in large:
             self._large.say(
                 str(path),
                 "too many directories to watch",
                 path=str(path),
-                watched=watched_paths.MAX_DIRECTORIES,
+                watched=MAX_DIRECTORIES,
                 advice="name those that matter",
             )
         self._large.keep(set(map(str, large)))
@@ -136,8 +134,65 @@ class Triggers:
                 self._due = [now + delay for delay in delays]
 
     def close(self) -> None:
-        """Stop watching and listening."""
         with self._lock:
             if self._listening is not None:
                 self._listening.set()
         self.watch(())
+
+
+MAX_DIRECTORIES: Final = 256
+"""Most directories that are watched for one path that ends in ``/**``."""
+_BELOW: Final = "**"
+_SILENT: Final = ("/sys", "/proc")
+"""File systems for which inotify does not report changes by the kernel."""
+
+
+def expanded(path: Path) -> list[Path]:
+    """Return ``path`` or, if it ends in ``/**``, its directory and all directories below.
+
+    Those near the top come first. If there are more than ``MAX_DIRECTORIES``, one more than that
+    are returned. Links are not followed, and other file systems are not entered.
+    """
+    if path.name != _BELOW:
+        return [path]
+    found, waiting = [path.parent], deque([path.parent])
+    try:
+        device = path.parent.stat().st_dev
+    except OSError:
+        return found
+    while waiting and len(found) <= MAX_DIRECTORIES:
+        below = [one for one in _directories(waiting.popleft()) if _device(one) == device]
+        found += below
+        waiting += below
+    return found[: MAX_DIRECTORIES + 1]
+
+
+def blind_spot(path: Path, watched: Collection[Path]) -> str:
+    """Return advice if changes of ``path`` give no event, although ``watched`` are; or ""."""
+    if any(path.is_relative_to(top) for top in _SILENT):
+        return f"the kernel reports no changes in /{path.parts[1]}: use changes()"
+    try:
+        with os.scandir(path) as entries:
+            mixed = any(not entry.is_dir(follow_symlinks=False) for entry in entries)
+    except OSError:  # not a directory
+        return ""
+    below = [] if mixed else _directories(path)
+    if not below or any(one in watched for one in below):
+        return ""
+    return f"it has only sub-directories, which are not watched: write {path}/** to watch them too"
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # removed meanwhile, or unreadable
+        return []
+    return [path / name for name in sorted(names)]
+
+
+def _device(path: Path) -> int | None:
+    try:
+        return path.lstat().st_dev
+    except OSError:
+        return None

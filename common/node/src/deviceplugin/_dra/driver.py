@@ -7,10 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._attribution.claim_holders import Place
+from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.unreadable_records import UnreadableRecords
 from deviceplugin._dra.claims import devices
 from deviceplugin._dra.claims.allocations import PluginCalls
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records

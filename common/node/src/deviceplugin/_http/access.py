@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from deviceplugin._http.messages import RefusedError
+from deviceplugin._http.messages import RequestRefusedError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,8 @@ _SHOWN: Final = 100
 class Access:
     """Decides about requests. Thread-safe.
 
-    Args:
-        token_file: The file with the token, which is read for each request; None without one.
-        hosts: Names by which clients may ask, besides localhost and addresses.
+    ``token_file`` is read for each request. ``hosts`` are names by which clients may ask, besides
+    localhost and addresses.
     """
 
     def __init__(self, token_file: Path | None, hosts: Collection[str]) -> None:
@@ -40,7 +39,7 @@ class Access:
         self._problems = Problems(log)
 
     def check(self, headers: Message) -> None:
-        """Raise ``RefusedError`` unless a request with ``headers`` may be answered."""
+        """Raise ``RequestRefusedError`` unless a request with ``headers`` may be answered."""
         if self._token_file is None:
             self._check_host(headers.get("Host"))
             return
@@ -49,7 +48,7 @@ class Access:
         known = hmac.compare_digest(given.strip().encode("latin-1"), token)
         if scheme.lower() != "bearer" or not known:
             reason = "the header Authorization must be Bearer with the token of http-token-file"
-            raise RefusedError(401, reason, {"WWW-Authenticate": "Bearer"})
+            raise RequestRefusedError(401, reason, {"WWW-Authenticate": "Bearer"})
 
     def may_know_reasons(self, headers: Message) -> bool:
         """Return whether a probe is answered with more than its result."""
@@ -59,16 +58,12 @@ class Access:
             return False
         try:
             self.check(headers)
-        except RefusedError:
+        except RequestRefusedError:
             return False
         return True
 
     def read_token(self) -> bytes:
-        """Return the token, or nothing if there is none to be sent.
-
-        Raises:
-            RefusedError: It is not usable, which is logged once.
-        """
+        """Return the token, if there is one; RequestRefusedError if it is unusable, logged once."""
         if self._token_file is None:
             return b""
         try:
@@ -80,7 +75,7 @@ class Access:
         if error:
             event = "http token unusable, requests refused"
             self._problems.say("token", event, file=str(self._token_file), error=error)
-            raise RefusedError(503, f"http-token-file {self._token_file}: {error}")
+            raise RequestRefusedError(503, f"http-token-file {self._token_file}: {error}")
         self._problems.over("token")
         return token
 
@@ -91,7 +86,7 @@ class Access:
         name = (found[1] or found[2] or "").lower() if found else ""
         if name not in self._hosts and not _is_address(name):
             shown = ascii(host[:_SHOWN])
-            raise RefusedError(
+            raise RequestRefusedError(
                 421, f"{shown} is not in http-hosts: add its name there, or ask by an address"
             )
 

@@ -14,11 +14,7 @@ _MISMATCH: Final = "KEY_VALUES_MISMATCH"
 
 
 class Certificate:
-    """A certificate with its key. For one thread.
-
-    Raises:
-        ConfigError: They cannot be used.
-    """
+    """A certificate with its key; ConfigError if they cannot be used. For one thread."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key

@@ -67,7 +67,6 @@ class Connections:
         self._answering = Answering()
 
     def run(self) -> None:
-        """Serve until stopped."""
         self._listener.settimeout(0)
         self._poll.register(self._listener, selectors.EVENT_READ)
         while not self._over.is_set():
@@ -81,7 +80,6 @@ class Connections:
         self._listener.close()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._over.set()
         with suppress(OSError):  # closed already
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -144,11 +142,7 @@ class Connections:
             self._drop(client)
 
     def _advance(self, client: Client) -> None:
-        """Read what there is.
-
-        Raises:
-            OSError: There is no more now, or ever.
-        """
+        """Read what there is; OSError if there is no more now, or ever."""
         if client.is_over:  # nothing is closed that is not read, or it would lose the answer
             if not client.socket.recv(MAX_HEAD):
                 self._drop(client)

@@ -30,7 +30,6 @@ class Report(NamedTuple):
     def of(
         cls, resource: Resource, problem: str, holdings: Holdings | None, *, registered: bool
     ) -> "Report":
-        """Return the report of ``resource``."""
         devices = resource.devices
         return cls(
             name=resource.name,
@@ -52,7 +51,6 @@ class Report(NamedTuple):
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the devices, for JSON."""
         for device in self.devices.values():
             holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
             yield {**describe(device, self.since[device.id]), "holders": holders}

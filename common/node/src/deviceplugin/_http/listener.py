@@ -18,7 +18,7 @@ from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
     from deviceplugin._http.certificate import Certificate
-    from deviceplugin._http.server import Server
+    from deviceplugin._http.server import HttpServer
 
 _QUEUE: Final = 1024
 """Clients that wait. Whoever finds no place there comes again after a second, then after three."""
@@ -33,11 +33,7 @@ _CHECK: Final = 0.02
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ``:port`` means every address of the machine.
-
-    Raises:
-        ConfigError: It is neither.
-    """
+    """Return host and port of ``host:port``; ``:port`` is every address. ConfigError if neither."""
     try:
         return values.parse_address(address)
     except ValueError as error:
@@ -45,11 +41,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def listen(address: str) -> socket.socket:
-    """Return a socket that listens on ``address``.
-
-    Raises:
-        ConfigError: Nothing can listen there.
-    """
+    """Return a socket that listens on ``address``; ConfigError if nothing can."""
     host, port = parse_address(address)
     try:
         return _listen(host, port)
@@ -62,11 +54,7 @@ def listen(address: str) -> socket.socket:
 
 
 def certificate(settings: Settings) -> "Certificate | None":
-    """Return the certificate of the server; None without TLS.
-
-    Raises:
-        ConfigError: It cannot be used, or is only one half of a pair.
-    """
+    """Return the certificate, None without TLS; ConfigError if it is unusable or half of a pair."""
     certificate, key = settings.http_cert_file, settings.http_key_file
     if certificate is None and key is None:
         return None
@@ -99,20 +87,14 @@ def _listen(host: str, port: int) -> socket.socket:
 class Listener:
     """Listens at once, and serves once the start is over. ``run`` is its thread.
 
-    Args:
-        address: As in the settings.
-        make: Returns the server for a listening socket. It may import what nothing else needs.
-        started: Returns whether the start is over.
-        clock: For tests.
-
-    Raises:
-        ConfigError: Nothing can listen on ``address``.
+    ``make`` returns the server for a listening socket, and may import what nothing else needs.
+    ``started`` returns whether the start is over. ConfigError if nothing can listen there.
     """
 
     def __init__(
         self,
         address: str,
-        make: Callable[[socket.socket], "Server"],
+        make: Callable[[socket.socket], "HttpServer"],
         *,
         started: Callable[[], bool],
         clock: Clock = MONOTONIC,
@@ -123,14 +105,10 @@ class Listener:
         self._started = started
         self._waiter = Waiter(clock)
         self._lock = threading.Lock()
-        self._server: Server | None = None
+        self._server: HttpServer | None = None
 
     def run(self) -> None:
-        """Serve until stopped, and close the socket.
-
-        Raises:
-            Exception: The server could not be loaded.
-        """
+        """Serve until stopped, and close the socket. It raises if the server cannot be loaded."""
         with self._socket:
             self._waiter.until(self._started, _LONGEST_START, every=_CHECK)
             server = None if self._waiter.is_over() else self._make(self._socket)
@@ -140,7 +118,6 @@ class Listener:
                 server.run()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
         with self._lock:
             if self._server is not None:

@@ -36,7 +36,7 @@ class Request(NamedTuple):
     headers: Message
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """What a client gets."""
 
     status: int
@@ -59,51 +59,50 @@ class Answer(NamedTuple):
         return f"HTTP/1.0 {self.status} {phrase}\r\n{text}\r\n".encode("latin-1")
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """A request is not answered. ``answer`` says why."""
 
     def __init__(self, status: int, reason: str, headers: Mapping[str, str] = _NOTHING) -> None:
         super().__init__(reason)
-        self.answer = Answer(status, TEXT, f"{reason}\n".encode(errors="replace"), headers)
+        self.answer = HttpAnswer(status, TEXT, f"{reason}\n".encode(errors="replace"), headers)
 
 
 def parse(head: bytes) -> Request:
     """Return the request that begins with ``head``: all up to the empty line after the headers.
 
-    Raises:
-        RefusedError: It is no request, has no end, or is not one that is answered here.
+    RequestRefusedError if it is no request, has no end, or is not one that is answered here.
     """
     if not head[:1].isalpha():
-        raise RefusedError(
+        raise RequestRefusedError(
             400, "not an HTTP request: use https:// if the plugin has http-cert-file, else http://"
         )
     first, newline, rest = head.partition(b"\n")
     if not newline:
-        raise RefusedError(414, "the request line is too long")
+        raise RequestRefusedError(414, "the request line is too long")
     line = first.decode("latin-1").rstrip("\r")
     words = line.split(" ")
     if len(words) != 3 or not _VERSION.fullmatch(words[2]):  # noqa: PLR2004 - GET / HTTP/1.1
-        raise RefusedError(400, "the request line is not of the form: GET /path HTTP/1.1")
+        raise RequestRefusedError(400, "the request line is not of the form: GET /path HTTP/1.1")
     method, target, version = words
     if method not in _METHODS:
         allowed = ", ".join(_METHODS)
-        raise RefusedError(405, f"use one of {allowed}", {"Allow": allowed})
+        raise RequestRefusedError(405, f"use one of {allowed}", {"Allow": allowed})
     headers = _headers(rest)
     hosts = headers.get_all("Host", [])
     if len(hosts) > 1 or (not hosts and version != "HTTP/1.0"):
-        raise RefusedError(400, "there must be one header Host")
+        raise RequestRefusedError(400, "there must be one header Host")
     if "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip() != "0":
-        raise RefusedError(413, "a request has no body here")
+        raise RequestRefusedError(413, "a request has no body here")
     return Request(line, method, target.partition("?")[0], headers)
 
 
 def _headers(lines: bytes) -> Message:
     if not re.search(rb"(^|\n)\r?\n", lines):
-        raise RefusedError(431, "the headers are too long")
+        raise RequestRefusedError(431, "the headers are too long")
     try:
         headers = parse_headers(BytesIO(lines))
     except HTTPException as error:
-        raise RefusedError(431, f"too many headers: {error}") from error
+        raise RequestRefusedError(431, f"too many headers: {error}") from error
     if headers.defects:
-        raise RefusedError(400, "the headers are not of the form: Name: value")
+        raise RequestRefusedError(400, "the headers are not of the form: Name: value")
     return headers

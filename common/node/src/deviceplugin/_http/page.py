@@ -58,14 +58,10 @@ POLICY: Final = (
 def render(
     reports: Sequence[Report], events: Iterable[Event], *, name: str, problem: str, now: float
 ) -> bytes:
-    """Return the page.
+    """Return the page of ``reports``, by name, and of ``events``, the latest first.
 
-    Args:
-        reports: All resources, by name.
-        events: The recent events, the latest first.
-        name: The name of this machine or pod.
-        problem: Why devices cannot be allocated; empty if they can.
-        now: The time, in seconds since the epoch.
+    ``name`` is that of this machine or pod. ``problem`` says why devices cannot be allocated.
+    ``now`` is in seconds since the epoch.
     """
     shown = sorted(reports, key=lambda report: not _troubled(report))[:MAX_RESOURCES]
     sections = [_note(problem)]

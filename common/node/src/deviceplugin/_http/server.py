@@ -6,27 +6,26 @@ It is imported after the start (``listener.py``): the libraries take time and me
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from deviceplugin._http.access import Access
 from deviceplugin._http.answering import Job
 from deviceplugin._http.certificate import Certificate
 from deviceplugin._http.connections import Connections
 from deviceplugin._http.devices_report import Report
-from deviceplugin._http.messages import TEXT, Answer, RefusedError, Request, parse
+from deviceplugin._http.messages import TEXT, HttpAnswer, Request, RequestRefusedError, parse
 from deviceplugin._http.page import render
-from deviceplugin._http.single_flight import Shared
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
 _INDEX: Final = "/\n/metrics\n/healthz\n/readyz\n/devices\n"
-
 
 _ENCODER: Final = json.JSONEncoder(default=str, separators=(",\n", ": "))
 """Writes a line for each value, without indentation, because the fast encoder has none."""
@@ -53,16 +52,10 @@ class View(Protocol):
         """Return what plugins should offer and do not, a message for each."""
 
 
-class Server:
+class HttpServer:
     """The HTTP server of ``listener``, a socket that listens. ``run`` is its thread.
 
-    Args:
-        listener: A socket that listens.
-        view: What is reported.
-        metrics: The metrics and the events.
-        access: Who is answered.
-        certificate: The certificate; None without TLS.
-        probed: Is called before each request of a kubelet's probes is answered.
+    ``probed`` is called before each request of a kubelet's probes is answered.
     """
 
     def __init__(
@@ -79,14 +72,14 @@ class Server:
             "/healthz": view.alive,
             "/readyz": view.ready,
         }
-        self._routes: Mapping[str, Callable[[str], Answer]] = {
+        self._routes: Mapping[str, Callable[[str], HttpAnswer]] = {
             "/": _shared(lambda: _page(view, metrics)),
-            "/metrics": Shared(lambda accept: _metrics(metrics, accept)),
+            "/metrics": Shared(lambda accept: HttpAnswer(200, *metrics.expose(accept))),
             "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
         }
         self._access = access or Access(None, ())
         self._probed = probed
-        refusal = Answer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
+        refusal = HttpAnswer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
         self._connections = Connections(
             listener,
             self._plan,
@@ -96,20 +89,20 @@ class Server:
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
-        """Serve until stopped."""
-        with suppress(RefusedError):  # nobody else might ask for long, so that it is logged now
+        with suppress(
+            RequestRefusedError
+        ):  # nobody else might ask for long, so that it is logged now
             self._access.read_token()
         self._connections.run()
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._connections.stop()
 
     def _plan(self, head: bytes) -> bytes | Job:
         try:
             request = parse(head)
             return Job(lambda: self._answer(request), urgent=request.path in self._probes)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             answer = error.answer
             log.debug("%s -", answer.status)
             return answer.head() + answer.body
@@ -119,38 +112,34 @@ class Server:
             self._probed()
         try:
             answer = self._find(request)
-        except RefusedError as error:
+        except RequestRefusedError as error:
             answer = error.answer
         log.debug('"%s" %s -', ascii(request.line)[1:-1], answer.status)
         return answer.head(), b"" if request.method == "HEAD" else answer.body
 
-    def _find(self, request: Request) -> Answer:
+    def _find(self, request: Request) -> HttpAnswer:
         if probe := self._probes.get(request.path):
             return _probe(probe(), detailed=self._access.may_know_reasons(request.headers))
         self._access.check(request.headers)
         if route := self._routes.get(request.path):
             return route(request.headers.get("Accept", ""))
-        return Answer(404, TEXT, _INDEX.encode())
+        return HttpAnswer(404, TEXT, _INDEX.encode())
 
 
-def _shared(make: Callable[[], Answer]) -> Callable[[str], Answer]:
+def _shared(make: Callable[[], HttpAnswer]) -> Callable[[str], HttpAnswer]:
     """Return a route whose answer does not depend on the ``Accept`` header."""
     shared = Shared(lambda _: make())
     return lambda _: shared()
 
 
-def _metrics(metrics: Metrics, accept: str) -> Answer:
-    return Answer(200, *metrics.expose(accept))
-
-
-def _probe(problem: str, *, detailed: bool) -> Answer:
+def _probe(problem: str, *, detailed: bool) -> HttpAnswer:
     if problem:
         problem = problem if detailed else "not ready"
-        return Answer(503, TEXT, f"{problem}\n".encode(errors="replace"))
-    return Answer(200, TEXT, b"ok\n")
+        return HttpAnswer(503, TEXT, f"{problem}\n".encode(errors="replace"))
+    return HttpAnswer(200, TEXT, b"ok\n")
 
 
-def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> Answer:
+def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> HttpAnswer:
     """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
@@ -158,7 +147,7 @@ def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> Answer:
     )
     more = {"shortfalls": shortfalls, "boot": boot_id()}
     text = f'{{"resources": [{",".join(resources)}],\n{_ENCODER.encode(more)[1:]}\n'
-    return Answer(200, "application/json", text.encode())
+    return HttpAnswer(200, "application/json", text.encode())
 
 
 def _encoded_devices(report: Report) -> str:
@@ -170,7 +159,7 @@ def _encoded_devices(report: Report) -> str:
     return ",\n".join(encoded)
 
 
-def _page(view: View, metrics: Metrics) -> Answer:
+def _page(view: View, metrics: Metrics) -> HttpAnswer:
     page = render(
         view.reports(),
         metrics.events.latest(),
@@ -178,4 +167,50 @@ def _page(view: View, metrics: Metrics) -> Answer:
         problem=view.ready(),
         now=time.time(),
     )
-    return Answer(200, "text/html; charset=utf-8", page)
+    return HttpAnswer(200, "text/html; charset=utf-8", page)
+
+
+_T = TypeVar("_T")
+
+
+class Shared(Generic[_T]):
+    """Shares the result of ``make`` between threads that ask at the same time.
+
+    A caller waits for the next run and shares its result, so no answer is older than its question.
+    Callers that ask at once cause two runs at most. No result is kept after the last caller has
+    left. If ``make`` raises, only the caller that ran it gets the error; the next one tries again.
+    """
+
+    def __init__(self, make: Callable[[str], _T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._asking = 0
+        self._begun = 0
+        self._made: tuple[int, str, _T] | None = None
+        """The number of the run, its question, and the answer."""
+
+    def __call__(self, question: str = "") -> _T:
+        """Return the answer to ``question``; only callers with the same question share it."""
+        with self._lock:
+            self._asking += 1
+            begun = self._begun
+        try:
+            with self._making:
+                made = self._made
+                if made is not None and made[0] > begun and made[1] == question:
+                    return made[2]
+                return self._answer(question)
+        finally:
+            with self._lock:
+                self._asking -= 1
+                if not self._asking:
+                    self._made = None
+
+    def _answer(self, question: str) -> _T:
+        with self._lock:
+            self._begun += 1
+            number = self._begun
+        answer = self._make(question)
+        self._made = number, question, answer
+        return answer

@@ -1,10 +1,11 @@
-"""Asking a plugin what a container gets, for any protocol."""
+"""Asking a plugin what a container gets, and what that is on the wire."""
 
 from collections.abc import Sequence
 
 from deviceplugin._inventory.validation import allocation_problem
-from deviceplugin.model import Allocation, Device
+from deviceplugin.model import Allocation, Device, DeviceNode, Mount
 from deviceplugin.plugin import Capabilities, Plugin
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 
 def hook_of(plugin: Plugin) -> str:
@@ -17,11 +18,8 @@ def allocation_of(
 ) -> Allocation:
     """Return what a container that is given ``devices`` gets, according to ``plugin``.
 
-    ``parameters`` are of the class that the plugin names; None are its defaults.
-
-    Raises:
-        TypeError: The plugin returned what no container can get.
-        Exception: Whatever the plugin raises.
+    ``parameters`` are of the class that the plugin names; None are its defaults. It raises what the
+    plugin raises, and TypeError if that returned what no container can get.
     """
     allocation: object
     if plugin.parameters is None:
@@ -36,3 +34,34 @@ def allocation_of(
     if problem := allocation_problem(allocation):
         raise TypeError(f"{hook_of(plugin)}() returned what cannot be used: {problem}")
     return allocation
+
+
+def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
+    response = pb.ContainerAllocateResponse(
+        envs=allocation.envs, annotations=allocation.annotations
+    )
+    for mount in allocation.mounts:
+        response.mounts.add(
+            container_path=mount.container_path,
+            host_path=mount.host_path,
+            read_only=mount.read_only,
+        )
+    for node in allocation.nodes:
+        response.devices.add(
+            container_path=node.container_path,
+            host_path=node.host_path,
+            permissions=node.permissions,
+        )
+    for name in allocation.cdi_names:
+        response.cdi_devices.add(name=name)
+    return response
+
+
+def decode_allocation(response: pb.ContainerAllocateResponse) -> Allocation:
+    return Allocation(
+        nodes=[DeviceNode(n.host_path, n.container_path, n.permissions) for n in response.devices],
+        mounts=[Mount(m.host_path, m.container_path, m.read_only) for m in response.mounts],
+        envs=dict(response.envs),
+        annotations=dict(response.annotations),
+        cdi_names=[device.name for device in response.cdi_devices],
+    )

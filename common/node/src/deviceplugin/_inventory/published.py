@@ -1,24 +1,75 @@
-"""The inventory: the latest devices of each resource."""
+"""The inventory: the resources of a process, and the latest devices of each as on the wire."""
 
 import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from operator import is_
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from deviceplugin._inventory.chunks import Chunk, encode_chunks
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.errors import DiscoveryError
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Plugin
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
-_LONGER: Final = len(UNHEALTHY) - len(HEALTHY)
+_LENGTH: Final = 256
+"""Devices in a chunk: few enough to encode quickly, and many enough that there are few chunks."""
 _NO_DEVICES: Final[Mapping[str, Device]] = MappingProxyType({})
 _FEW: Final = 16
 """Inserting one device into a sorted list costs about as much as sorting this many."""
+
+
+class Chunk(NamedTuple):
+    """Consecutive devices of a list. The encoded chunks, joined, are the encoded list."""
+
+    devices: Sequence[Device]
+    encoded: bytes
+    longest: int
+    """Bytes that it can have while the devices are these: when all of them are unhealthy."""
+
+
+def encode_chunks(devices: Sequence[Device], before: Sequence[Chunk] = ()) -> list[Chunk]:
+    """Return ``devices`` in chunks. An unchanged chunk is the object from ``before``.
+
+    A chunk is unchanged if it has the same objects. Comparing identities is cheap, and equality
+    would depend on classes of plugins.
+    """
+    parts = [devices[start : start + _LENGTH] for start in range(0, len(devices), _LENGTH)]
+    return [
+        old if old is not None and _are_same(old.devices, part) else _encode(part)
+        for part, old in zip_longest(parts, before[: len(parts)])
+    ]
+
+
+def encode_list(devices: Iterable[Device]) -> bytes:
+    """Return ``devices`` as an encoded ``ListAndWatchResponse``, in the order given."""
+    return b"".join(chunk.encoded for chunk in encode_chunks(list(devices)))
+
+
+def _are_same(one: Sequence[Device], other: Sequence[Device]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
+def _encode(devices: Sequence[Device]) -> Chunk:
+    response = pb.ListAndWatchResponse()
+    add = response.devices.add
+    for device in devices:
+        entry = add()  # filling it in place is three times as fast as copying a message into it
+        entry.ID = device.id
+        entry.health = HEALTHY if device.health.healthy else UNHEALTHY
+        if device.topology is not None:
+            # It must not be present but empty: then the kubelet hides the device in PodResources.
+            for node in device.topology.numa_nodes:
+                entry.topology.nodes.add(ID=node)
+    encoded = response.SerializeToString()
+    for entry in response.devices:
+        entry.health = UNHEALTHY
+    return Chunk(devices, encoded, response.ByteSize())
 
 
 class Snapshot(NamedTuple):
@@ -49,7 +100,6 @@ class Resource:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """The devices of the latest snapshot."""
         snapshot = self.snapshot
         return _NO_DEVICES if snapshot is None else snapshot.devices
 
@@ -60,15 +110,13 @@ class Resource:
     def publish(self, devices: Iterable[Device]) -> list[Device]:
         """Make ``devices`` the latest snapshot and return those whose health changed.
 
-        Raises:
-            DiscoveryError: The list is too long for the kubelet; the last one stays.
+        DiscoveryError if the list is too long for the kubelet. Then the last one stays.
         """
         before = self.snapshot or _NOTHING
         new = _ordered({device.id: device for device in devices}, before.devices)
         chunks = encode_chunks(list(new.values()), before.chunks)
         encoded = b"".join(chunk.encoded for chunk in chunks)
-        # It must still fit when all devices turn unhealthy, because "Unhealthy" is longer.
-        longest = len(encoded) + _LONGER * sum(chunk.healthy for chunk in chunks)
+        longest = sum(chunk.longest for chunk in chunks)
         if longest > MAX_LIST_BYTES:
             raise DiscoveryError(
                 f"the list of {len(new)} devices for {self.name} has {longest} bytes, but the "
@@ -94,10 +142,7 @@ class Resource:
             self._final = True
 
     def subscribe(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, after each snapshot that differs on the wire.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after each other snapshot; return what ends that."""
         return self._listeners.add(changed)
 
 
@@ -130,3 +175,68 @@ def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
 
 def _same(one: Health, other: Health) -> bool:
     return one is other or one == other  # it is usually the same object, and == is slower
+
+
+class Front(Protocol):
+    """A protocol that offers resources. Thread-safe."""
+
+    def advertise(self, resource: Resource) -> None:
+        """Offer ``resource``. It is called again after each discovery."""
+
+    def withdraw(self, resource: Resource) -> None:
+        """Stop offering ``resource``, if it is offered; return when that is done."""
+
+
+class Catalogue:
+    """The resources that discoveries fill and that fronts offer. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._resources: Mapping[str, Resource] = {}
+        self._advertised: Mapping[str, Resource] = {}
+        self._fronts: tuple[Front, ...] = ()
+        """All three are replaced and never modified."""
+
+    def resources(self) -> Mapping[str, Resource]:
+        """Return all resources that have been claimed, by name. It does not wait for a lock."""
+        return self._resources
+
+    def attach(self, front: Front) -> None:
+        """Let ``front`` offer all resources, from now on."""
+        with self._lock:
+            self._fronts = (*self._fronts, front)
+        for resource in self._advertised.values():
+            front.advertise(resource)
+
+    def detach(self, front: Front) -> None:
+        """Let ``front`` offer no further resources."""
+        with self._lock:
+            self._fronts = tuple(each for each in self._fronts if each is not front)
+
+    def claim(self, name: str, plugin: Plugin) -> Resource | None:
+        """Return the resource for ``plugin``, or None if another plugin has it."""
+        with self._lock:
+            if name in self._resources:
+                return None
+            resource = Resource(name, plugin)
+            self._resources = {**self._resources, name: resource}
+            return resource
+
+    def advertise(self, resource: Resource) -> None:
+        with self._lock:
+            self._advertised = {**self._advertised, resource.name: resource}
+        for front in self._fronts:
+            front.advertise(resource)
+
+    def withdraw(self, resource: Resource) -> None:
+        """Stop offering ``resource``; its name may be claimed again afterwards."""
+        with self._lock:
+            self._advertised = _without(self._advertised, resource.name)
+        for front in self._fronts:
+            front.withdraw(resource)
+        with self._lock:
+            self._resources = _without(self._resources, resource.name)
+
+
+def _without(resources: Mapping[str, Resource], name: str) -> Mapping[str, Resource]:
+    return {key: one for key, one in resources.items() if key != name}

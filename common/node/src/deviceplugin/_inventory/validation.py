@@ -70,10 +70,7 @@ def _mapping_problems(device: Device) -> Iterator[str]:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` for a message: short and without addresses.
-
-    A message with an address in it would be logged again at each discovery.
-    """
+    """Return ``value`` for a message: short, and without addresses, which make a message new."""
     try:
         text = repr(value)
     except Exception:  # the plugin's own class

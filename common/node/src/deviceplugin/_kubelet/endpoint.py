@@ -4,13 +4,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.endpoint_status import EndpointStatus
-from deviceplugin._kubelet.offer import Need, Offer
-from deviceplugin._kubelet.plugin_lifecycle import PluginLifecycle
-from deviceplugin._kubelet.server import Server, remove_stale_sockets
-from deviceplugin._kubelet.socket_alias import SocketAlias
-from deviceplugin._kubelet.sockets import OwnSockets, SocketNews
+from deviceplugin._kubelet.endpoint_status import EndpointStatus, PluginLifecycle
+from deviceplugin._kubelet.offer import Admission, Offer, RegistrationNeed
+from deviceplugin._kubelet.server import ResourceServer, remove_stale_sockets
+from deviceplugin._kubelet.sockets import OwnSockets, SocketAlias, SocketNews
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity
@@ -61,11 +58,11 @@ class Endpoint:
         clock: Clock = MONOTONIC,
     ) -> None:
         self.resource = resource = offer.resource
-        self.server: Server | None = None
+        self.server: ResourceServer | None = None
         """The server that serves the resource now, if there is one."""
         self._offer = offer
         self._admission = admission
-        self._need = Need(offer, admission)
+        self._need = RegistrationNeed(offer, admission)
         self._is_resting = False
         self._choice = RegistrarChoice(registrars)
         self._metrics = metrics
@@ -75,34 +72,29 @@ class Endpoint:
         self._clock = clock
         self._waiter = Waiter(clock)
         self._poked: Callable[[], None] = lambda: None
-        offer.subscribe(self._poke)
+        offer.subscribe(self.poke)
         offer.watch(self._on_list)
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._stream_timeout = _STREAM_TIMEOUT
-        self._sockets = OwnSockets(resource.name, sockets, self._choice, self._poke)
+        self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
         self._last_seen: Identity = None
 
     @property
     def problem(self) -> str:
-        """Why the kubelet is not watching the resource; empty while it is, or need not."""
         return self._status.problem
 
     @property
     def is_registered(self) -> bool:
-        """Whether the kubelet is watching the resource."""
         return self.server is not None and not self.problem
-
-    def recheck(self) -> None:
-        """Check again, because the resource's plugin has been replaced."""
-        self._poke()
 
     def on_poke(self, poked: Callable[[], None]) -> None:
         """Call ``poked``, from any thread, when the next of ``steps`` should not be delayed."""
         self._poked = poked
         poked()
 
-    def _poke(self) -> None:
+    def poke(self) -> None:
+        """Check again, for example because the resource's plugin has been replaced."""
         self._waiter.poke()
         self._poked()
 
@@ -145,7 +137,7 @@ class Endpoint:
 
     def _on_list(self) -> None:
         if self._need.is_there != (self.server is not None):
-            self._poke()
+            self.poke()
 
     def _live_once(self) -> Iterator[float]:
         """Serve and register once, and return when the registration is lost."""
@@ -157,13 +149,13 @@ class Endpoint:
             return
         self._choice.make()
         try:
-            server = Server(
+            server = ResourceServer(
                 self._offer,
                 self._choice.current,
                 admission=self._admission,
                 hooks=self._hooks,
                 metrics=self._metrics,
-                news=self._poke,
+                news=self.poke,
                 refused=lambda reason: self._status.report("refused by the kubelet", reason),
             )
         except OSError as error:
@@ -192,13 +184,13 @@ class Endpoint:
         if self._need.is_there:
             self._status.set("starting")
 
-    def _stop(self, server: Server) -> None:
+    def _stop(self, server: ResourceServer) -> None:
         watched = server.watched
         server.stop()
         if watched:
             self._waiter.pause(_AFTER_STREAM)
 
-    def _alias_of(self, server: Server) -> SocketAlias | None:
+    def _alias_of(self, server: ResourceServer) -> SocketAlias | None:
         plugin = self.resource.plugin
         if not plugin.socket_name or plugin.resource != self.resource.name:
             return None
@@ -209,7 +201,7 @@ class Endpoint:
         if self._alias is not None:
             self._status.aliased(self._alias.path, self._alias.claim())
 
-    def _register_and_watch(self, server: Server) -> Iterator[float]:
+    def _register_and_watch(self, server: ResourceServer) -> Iterator[float]:
         waiter = self._waiter.unless(lambda: server.gone or not self._need.is_there)
         while not waiter.is_over():
             seen = self._choice.current.identity()
@@ -222,8 +214,7 @@ class Endpoint:
             if server.watched or server.verdict:
                 return  # a failed attempt left this state, and only a new server clears it
 
-    def _register(self, server: Server, seen: Identity, waiter: Waiter) -> Identity:
-        """Return the kubelet that accepted the registration; None if it is time to check again."""
+    def _register(self, server: ResourceServer, seen: Identity, waiter: Waiter) -> Identity:
         self._status.set("waiting for the kubelet")
         try:
             return self._choice.current.register(server, waiter)
@@ -234,7 +225,7 @@ class Endpoint:
             next_kubelet.pause(_LONGEST_WAIT)
         return None
 
-    def _watch(self, server: Server, kubelet: Identity) -> Iterator[float]:
+    def _watch(self, server: ResourceServer, kubelet: Identity) -> Iterator[float]:
         """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
@@ -258,7 +249,7 @@ class Endpoint:
         self._stream_timeout = longer if awaiting else _STREAM_TIMEOUT
         self._settle(since, kubelet)
 
-    def _loss(self, server: Server, kubelet: Identity, since: float) -> str:
+    def _loss(self, server: ResourceServer, kubelet: Identity, since: float) -> str:
         """Return why the registration was lost; empty if it was not."""
         now = self._choice.current.identity()
         if self._waiter.is_over():
@@ -274,7 +265,7 @@ class Endpoint:
             return "the kubelet ended its stream"
         return "" if self._need.is_there else _NOT_NEEDED
 
-    def _own_loss(self, server: Server) -> str:
+    def _own_loss(self, server: ResourceServer) -> str:
         if server.gone:
             return "the plugin's socket was removed"
         if not server.servicer.has_latest_options:

@@ -1,11 +1,15 @@
-"""Reporting the state of an endpoint: in the log, as events and as a metric."""
+"""The state of an endpoint, in the log, as events and as a metric; and starting its plugin."""
 
 import logging
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.hooks import Hooks
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
+from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +42,6 @@ class EndpointStatus:
             self._metrics.events.add(event, resource=self._resource, detail=error)
 
     def failed(self, error: str, cause: Exception) -> None:
-        """Report an error of the framework itself, with its traceback."""
         event = "endpoint failed, starting over"
         self.set(f"{event}: {error}")
         if self._failures.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
@@ -69,14 +72,12 @@ class EndpointStatus:
         self._failures.over(_SERVE)
 
     def lost(self, reason: str) -> None:
-        """Report why the registration was lost."""
         if self._is_told():
             log.info("registration lost", extra={"resource": self._resource, "reason": reason})
             self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
 
     def withdrawn(self) -> None:
-        """Report that the kubelet need not watch the resource any more."""
         tell_withdrawn(self._resource, self._metrics)
 
     def _is_told(self) -> bool:
@@ -87,12 +88,61 @@ class EndpointStatus:
         self._metrics.registered.labels(self._resource).set(0)
 
     def forget(self) -> None:
-        """Remove the resource from the metrics."""
         self._metrics.forget(self._resource)
 
 
 def tell_withdrawn(resource: str, metrics: Metrics) -> None:
-    """Report that ``resource`` is not served any more."""
     if metrics.events.registrations.take(resource):
         log.info("resource withdrawn", extra={"resource": resource})
         metrics.events.add("resource withdrawn", resource=resource)
+
+
+_START_TIMEOUT: Final = 60.0
+"""Seconds that ``start()`` may take."""
+_STOP_TIMEOUT: Final = 10.0
+"""Seconds that ``stop()`` may take."""
+
+
+class PluginLifecycle:
+    """Starts and stops the plugin of ``resource``. For one thread."""
+
+    def __init__(self, resource: Resource, hooks: Hooks, status: EndpointStatus) -> None:
+        self._resource = resource
+        self._hooks = hooks
+        self._status = status
+        self._started: Plugin | None = None
+
+    def start(self) -> bool:
+        """Start the resource's plugin, and return whether it is started.
+
+        If another plugin was started before, that one is stopped first. A failure is reported.
+        """
+        plugin = self._resource.plugin
+        if self._started is plugin:
+            return True
+        self.stop()
+        if not overrides(plugin, "start"):
+            self._started = plugin
+            return True
+        before = self._status.problem
+        self._status.set("start() is under way")
+        try:
+            self._hooks.call("start", plugin.start, self._resource.name, timeout=_START_TIMEOUT)
+        except DevicePluginError as error:
+            self._status.report("start() failed", str(error))
+            return False
+        self._started = plugin
+        self._status.set(before)
+        return True
+
+    def stop(self) -> None:
+        plugin, self._started = self._started, None
+        if plugin is None or not overrides(plugin, "stop"):
+            return
+        try:
+            # The endpoint's own Hooks are closed when it stops.
+            Hooks().call("stop", plugin.stop, self._resource.name, timeout=_STOP_TIMEOUT)
+        except DevicePluginError as error:
+            log.warning(
+                "stop() failed", extra={"resource": self._resource.name, "error": str(error)}
+            )

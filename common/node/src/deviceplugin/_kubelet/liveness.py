@@ -63,10 +63,7 @@ class Liveness:
     """Checks the sockets that ``served`` returns by resource. ``run`` is its thread."""
 
     def __init__(
-        self,
-        served: Callable[[], Mapping[str, Served]],
-        events: Events,
-        clock: Clock = MONOTONIC,
+        self, served: Callable[[], Mapping[str, Served]], events: Events, clock: Clock = MONOTONIC
     ) -> None:
         self._served = served
         self._events = events
@@ -80,7 +77,6 @@ class Liveness:
         self._failures = Problems(log, logging.ERROR)
 
     def run(self) -> None:
-        """Check periodically, until stopped."""
         self._waiter.pause(_INTERVAL)
         while not self._waiter.is_over():
             try:
@@ -93,7 +89,6 @@ class Liveness:
             self._waiter.pause(_INTERVAL)
 
     def stop(self) -> None:
-        """Make ``run`` return."""
         self._waiter.end()
 
     def problem(self) -> str:

@@ -5,20 +5,65 @@ unhealthy: a kubelet can crash when a device that a pod holds disappears.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+from typing_extensions import override
 
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.chunks import encode_chunks
-from deviceplugin._inventory.published import Resource
-from deviceplugin._kubelet.admission import Admission
+from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.model import Device, Health
 from deviceplugin.plugin import Capabilities
 
 _WITHHELD: Final = Health.unhealthy("withheld")
 """Its reason is not on the wire."""
+
+Defer = Callable[[Callable[[], None]], Any]
+"""Calls a function soon, for what need not be done before the kubelet has its answer."""
+
+
+class Admission(Protocol):
+    """Is called around each Allocate. Thread-safe."""
+
+    def admit(
+        self, _resource: Resource, _ids: Collection[str], _defer: Defer, /
+    ) -> AbstractContextManager[None]:
+        """Return a context in which these devices of a resource are allocated.
+
+        Entering it may wait, or refuse by AllocationError. If its body raises, no container got the
+        devices. What prevents that a device is given out twice is done in it; the rest is deferred.
+        """
+        return nullcontext()
+
+    def may_wait(self, _resource: Resource, /) -> bool:
+        """Return whether entering the context for devices of a resource may take long."""
+        return False
+
+    def held(self, _resource: str, /) -> Collection[str]:
+        """Return the devices of a resource that pods hold, as far as is known."""
+        return ()
+
+    def watched(self, _resource: str, /) -> None:
+        """Record that a kubelet begins to watch a resource. It may read a file."""
+
+    def avoided(self, _resource: str, /) -> Collection[str]:
+        """Return those of ``held`` that the kubelet may take for free."""
+        return ()
+
+    def remembers(self, _resource: str, /) -> bool:
+        """Return whether the kubelet is known to have a resource, or to have lost it lately."""
+        return False
+
+
+class AdmitAll(Admission):
+    """Admits everything, without a tracker of what pods hold."""
+
+    @override
+    def watched(self, _resource: str, /) -> None:
+        pass
 
 
 class Options(NamedTuple):
@@ -47,7 +92,6 @@ class Offer:
         ]
 
     def close(self) -> None:
-        """End all subscriptions."""
         for end in self._endings:
             end()
 
@@ -69,7 +113,6 @@ class Offer:
 
     @property
     def options(self) -> Options:
-        """The options of a registration now."""
         capabilities = Capabilities.of(self.resource.plugin)
         return Options(capabilities.pre_start and not self.hides_pre_start, capabilities.prefer)
 
@@ -85,20 +128,13 @@ class Offer:
         return capabilities.pre_start and self._ownership.concerns_dra(self.resource.name)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed``, from any thread, when the list may have changed; until closed.
-
-        Return a function that ends this.
-        """
+        """Call ``changed``, from any thread, after another list; return what ends that."""
         return self._lists.add(changed)
 
     def latest(self) -> bytes | None:
         """Return the encoded list that the kubelet should have now; None before the first."""
         with self._lock:
             return self._encoded()
-
-    def is_latest(self, encoded: bytes) -> bool:
-        """Return whether ``encoded`` is what the kubelet should have now."""
-        return encoded == self.latest()
 
     def _encoded(self) -> bytes | None:
         snapshot = self.resource.snapshot
@@ -119,10 +155,10 @@ def _encode(devices: Mapping[str, Device], withheld: Mapping[str, str]) -> bytes
         replace(device, health=_WITHHELD) if device.id in withheld and device.health else device
         for device in devices.values()
     ]
-    return b"".join(chunk.encoded for chunk in encode_chunks(shown))
+    return encode_list(shown)
 
 
-class Need:
+class RegistrationNeed:
     """Whether the resource of ``offer`` should be registered. Thread-safe.
 
     It should as long as a pod could get a device, or has one. It also should once if the kubelet
@@ -141,7 +177,6 @@ class Need:
 
     @property
     def is_there(self) -> bool:
-        """Whether the resource should be registered now."""
         return self._offer.is_wanted or self._has_harmful_options
 
     @property

@@ -11,8 +11,7 @@ from typing import Any, Final, cast
 import grpc
 import grpc.aio
 
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, Offer
 from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
@@ -36,12 +35,8 @@ _SLUG_LENGTH: Final = 40
 """Most characters of the resource name in a socket's name."""
 
 
-class Server:
-    """Serves ``offer`` on a new socket for ``registrar``. ``name`` is the socket's file name.
-
-    Raises:
-        OSError: The socket cannot be created.
-    """
+class ResourceServer:
+    """Serves ``offer`` on a new socket called ``name`` for ``registrar``; OSError if it cannot."""
 
     def __init__(
         self,
@@ -89,17 +84,14 @@ class Server:
         self._identity = file_identity(self.path)
 
     def expect_kubelet(self) -> None:
-        """Treat the next stream as the kubelet's."""
         self.servicer.streams.expect_kubelet()
 
     @property
     def watched(self) -> bool:
-        """Whether the kubelet's stream is open."""
         return self.servicer.streams.watched
 
     @property
     def was_watched(self) -> bool:
-        """Whether the kubelet has opened its stream since it was expected to, open or not now."""
         return not self.servicer.streams.awaiting_kubelet
 
     @property

@@ -12,11 +12,9 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
-from deviceplugin._inventory.allocating import allocation_of, hook_of
-from deviceplugin._inventory.encoding import encode_allocation
+from deviceplugin._inventory.allocating import allocation_of, encode_allocation, hook_of
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._kubelet.admission import Admission
-from deviceplugin._kubelet.offer import Offer
+from deviceplugin._kubelet.offer import Admission, Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.event_loop import call_hook, in_thread
@@ -79,7 +77,6 @@ class Servicer:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the kubelet has been sent the latest list, with the latest options."""
         return self.streams.up_to_date and self.has_latest_options
 
     @property
@@ -288,7 +285,6 @@ async def _in_thread(name: str, call: Callable[[], None]) -> None:
 
 
 def status_code(error: DevicePluginError) -> grpc.StatusCode:
-    """Return the gRPC code of ``error`` for the kubelet."""
     by_class = {
         UnknownDeviceError: grpc.StatusCode.NOT_FOUND,
         UnhealthyDeviceError: grpc.StatusCode.FAILED_PRECONDITION,

@@ -1,13 +1,15 @@
-"""Notifying each endpoint of changes of its own sockets and the kubelet's, and of no others."""
+"""The sockets of each endpoint: news of its own and of the kubelet's, and a second, fixed name."""
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
+from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._registration.by_kubelet_socket import RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
@@ -30,7 +32,7 @@ class SocketNews:
     def listen(self, resource: str, callback: Callback) -> None:
         """Call ``callback`` with the name of a socket of ``resource`` or of the kubelet's socket.
 
-        It is called with None if the name is unknown, for example after lost events.
+        With None if the name is unknown, for example after lost events.
         """
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback
@@ -50,7 +52,6 @@ class SocketNews:
                 del self._of_name[name]
 
     def forget(self, resource: str, callback: Callback) -> None:
-        """Stop calling ``callback``."""
         with self._lock:
             self._drop_names(callback)
             if self._of_resource.get(slug_of_resource(resource)) == callback:
@@ -68,17 +69,10 @@ class SocketNews:
 
 
 class OwnSockets:
-    """The sockets on which ``resource`` is served.
-
-    ``changed`` is called, from any thread, when something happens to them or to the kubelet's.
-    """
+    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``."""
 
     def __init__(
-        self,
-        resource: str,
-        news: SocketNews,
-        choice: RegistrarChoice,
-        changed: Callable[[], None],
+        self, resource: str, news: SocketNews, choice: RegistrarChoice, changed: Callable[[], None]
     ) -> None:
         self.rival_left = False
         """Whether another plugin for the resource has gone since ours are there.
@@ -93,11 +87,9 @@ class OwnSockets:
         self._ever: deque[str] = deque(maxlen=8)
 
     def open(self) -> None:
-        """Begin to follow what happens."""
         self._news.listen(self._resource, self._on_change)
 
     def close(self) -> None:
-        """Follow nothing any more."""
         self._news.forget(self._resource, self._on_change)
 
     def replace(self, *names: str) -> None:
@@ -118,3 +110,41 @@ class OwnSockets:
         """Return whether ``name`` was the socket of another plugin for this resource."""
         theirs = is_socket_of(self._resource, name)
         return theirs and file_identity(self._choice.current.directory / name) is None
+
+
+class SocketAlias:
+    """A symbolic link ``path`` to the socket ``target``, which is in the same directory.
+
+    The kubelet is never given it: several plugins may want the same fixed name, and whoever dials
+    one by it could reach another. So it does not matter who has it, or that it is lost.
+    """
+
+    def __init__(self, path: Path, target: str) -> None:
+        self.path, self._target = path, target
+
+    def claim(self) -> str:
+        """Have the link; return why that is not possible, or an empty string.
+
+        It is taken from a plugin that has died, and from nobody else.
+        """
+        try:
+            if self._is_ours():
+                return ""
+            if answers(self.path):
+                return "another plugin that is running has this name"
+            link = self.path.with_name(f".{self._target}")
+            link.unlink(missing_ok=True)
+            link.symlink_to(self._target)
+            link.replace(self.path)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def release(self) -> None:
+        """Remove the link, unless another plugin has it."""
+        with suppress(OSError):
+            if self._is_ours():
+                self.path.unlink()
+
+    def _is_ours(self) -> bool:
+        return self.path.is_symlink() and str(self.path.readlink()) == self._target

@@ -25,16 +25,12 @@ class Stream:
         self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self) -> None:
-        """Wait until it is woken."""
         await self._woken.wait()
         self._woken.clear()
 
 
 class Streams:
-    """The streams of ``offer``. Thread-safe, except for ``serve``.
-
-    ``report`` is called with their number when one opens or ends.
-    """
+    """The streams of ``offer``. Thread-safe but for ``serve``. ``report`` gets their number."""
 
     def __init__(self, offer: Offer, report: Callable[[int], None]) -> None:
         self._offer = offer
@@ -72,7 +68,7 @@ class Streams:
         """Whether the kubelet's stream has sent the latest list."""
         kubelets = self._kubelets
         sent = kubelets.sent if kubelets and self.watched else None
-        return sent is not None and self._offer.is_latest(sent)
+        return sent is not None and sent == self._offer.latest()
 
     async def serve(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
         """Serve a stream by ``write`` until it is cancelled or closed.

@@ -28,13 +28,18 @@ class Entry(NamedTuple):
     response: bytes
     """The plugin's answer to Allocate, as on the wire."""
 
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The resource with each of the devices."""
+        return [(self.resource, device) for device in dict.fromkeys(chain(*self.devices.values()))]
+
 
 class Recorded(NamedTuple):
     """What the kubelet restores after a restart."""
 
     entries: Sequence[Entry]
     registered: frozenset[str]
-    """The names of the resources that had a plugin."""
+    """The names of the resources that have a plugin, or had one in the last five minutes."""
 
 
 def decode(text: bytes) -> Recorded:

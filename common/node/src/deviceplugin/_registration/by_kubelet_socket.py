@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import grpc
+from typing_extensions import override
 
 from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.concurrency import SharedChannel, Slots
-from deviceplugin._telemetry.log import Seldom
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import REFUSED, UNAVAILABLE, Metrics
 from deviceplugin.errors import KubeletUnavailableError, RegistrationRefusedError
+from deviceplugin.kit.log import Problems, shape
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -30,10 +31,9 @@ _AT_A_TIME: Final = 8
 _FIRST_WAIT: Final = 0.005
 """Seconds. A kubelet listens this soon after its socket appears."""
 _LONGEST_WAIT: Final = 5.0
-_PERMANENT_REFUSALS: Final = (
-    "requested API version",
-    "the ResourceName",
-)
+_OVER_AFTER: Final = 60.0
+"""Seconds without a failure after which the next one is logged again."""
+_PERMANENT_REFUSALS: Final = ("requested API version", "the ResourceName")
 """Prefixes of refusals for which trying again is useless. Their gRPC code is that of all others."""
 
 
@@ -67,9 +67,8 @@ class Registrant(Protocol):
 class Registrar(Protocol):
     """A way to register, and the directory for the plugin's socket."""
 
-    @property
-    def directory(self) -> Path:
-        """The directory that the socket must be in."""
+    directory: Path
+    """The directory that the socket must be in."""
 
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it from others."""
@@ -93,7 +92,7 @@ class Registrar(Protocol):
         """Return the kubelet that accepted the registration; None if it is time to check again."""
 
 
-class Kubelet:
+class KubeletSocket(Registrar):
     """The kubelet of one plugin directory."""
 
     def __init__(self, plugin_dir: Path, metrics: Metrics) -> None:
@@ -105,27 +104,28 @@ class Kubelet:
         self._slots = Slots(_AT_A_TIME)
         self._channel = SharedChannel(lambda: rpc.connect(self.socket))
         self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
-        self._waiting = Seldom(log)
+        self._waiting = Problems(log, lasts=_OVER_AFTER)
 
+    @override
     def token(self) -> str:
-        """Return the part of the socket's name that distinguishes it: a new one each time.
+        """Return a new one each time.
 
         When a server stops, grpcio removes its socket by name, even if a newer one has that name.
         """
         return os.urandom(3).hex()
 
+    @override
     def alias(self, name: str) -> Path:
-        """Return the path of another name for the socket."""
         return self.directory / f"{name}.sock"
 
+    @override
     def services(
-        self, _resource: str, _notified: Callable[[str], None]
+        self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the services to serve besides the plugin's own: none."""
         return ()
 
+    @override
     def identity(self) -> Identity:
-        """Return the identity of the kubelet's socket; None without a socket."""
         now = file_identity(self.socket)
         with self._lock:
             if now is not None and now != self._last:
@@ -136,23 +136,22 @@ class Kubelet:
                 self._last = now
         return now
 
+    @override
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Register until a kubelet accepts, and return its identity.
 
         It waits between attempts, longer each time up to 5 s. None if trying on is pointless: the
-        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and
-        a second one would confuse the kubelet.
-
-        Raises:
-            RegistrationRefusedError: This kubelet will never accept the resource.
+        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and a
+        second one would confuse the kubelet. RegistrationRefusedError if it will never accept it.
         """
         registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()
 
         def before_wait(error: BaseException | None) -> None:
-            self._metrics.registration_failures.labels(resource, "unavailable").inc()
+            self._metrics.registration_failures.labels(resource, UNAVAILABLE).inc()
             # Logged once for all resources: there may be hundreds that wait for the same kubelet.
-            self._waiting.say("waiting for the kubelet", error=str(error))
+            if self._waiting.is_news(shape(str(error)), ""):
+                log.warning("waiting for the kubelet", extra={"error": str(error)})
 
         try:
             kubelet = self._backoff.retry(
@@ -165,7 +164,7 @@ class Kubelet:
         except KubeletUnavailableError:
             return None
         except RegistrationRefusedError:
-            self._metrics.registration_failures.labels(resource, "refused").inc()
+            self._metrics.registration_failures.labels(resource, REFUSED).inc()
             raise
         self._metrics.registrations.labels(resource).inc()
         return kubelet
@@ -226,10 +225,7 @@ class RegistrarChoice:
         self._is_made = False
 
     def make(self) -> None:
-        """Choose, if that has not been possible yet.
-
-        A choice is permanent: a directory that disappears will come back.
-        """
+        """Choose, if that has not been possible yet. It is for good: directories come back."""
         if self._is_made:
             return
         here = [each for each in self.all if is_directory(each.directory)]
@@ -237,5 +233,4 @@ class RegistrarChoice:
         self.current = here[0] if here else self.all[0]
 
     def directories(self) -> list[Identity]:
-        """Return the identities of all directories now."""
         return [file_identity(each.directory) for each in self.all]

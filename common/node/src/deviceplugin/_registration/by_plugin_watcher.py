@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import override
+
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin._registration.by_kubelet_socket import Registrant
+from deviceplugin._registration.by_kubelet_socket import Registrant, Registrar
 from deviceplugin._telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -18,39 +20,39 @@ _WATCHER: Final = (0, 0, 0)
 """The identity of every kubelet: after a restart, each finds our socket again by itself."""
 
 
-class Registry:
-    """The plugins_registry directory of a kubelet; used in place of ``Kubelet``."""
+class Registry(Registrar):
+    """The plugins_registry directory of a kubelet; used in place of `KubeletSocket`."""
 
     def __init__(self, directory: Path, metrics: Metrics) -> None:
         self.directory = directory
         self._metrics = metrics
 
+    @override
     def token(self) -> str:
-        """Return the part of the socket's name that distinguishes it: always the same.
+        """Return always the same.
 
         When a file disappears, the watcher undoes the registration of its resource. If the new file
         has the same name, the watcher does so before it handles the new file, and not after.
         """
         return "reg"
 
-    def alias(self, _name: str) -> None:
+    @override
+    def alias(self, name: str) -> None:
         """Return None: the watcher would take another name for another plugin."""
 
+    @override
     def services(
         self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the services to serve besides the plugin's own.
-
-        ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
-        """
         from deviceplugin._registration.watcher_service import service  # few nodes need it
 
         return [service(resource, notified, self._metrics)]
 
+    @override
     def identity(self) -> Identity:
-        """Return the same value for every kubelet."""
         return _WATCHER
 
+    @override
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Wait until the kubelet has the resource, or had; None once ``waiter`` is over.
 

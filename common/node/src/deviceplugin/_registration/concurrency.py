@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import grpc
 
@@ -107,8 +108,8 @@ class SharedChannel:
             self._current = None
 
 
+@dataclass(eq=False)
 class _Open:
-    def __init__(self, server: object, channel: grpc.Channel) -> None:
-        self.server = server
-        self.channel = channel
-        self.users = 0
+    server: object
+    channel: grpc.Channel
+    users: int = 0

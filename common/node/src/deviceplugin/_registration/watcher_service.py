@@ -6,8 +6,7 @@ from typing import Any
 import grpc
 
 from deviceplugin._platform import rpc
-from deviceplugin._registration.verdict import refusal
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import REFUSED, Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
 
@@ -15,10 +14,7 @@ from deviceplugin.proto.v1beta1 import VERSION
 def service(
     resource: str, notified: Callable[[str], None], metrics: Metrics
 ) -> "grpc.GenericRpcHandler[Any, Any]":
-    """Return the service for ``resource``.
-
-    ``notified`` is called with the kubelet's verdict: an empty string, or why it refuses.
-    """
+    """Return the service for ``resource``. ``notified`` gets the verdict: why, or ""."""
     descriptor = pb.DESCRIPTOR.services_by_name["Registration"]
     return rpc.service(descriptor, _Servicer(resource, notified, metrics))
 
@@ -39,8 +35,13 @@ class _Servicer:
         self, request: pb.RegistrationStatus, _context: object
     ) -> pb.RegistrationStatusResponse:
         if verdict := refusal(request):
-            self._metrics.registration_failures.labels(self._resource, "refused").inc()
+            self._metrics.registration_failures.labels(self._resource, REFUSED).inc()
         else:
             self._metrics.registrations.labels(self._resource).inc()
         self._notified(verdict)
         return pb.RegistrationStatusResponse()
+
+
+def refusal(status: pb.RegistrationStatus) -> str:
+    """Return why the kubelet refuses the plugin; an empty string if it has registered it."""
+    return "" if status.plugin_registered else status.error or "no reason given"

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import Final
 
@@ -16,46 +16,32 @@ from typing_extensions import override
 
 from deviceplugin._telemetry.instruments import Count, Counter, Gauge, Histogram, Level
 from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin._telemetry.plugin_metrics import Additions, series
 
 _HELD: Final = "deviceplugin_device_allocated"
 _END: Final = b"# EOF\n"
 """The last line of the OpenMetrics format."""
 _CHUNK: Final = 250
 """Lines that are written before other threads may run."""
-_SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
-    "counter": ("_total", "_created"),
-    "summary": ("_sum", "_count", "_created"),
-    "histogram": ("_bucket", "_sum", "_count", "_created"),
-    "gaugehistogram": ("_bucket", "_gsum", "_gcount"),
-    "info": ("_info",),
-}
-
-
-def series(family: Metric) -> set[str]:
-    """Return the names that ``family`` has in any format, which no other family may have."""
-    return {family.name, *(family.name + suffix for suffix in _SUFFIXES.get(family.type, ()))}
 
 
 class Exposition:
-    """Writes ``metrics`` and what its sources collect."""
+    """Writes ``metrics`` and what plugins add to them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._registry = CollectorRegistry()
-        self._registry.register(_Build())
-        self._registry.register(_Instruments(metrics.instruments))
-        self._registry.register(_Devices(metrics))
-        self._registry.register(_Attributed(metrics))
-        for source in metrics.sources:
-            taken = {name for family in self.families() for name in series(family)}
-            self._registry.register(source({*taken, _HELD}))
+        for collector in (_Build(), _Instruments(metrics.instruments), _Devices(metrics)):
+            self._registry.register(collector)
+        taken = {name for family in self.families() for name in series(family)}
+        self.additions = Additions(metrics.plugins, {*taken, _HELD}, metrics.count_skipped_samples)
+        self._registry.register(self.additions)
 
     def families(self) -> Iterable[Metric]:
         """Return what is collected now: all metrics but the holder of each device."""
         return self._registry.collect()
 
     def write(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
         try:
             encode, content_type = choose_encoder(accept)
         except (ValueError, TypeError):  # an invalid header
@@ -109,35 +95,17 @@ class _Devices(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        devices = GaugeMetricFamily(
-            "deviceplugin_devices",
-            "Advertised devices, by health.",
-            labels=["resource", "health"],
-        )
+        by_health = _gauge("deviceplugin_devices", "Advertised devices, by health.", "health")
         for resource, healthy, unhealthy in self._metrics.devices():
-            devices.add_metric([resource, "healthy"], healthy)
-            devices.add_metric([resource, "unhealthy"], unhealthy)
-        yield devices
-
-
-class _Attributed(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        one = ["resource"]
-        allocatable = GaugeMetricFamily(
-            "deviceplugin_devices_allocatable", "Healthy devices, allocated or not.", labels=one
+            by_health.add_metric([resource, "healthy"], healthy)
+            by_health.add_metric([resource, "unhealthy"], unhealthy)
+        allocatable = _gauge(
+            "deviceplugin_devices_allocatable", "Healthy devices, allocated or not."
         )
-        allocated = GaugeMetricFamily(
-            "deviceplugin_devices_allocated", "Devices allocated to pods.", labels=one
-        )
-        free = GaugeMetricFamily(
-            "deviceplugin_devices_free", "Healthy devices not allocated to any pod.", labels=one
-        )
+        allocated = _gauge("deviceplugin_devices_allocated", "Devices allocated to pods.")
+        free = _gauge("deviceplugin_devices_free", "Healthy devices not allocated to any pod.")
         text = "Healthy devices that will not be healthy for long."
-        degraded = GaugeMetricFamily("deviceplugin_devices_degraded", text, labels=one)
+        degraded = _gauge("deviceplugin_devices_degraded", text)
         for each in self._metrics.attribution():
             allocatable.add_metric([each.resource], each.allocatable)
             degraded.add_metric([each.resource], each.degraded)
@@ -145,7 +113,19 @@ class _Attributed(Collector):
                 continue
             allocated.add_metric([each.resource], len(each.holders))
             free.add_metric([each.resource], each.free)
-        yield from (allocatable, allocated, free, degraded)
+        text = "Devices that a new pod may get, by protocol, if DRA concerns the resource."
+        offered = _gauge("deviceplugin_devices_offered", text, "protocol")
+        text = "Devices that the wanted protocol does not offer yet, because the other one did."
+        leaving = _gauge("deviceplugin_devices_leaving", text)
+        for one in self._metrics.offered():
+            offered.add_metric([one.resource, "device-plugin"], one.by_plugin)
+            offered.add_metric([one.resource, "dra"], one.by_dra)
+            leaving.add_metric([one.resource], one.leaving)
+        yield from (by_health, allocatable, allocated, free, degraded, offered, leaving)
+
+
+def _gauge(name: str, text: str, *more: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=["resource", *more])
 
 
 def _write_held(source: Iterable[Attribution]) -> Iterator[str]:

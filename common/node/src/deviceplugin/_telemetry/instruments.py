@@ -24,7 +24,6 @@ class Count:
         self._lock = threading.Lock()
 
     def inc(self, amount: float = 1) -> None:
-        """Add ``amount``."""
         with self._lock:
             self.value += amount
 
@@ -36,11 +35,9 @@ class Level:
         self.value = 0.0
 
     def set(self, value: float) -> None:
-        """Set it to ``value``."""
         self.value = float(value)
 
     def set_to_current_time(self) -> None:
-        """Set it to the seconds since the epoch."""
         self.value = time.time()
 
 
@@ -55,7 +52,6 @@ class Times:
         self._lock = threading.Lock()
 
     def observe(self, seconds: float) -> None:
-        """Count ``seconds``."""
         at = bisect_left(_SECONDS, seconds)
         with self._lock:
             self._counts[at] += 1
@@ -111,7 +107,6 @@ class Instrument(Generic[_V]):
             return self._values.setdefault(values, self._make())
 
     def remove(self, *values: str) -> None:
-        """Remove the value for these labels, if there is one."""
         with self._lock:
             self._values.pop(values, None)
 

@@ -4,15 +4,11 @@ import json
 import logging
 import os
 import sys
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from typing_extensions import override
-
-from deviceplugin.kit.log import shape
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -72,33 +68,3 @@ def _quoted(value: object) -> str:
     text = str(value)
     plain = text.isprintable() and not {" ", '"'} & set(text)
     return text if text and plain else json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-class Seldom:
-    """Logs a problem once while it lasts, even if many threads report it. Thread-safe.
-
-    The problem is over when nobody has reported it for ``pause`` seconds. Messages that differ only
-    in numbers, addresses or random names are the same problem.
-    """
-
-    def __init__(
-        self,
-        log: logging.Logger,
-        pause: float = 60.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._log = log
-        self._pause = pause
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._lately: dict[str, float] = {}
-
-    def say(self, event: str, **fields: Any) -> None:
-        """Log ``event`` as a warning, unless it was reported less than ``pause`` seconds ago."""
-        text = shape(f"{event} {sorted(fields.items())}")
-        now = self._clock()
-        with self._lock:
-            lately = {known: at for known, at in self._lately.items() if now - at < self._pause}
-            self._lately = {**lately, text: now}
-        if text not in lately:
-            self._log.warning(event, extra=fields)

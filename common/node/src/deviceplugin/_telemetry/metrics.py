@@ -2,10 +2,10 @@
 
 # ruff: noqa: RUF009 - the rows of the table are calls
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deviceplugin._telemetry.events import Events
 from deviceplugin._telemetry.instruments import (
@@ -17,18 +17,21 @@ from deviceplugin._telemetry.instruments import (
     Level,
     Times,
 )
+from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
-
     from deviceplugin._telemetry.exposition import Exposition
 
+UNAVAILABLE: Final = "unavailable"
+REFUSED: Final = "refused"
+"""The reasons for which registrations fail."""
+OK: Final = "OK"
+FAILED: Final = "FAILED"
+"""The codes of claims and of writes of slices."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 Holder = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
-Source = Callable[[Collection[str]], "Collector"]
-"""Returns a collector of further metrics. It gets the names that are taken."""
 
 
 class Attribution(NamedTuple):
@@ -43,6 +46,16 @@ class Attribution(NamedTuple):
     """The holders of each held device, by its id; None if they are unknown."""
     degraded: int = 0
     """Healthy devices that will not be healthy for long."""
+
+
+class Offered(NamedTuple):
+    """How many devices of one resource each protocol offers."""
+
+    resource: str
+    by_plugin: int
+    by_dra: int
+    leaving: int
+    """Devices that the wanted protocol does not offer yet, because the other one did."""
 
 
 def _counter(name: str, text: str, *labels: str) -> Counter:
@@ -69,7 +82,7 @@ class Metrics:
     )
     registration_failures: Counter = _counter(
         "deviceplugin_registration_failures",
-        "Failed registration attempts: unavailable (no answer) or refused.",
+        f"Failed registration attempts: {UNAVAILABLE} (no answer) or {REFUSED}.",
         "resource",
         "reason",
     )
@@ -79,8 +92,7 @@ class Metrics:
         "resource",
     )
     kubelet_restarts: Counter = _counter(
-        "deviceplugin_kubelet_restarts",
-        "Kubelet restarts, seen by a new kubelet.sock.",
+        "deviceplugin_kubelet_restarts", "Kubelet restarts, seen by a new kubelet.sock."
     )
     lost_directories: Gauge = _gauge(
         "deviceplugin_lost_directories",
@@ -107,9 +119,7 @@ class Metrics:
         "plugin",
     )
     skipped_devices: Gauge = _gauge(
-        "deviceplugin_skipped_devices",
-        "Invalid devices skipped by the last discovery.",
-        "plugin",
+        "deviceplugin_skipped_devices", "Invalid devices skipped by the last discovery.", "plugin"
     )
     shortfalls: Gauge = _gauge(
         "deviceplugin_shortfalls",
@@ -138,7 +148,7 @@ class Metrics:
     )
     claim_calls: Counter = _counter(
         "deviceplugin_claim_calls",
-        "Claims that the kubelet wanted prepared or unprepared: OK or FAILED.",
+        f"Claims that the kubelet wanted prepared or unprepared: {OK} or {FAILED}.",
         "driver",
         "method",
         "code",
@@ -170,21 +180,20 @@ class Metrics:
         """Returns the holders of devices. It is called at each scrape."""
         self.devices: Callable[[], Iterable[DeviceCount]] = tuple
         """Returns the numbers of devices. It is called at each scrape."""
-        self.sources: list[Source] = []
-        """Collectors of further metrics, which the first scrape makes, in this order."""
+        self.offered: Callable[[], Iterable[Offered]] = tuple
+        """Returns which protocol offers how many devices. It is called at each scrape."""
+        self.plugins: Callable[[], Mapping[str, Plugin]] = dict
+        """Returns the plugins by their names, which may add metrics of their own."""
         self._lock = threading.Lock()
         self._exposition: Exposition | None = None
 
     def count_skipped_samples(self, plugin: str, number: int) -> None:
-        """Set how many samples of the metrics of ``plugin`` were dropped."""
         self.skipped_samples.labels(plugin).set(number)
 
     def count_pod_resources(self, method: str, code: str) -> None:
-        """Count a request to the kubelet."""
         self.pod_resources_requests.labels(method, code).inc()
 
     def count_api_request(self, method: str, status: int) -> None:
-        """Count a request to the API server."""
         self.api_requests.labels(method, str(status)).inc()
 
     @property
@@ -201,15 +210,11 @@ class Metrics:
         """Return the content type and all metrics; ``accept`` is the HTTP header of that name."""
         return self.exposition.write(accept)
 
-    def expect_plugin(self, plugin: str) -> None:
-        """Start the counters of a plugin at 0, so that the first increase is visible."""
-        self.discovery_errors.labels(plugin)
-
     def expect_resource(self, resource: str) -> None:
         """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
-        self.allocations.labels(resource, "OK")
-        for reason in ("unavailable", "refused"):
+        self.allocations.labels(resource, OK)
+        for reason in (UNAVAILABLE, REFUSED):
             self.registration_failures.labels(resource, reason)
 
     def forget(self, resource: str) -> None:

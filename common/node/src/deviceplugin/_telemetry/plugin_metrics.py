@@ -16,7 +16,6 @@ from prometheus_client.samples import Sample
 from typing_extensions import override
 
 from deviceplugin._platform import hooks as _hooks
-from deviceplugin._telemetry.exposition import series
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Capabilities, Plugin
@@ -27,12 +26,21 @@ _TIMEOUT: Final = 2.0
 """Seconds for ``metrics`` to return; Prometheus waits 10 for the whole scrape."""
 _FRESH: Final = 1.0
 """Seconds for which an answer is cached, for all scrapers."""
-_PART: Final[Mapping[str, str]] = {
-    "histogram": "le",
-    "gaugehistogram": "le",
-    "summary": "quantile",
-}
+_PART: Final[Mapping[str, str]] = {"histogram": "le", "gaugehistogram": "le", "summary": "quantile"}
 """The label that distinguishes the parts of a metric, by the metric's type."""
+
+_SUFFIXES: Final[Mapping[str, Sequence[str]]] = {
+    "counter": ("_total", "_created"),
+    "summary": ("_sum", "_count", "_created"),
+    "histogram": ("_bucket", "_sum", "_count", "_created"),
+    "gaugehistogram": ("_bucket", "_gsum", "_gcount"),
+    "info": ("_info",),
+}
+
+
+def series(family: Metric) -> set[str]:
+    """Return the names that ``family`` has in any format, which no other family may have."""
+    return {family.name, *(family.name + suffix for suffix in _SUFFIXES.get(family.type, ()))}
 
 
 class Additions(Collector):
@@ -51,7 +59,7 @@ class Additions(Collector):
         skipped: Callable[[str, int], None],
     ) -> None:
         self._plugins = plugins
-        self._taken = frozenset(taken)
+        self.taken = frozenset(taken)
         self._skipped = skipped
         self._lock = threading.Lock()
         self._hooks: defaultdict[str, _hooks.Hooks] = defaultdict(_hooks.Hooks)
@@ -89,7 +97,7 @@ class Additions(Collector):
         """Add the samples of ``family`` that are new; return how many are not."""
         first = families.get(family.name)
         others = (series(other) for other in families.values() if other is not first)
-        taken = self._taken.union(*others)
+        taken = self.taken.union(*others)
         if taken & series(family) or (first is not None and first.type != family.type):
             self._problems.say(
                 family.name, "duplicate metric dropped", plugin=plugin, metric=family.name

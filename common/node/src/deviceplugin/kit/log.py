@@ -1,6 +1,7 @@
 """Log a lasting problem when it begins and when it changes, and not at each check."""
 
 import logging
+import math
 import re
 import time
 from collections import defaultdict
@@ -40,9 +41,12 @@ def shape(text: str) -> str:
 class _Subject:
     """What has been logged about one subject while its problem lasts."""
 
-    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes")  # one for each unhealthy device
+    __slots__ = ("_last", "_pause", "_quiet_until", "_shapes", "seen")
+    # There is one for each unhealthy device.
 
     def __init__(self) -> None:
+        self.seen = 0.0
+        """When it was last reported."""
         self._last: str | None = None
         self._shapes: set[str] = set()
         self._quiet_until = 0.0
@@ -50,6 +54,7 @@ class _Subject:
 
     def is_news(self, text: str, now: float) -> bool:
         """Return whether to log ``text``. If so, it counts as logged."""
+        self.seen = now
         if text == self._last:
             return False
         form = shape(text)
@@ -77,6 +82,7 @@ class Problems:
         log: The logger.
         level: A level of ``logging``.
         clock: Returns monotonic seconds.
+        lasts: Seconds after which a problem that is not reported again is over by itself.
     """
 
     def __init__(
@@ -84,10 +90,13 @@ class Problems:
         log: logging.Logger,
         level: int = logging.WARNING,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        lasts: float = math.inf,
     ) -> None:
         self._log = log
         self._level = level
         self._clock = clock
+        self._lasts = lasts
         self._lock = Lock()
         self._subjects: dict[str, _Subject] = {}
         self._assigned: dict[str, str] = {}
@@ -142,8 +151,14 @@ class Problems:
 
         If so, it counts as logged.
         """
+        now = self._clock()
         with self._lock:
-            return self._subjects.setdefault(subject, _Subject()).is_news(text, self._clock())
+            if self._lasts < math.inf:
+                lasting = {
+                    k: one for k, one in self._subjects.items() if now - one.seen < self._lasts
+                }
+                self._subjects = lasting
+            return self._subjects.setdefault(subject, _Subject()).is_news(text, now)
 
     def over(self, subject: str) -> bool:
         """Forget ``subject``; return whether anything was logged about it.

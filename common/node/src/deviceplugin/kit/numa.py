@@ -1,7 +1,6 @@
 """NUMA nodes of devices: one rule for reading them, and one for reporting them to the kubelet.
 
-A device has no node if the kernel says -1, has no file for it, or has no number in the file. A
-resource has topology for all of its devices or for none: with its stricter policies, the kubelet
+A resource has topology for all of its devices or for none: with its stricter policies, the kubelet
 rejects pods that get a mixture.
 """
 
@@ -12,18 +11,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from deviceplugin.model import Device, Topology
-from deviceplugin.topology import nearest_numa_node, sysfs_numa_node
+from deviceplugin.topology import SYSFS, nearest_numa_node, sysfs_numa_node
 
 __all__ = ["Even", "even", "mixture", "nearest_node", "node", "topology"]
 
-_SYSFS: Final = Path("/sys")
 _FEW: Final = 3
 """Devices that a message names."""
 
 nearest_node = nearest_numa_node
 
 
-def node(folder: Path | str, *, sysfs: Path = _SYSFS) -> int | None:
+def node(folder: Path | str, *, sysfs: Path = SYSFS) -> int | None:
     """Return the NUMA node of the device in a directory of sysfs, or None.
 
     If it has none of its own, it has the node of the nearest device above it. A relative path is

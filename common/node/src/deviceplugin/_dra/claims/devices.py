@@ -3,12 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from deviceplugin._attribution.claim_holders import Place, Unreadable
-from deviceplugin._attribution.device_choice import Choice
+from deviceplugin._attribution.claim_holders import ClaimedPlace, Place, UnreadableRecords
 from deviceplugin._attribution.hardware import Given
+from deviceplugin._attribution.holders import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.unreadable_records import ClaimedPlace
 from deviceplugin._dra.claims.reading import Result
 from deviceplugin._dra.claims.record import Record, ResultKey
 from deviceplugin._dra.naming import PoolNames, device_name, former_name, names_in, pool_name
@@ -139,7 +138,9 @@ def book(
     ]
 
 
-def restore(ownership: Ownership, records: Collection[Record], unreadable: Unreadable) -> None:
+def restore(
+    ownership: Ownership, records: Collection[Record], unreadable: UnreadableRecords
+) -> None:
     """Count what ``records`` have as held by their claims, and ``unreadable`` ones as unknown."""
     held = {one.claim: one.held for one in records}
     shares = {key for one in records for key in one.shares}

@@ -15,7 +15,7 @@ from deviceplugin._dra.serving.health import MAX_STREAMS
 from deviceplugin._platform import open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.unix_sockets import MAX_PATH, check_exists, try_socket
-from deviceplugin._registration.verdict import refusal
+from deviceplugin._registration.watcher_service import refusal
 from deviceplugin.errors import ConfigError
 from deviceplugin.proto import dra
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb

@@ -14,7 +14,7 @@ from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._platform import rpc
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.hooks import reason_of
-from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin._telemetry.metrics import FAILED, OK, Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.dra import CALL_TIMEOUT
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 _SERVICES: Final = (pb.DESCRIPTOR, beta_pb.DESCRIPTOR)
 _PREPARE, _UNPREPARE = "prepare", "unprepare"
-_OK, _FAILED = "OK", "FAILED"
 _RESERVE: Final = 5.0
 """Seconds of a call that are left for everything but hooks."""
 
@@ -45,7 +44,7 @@ class DraPlugin:
     def __post_init__(self) -> None:
         self._problems = Problems(log)
         for method in (_PREPARE, _UNPREPARE):  # so that the first failure is an increase
-            for code in (_OK, _FAILED):
+            for code in (OK, FAILED):
                 self.metrics.claim_calls.labels(self.driver, method, code)
 
     def handlers(self) -> "list[grpc.GenericRpcHandler[Any, Any]]":
@@ -105,11 +104,11 @@ class DraPlugin:
 
     @contextmanager
     def _counted(self, method: str) -> Iterator[None]:
-        code = _FAILED
+        code = FAILED
         try:
             with self.metrics.claim_seconds.labels(self.driver, method).time():
                 yield
-            code = _OK
+            code = OK
         finally:
             self.metrics.claim_calls.labels(self.driver, method, code).inc()
 

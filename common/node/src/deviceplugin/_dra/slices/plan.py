@@ -52,10 +52,13 @@ def lay_out(names: Sequence[str], have: Mapping[int, Sequence[str]], count: int)
     return [sorted(slot, key=place.__getitem__) for slot in slots]
 
 
+Action = Literal["create", "replace", "delete"]
+
+
 class Write(NamedTuple):
     """A request to the API server."""
 
-    action: Literal["create", "replace", "delete"]
+    action: Action
     name: str
     uid: str = ""
     """Of the slice that is to be deleted."""

@@ -1,13 +1,18 @@
-"""Running what mostly sleeps: it has a thread only while it is awake, and one watches over all."""
+"""Threads of a process: groups that end together, and threads only for what is awake."""
 
+import logging
 import math
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final, Protocol
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.threads import Threads
+
+log = logging.getLogger(__name__)
 
 _THREADS: Final = Threads()
 _AT_A_TIME: Final = 16
@@ -19,10 +24,7 @@ _NO_THREAD: Final = 5.0
 
 
 class Sleeper:
-    """A generator that yields for how many seconds it sleeps, unless it is woken.
-
-    It can be joined like a thread.
-    """
+    """A generator that yields for how many seconds it sleeps, unless woken. It can be joined."""
 
     def __init__(self, name: str, steps: Iterator[float], sleepers: "Sleepers") -> None:
         self.name = name
@@ -41,11 +43,9 @@ class Sleeper:
         self._sleepers.wake(self)
 
     def is_alive(self) -> bool:
-        """Return whether it has not ended."""
         return not self.over.is_set()
 
     def join(self, timeout: float) -> None:
-        """Wait until it has ended, at most ``timeout`` seconds."""
         self.over.wait(timeout)
 
 
@@ -84,7 +84,6 @@ class Sleepers:
         return sleeper
 
     def wake(self, sleeper: Sleeper) -> None:
-        """End the sleep of ``sleeper``, or its next one."""
         with self._lock:
             sleeper.woken = True
             if sleeper.awake or sleeper.over.is_set():
@@ -169,3 +168,103 @@ class Sleepers:
         self._working -= 1
         if self._due or sleeper.until < self._wakes_at:
             self._changed.set()
+
+
+_NAMED: Final = 10
+"""Late threads that are logged by name; the others are counted."""
+
+
+class ThreadGroup:
+    """Actors that end together: the first to end, for whatever reason, stops all others.
+
+    There may also be threads that end at any time. If one of them fails, it stops all too.
+    """
+
+    def __init__(self) -> None:
+        self._actors: list[tuple[str, Callable[[], None], Callable[[], None]]] = []
+        self._over = threading.Event()
+        self._error: Exception | None = None
+
+    def add(self, name: str, run: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Add an actor: ``run`` gets its own thread, and returns after ``stop`` is called."""
+        self._actors.append((name, run, stop))
+
+    def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """Return a thread for ``run``, which may end at any time but is an error if it raises."""
+        return threading.Thread(target=self.guarded(name, run), name=name, daemon=True)
+
+    def guarded(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that calls ``run``, and stops all if it raises."""
+        return partial(self._act, name, run)
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def run(self, timeout: float) -> None:
+        """Run all actors until one ends or ``stop`` is called; then stop all.
+
+        It waits at most ``timeout`` seconds for them. It raises the error of the first actor that
+        failed: RuntimeError if that is not an Exception, or if the actor ended before ``stop``.
+        """
+        threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
+        for thread in threads:
+            thread.start()
+        self._over.wait()
+        for _, _, stop in reversed(self._actors):
+            stop()
+        join(threads, timeout)
+        if self._error is not None:
+            raise self._error
+
+    def _act(self, name: str, run: Callable[[], None]) -> None:
+        try:
+            run()
+        except BaseException as error:  # even SystemExit(0) is a failure here
+            self._error = self._error or _as_exception(name, error)
+            log.exception("fatal error, stopping")
+            self._over.set()
+
+    def _lasting(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that calls ``run``, and raises RuntimeError if it ends too early."""
+
+        def run_until_stopped() -> None:
+            run()
+            if not self._over.is_set():
+                raise RuntimeError(f"{name} ended by itself")
+
+        return run_until_stopped
+
+
+def _as_exception(name: str, error: BaseException) -> Exception:
+    """Return ``error``, wrapped if it is not an ``Exception``: SystemExit would look intended."""
+    if isinstance(error, Exception):
+        return error
+    failure = RuntimeError(f"{name} failed: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+class Joinable(Protocol):
+    """A thread, or something like it."""
+
+    name: str
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended, at most ``timeout`` seconds."""
+
+    def is_alive(self) -> bool:
+        """Return whether it has not ended."""
+
+
+def join(threads: Iterable[Joinable], timeout: float) -> None:
+    """Wait for ``threads``, at most ``timeout`` seconds for all of them together."""
+    deadline = time.monotonic() + timeout
+    late = []
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            late.append(thread.name)
+    for name in late[:_NAMED]:
+        log.warning("part not stopped in time", extra={"part": name})
+    if more := len(late[_NAMED:]):
+        log.warning("more parts not stopped in time", extra={"count": more})

@@ -1,21 +1,23 @@
-"""Calling a plugin's ``released`` when a pod has released devices. The kubelet never reports that.
+"""Which devices pods have released, and calling ``released`` of their plugins for them.
 
-The release is concluded from what PodResources no longer shows, so it is never immediate. It must
-also be certain: a kubelet that does not know its pods yet gives a list without them, and that must
-not release anything.
+The kubelet never reports a release. It is concluded from what PodResources no longer shows, so it
+is never immediate. It must also be certain: a kubelet that does not know its pods yet gives a list
+without them, and that must not release anything.
 """
 
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
+from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.release_ledger import Ledger, Observation
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform import hooks as _hooks
@@ -28,6 +30,99 @@ from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
 
+
+class Observation(NamedTuple):
+    """What pods held at one moment."""
+
+    held: AbstractSet[Key]
+    kubelet: Identity
+    """The kubelet that reported it."""
+    complete: bool
+    """Whether that kubelet knows all pods. After a restart it does not at first."""
+    recorded: AbstractSet[Key] = frozenset()
+    """What that kubelet has recorded for pods that may still be there, listed or not."""
+
+    @classmethod
+    def of(cls, holdings: Holdings, kubelet: Identity) -> "Observation":
+        held = frozenset((hold.resource, hold.device) for hold in holdings.holds or ())
+        return cls(held, kubelet, holdings.complete, holdings.recorded)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Track:
+    kubelet: Identity
+    """The kubelet that last reported the device as held."""
+    allocated_at: float
+    free_since: float | None = None
+
+
+class ReleaseLedger:
+    """The devices that were allocated and whose release has not been observed.
+
+    All times are as in `AttributionTiming`, and of a monotonic clock.
+    """
+
+    def __init__(self, confirm: float, admission: float, recorded: float) -> None:
+        self._confirm = confirm
+        self._admission = admission
+        self._recorded = recorded
+        self._tracks: dict[Key, _Track] = {}
+
+    @property
+    def tracked(self) -> AbstractSet[Key]:
+        """The devices that count as held: their release has not been observed."""
+        return self._tracks.keys()
+
+    def allocated(self, keys: Iterable[Key], kubelet: Identity, now: float) -> None:
+        """Record that ``keys`` were allocated to a pod, which may still be rejected."""
+        self._tracks.update((key, _Track(kubelet, now)) for key in keys)
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._tracks.pop(key, None)
+
+    def observe(self, observation: Observation, busy: Collection[Key], now: float) -> list[Key]:
+        """Return the devices that are released by now. ``busy`` are being allocated at the moment.
+
+        A device is released if it was free in this poll, in one at least ``confirm`` seconds
+        earlier, and in all between. It is free if no pod holds it, according to the kubelet that
+        last reported it as held, or to another kubelet that knows all pods.
+        """
+        for key in observation.held - self._tracks.keys():
+            self._tracks[key] = _Track(observation.kubelet, float("-inf"))
+        due = []
+        for key, track in self._tracks.items():
+            if key in observation.held:
+                track.kubelet, track.free_since = observation.kubelet, None
+            elif key in busy or not self._believable(key, track, observation, now):
+                track.free_since = None
+            elif track.free_since is None:
+                track.free_since = now
+            elif now - track.free_since >= self._confirm:
+                due.append(key)
+        return due
+
+    def _believable(self, key: Key, track: _Track, observation: Observation, now: float) -> bool:
+        known = observation.complete or track.kubelet == observation.kubelet
+        age = now - track.allocated_at
+        recorded = key in observation.recorded and age < self._recorded
+        return known and age >= self._admission and not recorded
+
+    def still_free(self, keys: Iterable[Key]) -> list[Key]:
+        """Return those of ``keys`` that have not been allocated since they were found free."""
+        tracks = ((key, self._tracks.get(key)) for key in keys)
+        return [key for key, track in tracks if track and track.free_since is not None]
+
+    def confirm_in(self, now: float) -> float | None:
+        """Return the seconds until a poll could confirm a release; None if there is none."""
+        waits = [
+            track.free_since + self._confirm - now
+            for track in self._tracks.values()
+            if track.free_since is not None
+        ]
+        return min((wait for wait in waits if wait > 0), default=None)
+
+
 _TIMEOUT: Final = 10.0
 """Most seconds that ``released()`` may take, and that an Allocate of the same device waits."""
 _MANY: Final = 10
@@ -38,7 +133,7 @@ class Releases:
     """Calls ``released`` of plugins that override it. Thread-safe."""
 
     def __init__(
-        self, find: Callable[[str], Resource | None], ledger: Ledger, metrics: Metrics
+        self, find: Callable[[str], Resource | None], ledger: ReleaseLedger, metrics: Metrics
     ) -> None:
         self._find = find
         self._ledger = ledger
@@ -81,7 +176,6 @@ class Releases:
                 self._busy -= Counter(keys)
 
     def confirm_in(self) -> float | None:
-        """Return the seconds until a poll could confirm a release; None if there is none."""
         with self._changed:
             return self._ledger.confirm_in(time.monotonic())
 
