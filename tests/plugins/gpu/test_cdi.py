@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import deviceplugin as dp
 from containers.cdi_rules import faults
 from deviceplugin.kit.cdi import Directory
-from deviceplugin_gpu.container.cdi_specs import VENDOR, extras, publish, specifications
+from deviceplugin_gpu.container.cdi import VENDOR, _publish, extras, specifications
 from deviceplugin_gpu.container.nvidia_ctk import Generated, Match, Toolkit
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
@@ -36,7 +36,7 @@ GPUS = {"gpu": {"GPU-1": [*CONTROL, *nodes("nvidia0")], "GPU-2": [*CONTROL, *nod
 
 
 def test_a_specification_has_what_containers_need(tmp_path: Path) -> None:
-    names = publish(Directory(tmp_path, VENDOR), specifications(GPUS, CONTROL))
+    names = _publish(Directory(tmp_path, VENDOR), specifications(GPUS, CONTROL))
     assert {f"{VENDOR}/gpu=GPU-1", f"{VENDOR}/gpu=GPU-2"} == names
 
     def node(path: str) -> dict[str, str]:
@@ -144,7 +144,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cdi").touch()
     directory = Directory(tmp_path / "cdi", VENDOR)
     with pytest.raises(dp.DiscoveryError, match=r"cdi-dir .*/cdi: .* mount it from the host"):
-        publish(directory, specifications(GPUS, CONTROL))
+        _publish(directory, specifications(GPUS, CONTROL))
 
 
 # NVIDIA's toolkit.

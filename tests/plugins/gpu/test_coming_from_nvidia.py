@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_gpu import main
-from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.without_effect import without_effect
+from deviceplugin_gpu.configuration.settings import GpuSettings, without_effect
 
 FOLDER = Path(__file__).parents[3] / "plugins/gpu"
 PAGE = (FOLDER / "docs/coming-from-nvidia.md").read_text()
@@ -121,14 +120,13 @@ def test_each_flag_of_feature_discovery_is_on_the_page(flag: str) -> None:
 def test_each_label_of_feature_discovery_is_on_the_page_and_in_the_code(label: str) -> None:
     table = PAGE.partition("| Label of GFD |")[2].partition("\n\n")[0]
     assert re.search(rf"`{re.escape(label)}(\.\*)?`", table)
-    offer = FOLDER / "src/deviceplugin_gpu/offer"
-    sources = "".join((offer / name).read_text() for name in ("node_labels.py", "vgpu.py"))
+    source = (FOLDER / "src/deviceplugin_gpu/advertised/node_labels.py").read_text()
     last = (
         label
         if label.split(".", maxsplit=1)[0] in {"cuda", "mig", "mps", "vgpu", "gfd"}
         else label[3:]
     )
-    assert last in sources
+    assert last in source
 
 
 def test_each_metric_on_the_page_is_one_of_ours() -> None:

@@ -18,8 +18,7 @@ from containers import containerd, linker_images
 from containers.cdi_bundle import Bundle, Edits, edits_of
 from containers.linker_images import Image
 from deviceplugin_gpu.container.driver_files import DriverFiles
-from deviceplugin_gpu.container.nvidia_ctk import Toolkit
-from deviceplugin_gpu.container.toolkit_hook import edits as hook_edits
+from deviceplugin_gpu.container.nvidia_ctk import Toolkit, hook_edits
 from deviceplugin_gpu.snapshot import Gpu
 from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import Fleet

@@ -13,9 +13,8 @@ import deviceplugin as dp
 from deviceplugin._config import setting_names
 from deviceplugin._config.help_texts import helps
 from deviceplugin._config.settings import dump
-from deviceplugin_gpu.configuration.node_choice import LABEL
+from deviceplugin_gpu.configuration.node_choice import LABEL, NodeFacts
 from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
-from deviceplugin_gpu.host.node_facts import NodeFacts
 from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]

@@ -11,9 +11,9 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.metrics.collector import THROTTLING, GpuMetrics, Reading
+from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
-from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
+from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/metrics.md"

@@ -13,8 +13,8 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
-from deviceplugin_gpu.nvml import api, enumeration, mig
+from deviceplugin_gpu.metrics import NvmlReader
+from deviceplugin_gpu.nvml import api, enumeration, gpu_facts
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
@@ -160,8 +160,8 @@ def test_a_profile_without_a_name_is_named_by_its_size(
     attributes = SimpleNamespace(
         gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=memory
     )
-    assert expected == mig._computed_profile(attributes, total << 20)
-    assert "" == mig._computed_profile(None, total << 20)
+    assert expected == gpu_facts._computed_profile(attributes, total << 20)
+    assert "" == gpu_facts._computed_profile(None, total << 20)
 
 
 def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(rig: GpuRig) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from deviceplugin_gpu.advertised.units import advertise, names_gpu
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.offer.resources import offer
-from deviceplugin_gpu.offer.selectors import names_gpu
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 from gpu.rig import as_in_a_file
 
@@ -36,13 +35,13 @@ def settings(**given: Any) -> GpuSettings:
 def offered(*gpus: Gpu, **given: Any) -> dict[str, list[str]]:
     """Return the ids of what is offered, by resource."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for unit in offer(Snapshot(gpus), settings(**given)).units:
+    for unit in advertise(Snapshot(gpus), settings(**given)).units:
         found[unit.resource].append(unit.id)
     return dict(found)
 
 
 def warnings(*gpus: Gpu, **given: Any) -> list[str]:
-    return offer(Snapshot(gpus), settings(**given)).warnings
+    return advertise(Snapshot(gpus), settings(**given)).warnings
 
 
 def slicing(*resources: dict[str, object], **given: object) -> dict[str, object]:

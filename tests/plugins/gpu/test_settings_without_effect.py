@@ -9,8 +9,7 @@ import pytest
 
 from deviceplugin_gpu.command_line import Command
 from deviceplugin_gpu.configuration.device_list_strategy import Strategies
-from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.without_effect import without_effect
+from deviceplugin_gpu.configuration.settings import GpuSettings, without_effect
 
 CDI_ONLY = Strategies(("cdi-cri",))
 BOTH = Strategies(("envvar", "cdi-annotations"))

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.device_list_strategy import Strategies
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import device_nodes
 from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.device_nodes import Nodes
-from deviceplugin_gpu.host.roots import Roots
-from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
 GPU = "nvidia.com/gpu"

@@ -24,7 +24,7 @@ from containers.pod_config import Node, PodConfig
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
 from deviceplugin_gpu.container.driver_files import DriverFiles
-from deviceplugin_gpu.container.prospects import NodeKind, prospect
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
 from deviceplugin_testing.simulator import RunOptions
 from gpu import nvidia_runtime
 from gpu.driver_root import VERSION, DriverRoot

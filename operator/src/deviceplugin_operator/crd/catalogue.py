@@ -11,8 +11,8 @@ from deviceplugin_fpga.resource_names import NAMESPACE as FPGA
 from deviceplugin_fpga.settings import FpgaSettings
 from deviceplugin_generic.plugin import GenericSettings, configured
 from deviceplugin_gopher import GopherPlugin, GopherSettings
-from deviceplugin_gpu.configuration.resource_names import DOMAIN as NVIDIA
 from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.sharing import DOMAIN as NVIDIA
 from deviceplugin_intelgpu import offer as intelgpu
 from deviceplugin_intelgpu.settings import IntelGpuSettings
 from deviceplugin_rdma.settings import RdmaSettings

@@ -7,7 +7,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import InvalidError, Place
 from deviceplugin_gpu.configuration import node_choice
-from deviceplugin_gpu.host.node_facts import NodeFacts
+from deviceplugin_gpu.configuration.node_choice import NodeFacts
 
 VERSION: Final = "v1"
 _TOP: Final = ("version", "flags", "resources", "sharing", "imex")

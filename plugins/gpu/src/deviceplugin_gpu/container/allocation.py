@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import deviceplugin as dp
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import mps
-from deviceplugin_gpu.offer.resources import Unit
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 DEVICES: Final = "/var/run/nvidia-container-devices"

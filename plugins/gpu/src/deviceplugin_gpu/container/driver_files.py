@@ -19,7 +19,8 @@ import deviceplugin as dp
 from deviceplugin.kit import files
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.health import absence
-from deviceplugin_gpu.host import elf, links
+from deviceplugin_gpu import host
+from deviceplugin_gpu.container import elf
 from deviceplugin_gpu.nvml.library import UPGRADED
 
 CUDA: Final = "libcuda.so.1"
@@ -216,16 +217,16 @@ class DriverFiles:
     def _matches(self, directories: Iterable[str], name: str) -> Iterator[Path]:
         for pattern in directories:
             if "*" in pattern:
-                places = links.matches(self._root, pattern)
+                places = host.matches(self._root, pattern)
             else:  # links on the way may lead elsewhere from here
-                found = links.resolve(self._root, pattern)
+                found = host.resolve(self._root, pattern)
                 places = [self._root / found] if found else []
             for directory in places:
-                yield from links.matches(directory, name)
+                yield from host.matches(directory, name)
 
     def _real(self, path: Path) -> str | None:
         """Return what a path below the root resolves to, without the root; None if to nothing."""
-        source = links.resolve(self._root, str(path.relative_to(self._root)))
+        source = host.resolve(self._root, str(path.relative_to(self._root)))
         return source if source and not absence(self._root / source) else None
 
     def _mount(self, source: str, target: str) -> dp.Mount:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.advertised.units import Unit
 
 _VOLTA_CLIENTS: Final = 48
 _OLDER_CLIENTS: Final = 16

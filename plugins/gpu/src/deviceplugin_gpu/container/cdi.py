@@ -1,25 +1,127 @@
-"""The CDI names that the container runtime gets for devices, and the files that resolve them."""
+"""The CDI names that the container runtime gets for devices, and the files that resolve them.
+
+A container with a name that the runtime cannot resolve would not start, so ``Publisher.publish``
+returns those that it can. It is called at each discovery, before devices are advertised.
+"""
 
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit.cdi import Directory, Edits
+from deviceplugin.kit.cdi import Directory, Edits, Specification, is_device_name
+from deviceplugin.kit.health import absence
 from deviceplugin.kit.log import Problems
+from deviceplugin_gpu import host
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import cdi_specs, drm_nodes, toolkit_hook
+from deviceplugin_gpu.container import device_nodes, nvidia_ctk
 from deviceplugin_gpu.container.allocation import enabled_modes
-from deviceplugin_gpu.container.cdi_specs import VENDOR
-from deviceplugin_gpu.container.device_nodes import Nodes
+from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.driver_files import DriverFiles, Found
-from deviceplugin_gpu.container.imex import Channels
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
-from deviceplugin_gpu.host.roots import Roots
-from deviceplugin_gpu.offer.resources import Unit
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.snapshot import WSL
+
+VENDOR: Final = "k8s.device-plugin.nvidia.com"
+GPU: Final = "gpu"
+
+_DeviceNodes = Sequence[dp.DeviceNode]
+
+_NOT_BY_THE_RUNTIME: Final = Edits(env={"NVIDIA_VISIBLE_DEVICES": "void"})
+_NODES_OF_MODES: Final = {
+    "gdrcopy": ("gdrdrv",),
+    "gds": ("nvidia-fs*",),
+    "mofed": ("infiniband/*",),
+}
+
+
+def specifications(
+    classes: Mapping[str, Mapping[str, _DeviceNodes]],
+    control: _DeviceNodes,
+    driver: Edits | None = None,
+    *,
+    alone: bool = True,
+) -> list[Specification]:
+    """Return a specification for each class that has a device.
+
+    Args:
+        classes: Device nodes by class and name of the device.
+        control: Nodes that each GPU needs besides its own.
+        driver: The driver's files that each GPU needs.
+        alone: Whether CDI is the only strategy. NVIDIA's runtime then adds no GPU, whatever a
+            variable of the image asks for.
+
+    A device without a node of its own, or with a name that is invalid in CDI, is skipped: a runtime
+    would reject the whole file.
+    """
+    made = []
+    for name, devices in classes.items():
+        shared = {node.container_path: node for node in (control if name == GPU else ())}
+        own = {
+            device: Edits(nodes=[node for node in nodes if node.container_path not in shared])
+            for device, nodes in devices.items()
+        }
+        common = Edits(nodes=[*shared.values()])
+        if name == GPU and alone:
+            common += _NOT_BY_THE_RUNTIME
+        described = {
+            device: edits for device, edits in own.items() if edits and is_device_name(device)
+        }
+        if name == GPU and driver:
+            common += driver
+        if described:
+            made.append(Specification(f"{VENDOR}/{name}", described, common))
+    return made
+
+
+def _publish(directory: Directory, specifications: Iterable[Specification]) -> frozenset[str]:
+    """Make ``directory`` contain these specifications, and no others of ours.
+
+    Returns the qualified names of their devices.
+
+    Raises:
+        DiscoveryError: A file cannot be written or removed. Do not allocate: a container would
+            lack its devices, or not start.
+    """
+    try:
+        return directory.publish(specifications)
+    except OSError as error:
+        raise dp.DiscoveryError(
+            f"cdi-dir {directory.path}: {error.strerror}: mount it from the host, writable, or "
+            "use a device-list-strategy without CDI"
+        ) from error
+
+
+def extras(
+    dev: Path, host_root: Path, modes: Iterable[str], channels: ImexChannels
+) -> dict[str, dict[str, _DeviceNodes]]:
+    """Return the classes that containers get beside GPUs, with the nodes that exist.
+
+    Args:
+        dev: ``/dev`` as this process sees it.
+        host_root: The directory on the host that has ``/dev``.
+        modes: Those of gdrcopy, gds and mofed that are enabled.
+        channels: IMEX channels that exist.
+    """
+    found: dict[str, dict[str, _DeviceNodes]] = {}
+    for mode in modes:
+        paths = sorted(
+            path for pattern in _NODES_OF_MODES[mode] for path in host.matches(dev, pattern)
+        )
+        found[mode] = {"all": _nodes(paths, dev, host_root)}
+    found["imex-channel"] = {str(channel): [node] for channel, node in channels.items()}
+    return found
+
+
+def _nodes(paths: Iterable[Path], dev: Path, host_root: Path) -> _DeviceNodes:
+    there = [path for path in paths if not absence(path)]
+    names = [str(path.relative_to(dev)) for path in there if not os.path.isdir(path)]  # noqa: PTH112 - never raises
+    return [dp.DeviceNode(str(host_root / "dev" / name), f"/dev/{name}") for name in names]
+
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +178,7 @@ class Publisher:
         self,
         units: Sequence[Unit],
         nodes: Nodes,
-        channels: Channels,
+        channels: ImexChannels,
         driver: str = "",
         before: Edits | None = None,
     ) -> CdiNames:
@@ -107,21 +209,21 @@ class Publisher:
         lost = before if found.problem and before else None
         edits = lost or self._edits(found)
         classes: dict[str, Mapping[str, Sequence[dp.DeviceNode]]] = {
-            **({} if alone and found.problem and not lost else {cdi_specs.GPU: given}),
-            **cdi_specs.extras(self._roots.dev, root, enabled_modes(settings), channels),
+            **({} if alone and found.problem and not lost else {GPU: given}),
+            **extras(self._roots.dev, root, enabled_modes(settings), channels),
         }
-        published = cdi_specs.publish(
+        published = _publish(
             self._directory,
-            cdi_specs.specifications(classes, nodes.controls(root), edits, alone=alone),
+            specifications(classes, nodes.controls(root), edits, alone=alone),
         )
-        others = published - {f"{VENDOR}/{cdi_specs.GPU}={one}" for one in given}
+        others = published - {f"{VENDOR}/{GPU}={one}" for one in given}
         devices = self._generated(units, given, driver, has_own=not found.problem)
         bare = [unit.id for unit in units if found.problem and unit.id not in devices]
         withheld = dict.fromkeys(bare if alone or lost else (), found.problem)
         why = found.problem if withheld else f"{found.problem}; {_UNUSED}"
         self._missing.say_all("driver libraries not found", [why] if bare else [])
         for unit in units:
-            own = f"{VENDOR}/{cdi_specs.GPU}={_name(unit)}"
+            own = f"{VENDOR}/{GPU}={_name(unit)}"
             if own in published:
                 devices.setdefault(unit.id, own)
         kept = edits if lost or not found.problem else Edits()
@@ -131,13 +233,13 @@ class Publisher:
         if unit.mig is not None:  # it cannot render, and the node is that of the whole GPU
             return []
         # The kernel creates these in the host's /dev.
-        return drm_nodes.of(unit.gpu, self._roots, self._settings.dev_root or Path("/"))
+        return device_nodes.drm_nodes(unit.gpu, self._roots, self._settings.dev_root or Path("/"))
 
     def _edits(self, found: Found) -> Edits:
         if not found.libraries:
             return found.edits
-        program = toolkit_hook.program(self._settings)
-        return found.edits + toolkit_hook.edits(program, found.directories)
+        program = nvidia_ctk.hook_program(self._settings)
+        return found.edits + nvidia_ctk.hook_edits(program, found.directories)
 
     def _generated(
         self,

@@ -10,8 +10,8 @@ from typing import Final, Literal
 from deviceplugin.kit import sharing
 from deviceplugin.kit.placement import choose
 from deviceplugin.kit.sharing import Shares
-from deviceplugin_gpu.offer.resources import Unit
-from deviceplugin_gpu.snapshot import Gpu, Link, Path, Snapshot
+from deviceplugin_gpu.advertised.units import Unit
+from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot
 
 Policy = Literal["distributed", "packed"]
 
@@ -92,5 +92,5 @@ def _order(unit: Unit) -> tuple[int, int, int, str]:
 def _score(a: Gpu, b: Gpu, link: Link | None) -> int:
     together = a.numa is not None and a.numa == b.numa
     if link is None:
-        link = Link(Path.NODE if together else Path.SYSTEM)
+        link = Link(Nearness.NODE if together else Nearness.SYSTEM)
     return _NVLINK * link.nvlinks + link.path + (_NUMA if together else 0)

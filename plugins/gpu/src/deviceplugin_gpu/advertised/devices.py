@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import deviceplugin as dp
 from deviceplugin.kit import numa
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import size
 
 

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.nvml.api import NvmlError
-from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
+from deviceplugin_gpu.nvml.api import GPU_IS_LOST, NvmlError, Session, call
+from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu
 
 _PREFIX: Final = "deviceplugin_gpu_"
@@ -66,11 +66,7 @@ class Reader(Protocol):
     """Where readings come from."""
 
     def read(self, uuid: str) -> Reading:
-        """Return the present readings of a GPU.
-
-        Raises:
-            NvmlError: It cannot be read at all.
-        """
+        """Return the present readings of a GPU, or raise NvmlError if it cannot be read."""
 
 
 class GpuMetrics:
@@ -186,43 +182,42 @@ def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
     yield from (healthy, unhealthy, since, xids)
 
 
+_TYPES: Final = ("corrected", "uncorrected")
+_GAUGES: Final = (
+    ("utilization_ratio", "utilization", "Share of time in which the GPU was busy, 0 to 1."),
+    ("memory_used_bytes", "memory_used", "Memory in use, in bytes."),
+    ("memory_bytes", "memory_total", "Total memory, in bytes."),
+    ("temperature_celsius", "temperature", "GPU temperature, in degrees Celsius."),
+    ("power_watts", "power", "Power draw, in watts."),
+    (
+        "row_remapping_pending",
+        "remapping_pending",
+        "Whether memory rows wait for a reset to be remapped: 1 or 0.",
+    ),
+    (
+        "row_remapping_failed",
+        "remapping_failed",
+        "Whether remapping a memory row has failed: 1 or 0.",
+    ),
+)
+_COUNTERS: Final = (
+    ("energy_joules", "energy", "Energy used since the driver was loaded."),
+    ("pcie_replays", "pcie_replays", "PCIe replays."),
+)
+"""Name, attribute of a reading, and help."""
+
 _Readings = Sequence[tuple[str, Reading]]
 
 
 def _measured(readings: _Readings) -> Iterator[Metric]:
-    for metric, attribute, help_ in (
-        ("utilization_ratio", "utilization", "Share of time in which the GPU was busy, 0 to 1."),
-        ("memory_used_bytes", "memory_used", "Memory in use, in bytes."),
-        ("memory_bytes", "memory_total", "Total memory, in bytes."),
-        ("temperature_celsius", "temperature", "GPU temperature, in degrees Celsius."),
-        ("power_watts", "power", "Power draw, in watts."),
-        (
-            "row_remapping_pending",
-            "remapping_pending",
-            "Whether memory rows wait for a reset to be remapped: 1 or 0.",
-        ),
-        (
-            "row_remapping_failed",
-            "remapping_failed",
-            "Whether remapping a memory row has failed: 1 or 0.",
-        ),
-    ):
+    for metric, attribute, help_ in _GAUGES:
         yield _filled(_gauge(metric, help_), readings, {(): attribute})
-    for metric, attribute, help_ in (
-        ("energy_joules", "energy", "Energy used since the driver was loaded."),
-        ("pcie_replays", "pcie_replays", "PCIe replays."),
-    ):
+    for metric, attribute, help_ in _COUNTERS:
         yield _filled(_counter(metric, help_), readings, {(): attribute})
-    yield _filled(
-        _counter("ecc_errors", "ECC memory errors since the driver was loaded.", "type"),
-        readings,
-        {("corrected",): "ecc_corrected", ("uncorrected",): "ecc_uncorrected"},
-    )
-    yield _filled(
-        _gauge("remapped_rows", "Remapped memory rows, by type of error.", "type"),
-        readings,
-        {("corrected",): "remapped_corrected", ("uncorrected",): "remapped_uncorrected"},
-    )
+    ecc = _counter("ecc_errors", "ECC memory errors since the driver was loaded.", "type")
+    yield _filled(ecc, readings, {(kind,): f"ecc_{kind}" for kind in _TYPES})
+    rows = _gauge("remapped_rows", "Remapped memory rows, by type of error.", "type")
+    yield _filled(rows, readings, {(kind,): f"remapped_{kind}" for kind in _TYPES})
     yield _throttled(readings)
 
 
@@ -247,3 +242,59 @@ def _throttled(readings: _Readings) -> Metric:
             for reason, bit in THROTTLING.items():
                 family.add_metric([uuid, reason], bool(reading.throttling & bit))
     return family
+
+
+_T = TypeVar("_T")
+
+_GPU_SENSOR: Final = 0
+_CORRECTED, _UNCORRECTED, _VOLATILE = 0, 1, 0
+
+
+class NvmlReader:
+    """Reads GPUs through ``session``. A value that a GPU does not report is None."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read(self, uuid: str) -> Reading:
+        """Return the present readings of the GPU, or raise NvmlError if it is lost."""
+        with self._session.use():
+            gpu = call("nvmlDeviceGetHandleByUUID", uuid)
+            memory = _asked("nvmlDeviceGetMemoryInfo", gpu)
+            rows = _asked("nvmlDeviceGetRemappedRows", gpu) or (None, None, None, None)
+            return Reading(
+                utilization=_of(
+                    _asked("nvmlDeviceGetUtilizationRates", gpu), lambda rates: rates.gpu / 100
+                ),
+                memory_used=_of(memory, lambda info: int(info.used)),
+                memory_total=_of(memory, lambda info: int(info.total)),
+                temperature=_asked("nvmlDeviceGetTemperature", gpu, _GPU_SENSOR),
+                power=_of(_asked("nvmlDeviceGetPowerUsage", gpu), _thousandth),
+                energy=_of(_asked("nvmlDeviceGetTotalEnergyConsumption", gpu), _thousandth),
+                ecc_corrected=_asked("nvmlDeviceGetTotalEccErrors", gpu, _CORRECTED, _VOLATILE),
+                ecc_uncorrected=_asked("nvmlDeviceGetTotalEccErrors", gpu, _UNCORRECTED, _VOLATILE),
+                throttling=_asked("nvmlDeviceGetCurrentClocksEventReasons", gpu),
+                pcie_replays=_asked("nvmlDeviceGetPcieReplayCounter", gpu),
+                remapped_corrected=rows[0],
+                remapped_uncorrected=rows[1],
+                remapping_pending=_of(rows[2], bool),
+                remapping_failed=_of(rows[3], bool),
+            )
+
+
+def _asked(function: str, *arguments: object) -> Any:
+    """Return the result of NVML's ``function``; None if it fails, unless the GPU is lost."""
+    try:
+        return call(function, *arguments)
+    except NvmlError as error:
+        if error.code == GPU_IS_LOST:
+            raise
+        return None
+
+
+def _of(value: Any, convert: Callable[[Any], _T]) -> _T | None:
+    return None if value is None else convert(value)
+
+
+def _thousandth(value: int) -> float:
+    return value / 1000

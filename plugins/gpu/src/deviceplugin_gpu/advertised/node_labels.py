@@ -2,11 +2,12 @@
 
 The labels are those of NVIDIA's GPU feature discovery, with one difference. If a node has several
 models, that program describes the last one it meets. Here it is the model with the most GPUs, or
-the first of equals.
+the first of equals. In a virtual machine they also say which driver the hypervisor has, by the PCI
+configuration of the GPUs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -15,10 +16,86 @@ from deviceplugin.kit import pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.labels import clean
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_gpu import host
+from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.offer import vgpu
-from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
+
+_NVIDIA: Final = "0x10de"
+_WHOLE: Final = 256
+_STATUS, _HAS_CAPABILITIES = 0x06, 0x10
+_FIRST: Final = 0x34
+_HEADER: Final = 0x40
+"""Bytes before the first capability."""
+_VENDOR_SPECIFIC: Final = 0x09
+_SIGNATURE: Final = b"VF"
+_RECORDS: Final = 5
+_HOST_DRIVER: Final = 0
+_TEXT: Final = 10
+"""Sizes in bytes of the driver's version and of its branch, which follows."""
+
+
+def _of_hypervisor(sys: Path) -> dict[str, str]:
+    """Return the labels without domain; none if no GPU's configuration can be read."""
+    capabilities = []
+    seen = False
+    for config in _configurations(sys):
+        seen = True
+        capabilities += [one for one in _vendor_specific(config) if one[3:5] == _SIGNATURE]
+    if not seen:
+        return {}
+    found = {"vgpu.present": "true" if capabilities else "false"}
+    for capability in capabilities:
+        record = _hypervisor_record(capability)
+        if record is not None:
+            version, branch = record[:_TEXT], record[_TEXT : 2 * _TEXT]
+            found["vgpu.host-driver-version"] = _text(version)
+            found["vgpu.host-driver-branch"] = _text(branch)
+    return found
+
+
+def _configurations(sys: Path) -> Iterator[bytes]:
+    for device in host.matches(sys / "bus/pci/devices", "*"):
+        try:
+            if (device / "vendor").read_text(errors="replace").strip() != _NVIDIA:
+                continue
+            config = (device / "config").read_bytes()
+        except OSError:
+            continue
+        if len(config) >= _WHOLE:
+            yield config[:_WHOLE]
+
+
+def _vendor_specific(config: bytes) -> Iterator[bytes]:
+    """Yield such capabilities. A broken or circular chain ends the iteration."""
+    if not config[_STATUS] & _HAS_CAPABILITIES:
+        return
+    place, visited = config[_FIRST], set[int]()
+    while _HEADER <= place <= _WHOLE - 3 and place not in visited:
+        visited.add(place)
+        number, following, length = config[place : place + 3]
+        if number == _VENDOR_SPECIFIC:
+            yield config[place : place + length]
+        place = following
+
+
+def _hypervisor_record(capability: bytes) -> bytes | None:
+    """Return the data of the record about the host's driver."""
+    place = _RECORDS
+    while place + 1 < len(capability):
+        number, length = capability[place : place + 2]
+        data = capability[place + 2 :]
+        if number == _HOST_DRIVER:
+            return data if len(data) >= 2 * _TEXT else None
+        if not length:
+            return None
+        place += length
+    return None
+
+
+def _text(raw: bytes) -> str:
+    return raw.strip(b"\0").decode("ascii", errors="replace")
+
 
 _DOMAIN: Final = "nvidia.com/"
 TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
@@ -125,7 +202,7 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     cliques = {gpu.fabric for gpu in snapshot.gpus if gpu.fabric}
     if len(cliques) == 1:
         found["gpu.clique"] = cliques.pop()
-    return found | vgpu.labels(sys)
+    return found | _of_hypervisor(sys)
 
 
 def _truth(value: bool) -> str:  # noqa: FBT001 - what is written
