@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin_generic import peer_command_line
+from deviceplugin_generic.configuration import loading
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_generic.discovery.health import Doctor
 from deviceplugin_generic.discovery.tree import Roots
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         default_config=DEFAULT_CONFIG,
         description="Offer device nodes, mounts and USB, PCI and other devices to pods, as a "
         "configuration file or --device names them.",
-        argv=list(peer_command_line.translated(sys.argv[1:] if argv is None else argv)),
+        argv=list(loading.translated(sys.argv[1:] if argv is None else argv)),
     )
 
 

@@ -19,10 +19,9 @@ from deviceplugin.kit.hardware import KINDS
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import Entry, Group, PathSpec
-from deviceplugin_generic.discovery import folders
 from deviceplugin_generic.discovery.devices import Share, of_entry
 from deviceplugin_generic.discovery.health import Doctor
-from deviceplugin_generic.discovery.tree import Tree
+from deviceplugin_generic.discovery.tree import Tree, folders, has_node
 
 FULL_LOOK: Final = 300.0
 """Seconds after which nothing in the cache is valid."""
@@ -99,8 +98,8 @@ class Cache:
             return error.errno
         kind = S_IFMT(status.st_mode)
         if kind == S_IFDIR and not spec.is_mount:
-            self.folders.update(folders.folders(path))
-            return kind, folders.has_node(path)
+            self.folders.update(folders(path))
+            return kind, has_node(path)
         if kind not in KINDS:
             return kind
         key = kind, status.st_rdev
