@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deviceplugin_fpga.hook import bitstreams
-from deviceplugin_fpga.hook.errors import HookError
+from deviceplugin_fpga.hook.files import HookError
 from fpga.bitstreams import aocx, elf, gbs, metadata, signed
 from fpga.trees import AFU, INTERFACE, OTHER_AFU
 from patience import PATIENCE
@@ -169,10 +169,10 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     os.truncate(path, 2**40)
     code = (
         "import pathlib, resource, sys\n"
-        "from deviceplugin_fpga.hook import bitstreams, errors\n"
+        "from deviceplugin_fpga.hook import bitstreams, files\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))\n"
         "try: bitstreams.find(pathlib.Path(sys.argv[1]), *sys.argv[2:])\n"
-        "except errors.HookError as error: print(error)\n"
+        "except files.HookError as error: print(error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path, INTERFACE, AFU],

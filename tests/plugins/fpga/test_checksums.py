@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_fpga.hook import bitstreams
-from deviceplugin_fpga.hook.errors import HookError
+from deviceplugin_fpga.hook.files import HookError
 from fpga.bitstreams import aocx, gbs
 from fpga.trees import AFU, INTERFACE
 
