@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin_amd.offer import DOMAIN as AMD
+from deviceplugin_amd.advertised import DOMAIN as AMD
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_fpga.resource_names import NAMESPACE as FPGA
 from deviceplugin_fpga.settings import FpgaSettings
 from deviceplugin_generic.plugin import GenericSettings, configured
 from deviceplugin_gopher import GopherPlugin, GopherSettings
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN as NVIDIA
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import DOMAIN as NVIDIA
-from deviceplugin_intelgpu import offer as intelgpu
+from deviceplugin_intelgpu import advertised as intelgpu
 from deviceplugin_intelgpu.settings import IntelGpuSettings
 from deviceplugin_rdma.settings import RdmaSettings
 from deviceplugin_simulated import scenario

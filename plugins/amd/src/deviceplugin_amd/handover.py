@@ -13,7 +13,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd
-from deviceplugin_amd.offer import Offer
+from deviceplugin_amd.advertised import Offer
 from deviceplugin_amd.snapshot import Unit
 
 _LIMIT: Final = 5.0
