@@ -10,7 +10,7 @@ import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin_gpu import doctor
-from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
+from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
 from deviceplugin_gpu.doctor import container_runtime
 from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
 from deviceplugin_gpu.doctor.cuda_pods import look

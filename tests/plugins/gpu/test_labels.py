@@ -7,8 +7,8 @@ import pytest
 
 from deviceplugin_gpu.advertised.node_labels import labels
 from deviceplugin_gpu.advertised.units import advertise
+from deviceplugin_gpu.configuration.setting_kinds import Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import Share, Sharing
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig

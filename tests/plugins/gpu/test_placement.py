@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.kit.placement import WORK, best_group, square
-from deviceplugin_gpu.advertised.placement import Fabric, Placement, Policy
+from deviceplugin_gpu.advertised.devices import Fabric, Placement, Policy
 from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Nearness, Snapshot
 

@@ -12,13 +12,12 @@ import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
 from deviceplugin_gpu.advertised import node_labels
-from deviceplugin_gpu.advertised.devices import describe, refuse
-from deviceplugin_gpu.advertised.placement import Placement
+from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import device_nodes, mps
-from deviceplugin_gpu.container.allocation import allocation
+from deviceplugin_gpu.container import device_nodes
+from deviceplugin_gpu.container.allocation import allocation, mps_excess, mps_problem
 from deviceplugin_gpu.container.cdi import CdiNames, Publisher
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
@@ -134,7 +133,7 @@ class GpuPlugin(dp.Plugin):
     def start(self, resource: str) -> None:
         # The daemon may start later than this plugin.
         if self._is_shared_by_mps(resource):
-            problem = mps.problem(self._roots.mps, resource)
+            problem = mps_problem(self._roots.mps, resource)
             if problem:
                 raise dp.DiscoveryError(problem)
 
@@ -155,9 +154,9 @@ class GpuPlugin(dp.Plugin):
         found |= {one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]}
         if self._settings.sharing.mps:
             shared = [unit for unit in units if unit.replica is not None]
-            refused = mps.too_many(shared)
+            refused = mps_excess(shared)
             for resource in {unit.resource for unit in shared}:
-                problem = mps.problem(self._roots.mps, resource)
+                problem = mps_problem(self._roots.mps, resource)
                 own = [unit.id for unit in shared if unit.resource == resource]
                 refused |= dict.fromkeys(own, problem) if problem else {}
             found |= {one: dp.Health.unhealthy(why) for one, why in refused.items()}

@@ -8,8 +8,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from deviceplugin.kit.sharing import share_id
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Naming, Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import DOMAIN, Naming, Share, Sharing
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 _INDEX: Final = re.compile(r"(\d+)(?::(\d+))?", re.ASCII)

@@ -13,9 +13,14 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
 from deviceplugin_gpu.configuration import config_file, node_choice
-from deviceplugin_gpu.configuration.device_list_strategy import Strategies
 from deviceplugin_gpu.configuration.node_choice import Chosen, NodeFacts
-from deviceplugin_gpu.configuration.sharing import NAMING, SHARING, Naming, Sharing
+from deviceplugin_gpu.configuration.setting_kinds import (
+    NAMING,
+    SHARING,
+    Naming,
+    Sharing,
+    Strategies,
+)
 
 _PREFIX: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?)?", re.ASCII

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Node, ok, runtime_config, unknown, warning
-from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
+from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
 
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 """The setting of NVIDIA's runtime by which any container gets the GPUs that it names itself."""

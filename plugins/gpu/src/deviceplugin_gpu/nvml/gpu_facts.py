@@ -136,12 +136,8 @@ def _mig(handle: Handle, index: int, total: int) -> Mig:
 
 
 def _with_attributes(mig: Mig, attributes: Any) -> Mig:
-    return Mig(
-        uuid=mig.uuid,
-        index=mig.index,
-        gpu_instance=mig.gpu_instance,
-        compute_instance=mig.compute_instance,
-        profile=mig.profile,
+    return replace(
+        mig,
         memory=int(attributes.memorySizeMB) * _MIB,
         slices=int(attributes.gpuInstanceSliceCount),
         compute_slices=int(attributes.computeInstanceSliceCount),
