@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
-
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_testing.fixture import FailingKernel
+from collections.abc import Callable
+from deviceplugin_fpga import FpgaPlugin
+
 
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
 AFU: Final = "d8424dc4a4a3c413f89e433683f9040b"
@@ -154,3 +156,6 @@ def number_of(folder: Path) -> tuple[int, int]:
     """Return the device number of a port or an FME."""
     major, _, minor = (folder / "dev").read_text().partition(":")
     return int(major), int(minor)
+
+
+Make = Callable[..., FpgaPlugin]

@@ -22,7 +22,7 @@ KFD_NODE: Final = "kfd"
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AdvertisedUnit:
     """A unit and its devices: one for each share, or just one."""
 
     unit: Unit
@@ -61,11 +61,11 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
 
 def offers(
     units: Sequence[Unit], health: Mapping[str, dp.Health], settings: AmdSettings
-) -> Iterator[Offer]:
+) -> Iterator[AdvertisedUnit]:
     """Yield an offer for each unit, with its health by id."""
     for unit in units:
         device = _device(unit, health[unit.id], settings)
-        yield Offer(unit, tuple(sharing.shares(device, settings.shares)))
+        yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)))
 
 
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
@@ -145,7 +145,7 @@ class Placement:
     """
 
     def __init__(
-        self, fabric: Fabric | None, offers: Iterable[Offer], policy: Policy = "spread"
+        self, fabric: Fabric | None, offers: Iterable[AdvertisedUnit], policy: Policy = "spread"
     ) -> None:
         self._fabric = fabric
         self._policy: Policy = policy

@@ -14,7 +14,7 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import advertised, kfd
-from deviceplugin_amd.advertised import Fabric, Offer, Placement
+from deviceplugin_amd.advertised import AdvertisedUnit, Fabric, Placement
 from deviceplugin_amd.gpus import DRIVER
 from deviceplugin_amd.handover import Handover
 from deviceplugin_amd.health import Errors, Verdict
@@ -57,7 +57,7 @@ class AmdPlugin(dp.Plugin):
         self._absence = Problems(log, logging.INFO)
         self._unlabelled = Problems(log)
         self._generation = ""
-        self._offers: Mapping[str, Offer] = {}
+        self._offers: Mapping[str, AdvertisedUnit] = {}
         """The offer of each device id."""
         self._fabric: Fabric | None = None
         self._fabric_of: object = None

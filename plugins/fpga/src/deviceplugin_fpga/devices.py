@@ -13,7 +13,7 @@ from deviceplugin.kit.health import SteadyHealth
 from deviceplugin.kit.sysfs import OddError, Sysfs, SysfsError
 from deviceplugin_fpga import health
 from deviceplugin_fpga.drivers import ALL_ONES, Fme, Found, Port
-from deviceplugin_fpga.health import Finding, Key, Severity
+from deviceplugin_fpga.health import Fault, Key, Severity
 from deviceplugin_fpga.resource_names import Aliases
 from deviceplugin_fpga.settings import Mode
 
@@ -48,7 +48,7 @@ def _ids(found: Found) -> Iterator[tuple[str, str]]:
 
 
 @dataclass
-class Offer:
+class DeviceMaker:
     """Makes devices of the result of a discovery, and adds problems of single devices."""
 
     found: Found
@@ -59,7 +59,7 @@ class Offer:
     aliases: Aliases = field(default_factory=Aliases)
     ids: Mapping[str, str] | None = None
     """Ids by the kernel's names; None if these are the ids."""
-    findings: set[Finding] = field(default_factory=set)
+    faults: set[Fault] = field(default_factory=set)
     """All errors that the hardware reports."""
 
     def devices(self, mode: Mode) -> Iterator[dp.Device]:
@@ -102,11 +102,11 @@ class Offer:
         ports: Sequence[Port],
         nodes: Sequence[str],
         facts: dict[str, str],
-        sick: Sequence[Finding],
+        sick: Sequence[Fault],
     ) -> dp.Device:
         id_ = name if self.ids is None else self.ids[name]
-        found = [*sick, *health.findings(fme, ports, self.ignored)]
-        self.findings.update(found)
+        found = [*sick, *health.faults(fme, ports, self.ignored)]
+        self.faults.update(found)
         return dp.Device(
             id_,
             resource=resource,
@@ -117,10 +117,10 @@ class Offer:
         )
 
 
-def _all_ones(what: str, text: str) -> list[Finding]:
+def _all_ones(what: str, text: str) -> list[Fault]:
     if text != ALL_ONES:
         return []
-    return [Finding("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
+    return [Fault("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
 
 
 def _programmed(port: Port) -> str:

@@ -17,7 +17,7 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_fpga import annotation, drivers, resource_names
 from deviceplugin_fpga.devices import (
-    Offer,
+    DeviceMaker,
     by_address,
     cdi_directory,
     cdi_name,
@@ -25,7 +25,7 @@ from deviceplugin_fpga.devices import (
     write_specification,
 )
 from deviceplugin_fpga.drivers import Found, NoDriverError
-from deviceplugin_fpga.health import Finding, Key, Severity
+from deviceplugin_fpga.health import Fault, Key, Severity
 from deviceplugin_fpga.settings import FpgaSettings, Mode
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FpgaPlugin(dp.Plugin):
         self._skipped = Problems(log)
         self._last: Sequence[dp.Device] = ()
         self._problems: Collection[str] = ()
-        self._findings: Collection[Finding] = ()
+        self._faults: Collection[Fault] = ()
         self._served: set[str] = set()
         self._specifications = cdi_directory(self._settings.cdi_dir)
 
@@ -68,13 +68,13 @@ class FpgaPlugin(dp.Plugin):
     def discover(self) -> Iterable[dp.Device]:
         found, settings = self._look(), self._settings
         ids = by_address(found) if settings.device_ids == "address" else None
-        offer = Offer(
+        offer = DeviceMaker(
             found, settings.dev_dir, self._steady, settings.ignore_errors, self._aliases, ids
         )
         devices = list(offer.devices(self.mode))
         devices += self._unreadable(devices, found.problems)
         self._steady.keep({(device.resource, device.id) for device in devices})
-        self._last, self._findings = devices, offer.findings
+        self._last, self._faults = devices, offer.faults
         self._problems = list(found.problems)
         self._skipped.say_all("device skipped", self._problems)
         return [self._prepared(device) for device in devices]
@@ -121,7 +121,7 @@ class FpgaPlugin(dp.Plugin):
             "Non-zero error registers in the last discovery, by severity.",
             labels=["severity"],
         )
-        counts = Counter(finding.severity for finding in self._findings)
+        counts = Counter(fault.severity for fault in self._faults)
         for severity in Severity:
             errors.add_metric([severity.name.lower()], counts[severity])
         yield errors

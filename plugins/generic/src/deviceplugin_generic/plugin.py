@@ -19,7 +19,7 @@ from deviceplugin_generic.configuration.entries import Configuration, Entry
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_generic.discovery.devices import Share, of_rules
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots, Tree
 
 Overlap = Literal["allow", "first", "refuse"]
@@ -112,7 +112,7 @@ def configured(settings: GenericSettings) -> Configuration:
 class GenericPlugin(dp.Plugin):
     """Offer device nodes, mounts and USB, PCI and other devices to pods, as a file names them.
 
-    ``doctor`` and ``cache`` are those of the previous plugin object, if there was one, because
+    ``checker`` and ``cache`` are those of the previous plugin object, if there was one, because
     the history of devices must survive a new configuration.
     """
 
@@ -121,13 +121,13 @@ class GenericPlugin(dp.Plugin):
         settings: GenericSettings,
         roots: Roots | None = None,
         *,
-        doctor: Doctor | None = None,
+        checker: Checker | None = None,
         cache: Cache | None = None,
     ) -> None:
         self._settings = settings
         self._roots = roots or Roots()
         self._configuration = configured(settings)
-        self._doctor = doctor or Doctor()
+        self._checker = checker or Checker()
         self._cache = cache or Cache()
         self._names = globs.Names(str(self._roots.dev))
         self._found: list[list[Share]] = []
@@ -142,14 +142,15 @@ class GenericPlugin(dp.Plugin):
         tree = Tree(self._roots, self._names)
         self._cache.begin(tree)
         found = [
-            self._cache.shares(entry, domain, tree, self._doctor) for entry in configuration.entries
+            self._cache.shares(entry, domain, tree, self._checker)
+            for entry in configuration.entries
         ]
-        found.append(of_rules(configuration.rules, domain, tree, self._doctor))
+        found.append(of_rules(configuration.rules, domain, tree, self._checker))
         self.watch_paths = self._watched(tree)
         if not _are_same(found, self._found):
             self._found = found
             shares = [share for part in found for share in part]
-            self._doctor.forget_all_but({share.origin for share in shares})
+            self._checker.forget_all_but({share.origin for share in shares})
             self._shares = {share.device.id: share for share in shares}
             resolved = resolve(shares, self._settings.overlap)
             self._devices = list(self._settings.domain.under_each(resolved))

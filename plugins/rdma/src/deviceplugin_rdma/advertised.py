@@ -16,7 +16,7 @@ Judge = Callable[[Nic, Entry, Access], dp.Health]
 
 
 @dataclass(frozen=True)
-class Offer:
+class AdvertisedFunction:
     """A function in a resource."""
 
     nic: Nic
@@ -27,12 +27,12 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Offered:
+class AdvertisedDevice:
     """A device, and the functions that a container gets with it."""
 
     device: dp.Device
     entry: Entry
-    offers: tuple[Offer, ...]
+    offers: tuple[AdvertisedFunction, ...]
 
 
 def chosen(
@@ -74,24 +74,24 @@ def offers(
     resource: Callable[[Entry], str],
     dev: Path,
     judge: Judge,
-) -> list[Offer]:
+) -> list[AdvertisedFunction]:
     """Return what is offered of what was chosen."""
-    made: list[Offer] = []
+    made: list[AdvertisedFunction] = []
     for entry, nic, selector in found:
         rdma = bool(nic.rdma) and (entry.is_shared or selector.is_rdma)
         what = access(nic, dev, rdma=rdma, vhost=selector.with_vhost, extra=entry.extra)
-        made.append(Offer(nic, entry, resource(entry), what, judge(nic, entry, what)))
+        made.append(AdvertisedFunction(nic, entry, resource(entry), what, judge(nic, entry, what)))
     return made
 
 
-def devices(found: Sequence[Offer]) -> list[Offered]:
+def devices(found: Sequence[AdvertisedFunction]) -> list[AdvertisedDevice]:
     """Return the devices of all resources."""
-    made: list[Offered] = []
+    made: list[AdvertisedDevice] = []
     for offer in found:
         if not offer.entry.together:
             shares = sharing.shares(_device(offer), offer.entry.shares)
-            made += [Offered(share, offer.entry, (offer,)) for share in shares]
-    sets: dict[str, list[Offer]] = {}
+            made += [AdvertisedDevice(share, offer.entry, (offer,)) for share in shares]
+    sets: dict[str, list[AdvertisedFunction]] = {}
     for offer in found:
         if offer.entry.together:
             sets.setdefault(offer.resource, []).append(offer)
@@ -100,7 +100,7 @@ def devices(found: Sequence[Offer]) -> list[Offered]:
     return made
 
 
-def _device(offer: Offer) -> dp.Device:
+def _device(offer: AdvertisedFunction) -> dp.Device:
     nic = offer.nic
     node = None if offer.entry.without_topology else nic.function.numa_node
     return dp.Device(
@@ -114,7 +114,7 @@ def _device(offer: Offer) -> dp.Device:
     )
 
 
-def _hardware(offer: Offer) -> list[str]:
+def _hardware(offer: AdvertisedFunction) -> list[str]:
     return [pieces.pci(offer.nic.address), *(node.host_path for node in offer.access.nodes)]
 
 
@@ -131,7 +131,7 @@ def _attributes(nic: Nic) -> Iterator[tuple[str, str]]:
         yield "gpus", ",".join(nic.gpus)
 
 
-def _together(members: Sequence[Offer]) -> Iterator[Offered]:
+def _together(members: Sequence[AdvertisedFunction]) -> Iterator[AdvertisedDevice]:
     """Yield the shares of all functions together; the nodes are those of healthy functions.
 
     They are degraded while a function is not healthy, or is degraded itself.
@@ -152,7 +152,7 @@ def _together(members: Sequence[Offer]) -> Iterator[Offered]:
     whole = entry.name if entry.shares > 1 else ""
     for number in range(entry.shares):
         share = replace(device, id=sharing.share_id(entry.name, number), share_of=whole)
-        yield Offered(share, entry, tuple(members))
+        yield AdvertisedDevice(share, entry, tuple(members))
 
 
 _NOWHERE: Final = -1
@@ -169,7 +169,7 @@ class Placement:
         policy: Which function is given next.
     """
 
-    def __init__(self, found: Iterable[Offered], policy: Policy) -> None:
+    def __init__(self, found: Iterable[AdvertisedDevice], policy: Policy) -> None:
         self._policy: Policy = policy
         self._places: dict[str, dict[str, tuple[str, str]]] = {}
         self._nodes: dict[str, int] = {}
@@ -220,7 +220,7 @@ _VERSION: Final = "1.1.0"
 _END: Final = "-device.json"
 
 
-def publish(folder: Path, resource: str, found: Iterable[Offered]) -> Iterator[str]:
+def publish(folder: Path, resource: str, found: Iterable[AdvertisedDevice]) -> Iterator[str]:
     """Write the files of the devices of a resource, and remove those of devices that are gone.
 
     Yields what keeps them from being written.
@@ -239,7 +239,7 @@ def publish(folder: Path, resource: str, found: Iterable[Offered]) -> Iterator[s
         yield str(error)
 
 
-def _text(one: Offered) -> str:
+def _text(one: AdvertisedDevice) -> str:
     nic, access = one.offers[0].nic, one.offers[0].access
     facts: dict[str, Any] = {"pci-address": nic.address}
     if "rdma" in access.info:

@@ -18,7 +18,7 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import advertised, links, nics
-from deviceplugin_rdma.advertised import Offered, Placement
+from deviceplugin_rdma.advertised import AdvertisedDevice, Placement
 from deviceplugin_rdma.entries import DEFAULT, Entry
 from deviceplugin_rdma.links import Links
 from deviceplugin_rdma.nics import Access, Names, Nic
@@ -51,7 +51,7 @@ class RdmaPlugin(dp.Plugin):
         self._names = self._state.load(_read_names, dict[str, Names]())
         self._nics: Mapping[str, Nic] = {}
         self._busy: set[str] = set()
-        self._offered: Mapping[str, Offered] = {}
+        self._offered: Mapping[str, AdvertisedDevice] = {}
         self._placement = Placement((), self._settings.policy)
         self._started: set[str] = set()
         self._problems = Problems(log)
@@ -139,7 +139,7 @@ class RdmaPlugin(dp.Plugin):
         folder = self._settings.devinfo_dir
         if folder is None:
             return
-        by_resource: dict[str, list[Offered]] = {name: [] for name in self._started}
+        by_resource: dict[str, list[AdvertisedDevice]] = {name: [] for name in self._started}
         for one in self._offered.values():
             if one.device.resource in by_resource and not one.entry.is_shared:
                 by_resource[str(one.device.resource)].append(one)
@@ -153,7 +153,7 @@ class RdmaPlugin(dp.Plugin):
         )
 
 
-def _variables(found: Sequence[Offered]) -> dict[str, str]:
+def _variables(found: Sequence[AdvertisedDevice]) -> dict[str, str]:
     """Return what a container is told, in the variables of the SR-IOV network device plugin."""
     offers = {one.nic.address: one for each in found for one in each.offers}
     if not found or found[0].entry.together:

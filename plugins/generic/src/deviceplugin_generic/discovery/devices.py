@@ -25,7 +25,7 @@ from deviceplugin_generic.configuration.entries import (
     Rule,
 )
 from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
@@ -127,7 +127,7 @@ class Share:
 
 
 def of_entry(
-    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: usb.Ledger
+    entry: Entry, domain: str, tree: Tree, checker: Checker, ledger: usb.Ledger
 ) -> list[Share]:
     """Return the shares of all devices of an entry. ``ledger`` keeps their names."""
     found = [
@@ -141,7 +141,7 @@ def of_entry(
     shares: list[Share] = []
     for index, (group, match) in enumerate(found):
         resource = f"{domain}/{entry.name}"
-        some = _shares(entry, group, match, index, next(names), resource, doctor)
+        some = _shares(entry, group, match, index, next(names), resource, checker)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
     # Groups that match the same paths have the same ids. The last wins, as in that plugin.
     return [*{(share.device.id, share.origin): share for share in shares}.values()]
@@ -172,11 +172,11 @@ def _shares(
     index: int,
     stem: str,
     resource: str,
-    doctor: Doctor,
+    checker: Checker,
 ) -> Iterator[Share]:
     known = properties(entry.name, index, match)
     key = f"{resource} {stem} {' '.join(match.paths)}"
-    health = doctor.health(key, match, entry.health, known)
+    health = checker.health(key, match, entry.health, known)
     numbered = _is_numbered(entry, group)
     for share in range(group.count):
         device_id = share_id(stem, share, group.count) if stem else path_id(share, match.paths)
@@ -261,7 +261,7 @@ def _topology(device: hardware.Device | None) -> dp.Topology | None:
     return numa.topology(numa.nearest_node(one.attribute("numa_node") for one in above))
 
 
-def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, checker: Checker) -> list[Share]:
     """Return the devices that the rules of smarter-device-manager match.
 
     A path that several rules match belongs to the first of them.
@@ -270,7 +270,7 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
     for rule in rules:
         for name, match in of_rule(rule, tree):
             if name not in shares and match.nodes:
-                health = doctor.health(name, match, Check(), {})
+                health = checker.health(name, match, Check(), {})
                 stem = rule_stem(match.paths[0], str(tree.roots.dev))
                 shares[name] = [
                     Share(

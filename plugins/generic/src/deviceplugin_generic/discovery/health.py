@@ -16,7 +16,7 @@ from deviceplugin_generic.discovery.matching import Match, has_properties
 from deviceplugin_generic.discovery.tree import has_node
 
 
-class Doctor:
+class Checker:
     """Checks devices. It remembers results, so that one failed check need not make one unhealthy.
 
     Args:

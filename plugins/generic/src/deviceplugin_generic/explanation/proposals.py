@@ -13,7 +13,7 @@ from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.devices import of_entry
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 from deviceplugin_generic.explanation.candidates import Candidate
 
@@ -263,7 +263,7 @@ def _proposal(one: Proposal, tree: Tree) -> str:
 def _now(one: Proposal, tree: Tree) -> str:
     """Return the ids that the plugin would advertise."""
     (entry,) = Devices.parse(yaml.safe_dump(one.entry)).configuration.entries
-    shares = of_entry(entry, "", tree, Doctor(), Ledger())
+    shares = of_entry(entry, "", tree, Checker(), Ledger())
     ids = list({share.origin: share.device.id for share in reversed(shares)}.values())[::-1]
     more = len(ids) - _MOST_IDS
     listed = ", ".join([*ids[:_MOST_IDS], *([f"and {more} more"] if more > 0 else [])])

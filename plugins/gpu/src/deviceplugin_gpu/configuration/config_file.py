@@ -84,11 +84,11 @@ def _said(given: Mapping[str, Place], key: str) -> Place | None:
 
 def _entries(
     places: Place | None, known: Collection[str]
-) -> Iterator[tuple[node_choice.Entry, Mapping[str, Place]]]:
+) -> Iterator[tuple[node_choice.NodeEntry, Mapping[str, Place]]]:
     for place in places.items() if places else ():
         with suppress(InvalidError):
             keys = place.keys((*node_choice.ENTRY_KEYS, *_TOP[1:], *known))
-            yield node_choice.Entry.read(place, keys), _settings(keys, known)
+            yield node_choice.NodeEntry.read(place, keys), _settings(keys, known)
 
 
 def _settings(top: Mapping[str, Place], known: Collection[str]) -> dict[str, Place]:

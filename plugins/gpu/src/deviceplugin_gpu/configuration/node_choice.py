@@ -132,7 +132,7 @@ _MATCH: Final = record(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NodeEntry:
     """The nodes that an entry of ``nodes`` is for. ``where`` is its place in the file."""
 
     where: str
@@ -170,7 +170,7 @@ class Entry:
 
 
 def entry(
-    entries: Sequence[Entry], node: NodeFacts, *, by_label: bool = True
+    entries: Sequence[NodeEntry], node: NodeFacts, *, by_label: bool = True
 ) -> tuple[int | None, Chosen]:
     """Return the index of the entry that is for ``node``, or None, and why.
 

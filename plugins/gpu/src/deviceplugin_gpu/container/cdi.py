@@ -21,7 +21,7 @@ from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import device_nodes, nvidia_ctk
 from deviceplugin_gpu.container.allocation import enabled_modes
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
-from deviceplugin_gpu.container.driver_files import DriverFiles, Found
+from deviceplugin_gpu.container.driver_files import DriverFiles, VersionFiles
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.snapshot import WSL
@@ -235,7 +235,7 @@ class Publisher:
         # The kernel creates these in the host's /dev.
         return device_nodes.drm_nodes(unit.gpu, self._roots, self._settings.dev_root or Path("/"))
 
-    def _edits(self, found: Found) -> Edits:
+    def _edits(self, found: VersionFiles) -> Edits:
         if not found.libraries:
             return found.edits
         program = nvidia_ctk.hook_program(self._settings)

@@ -86,7 +86,7 @@ _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class VersionFiles:
     """The files of one version of the driver."""
 
     edits: Edits = field(default_factory=Edits)
@@ -106,16 +106,16 @@ class DriverFiles:
         self._root, self._host_root, self._machine = root, host_root, machine
         self._read: dict[Path, tuple[_Stamp, elf.SharedLibrary | None]] = {}
 
-    def find(self, version: str) -> Found:
+    def find(self, version: str) -> VersionFiles:
         """Return the files of ``version``, such as ``580.95.05``; none if it is empty."""
         if not version:
             why = "the driver does not tell its version, by which its libraries are found"
-            return Found(problem=f"{why}: {_ADVICE}")
+            return VersionFiles(problem=f"{why}: {_ADVICE}")
         libraries = self._libraries(LIBRARIES, (f"lib*.so.{version}", *_WITHOUT_VERSION))
         others = [*self._programs(_PROGRAMS_IN), *self._others(version)]
         return self._found(libraries, others, self._problem(version, libraries))
 
-    def of_wsl(self) -> Found:
+    def of_wsl(self) -> VersionFiles:
         """Return the files of the Windows Subsystem for Linux: libraries, and Windows' drivers."""
         libraries = self._libraries([_WSL], ["lib*.so*"])
         stores = [one for one in sorted(self._root.glob(_WSL_STORES)) if any(one.glob("libcuda*"))]
@@ -141,14 +141,18 @@ class DriverFiles:
         except OSError:
             return False
 
-    def _found(self, libraries: dict[str, str], others: Iterable[dp.Mount], why: str) -> Found:
+    def _found(
+        self, libraries: dict[str, str], others: Iterable[dp.Mount], why: str
+    ) -> VersionFiles:
         directories = ("/usr/lib64", f"/usr/lib/{self._machine}-linux-gnu")
         mounts = [
             self._mount(source, f"{directory}/{name}")
             for name, source in sorted(libraries.items())
             for directory in directories
         ]
-        return Found(Edits(mounts=[*mounts, *others]), frozenset(libraries), directories, why)
+        return VersionFiles(
+            Edits(mounts=[*mounts, *others]), frozenset(libraries), directories, why
+        )
 
     def _problem(self, version: str, libraries: dict[str, str]) -> str:
         if CUDA not in libraries:
