@@ -7,8 +7,7 @@ import pytest
 
 import deviceplugin as dp
 from amd.machines import MI210, MI300X, MI308, SMALL, VEGA
-from amd.plugin import Build, Make
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build, Make
 from deviceplugin_amd import AmdPlugin, AmdSettings
 
 Ask = Callable[..., list[int]]

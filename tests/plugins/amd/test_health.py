@@ -10,8 +10,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from amd.machines import MI210, SMALL
-from amd.plugin import Build, Make
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build, Make
 from deviceplugin.checks import Finding, Node
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import AmdPlugin, doctor, handover
@@ -22,11 +21,6 @@ from discovered import degraded, reasons, unhealthy
 from hardware import kernel_events
 
 FIRST, SECOND, *_ = SMALL.addresses
-
-
-@pytest.fixture
-def tree(build: Build) -> AmdTree:
-    return build()
 
 
 def hear(plugin: AmdPlugin, tree: AmdTree, address: str, ways: str) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 import deviceplugin as dp
 from amd.machines import MI210, MI300X, MI308, SMALL, VEGA, Machine
-from amd.plugin import Build, Make
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build, Make
 from deviceplugin_amd import AmdPlugin
 from deviceplugin_amd.snapshot import Reader
 from deviceplugin_testing.fixture import Kubelet
@@ -142,11 +141,6 @@ def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
 
 FIRST, SECOND, *_ = SMALL.addresses
 QUICK = timedelta(milliseconds=50)
-
-
-@pytest.fixture
-def tree(build: Build) -> AmdTree:
-    return build()
 
 
 def skipped(plugin: AmdPlugin) -> dict[str, str]:

@@ -13,8 +13,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin_fpga import resource_names
 from deviceplugin_testing.fixture import Kubelet
-from fpga.plugin import Make
-from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree, Make
 from patience import PATIENCE
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}

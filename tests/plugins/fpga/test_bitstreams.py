@@ -1,22 +1,21 @@
 """Bitstreams: found by region and AFU, and believed only if they are what they say."""
 
+import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
 import pytest
+
 from deviceplugin_fpga.hook import bitstreams
 from deviceplugin_fpga.hook.files import HookError
 from fpga.bitstreams import aocx, elf, gbs, metadata, signed
 from fpga.trees import AFU, INTERFACE, OTHER_AFU
 from patience import PATIENCE
-import hashlib
-import shutil
-from fpga.bitstreams import aocx, gbs
-from fpga.trees import AFU, INTERFACE
-
 
 UNIQUE = "0123456789abcdef0123456789abcdef01234567"
 

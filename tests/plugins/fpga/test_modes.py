@@ -8,8 +8,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, resource_names
 from discovered import found
-from fpga.plugin import Make
-from fpga.trees import AFU, ALL_ONES, BOTH, DFL, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, ALL_ONES, BOTH, DFL, INTERFACE, OTHER_AFU, FpgaTree, Make
 
 CE4_D84 = "fpga.intel.com/af-ce4.d84.zkiWk5jwXzOUbVYHCL4QithCTcSko8QT-J5DNoP5BAs"
 BFA_F7D = "fpga.intel.com/af-bfa.f7d.v6xNhR7oVv6MlYZc4buqLfffQFy9es9yIvFEsLk6zRg"

@@ -1,30 +1,30 @@
 """What selectors leave out, what is behind a device, and the nodes that all devices need."""
 
-import json
-from pathlib import Path
-import pytest
-import yaml
-from jsonschema import Draft202012Validator
-import deviceplugin as dp
-import deviceplugin_generic
-from deviceplugin.kit.configuration import of_text
-from deviceplugin_generic.configuration import loading
-from deviceplugin_testing.fixture import Kubelet
-from discovered import found
-from generic.plugin import Make
-from hardware.tree import Hardware
-from patience import PATIENCE
-from discovered import found, reasons
 import fcntl
+import json
 import os
 import subprocess
 import sys
 import threading
-from deviceplugin_generic import GenericPlugin, GenericSettings
-from deviceplugin_generic.configuration.loading import Devices
-from deviceplugin_testing.simulator import SimulatedKubelet
-from hardware.namespaces import unshared
+from pathlib import Path
 
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+import deviceplugin as dp
+import deviceplugin_generic
+from deviceplugin.kit.configuration import of_text
+from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_generic.configuration import loading
+from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
+from discovered import found, reasons
+from generic.plugin import Make
+from hardware.namespaces import unshared
+from hardware.tree import Hardware
+from patience import PATIENCE
 
 SCHEMA = json.loads(Path(deviceplugin_generic.__file__).with_name("schema.json").read_text())
 ENTRY = "devices: [{name: ab, groups: [%s]}]\n"

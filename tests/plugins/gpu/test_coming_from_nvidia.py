@@ -3,23 +3,23 @@
 import json
 import os
 import re
-from pathlib import Path
-import pytest
-from deviceplugin_gpu import main
-from deviceplugin_gpu.configuration.settings import GpuSettings, without_effect
 import subprocess
 import sys
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
+
+import pytest
 import yaml
+
 import deviceplugin as dp
 from deviceplugin._config import setting_names
 from deviceplugin._config.help_texts import helps
 from deviceplugin._config.settings import dump
+from deviceplugin_gpu import main
 from deviceplugin_gpu.configuration.node_choice import LABEL, NodeFacts
-from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
+from deviceplugin_gpu.configuration.settings import GpuSettings, of_node, without_effect
 from patience import PATIENCE
-
 
 FOLDER = Path(__file__).parents[3] / "plugins/gpu"
 PAGE = (FOLDER / "docs/coming-from-nvidia.md").read_text()

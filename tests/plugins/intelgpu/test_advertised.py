@@ -10,8 +10,7 @@ import deviceplugin as dp
 from deviceplugin_intelgpu import IntelGpuPlugin
 from discovered import found
 from intelgpu.machines import DG1, FLEX, MAX, SMALL, TIGER_LAKE, TWO_DRIVERS, Card, Machine
-from intelgpu.plugin import Build, Make, nodes
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree, Make, nodes
 
 FOUR = Machine(DG1.cards[:4])
 

@@ -9,8 +9,7 @@ from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from discovered import found
 from rdma.machines import CONNECTX6, DGX_H100
-from rdma.plugin import Build, Make, ids
-from rdma.tree import RdmaTree
+from rdma.tree import Build, Make, RdmaTree, ids
 
 FIRST, SECOND = "0000:3b:00.2", "0000:3b:00.3"
 BY_NAME = {
@@ -20,11 +19,6 @@ BY_NAME = {
         {"resourceName": "vfs", "selectors": {"pfNames": ["ens1f0np0"]}},
     ]
 }
-
-
-@pytest.fixture
-def tree(build: Build) -> RdmaTree:
-    return build()
 
 
 def test_a_function_that_a_pod_has_stays_in_its_resource(tree: RdmaTree, make: Make) -> None:

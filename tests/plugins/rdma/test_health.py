@@ -13,19 +13,13 @@ from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from rdma.machines import DGX_H100
-from rdma.plugin import Build, Make
-from rdma.tree import RdmaTree
+from rdma.tree import Build, Make, RdmaTree
 
 ROCE, FIRST, SECOND, VFIO = (f"0000:3b:00.{number}" for number in (0, 2, 3, 4))
 IB, ICE = "0000:af:00.0", "0000:5e:00.0"
 ALL = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": False}}]}
 RDMA = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": True}}]}
 SHARED = {"resourceList": [{"resourceName": "hca", "shares": 2}]}
-
-
-@pytest.fixture
-def tree(build: Build) -> RdmaTree:
-    return build()
 
 
 def test_a_shared_card_follows_its_port(tree: RdmaTree, make: Make) -> None:

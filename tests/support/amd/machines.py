@@ -1,10 +1,9 @@
 """Machines with AMD GPUs whose KFD topology somebody has recorded, in numbers."""
 
-from dataclasses import dataclass
-from typing import Final
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
-
+from typing import Final
 
 _GIB: Final = 1 << 30
 

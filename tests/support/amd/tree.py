@@ -12,16 +12,15 @@
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
+
 from amd.machines import Card, Machine, Node, write_links, write_properties
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_amd import AmdPlugin
 from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
-from collections.abc import Callable
-from deviceplugin_amd import AmdPlugin
-
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")
 _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}

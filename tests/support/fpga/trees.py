@@ -16,16 +16,15 @@ OPAE::
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
-from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_testing.fixture import FailingKernel
-from collections.abc import Callable
-from deviceplugin_fpga import FpgaPlugin
 
+from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_fpga import FpgaPlugin
+from deviceplugin_testing.fixture import FailingKernel
 
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
 AFU: Final = "d8424dc4a4a3c413f89e433683f9040b"

@@ -14,17 +14,17 @@
 
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_intelgpu import IntelGpuPlugin
 from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 from intelgpu.machines import Card, Machine
-from collections.abc import Callable
-import deviceplugin as dp
-from deviceplugin_intelgpu import IntelGpuPlugin
-
 
 _RENDER: Final = 128
 

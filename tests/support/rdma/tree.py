@@ -12,18 +12,18 @@
 """
 
 import shutil
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Final
+
+import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_rdma import RdmaPlugin
 from deviceplugin_testing.fixture import FailingKernel
+from discovered import found
 from hardware.tree import Hardware
 from rdma.machines import Machine, Port
-from collections.abc import Callable
-import deviceplugin as dp
-from deviceplugin_rdma import RdmaPlugin
-from discovered import found
-
 
 _TYPES: Final = {"ether": 1, "infiniband": 32}
 _CLASSES: Final = {"ether": "020000", "infiniband": "020700"}
