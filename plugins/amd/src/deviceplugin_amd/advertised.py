@@ -1,4 +1,4 @@
-"""Which units are advertised, under which names and in how many shares."""
+"""Which units are advertised and in how many shares, which a container should get, and labels."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The command ``fpga-device-plugin``."""
+"""The command ``fpga-device-plugin``, and the hook that it installs as one file."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""The devices that each mode advertises of the FPGAs that were found."""
+"""The devices that each mode advertises of FPGAs, with their ids and CDI specifications."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What ``deviceplugin doctor`` checks for this plugin: its file, and what matches it."""
+"""What ``deviceplugin doctor`` checks: the file, what matches it, and what it exposes."""
 
 import posixpath
 import re

@@ -1,4 +1,4 @@
-"""The plugin: devices by configuration."""
+"""The plugin: devices by configuration, shared, and perhaps matched by several resources."""
 
 import logging
 from collections import defaultdict

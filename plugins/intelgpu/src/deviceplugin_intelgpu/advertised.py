@@ -1,4 +1,4 @@
-"""What is advertised of the GPUs that were found: resources, ids, shares, nodes and links."""
+"""What is advertised of GPUs: devices, which of them a container should get, and node labels."""
 
 import os
 from collections import Counter

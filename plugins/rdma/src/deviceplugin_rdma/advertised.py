@@ -1,4 +1,4 @@
-"""Which functions are offered in which resource, and as which devices."""
+"""Which functions are advertised as which devices, and which of them a container should get."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The links of functions: whether there is a network behind them."""
+"""Whether there is a network behind functions, and which of them the node itself depends on."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Resources in a configuration file."""
+"""Resources in a configuration file: devices by a pattern, and what makes them differ."""
 
 import itertools
 import re

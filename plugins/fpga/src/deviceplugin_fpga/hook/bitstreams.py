@@ -27,11 +27,10 @@ _LAYOUTS = {
 _WITHOUT_CONTENT = 8
 
 
-def _section_of(data: memoryview, name: str, what: str) -> memoryview | None:
-    """Return the content of the section ``name``, or None if there is no such section.
+def _section(data: memoryview, name: str, what: Path) -> memoryview:
+    """Return the content of the section ``name`` of an ELF file. Errors begin with ``what``.
 
-    Raises:
-        HookError: ``data`` is not an ELF file, or is damaged. The message begins with ``what``.
+    The GPU plugin has a reader of its own. This one runs on the host, without other packages.
     """
     if bytes(data[:4]) != _MAGIC or len(data) < 6 or data[5] != _LITTLE_ENDIAN:  # noqa: PLR2004
         raise HookError(f"{what}: not an ELF file")
@@ -47,10 +46,10 @@ def _section_of(data: memoryview, name: str, what: str) -> memoryview | None:
     for found in headers:
         if names.startswith(name.encode() + b"\0", found[0]):
             return _content(data, found, what)
-    return None
+    raise HookError(f"{what}: no section {name}")
 
 
-def _content(data: memoryview, header: tuple[int, ...], what: str) -> memoryview:
+def _content(data: memoryview, header: tuple[int, ...], what: Path) -> memoryview:
     _, kind, offset, size = header
     if kind == _WITHOUT_CONTENT or offset + size > len(data):
         raise HookError(f"{what}: damaged: a section extends beyond the end of the file")
@@ -189,13 +188,6 @@ def _read_aocx(path: Path, data: memoryview) -> Bitstream:
     inner = _read_gbs(path, memoryview(gbs))
     unique = bytes(_section(data, ".acl.rand_hash", path)).decode("ascii", "replace")
     return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image, inner.signed)
-
-
-def _section(data: memoryview, name: str, path: Path) -> memoryview:
-    content = _section_of(data, name, str(path))
-    if content is None:
-        raise HookError(f"{path}: no section {name}")
-    return content
 
 
 def _id(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Programming the regions that a container requests."""
+"""Programming the regions that a container requests, which nothing else in the plugin does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration after it was read and checked."""
+"""The configuration after it was read and checked, and the choices that it has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Reading the configuration: entries from flags, and all settings from a file."""
+"""Reading the configuration, also that of peers: entries from flags, and settings from a file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""A snapshot of the node's devices, and of the names that patterns of paths match."""
+"""A snapshot of the node's devices, and what runtimes make of directories and links in /dev."""
 
 import os
 import posixpath
