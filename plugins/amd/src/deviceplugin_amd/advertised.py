@@ -20,6 +20,19 @@ from deviceplugin_amd.snapshot import Snapshot, Unit
 DOMAIN: Final = "amd.com"
 KFD_NODE: Final = "kfd"
 
+_XGMI: Final = 10
+_PCIE: Final = 40
+_NO_LINK: Final = 50
+_SAME_NUMA: Final = 10
+_OTHER_NUMA: Final = 20
+"""Distances as in AMD's plugin; the distance of two GPUs is the sum."""
+_WEIGHTS: Final = 1000
+"""More than the kernel's weight of any link, which decides between equal distances."""
+_FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
+_LABELS_DOMAIN: Final = "amd.com"
+_OLD_DOMAIN: Final = "beta.amd.com"
+_VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
+
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedUnit:
@@ -88,17 +101,6 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
 
 def _kind(gpu: Gpu) -> str:
     return "whole" if gpu.style.is_whole else str(gpu.style)
-
-
-_XGMI: Final = 10
-_PCIE: Final = 40
-_NO_LINK: Final = 50
-_SAME_NUMA: Final = 10
-_OTHER_NUMA: Final = 20
-"""Distances as in AMD's plugin; the distance of two GPUs is the sum."""
-_WEIGHTS: Final = 1000
-"""More than the kernel's weight of any link, which decides between equal distances."""
-_FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
 
 
 class Fabric:
@@ -189,11 +191,6 @@ class Placement:
             if place.resource in resources
         }
         return Shares(places, self._policy)
-
-
-_LABELS_DOMAIN: Final = "amd.com"
-_OLD_DOMAIN: Final = "beta.amd.com"
-_VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
 
 
 def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:

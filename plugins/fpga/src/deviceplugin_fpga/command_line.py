@@ -40,6 +40,12 @@ _SHARED: Final = {
 """Modules that the hook shares with the plugin."""
 _MAIN: Final = "from deviceplugin_fpga.hook import main\n\nmain()\n"
 
+_USAGE: Final = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
+_PURPOSE: Final = """\
+Write the hook that programs FPGAs when a container starts. It is one file, which the container
+runtime calls. The host needs only /bin/sh, and Python 3.9 or newer in /usr/bin.
+"""
+
 
 def install(path: Path) -> None:
     """Write the hook to ``path``, replacing any file. A running hook is not disturbed.
@@ -68,13 +74,6 @@ def archive() -> bytes:
         for name, source in (_SHARED | own).items():
             add(name, source.read_text(encoding="utf-8"))
     return file.getvalue()
-
-
-_USAGE: Final = "usage: fpga-device-plugin install-hook /PATH/OF/THE/HOOK\n"
-_PURPOSE: Final = """\
-Write the hook that programs FPGAs when a container starts. It is one file, which the container
-runtime calls. The host needs only /bin/sh, and Python 3.9 or newer in /usr/bin.
-"""
 
 
 def main() -> NoReturn:

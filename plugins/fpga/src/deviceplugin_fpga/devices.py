@@ -17,6 +17,13 @@ from deviceplugin_fpga.health import Fault, Key, Severity
 from deviceplugin_fpga.resource_names import Aliases
 from deviceplugin_fpga.settings import Mode
 
+_VENDOR: Final = "intel.cdi.k8s.io"
+_KIND: Final = f"{_VENDOR}/fpga"
+_INTEL: Final = 0x8086
+_ACCELERATOR: Final = "120000"
+_MODELS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
+"""PCI devices of the two drivers. Other accelerators of the same class are not FPGAs."""
+
 
 def by_address(found: Found) -> Mapping[str, str]:
     """Return ids such as ``0000:3b:00.0-port1`` by the kernel's names, such as ``dfl-port.4``.
@@ -131,10 +138,6 @@ def _programmed(port: Port) -> str:
         return ""
 
 
-_VENDOR: Final = "intel.cdi.k8s.io"
-_KIND: Final = f"{_VENDOR}/fpga"
-
-
 def cdi_name(device: str) -> str:
     """Return the CDI name of ``device``, such as ``dfl-fme.0``."""
     return f"{_KIND}={device}"
@@ -154,12 +157,6 @@ def write_specification(folder: Directory, device: str, hook: Path) -> None:
     edits = Edits(hooks=[Hook("createRuntime", str(hook))])
     file = f"{_KIND.replace('/', '-')}-{device}.yaml"
     folder.write(Specification(_KIND, {device: edits}), file)
-
-
-_INTEL: Final = 0x8086
-_ACCELERATOR: Final = "120000"
-_MODELS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
-"""PCI devices of the two drivers. Other accelerators of the same class are not FPGAs."""
 
 
 def waiting_cards(sysfs: Sysfs) -> list[str]:

@@ -16,6 +16,12 @@ NAMESPACE: Final = "fpga.intel.com"
 REGION_MODE: Final = f"{NAMESPACE}/region"
 """Value of the annotation by which a runtime knows that a region is to be programmed."""
 
+Key: TypeAlias = tuple[str, str]
+"""An interface id and the id of a function, which is empty for the interface itself."""
+_NAME: Final = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_OWN: Final = re.compile(rf"({'|'.join(MODES)})|(af|region)-.*", re.IGNORECASE)
+"""Names that the modes use, or could give to another function."""
+
 
 def af(interface_id: str, afu_id: str) -> str:
     """Return the resource of a port that is programmed with ``afu_id``.
@@ -30,14 +36,6 @@ def af(interface_id: str, afu_id: str) -> str:
 def region(interface_id: str) -> str:
     """Return the resource of an FME whose regions can be programmed."""
     return f"{NAMESPACE}/region-{interface_id}"
-
-
-Key: TypeAlias = tuple[str, str]
-"""An interface id and the id of a function, which is empty for the interface itself."""
-
-_NAME: Final = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_OWN: Final = re.compile(rf"({'|'.join(MODES)})|(af|region)-.*", re.IGNORECASE)
-"""Names that the modes use, or could give to another function."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ _SAMPLES: Final = (
 )
 """What a pattern of device nodes is tried on."""
 
+_NONE: Final = "the generic plugin advertises nothing."
+_PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
+_MAGIC: Final = re.compile(r"([*?\[\\])")
+
 
 def exposed(entry: Entry) -> Iterator[str]:
     """Yield the mounts and device nodes of an entry by which a container is root on the node."""
@@ -72,11 +76,6 @@ def _is_sensitive(path: str) -> bool:
 
 def _written(one: PathSpec | ExtraMount) -> str:
     return f"{one.path} ({'read-only' if one.read_only else 'writable'})"
-
-
-_NONE: Final = "the generic plugin advertises nothing."
-_PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
-_MAGIC: Final = re.compile(r"([*?\[\\])")
 
 
 def look(node: Node) -> Iterable[Finding]:

@@ -32,6 +32,32 @@ THROTTLING: Final[Mapping[str, int]] = {
 }
 """Bits of NVML's clocks event reasons, without the one for an idle GPU."""
 
+_TYPES: Final = ("corrected", "uncorrected")
+_GAUGES: Final = (
+    ("utilization_ratio", "utilization", "Share of time in which the GPU was busy, 0 to 1."),
+    ("memory_used_bytes", "memory_used", "Memory in use, in bytes."),
+    ("memory_bytes", "memory_total", "Total memory, in bytes."),
+    ("temperature_celsius", "temperature", "GPU temperature, in degrees Celsius."),
+    ("power_watts", "power", "Power draw, in watts."),
+    (
+        "row_remapping_pending",
+        "remapping_pending",
+        "Whether memory rows wait for a reset to be remapped: 1 or 0.",
+    ),
+    (
+        "row_remapping_failed",
+        "remapping_failed",
+        "Whether remapping a memory row has failed: 1 or 0.",
+    ),
+)
+_COUNTERS: Final = (
+    ("energy_joules", "energy", "Energy used since the driver was loaded."),
+    ("pcie_replays", "pcie_replays", "PCIe replays."),
+)
+"""Name, attribute of a reading, and help."""
+_T = TypeVar("_T")
+_GPU_SENSOR: Final = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -182,30 +208,6 @@ def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
     yield from (healthy, unhealthy, since, xids)
 
 
-_TYPES: Final = ("corrected", "uncorrected")
-_GAUGES: Final = (
-    ("utilization_ratio", "utilization", "Share of time in which the GPU was busy, 0 to 1."),
-    ("memory_used_bytes", "memory_used", "Memory in use, in bytes."),
-    ("memory_bytes", "memory_total", "Total memory, in bytes."),
-    ("temperature_celsius", "temperature", "GPU temperature, in degrees Celsius."),
-    ("power_watts", "power", "Power draw, in watts."),
-    (
-        "row_remapping_pending",
-        "remapping_pending",
-        "Whether memory rows wait for a reset to be remapped: 1 or 0.",
-    ),
-    (
-        "row_remapping_failed",
-        "remapping_failed",
-        "Whether remapping a memory row has failed: 1 or 0.",
-    ),
-)
-_COUNTERS: Final = (
-    ("energy_joules", "energy", "Energy used since the driver was loaded."),
-    ("pcie_replays", "pcie_replays", "PCIe replays."),
-)
-"""Name, attribute of a reading, and help."""
-
 _Readings = Sequence[tuple[str, Reading]]
 
 
@@ -244,9 +246,6 @@ def _throttled(readings: _Readings) -> Metric:
     return family
 
 
-_T = TypeVar("_T")
-
-_GPU_SENSOR: Final = 0
 _CORRECTED, _UNCORRECTED, _VOLATILE = 0, 1, 0
 
 

@@ -17,6 +17,24 @@ _BY_PATH: Final = "dri/by-path"
 _MONITOR: Final = "all"
 """Id of the device that opens all GPUs."""
 
+_PRESENT: Final = "intel.feature.node.kubernetes.io/gpu"
+_PRODUCTS: Final[Mapping[str, str]] = {
+    "0bda": "Max_1100",
+    "0bd5": "Max_1550",
+    "56c0": "Flex_170",
+    "56c1": "Flex_140",
+}
+_FAMILIES: Final[Mapping[str, str]] = {
+    model: family
+    for family, models in {
+        "Max_Series": "0bd0 0bd5 0bd6 0bd7 0bd9 0bda 0bdb",
+        "Flex_Series": "56c0 56c1",
+        "A_Series": "5690 5691 5692 5693 5694 5695 5696 5697 56a0 56a1 56a2 56a3 56a4 56a5 56a6 "
+        "56b0 56b1 56b2 56b3 56ba 56bb 56bc 56bd",
+    }.items()
+    for model in models.split()
+}
+
 
 def devices(
     gpus: Sequence[Gpu], health: Mapping[str, dp.Health], settings: IntelGpuSettings
@@ -155,25 +173,6 @@ class Placement:
     def _nearness(self, one: str, other: str) -> int:
         first, second = self._gpus.get(one), self._gpus.get(other)
         return int(first is not None and second is not None and first.numa == second.numa)
-
-
-_PRESENT: Final = "intel.feature.node.kubernetes.io/gpu"
-_PRODUCTS: Final[Mapping[str, str]] = {
-    "0bda": "Max_1100",
-    "0bd5": "Max_1550",
-    "56c0": "Flex_170",
-    "56c1": "Flex_140",
-}
-_FAMILIES: Final[Mapping[str, str]] = {
-    model: family
-    for family, models in {
-        "Max_Series": "0bd0 0bd5 0bd6 0bd7 0bd9 0bda 0bdb",
-        "Flex_Series": "56c0 56c1",
-        "A_Series": "5690 5691 5692 5693 5694 5695 5696 5697 56a0 56a1 56a2 56a3 56a4 56a5 56a6 "
-        "56b0 56b1 56b2 56b3 56ba 56bb 56bc 56bd",
-    }.items()
-    for model in models.split()
-}
 
 
 def labels(functions: Iterable[Function]) -> dict[str, str]:

@@ -14,6 +14,10 @@ from deviceplugin_rdma.nics import Access, Nic, access
 
 Judge = Callable[[Nic, Entry, Access], dp.Health]
 
+_NOWHERE: Final = -1
+_VERSION: Final = "1.1.0"
+_END: Final = "-device.json"
+
 
 @dataclass(frozen=True)
 class AdvertisedFunction:
@@ -155,9 +159,6 @@ def _together(members: Sequence[AdvertisedFunction]) -> Iterator[AdvertisedDevic
         yield AdvertisedDevice(share, entry, tuple(members))
 
 
-_NOWHERE: Final = -1
-
-
 class Placement:
     """What to prefer among the devices of a look. Never changes, so it can be asked in an RPC.
 
@@ -214,10 +215,6 @@ class Placement:
             return -len({*group} & {*needed}), sign * len(group), groups.index(group)
 
         return rank
-
-
-_VERSION: Final = "1.1.0"
-_END: Final = "-device.json"
 
 
 def publish(folder: Path, resource: str, found: Iterable[AdvertisedDevice]) -> Iterator[str]:

@@ -20,6 +20,10 @@ _FLAGS: Final = re.compile("0x([0-9a-f]{1,8})")
 _IS_UP: Final = 1
 """The flag of an interface that somebody has switched on."""
 
+_LOWER: Final = "lower_"
+"""Links in the directory of a bond, bridge or VLAN to what it is made of."""
+_DEPTH: Final = 8
+
 
 class Links:
     """Reads the state of links, and notices without events that one has changed.
@@ -130,11 +134,6 @@ def _ports(nic: Nic, sysfs: Sysfs) -> Sequence[Path]:
         except SysfsError:
             continue
     return found
-
-
-_LOWER: Final = "lower_"
-"""Links in the directory of a bond, bridge or VLAN to what it is made of."""
-_DEPTH: Final = 8
 
 
 def default_routes(proc_net: Path, sysfs: Sysfs) -> set[str]:

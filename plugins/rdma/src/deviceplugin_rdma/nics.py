@@ -21,6 +21,10 @@ _GPUS: Final = ("03", "12")
 _TYPES: Final = {"1": "ether", "32": "infiniband"}
 _LINKS: Final = {"0200": "ether", "0207": "infiniband"}
 
+_UIO: Final = ("uio_pci_generic", "igb_uio")
+_RDMA_CM: Final = "infiniband/rdma_cm"
+_VHOST: Final = {"net-mount": "vhost-net", "tun-mount": "net/tun"}
+
 
 @dataclass(frozen=True, slots=True)
 class Names:
@@ -158,11 +162,6 @@ def nodes(nic: Nic, *subsystems: str) -> list[str]:
     # What a link leads to belongs to another function.
     found = [tree.node(path).removeprefix(dev) for path in paths if tree.resolve(path) == path]
     return [name for name in found if name]
-
-
-_UIO: Final = ("uio_pci_generic", "igb_uio")
-_RDMA_CM: Final = "infiniband/rdma_cm"
-_VHOST: Final = {"net-mount": "vhost-net", "tun-mount": "net/tun"}
 
 
 @dataclass

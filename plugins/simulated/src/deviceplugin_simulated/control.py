@@ -29,6 +29,16 @@ _MAX_PATTERNS: Final = 100
 _MAX_COMING: Final = 1000
 """The most pending events that clients have requested. Each keeps its ids in memory."""
 
+log = logging.getLogger(__name__)
+SUFFIX: Final = ".new"
+"""The suffix of the socket's name until it can be used."""
+CLIENTS: Final = 4
+"""Clients that are served at the same time. Others wait in the socket's queue."""
+LIMIT: Final = 5.0
+"""Seconds that a client has in total, however slowly it sends or receives."""
+_PAUSE: Final = 0.2
+"""Seconds until the next attempt after accepting a client failed, as without descriptors."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -100,18 +110,6 @@ def refusal(problem: str) -> bytes:
 
 def _json(**fields: str | Mapping[str, str]) -> bytes:
     return json.dumps(fields).encode()
-
-
-log = logging.getLogger(__name__)
-
-SUFFIX: Final = ".new"
-"""The suffix of the socket's name until it can be used."""
-CLIENTS: Final = 4
-"""Clients that are served at the same time. Others wait in the socket's queue."""
-LIMIT: Final = 5.0
-"""Seconds that a client has in total, however slowly it sends or receives."""
-_PAUSE: Final = 0.2
-"""Seconds until the next attempt after accepting a client failed, as without descriptors."""
 
 
 class Control:

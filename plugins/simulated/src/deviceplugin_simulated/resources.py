@@ -37,6 +37,12 @@ _DOMAIN: Final = re.compile(
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
+_RESOURCE_NAME: Final = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?$"
+_CDI: Final = re.compile(r"[A-Za-z][-.\w]*/[A-Za-z][-\w]*=[A-Za-z0-9][-.:\w]*", re.ASCII)
+_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_NUMA_NODES: Final = 1024
+"""The most NUMA nodes that Linux supports."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
@@ -127,14 +133,6 @@ def annotation_problem(name: str) -> str:
     if not _NAME.fullmatch(last):
         return "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     return ""
-
-
-_RESOURCE_NAME: Final = r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-.\w]{0,61}[A-Za-z0-9])?$"
-_CDI: Final = re.compile(r"[A-Za-z][-.\w]*/[A-Za-z][-\w]*=[A-Za-z0-9][-.:\w]*", re.ASCII)
-
-_RANGE: Final = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
-_NUMA_NODES: Final = 1024
-"""The most NUMA nodes that Linux supports."""
 
 
 def _unknown(known: Sequence[str], given: str) -> str:

@@ -28,6 +28,9 @@ from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
 DEFAULT_DELAY: Final = 1.0
 """Seconds by which a slow allocation is delayed, by default."""
 
+_SECONDS: Final = duration(zero=True).to(timedelta.total_seconds)
+_POSITIVE: Final = duration().to(timedelta.total_seconds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
@@ -68,10 +71,6 @@ class Process:
             chosen = () if action in OF_PLUGIN else (rng.choice(ids),)
             by = self.slow_by if action is Action.SLOW else 0.0
             yield Event(at, action, chosen, by=by)
-
-
-_SECONDS: Final = duration(zero=True).to(timedelta.total_seconds)
-_POSITIVE: Final = duration().to(timedelta.total_seconds)
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:

@@ -26,6 +26,21 @@ _LAYOUTS = {
 }
 _WITHOUT_CONTENT = 8
 
+OPENCL = ".aocx"
+SUFFIXES = (".gbs", OPENCL)
+"""Suffixes of bitstreams, in the order in which they are tried."""
+_LARGEST = 512 * 1024**2
+"""The most bytes of a bitstream, packed or not: several times those of the largest FPGA."""
+_HEADER = struct.Struct("<QQI")
+_GUID = (0x414750466E6F6558, 0x31303076534247B7)
+_METADATA = range(1, 4096)
+"""Possible lengths of the metadata."""
+_SIGNED = struct.Struct("<II120xI")
+"""A signed image begins with a mark, the length of its payload, and another mark..."""
+_MARKS = (0xB6EAFD19, 0xF27F28D7)
+_SIGNATURE = 1024
+"""... which end after so many bytes, with the signature. Then comes the payload."""
+
 
 def _section(data: memoryview, name: str, what: Path) -> memoryview:
     """Return the content of the section ``name`` of an ELF file. Errors begin with ``what``.
@@ -54,22 +69,6 @@ def _content(data: memoryview, header: tuple[int, ...], what: Path) -> memoryvie
     if kind == _WITHOUT_CONTENT or offset + size > len(data):
         raise HookError(f"{what}: damaged: a section extends beyond the end of the file")
     return data[offset : offset + size]
-
-
-OPENCL = ".aocx"
-SUFFIXES = (".gbs", OPENCL)
-"""Suffixes of bitstreams, in the order in which they are tried."""
-_LARGEST = 512 * 1024**2
-"""The most bytes of a bitstream, packed or not: several times those of the largest FPGA."""
-_HEADER = struct.Struct("<QQI")
-_GUID = (0x414750466E6F6558, 0x31303076534247B7)
-_METADATA = range(1, 4096)
-"""Possible lengths of the metadata."""
-_SIGNED = struct.Struct("<II120xI")
-"""A signed image begins with a mark, the length of its payload, and another mark..."""
-_MARKS = (0xB6EAFD19, 0xF27F28D7)
-_SIGNATURE = 1024
-"""... which end after so many bytes, with the signature. Then comes the payload."""
 
 
 @dataclass(frozen=True)

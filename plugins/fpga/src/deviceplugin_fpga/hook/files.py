@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
+SUFFIX = ".sha256"
+"""The suffix of a checksum file."""
+_LARGEST_CHECKSUM = 4096
+"""The most bytes of a checksum file: one digest and one path."""
+_LINE = re.compile(r"([0-9A-Fa-f]{64})(?: [ *](.*\S))?")
+"""A digest, alone or followed by the mode in which the file was read, and its name."""
+_STREAM = "-"
+"""The name that ``sha256sum`` gives to its standard input."""
+
+
 class HookError(Exception):
     """The regions cannot be as the container requests. The message says why."""
 
@@ -62,16 +72,6 @@ def _read(file: BinaryIO, what: str, largest: int) -> bytes:
     if len(content) != size:
         raise HookError(f"{what}: is being written: start the container again when it is complete")
     return content
-
-
-SUFFIX = ".sha256"
-"""The suffix of a checksum file."""
-_LARGEST_CHECKSUM = 4096
-"""The most bytes of a checksum file: one digest and one path."""
-_LINE = re.compile(r"([0-9A-Fa-f]{64})(?: [ *](.*\S))?")
-"""A digest, alone or followed by the mode in which the file was read, and its name."""
-_STREAM = "-"
-"""The name that ``sha256sum`` gives to its standard input."""
 
 
 def check(path: Path, content: bytes) -> bool:

@@ -11,6 +11,12 @@ from deviceplugin_generic.configuration import grammar
 from deviceplugin_generic.configuration.entries import DOMAIN, LEVELS, SETTINGS, Configuration, Rule
 from deviceplugin_generic.configuration.grammar import RULE
 
+SMARTER_DOMAIN: Final = "smarter-devices"
+_GPUS: Final = "nvidia-gpu"
+"""This is not a pattern in such a file, but means the GPUs of a Jetson."""
+_FLAGS: Final = {f"--{name}": f"--{SETTINGS[name]}" for name in ("listen", "plugin-directory")}
+_LEVEL: Final = "--log-level"
+
 
 @dataclass(frozen=True)
 class Domains:
@@ -64,11 +70,6 @@ class Domains:
 
 
 DEFAULT_DOMAINS: Final = Domains()
-
-
-SMARTER_DOMAIN: Final = "smarter-devices"
-_GPUS: Final = "nvidia-gpu"
-"""This is not a pattern in such a file, but means the GPUs of a Jetson."""
 
 
 def smarter_read(root: Place) -> dict[str, Any]:
@@ -163,10 +164,6 @@ def read(root: Place) -> Mapping[str, object]:
             settings[key] = LEVELS[place.raw] if is_level else place
         names.setdefault(key, name)
     return settings
-
-
-_FLAGS: Final = {f"--{name}": f"--{SETTINGS[name]}" for name in ("listen", "plugin-directory")}
-_LEVEL: Final = "--log-level"
 
 
 def translated(arguments: Sequence[str]) -> Iterator[str]:

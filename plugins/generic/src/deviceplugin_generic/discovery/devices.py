@@ -32,6 +32,9 @@ from deviceplugin_generic.discovery.tree import VFIO, Tree
 _LONGEST: Final = 63
 _ODD: Final = re.compile(r"[^!-~]")
 
+_CDI: Final = "cdi.k8s.io/"
+"""How the names of annotations begin whose values are names of CDI devices."""
+
 
 def path_id(share: int, paths: Sequence[str]) -> str:
     """Return the id that generic-device-plugin gives to a share of a device with these paths."""
@@ -111,10 +114,6 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
         "group": unit.group if unit else "",
         "driver": device.driver,
     }
-
-
-_CDI: Final = "cdi.k8s.io/"
-"""How the names of annotations begin whose values are names of CDI devices."""
 
 
 @dataclass(frozen=True, slots=True)

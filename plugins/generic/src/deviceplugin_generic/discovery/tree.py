@@ -20,6 +20,15 @@ VFIO: Final = "vfio"
 VFIO_DEVICES: Final = "vfio-dev"
 """The subsystem of VFIO's nodes of single devices."""
 
+_PASSED_OVER: Final = globs.PASSED_OVER | {"console"}
+"""Names in a directory that runtimes ignore."""
+_MOST_NAMES: Final = 10_000
+"""The most names that are read in search of a device node."""
+_MOST_FOLDERS: Final = 100
+"""The most directories below a device that are watched."""
+_MOST_LINKS: Final = 40
+"""Links that the kernel follows on the way along a path."""
+
 
 @dataclass(frozen=True)
 class Roots:
@@ -47,16 +56,6 @@ class Tree(hardware.Tree):
     def units(self) -> usb.Units:
         """The USB devices."""
         return usb.Units(self)
-
-
-_PASSED_OVER: Final = globs.PASSED_OVER | {"console"}
-"""Names in a directory that runtimes ignore."""
-_MOST_NAMES: Final = 10_000
-"""The most names that are read in search of a device node."""
-_MOST_FOLDERS: Final = 100
-"""The most directories below a device that are watched."""
-_MOST_LINKS: Final = 40
-"""Links that the kernel follows on the way along a path."""
 
 
 def has_node(path: str) -> bool:

@@ -11,6 +11,13 @@ from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 
+Policy = Literal["distributed", "packed"]
+_POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
+_NVLINK: Final = 100
+"""Score of an NVLink between two GPUs; more than any path without one."""
+_NUMA: Final = 5
+"""Score of the same NUMA node; less than a nearer path."""
+
 
 def describe(
     units: Sequence[Unit],
@@ -84,16 +91,6 @@ def _attributes(unit: Unit) -> dict[str, str | int]:
         start, count = mig.placement
         found |= {"placementStart": start, "placementSize": count}
     return found
-
-
-Policy = Literal["distributed", "packed"]
-
-_POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
-
-_NVLINK: Final = 100
-"""Score of an NVLink between two GPUs; more than any path without one."""
-_NUMA: Final = 5
-"""Score of the same NUMA node; less than a nearer path."""
 
 
 class Fabric:

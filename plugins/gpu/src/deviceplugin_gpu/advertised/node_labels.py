@@ -34,6 +34,29 @@ _HOST_DRIVER: Final = 0
 _TEXT: Final = 10
 """Sizes in bytes of the driver's version and of its branch, which follows."""
 
+_DOMAIN: Final = "nvidia.com/"
+TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
+"""The label that says when the others last changed."""
+_MIB: Final = 1 << 20
+_MODES: Final = {"030000": "graphics", "030200": "compute"}
+_ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
+_FAMILIES: Final = (
+    ((12, 0), "blackwell"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+"""Families by the lowest compute capability of each."""
+_WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
+"""Compute capabilities whose data center GPUs all support MIG."""
+Labels = dict[str, str]
+
 
 def _of_hypervisor(sys: Path) -> dict[str, str]:
     """Return the labels without domain; none if no GPU's configuration can be read."""
@@ -95,31 +118,6 @@ def _hypervisor_record(capability: bytes) -> bytes | None:
 
 def _text(raw: bytes) -> str:
     return raw.strip(b"\0").decode("ascii", errors="replace")
-
-
-_DOMAIN: Final = "nvidia.com/"
-TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
-"""The label that says when the others last changed."""
-_MIB: Final = 1 << 20
-_MODES: Final = {"030000": "graphics", "030200": "compute"}
-_ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
-_FAMILIES: Final = (
-    ((12, 0), "blackwell"),
-    ((10, 0), "blackwell"),
-    ((9, 0), "hopper"),
-    ((8, 9), "ada-lovelace"),
-    ((8, 0), "ampere"),
-    ((7, 5), "turing"),
-    ((7, 0), "volta"),
-    ((6, 0), "pascal"),
-    ((5, 0), "maxwell"),
-    ((3, 0), "kepler"),
-)
-"""Families by the lowest compute capability of each."""
-_WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
-"""Compute capabilities whose data center GPUs all support MIG."""
-
-Labels = dict[str, str]
 
 
 def labels(

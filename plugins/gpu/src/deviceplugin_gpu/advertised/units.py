@@ -15,6 +15,8 @@ from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 _INDEX: Final = re.compile(r"(\d+)(?::(\d+))?", re.ASCII)
 _PCI: Final = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.ASCII)
 
+GPU: Final = f"{DOMAIN}/gpu"
+
 
 def is_by_model(selector: str) -> bool:
     """Return whether what ``selector`` matches depends on the model of a GPU."""
@@ -56,9 +58,6 @@ def any_names(selectors: Iterable[str], gpu: Gpu, mig: Mig | None = None) -> boo
         names_gpu(selector, gpu) if mig is None else names_mig(selector, gpu, mig)
         for selector in selectors
     )
-
-
-GPU: Final = f"{DOMAIN}/gpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,13 @@ from deviceplugin.kit.configuration import (
 
 _MODEL: Final = "Model:"
 
+LABEL: Final = "nvidia.com/device-plugin.config"
+DEFAULT: Final = "default"
+ENTRY_KEYS: Final = ("name", "match")
+_TEXT: Final = text(r"\S", "a string", strip=True)
+_PATTERNS: Final = list_of(_TEXT, single=True)
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
@@ -89,11 +96,6 @@ def _models(proc: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-LABEL: Final = "nvidia.com/device-plugin.config"
-DEFAULT: Final = "default"
-ENTRY_KEYS: Final = ("name", "match")
-
-
 @dataclass(frozen=True)
 class Chosen:
     """What was chosen for this node, and why. It is computed, not configured."""
@@ -123,8 +125,6 @@ class _Match:
     label: Mapping[str, str] = field(default_factory=dict)
 
 
-_TEXT: Final = text(r"\S", "a string", strip=True)
-_PATTERNS: Final = list_of(_TEXT, single=True)
 _MATCH: Final = record(
     _Match,
     {"node": _PATTERNS, "model": _PATTERNS, "label": mapping_of(_TEXT, least=1)},
@@ -234,9 +234,6 @@ def _unknown(wanted: str, known: Sequence[str]) -> str:
 def _first(patterns: Sequence[str], values: Sequence[str]) -> str:
     fitting = (one for one in values if any(fnmatchcase(one, pattern) for pattern in patterns))
     return next(fitting, "")
-
-
-log = logging.getLogger(__name__)
 
 
 class Reloading:

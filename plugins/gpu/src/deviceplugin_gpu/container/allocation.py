@@ -24,6 +24,14 @@ _SHM: Final = "/dev/shm"  # noqa: S108 - where MPS clients look for it
 _MIB: Final = 1 << 20
 _MAX_PATH: Final = 107
 
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+DEVICES: Final = "/var/run/nvidia-container-devices"
+"""Where the runtime looks for mounts that name devices."""
+_NOTHING: Final[Mapping[str, Any]] = {}
+_NULL: Final = "/dev/null"
+_ANNOTATION: Final = "nvidia-device-plugin_"
+_MODES: Final = ("gdrcopy", "gds", "mofed")
+
 
 def mps_problem(root: Path, resource: str) -> str:
     """Return why the control daemon of ``resource`` cannot be used; empty if it answers.
@@ -72,15 +80,6 @@ def _mps_client(units: Sequence[Unit], replicas: int, root: Path) -> dp.Allocati
         envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     mounts = [dp.Mount(str(root / pipe), f"/mps/{pipe}"), dp.Mount(str(root / "shm"), _SHM)]
     return dp.Allocation(envs=envs, mounts=mounts)
-
-
-VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
-DEVICES: Final = "/var/run/nvidia-container-devices"
-"""Where the runtime looks for mounts that name devices."""
-_NOTHING: Final[Mapping[str, Any]] = {}
-_NULL: Final = "/dev/null"
-_ANNOTATION: Final = "nvidia-device-plugin_"
-_MODES: Final = ("gdrcopy", "gds", "mofed")
 
 
 def name(unit: Unit, settings: GpuSettings) -> str:

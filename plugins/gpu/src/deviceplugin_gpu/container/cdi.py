@@ -38,6 +38,14 @@ _NODES_OF_MODES: Final = {
     "mofed": ("infiniband/*",),
 }
 
+log = logging.getLogger(__name__)
+_UNUSED: Final = "only containers of NVIDIA's runtime get the driver"
+_GENERATE: Final = "run nvidia-ctk cdi generate, or remove it"
+_NO_NAME: Final = (
+    "no CDI specification has it: it has no device node, or a UUID that CDI does not take, and "
+    "nvidia-ctk has generated none"
+)
+
 
 def specifications(
     classes: Mapping[str, Mapping[str, _DeviceNodes]],
@@ -121,17 +129,6 @@ def _nodes(paths: Iterable[Path], dev: Path, host_root: Path) -> _DeviceNodes:
     there = [path for path in paths if not absence(path)]
     names = [str(path.relative_to(dev)) for path in there if not os.path.isdir(path)]  # noqa: PTH112 - never raises
     return [dp.DeviceNode(str(host_root / "dev" / name), f"/dev/{name}") for name in names]
-
-
-log = logging.getLogger(__name__)
-
-_UNUSED: Final = "only containers of NVIDIA's runtime get the driver"
-_GENERATE: Final = "run nvidia-ctk cdi generate, or remove it"
-
-_NO_NAME: Final = (
-    "no CDI specification has it: it has no device node, or a UUID that CDI does not take, and "
-    "nvidia-ctk has generated none"
-)
 
 
 @dataclass(frozen=True, slots=True)

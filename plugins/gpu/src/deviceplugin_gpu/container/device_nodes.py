@@ -18,6 +18,10 @@ from deviceplugin_gpu.snapshot import WSL, Gpu
 _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _MINOR: Final = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
 
+_CHANNELS: Final = "nvidia-caps-imex-channels"
+ImexChannels = dict[int, dp.DeviceNode]
+"""Device nodes by the number of the channel."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
@@ -80,12 +84,6 @@ def _drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> Iterator[dp.DeviceNod
         host = str(host_root / "dev" / name)
         yield dp.DeviceNode(host, f"/dev/{name}")
         yield dp.DeviceNode(host, f"/dev/dri/by-path/pci-{gpu.pci}-{links[name]}")
-
-
-_CHANNELS: Final = "nvidia-caps-imex-channels"
-
-ImexChannels = dict[int, dp.DeviceNode]
-"""Device nodes by the number of the channel."""
 
 
 def imex_channels(settings: GpuSettings, roots: Roots) -> ImexChannels:

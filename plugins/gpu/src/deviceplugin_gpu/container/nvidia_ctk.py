@@ -32,6 +32,15 @@ _NODES: Final = (
 """Of one GPU, and of one MIG device."""
 _Stamp = tuple[int, int]
 
+_UPDATE_CACHE: Final = "update-ldcache"
+_ALL: Final = "all"
+_PROGRAMS: Final = (
+    "/usr/bin/nvidia-cdi-hook",
+    "/usr/bin/nvidia-ctk",
+    "/usr/local/nvidia/toolkit/nvidia-cdi-hook",
+    "/usr/local/nvidia/toolkit/nvidia-ctk",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -195,16 +204,6 @@ def _edits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _own_nodes(edits: Mapping[str, Any]) -> frozenset[str]:
     paths = [str(node["path"]) for node in edits.get("deviceNodes") or ()]
     return frozenset(path for path in paths if any(one.fullmatch(path) for one in _NODES))
-
-
-_UPDATE_CACHE: Final = "update-ldcache"
-_ALL: Final = "all"
-_PROGRAMS: Final = (
-    "/usr/bin/nvidia-cdi-hook",
-    "/usr/bin/nvidia-ctk",
-    "/usr/local/nvidia/toolkit/nvidia-cdi-hook",
-    "/usr/local/nvidia/toolkit/nvidia-ctk",
-)
 
 
 def hook_program(settings: GpuSettings) -> str:

@@ -27,6 +27,10 @@ from deviceplugin_gpu.nvml.events import EventWatch
 from deviceplugin_gpu.nvml.library import MISSING, UPGRADED, Library
 from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
 
+TEGRA: Final = "tegra"
+_WSL_NODE: Final = "dxg"
+log = logging.getLogger(__name__)
+
 
 def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
     """Yield what was tried, what exists, and finally what to do, a line each."""
@@ -86,10 +90,6 @@ def _modules(proc: Path) -> list[str]:
     return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))
 
 
-TEGRA: Final = "tegra"
-_WSL_NODE: Final = "dxg"
-
-
 def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | None:
     """Return the GPU of a system that is not read through NVML, or None.
 
@@ -122,9 +122,6 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
-
-
-log = logging.getLogger(__name__)
 
 
 class GpuDiscovery:

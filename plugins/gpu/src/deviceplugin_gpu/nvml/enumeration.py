@@ -19,6 +19,15 @@ _UNLISTED: Final = "is not known to NVML: it is lost, or hidden from this plugin
 _DRIVERLESS: Final = "has no driver"
 _SEE_LOG: Final = "see the kernel's log: dmesg | grep NVRM"
 
+log = logging.getLogger(__name__)
+_DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
+"""Models that only drive a display."""
+_NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
+_NEAREST: Final = Nearness.INTERNAL
+Links = Mapping[tuple[str, str], Link]
+
 
 @dataclass(frozen=True, slots=True)
 class UnidentifiedGpu:
@@ -59,17 +68,6 @@ def unidentified(
         *found,
         *(UnidentifiedGpu(f"{_DRIVERLESS}: {_SEE_LOG}", pci=address) for address in idle),
     )
-
-
-log = logging.getLogger(__name__)
-
-_DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
-"""Models that only drive a display."""
-_NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
-_NEAREST: Final = Nearness.INTERNAL
-Links = Mapping[tuple[str, str], Link]
 
 
 @dataclass(frozen=True, slots=True)

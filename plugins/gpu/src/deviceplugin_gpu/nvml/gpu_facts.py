@@ -18,6 +18,32 @@ from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
 from deviceplugin_gpu.snapshot import Mig
 
+_COMPLETED: Final = 3
+_INFO_VERSION: Final = 2
+_UUID_BYTES: Final = 16
+_FIELDS: Final[list[tuple[str, Any]]] = [
+    ("cluster", ctypes.c_uint8 * _UUID_BYTES),
+    ("status", ctypes.c_uint),
+    ("clique", ctypes.c_uint32),
+    ("state", ctypes.c_uint8),
+]
+log = logging.getLogger(__name__)
+_PROFILE: Final = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+_EIGHTHS: Final = 8
+"""Fractions in which the memory of a GPU is given to MIG devices."""
+_MOST_PAGES: Final = 64
+_MANY_PAGES: Final = 60
+_CAUSES: Final = range(2)
+"""Of retired pages: several corrected errors, or one that could not be corrected."""
+_SLOWDOWNS: Final = {
+    0x80: "its power supply asks for it",
+    0x40: "it is too hot",
+    0x8: "it is too hot, or draws too much power",
+}
+"""Reasons why the hardware itself at least halves the clock, the most telling first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Questions:
@@ -43,17 +69,6 @@ class Questions:
             return default
 
 
-_COMPLETED: Final = 3
-_INFO_VERSION: Final = 2
-_UUID_BYTES: Final = 16
-_FIELDS: Final[list[tuple[str, Any]]] = [
-    ("cluster", ctypes.c_uint8 * _UUID_BYTES),
-    ("status", ctypes.c_uint),
-    ("clique", ctypes.c_uint32),
-    ("state", ctypes.c_uint8),
-]
-
-
 class _First(ctypes.Structure):
     _fields_ = _FIELDS
 
@@ -77,15 +92,6 @@ def fabric(gpu: Handle) -> str:
         is_in_one = info.state == _COMPLETED and not info.status and cluster.int
         return f"{cluster}.{info.clique}" if is_in_one else ""
     return ""
-
-
-log = logging.getLogger(__name__)
-
-_PROFILE: Final = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
-_MIB: Final = 1 << 20
-_GIB: Final = 1 << 30
-_EIGHTHS: Final = 8
-"""Fractions in which the memory of a GPU is given to MIG devices."""
 
 
 def mig_devices(gpu: Handle, total: int) -> tuple[Mig, ...]:
@@ -161,18 +167,6 @@ def _computed_profile(attributes: Any, total: int) -> str:
     slices, compute = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
     part = f"{compute}c." if compute < slices else ""
     return f"{part}{slices}g.{gigabytes}gb"
-
-
-_MOST_PAGES: Final = 64
-_MANY_PAGES: Final = 60
-_CAUSES: Final = range(2)
-"""Of retired pages: several corrected errors, or one that could not be corrected."""
-_SLOWDOWNS: Final = {
-    0x80: "its power supply asks for it",
-    0x40: "it is too hot",
-    0x8: "it is too hot, or draws too much power",
-}
-"""Reasons why the hardware itself at least halves the clock, the most telling first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,29 @@ DIRECTORIES: Final = (
 )
 """Where distributions install it, below the root of the driver."""
 
-
 MISSING: Final = "no such file"
 UPGRADED: Final = (
     "the driver was upgraded and the old one is still loaded: reboot, or reload its modules"
 )
 """What it means that the libraries on the disk are newer than the module in the kernel."""
+
+OLDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
+    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
+    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("nvmlDeviceGetNvLinkRemotePciInfo",),
+    "nvmlDeviceGetCurrentClocksEventReasons": ("nvmlDeviceGetCurrentClocksThrottleReasons",),
+    "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
+}
+"""Older functions that do the same, the latest first.
+
+All take the same arguments, except the flags of the first. If they fill a structure, theirs is a
+prefix of the new one, so the new one may be passed: the rest stays unset.
+"""
+_WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +105,6 @@ class Library:
             else:
                 self.attempts.append(Attempt(str(path), MISSING))
         yield SONAME
-
-
-OLDER: Final[Mapping[str, tuple[str, ...]]] = {
-    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
-    "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
-    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
-    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
-    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
-    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("nvmlDeviceGetNvLinkRemotePciInfo",),
-    "nvmlDeviceGetCurrentClocksEventReasons": ("nvmlDeviceGetCurrentClocksThrottleReasons",),
-    "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
-}
-"""Older functions that do the same, the latest first.
-
-All take the same arguments, except the flags of the first. If they fill a structure, theirs is a
-prefix of the new one, so the new one may be passed: the rest stays unset.
-"""
-_WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
 
 def names_of(function: str) -> tuple[str, ...]:
