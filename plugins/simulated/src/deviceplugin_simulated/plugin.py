@@ -25,7 +25,6 @@ _LOOK_UP: Final = 0.5
 """Seconds between checks for a stop while waiting for something else."""
 _LONGEST_WAIT: Final = 3600.0
 
-
 _VALUE: Final = configuration.text(digits=True)
 
 

@@ -112,7 +112,6 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 
-
 _RESOURCES: Final = "resources"
 _KEYS: Final = ("profile", _RESOURCES, "timeline", "random", "seed")
 _MAX_SEED: Final = 2**63

@@ -118,7 +118,6 @@ NAMING: Final = record(
     Naming, {"gpus": as_argument(_PAIRS, "gpus"), "mig": as_argument(_PAIRS, "migs")}
 )
 
-
 MAX_REPLICAS: Final = 1000
 
 
