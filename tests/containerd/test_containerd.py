@@ -17,7 +17,7 @@ from containers.containerd import BUSYBOX, Containerd
 from containers.cri import read_log
 from containers.pod_config import NOTHING, Node, PodConfig
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_generic.discovery import folders
+from deviceplugin_generic.discovery.tree import has_node
 from deviceplugin_testing.simulator import RunOptions
 from homes.home import LOOK, seen
 from manifests.kustomize import render
@@ -176,7 +176,7 @@ def test_a_directory_as_a_device_gives_the_nodes_in_it_that_the_generic_plugin_c
     container, _ = pods.run(simple(), RunOptions({}, (), [device], {}, ()))
     given = pods.say(container, "cd /dev/inside; find . -type c; find . -type l").split()
     assert ["./real", "./sub/real"] == sorted(given)
-    counted = [one for one in ("", "sub", "links", "pts") if folders.has_node(str(tmp_path / one))]
+    counted = [one for one in ("", "sub", "links", "pts") if has_node(str(tmp_path / one))]
     assert ["", "sub", "pts"] == counted
 
 

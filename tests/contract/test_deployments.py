@@ -16,8 +16,8 @@ import yaml
 
 import release
 from deviceplugin._dra.slices.attributes import device_classes
-from deviceplugin_fpga.aliases import Aliases, read
 from deviceplugin_fpga.annotation import ACCOUNT
+from deviceplugin_fpga.resource_names import Aliases, read_aliases
 from manifests.deployment_policy import problems
 from manifests.expected import COMPONENTS, PLUGINS, WIDE, expected, fitting, wide
 from manifests.kustomize import (
@@ -335,7 +335,7 @@ def test_the_plugin_finds_the_aliases_where_the_component_puts_them(tmp_path: Pa
     ((name, text),) = config["data"].items()
     assert f"{mount['mountPath']}/{name}" == environment["DP_ALIASES"]
     (tmp_path / name).write_text(text)
-    assert Aliases() == read(tmp_path / name)
+    assert Aliases() == read_aliases(tmp_path / name)
 
 
 def test_the_plugin_finds_its_configuration_where_the_component_puts_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-import claims
+import pages
 
 ROOT = Path(__file__).parents[2]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
@@ -50,4 +50,4 @@ def test_a_dev_container_has_what_the_project_needs() -> None:
 
 def test_every_border_of_the_threat_model_is_attacked_by_tests_that_there_are() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert [] == claims.without_a_test(page, "## Threat model", ROOT)
+    assert [] == pages.claims_without_a_test(page, "## Threat model", ROOT)

@@ -12,8 +12,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from fpga.trees import AFU, DFL, OTHER_AFU, FpgaTree
 from hardware.tree import Hardware

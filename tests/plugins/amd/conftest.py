@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from amd.machines import SMALL, Machine
-from amd.plugin import Build, Make
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build, Make
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_amd.handover import Handover
 
@@ -24,6 +23,11 @@ def build(tmp_path: Path) -> Build:
         return AmdTree(tmp_path / f"node{next(numbers)}", machine, **options)  # type: ignore[arg-type]
 
     return build_tree
+
+
+@pytest.fixture
+def tree(build: Build) -> AmdTree:
+    return build()
 
 
 @pytest.fixture

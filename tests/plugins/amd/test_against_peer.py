@@ -20,8 +20,7 @@ import grpc
 import pytest
 
 from amd.machines import MI210, MI300X, MI308, SMALL, VEGA, Machine
-from amd.plugin import Build
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build
 from containers.unshare import POSSIBLE
 from kubelets.on_node import OnNode, on_node
 from patience import PATIENCE, eventually

@@ -1,11 +1,18 @@
 """The plugin finds what the records of real machines say."""
 
+import errno
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
-from amd.machines import MI210, MI300X, MI308, VEGA, Machine
-from amd.plugin import Build, Make
+import deviceplugin as dp
+from amd.machines import MI210, MI300X, MI308, SMALL, VEGA, Machine
+from amd.tree import AmdTree, Build, Make
+from deviceplugin_amd import AmdPlugin
+from deviceplugin_amd.snapshot import Reader
+from deviceplugin_testing.fixture import Kubelet
+from discovered import reasons, unhealthy
 
 NAMES = ["amdgpu_xcp_{}", "amdgpu_xcp.{}"]
 """What newer and older kernels call partitions."""
@@ -130,3 +137,252 @@ def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
     plugin = make(build(MI210, links=False), include=("74a1",))
     assert [] == [*plugin.discover()]
     assert [NONE.format(8)] == plugin.shortfalls
+
+
+FIRST, SECOND, *_ = SMALL.addresses
+QUICK = timedelta(milliseconds=50)
+
+
+def skipped(plugin: AmdPlugin) -> dict[str, str]:
+    return plugin._reader.read().skipped
+
+
+def test_dividing_a_gpu_replaces_its_devices_and_no_other(
+    tree: AmdTree, make: Make, kubelet: Kubelet
+) -> None:
+    plugin = make(tree, resource_naming_strategy="mixed")
+    others = {*SMALL.addresses} - {FIRST}
+    with kubelet.running(plugin, discovery_interval=QUICK) as node:
+        node.wait_for("amd.com/spx_nps1", {*SMALL.addresses})
+        tree.divide(FIRST, "QPX", "NPS4")
+        parts = {f"{FIRST}-qpx_nps4-{number}" for number in range(4)}
+        node.wait_for("amd.com/qpx_nps4", parts)
+        node.wait_for("amd.com/spx_nps1", others, unhealthy={FIRST})
+        tree.divide(FIRST, "DPX", "NPS4")
+        node.wait_for("amd.com/dpx_nps4", {f"{FIRST}-dpx_nps4-{number}" for number in range(2)})
+        tree.divide(FIRST, "SPX")
+        node.wait_for("amd.com/spx_nps1", {*SMALL.addresses})
+
+
+def test_under_one_name_there_is_one_kind_and_the_log_says_of_the_others(
+    tree: AmdTree, make: Make
+) -> None:
+    tree.divide(FIRST, "QPX")
+    plugin = make(tree)
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
+    reason = "it is qpx_nps1, most are whole, and resource-naming-strategy is single: use mixed"
+    assert [f"{FIRST}: {reason}"] == plugin.shortfalls
+    for address in SMALL.addresses[1:]:
+        tree.divide(address, "QPX")
+    devices = list(plugin.discover())
+    assert {"amd.com/gpu"} == {device.resource for device in devices}
+    assert [f"{one}-qpx_nps1-{part}" for one in SMALL.addresses for part in range(4)] == [
+        device.id for device in devices
+    ]
+
+
+def test_whole_gpus_need_no_privilege(tree: AmdTree, make: Make) -> None:
+    before = reasons(make(tree))
+    tree.refuse()
+    assert before == reasons(make(tree))
+    assert {*SMALL.addresses} == {*before}
+
+
+def test_partitions_that_kfd_hides_are_not_offered_and_the_reason_is(
+    tree: AmdTree, make: Make
+) -> None:
+    tree.divide(FIRST, "QPX", "NPS4")
+    tree.refuse()
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert {*SMALL.addresses[1:]} == {*reasons(plugin)}
+    (reason,) = skipped(plugin).values()
+    assert reason.startswith("its partitions (qpx_nps4) are not known: ")
+    assert reason.endswith("/properties: Operation not permitted")
+
+
+def test_partitions_that_can_no_longer_be_read_are_unhealthy_and_nothing_else_is(
+    tree: AmdTree, make: Make
+) -> None:
+    tree.divide(FIRST, "QPX")
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert {} == unhealthy(plugin)
+    for part in range(4):
+        tree.kernel.faults[tree.folder(tree.node(FIRST, part)) / "properties"] = errno.EIO
+    found = unhealthy(plugin)
+    assert [f"{FIRST}-qpx_nps1-{part}" for part in range(4)] == [*found]
+    assert all("Input/output error" in reason for reason in found.values())
+    tree.kernel.faults.clear()
+    assert {} == unhealthy(plugin)
+
+
+def test_partitions_of_which_one_has_no_node_are_unhealthy_and_nothing_else_is(
+    tree: AmdTree, make: Make
+) -> None:
+    tree.divide(FIRST, "QPX")
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert {} == unhealthy(plugin)
+    path = tree.folder(tree.node(FIRST, 2)) / "properties"
+    path.write_text("cpu_cores_count 0\nsimd_count 0\n")
+    expected = "it is qpx_nps1, and its KFD nodes are 3 of another style"
+    assert {f"{FIRST}-qpx_nps1-{part}": expected for part in range(4)} == unhealthy(plugin)
+    tree.topology()
+    assert {} == unhealthy(plugin)
+
+
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        ("SPX", "it is spx_nps1, and its KFD nodes are 4 of another style"),
+        ("DPX", "it is dpx_nps1, and its KFD nodes are 4 of another style"),
+        ("CPX", "it is cpx_nps1, and its KFD nodes are 4 of another style"),
+        ("UNKNOWN", "current_compute_partition: 'unknown' is not a mode"),
+    ],
+)
+def test_a_gpu_that_is_being_divided_is_not_offered_as_what_it_is_not(
+    tree: AmdTree, make: Make, style: str, expected: str
+) -> None:
+    tree.divide(FIRST, "QPX")
+    (tree.cards[FIRST].folder / "current_compute_partition").write_text(f"{style}\n")
+    plugin = make(tree)
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
+    (reason,) = skipped(plugin).values()
+    assert reason.endswith(expected)
+
+
+def test_partitions_that_are_not_in_kfd_yet_are_not_offered(tree: AmdTree, make: Make) -> None:
+    (tree.cards[FIRST].folder / "current_compute_partition").write_text("CPX\n")
+    plugin = make(tree)
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
+    assert {FIRST: "it is cpx_nps1, and its KFD nodes are 1 of another style"} == skipped(plugin)
+
+
+def test_a_partition_that_its_style_does_not_have_is_not_offered(tree: AmdTree, make: Make) -> None:
+    tree.divide(FIRST, "DPX")
+    path = tree.folder(tree.node(FIRST, 1)) / "properties"
+    path.write_text(path.read_text().replace("location_id 1281", "location_id 1282"))
+    plugin = make(tree, resource_naming_strategy="mixed")
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
+    assert {FIRST: "it is dpx_nps1, and its KFD nodes are 2 of another style"} == skipped(plugin)
+
+
+def test_nodes_that_kfd_is_writing_are_waited_for(tree: AmdTree) -> None:
+    nodes, away = tree.kfd / "topology/nodes", tree.kfd / "away"
+    names = [path.name for path in nodes.iterdir()]
+    nodes.rename(away)
+    nodes.mkdir()
+
+    def write_another(_seconds: float) -> None:
+        if names:
+            name = names.pop()
+            (away / name).rename(nodes / name)
+
+    reader = Reader(tree.sysfs, tree.dev, write_another)
+    assert [True] * 4 == [unit.node is not None for unit in reader.read().units]
+    assert [] == names
+
+
+def test_a_gpu_of_which_it_was_never_known_how_it_is_divided_waits(
+    tree: AmdTree, make: Make
+) -> None:
+    path = tree.cards[FIRST].folder / "current_compute_partition"
+    tree.kernel.faults[path] = errno.EPERM
+    plugin = make(tree)
+    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
+    assert {FIRST: f"{path}: Operation not permitted"} == skipped(plugin)
+    tree.kernel.faults.clear()
+    assert [*SMALL.addresses] == [*reasons(plugin)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("location_id 1281", "location_id 1282", "partition 2 is there twice"),
+        ("drm_render_minor 129", "drm_render_minor 999", "no DRM device has renderD999"),
+    ],
+)
+def test_partitions_that_cannot_be_told_apart_are_not_offered(
+    tree: AmdTree, make: Make, old: str, new: str, expected: str
+) -> None:
+    tree.divide(FIRST, "QPX")
+    path = tree.folder(tree.node(FIRST, 1)) / "properties"
+    path.write_text(path.read_text().replace(old, new))
+    plugin = make(tree, resource_naming_strategy="mixed")
+    found = reasons(plugin)
+    assert f"{FIRST}-qpx_nps1-1" not in found
+    assert f"{FIRST}-qpx_nps1-0" in found
+    assert {FIRST: expected} == skipped(plugin)
+
+
+@pytest.mark.parametrize(
+    "text", ["simd_count\n", "simd_count many\n", "simd_count 400\n", "\xff\x00"]
+)
+def test_an_odd_node_of_kfd_costs_nothing_else(build: Build, make: Make, text: str) -> None:
+    tree = build(MI210, links=False)
+    plugin = make(tree)
+    expected = reasons(plugin)
+    path = tree.folder(tree.node(MI210.addresses[0])) / "properties"
+    path.write_text(text, encoding="latin-1")
+    assert expected == reasons(plugin)
+    assert [str(path)] == [problem.partition(": ")[0] for problem in plugin.shortfalls]
+
+
+def test_a_topology_that_cannot_be_listed_is_told(tree: AmdTree, make: Make) -> None:
+    tree.kernel.faults[tree.kfd / "topology/nodes"] = errno.EIO
+    plugin = make(tree)
+    assert {} == unhealthy(plugin)
+    assert [f"{tree.kfd}/topology/nodes: Input/output error"] == (
+        plugin._reader.read().topology.problems
+    )
+
+
+def test_a_topology_that_changes_while_it_is_read_is_read_again(
+    tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = make(tree, resource_naming_strategy="mixed")
+    read, changes = plugin._reader._read, iter(["QPX", "DPX"])
+
+    def changed_meanwhile() -> object:
+        found = read()
+        if style := next(changes, ""):
+            tree.divide(FIRST, style)
+        return found
+
+    monkeypatch.setattr(plugin._reader, "_read", changed_meanwhile)
+    assert [f"{FIRST}-dpx_nps1-{part}" for part in range(2)] == [*reasons(plugin)][:2]
+
+
+def test_gpus_are_chosen_by_address_model_and_name(build: Build, make: Make) -> None:
+    tree = build(MI210, links=False)
+    assert ["0000:63:00.0"] == [*reasons(make(tree, include=("0000:63:*",)))]
+    assert [] == [*reasons(make(tree, exclude=("740f",)))]
+    assert 7 == len(reasons(make(tree, include=("AMD Instinct *",), exclude=("0000:63:00.0",))))
+
+
+@pytest.mark.parametrize("count", [0, 1001])
+def test_a_number_of_shares_that_is_none_is_refused(tree: AmdTree, make: Make, count: int) -> None:
+    with pytest.raises(dp.ConfigError, match=rf"^shares: {count} is not a number of shares"):
+        make(tree, shares=count)
+
+
+def test_a_node_without_gpus_is_ready_and_one_without_the_driver_waits(
+    tree: AmdTree, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for card in tree.cards.values():
+        (card.folder / "driver").unlink()
+    plugin = make(tree)
+    waits = "the driver amdgpu is not bound; GPUs: 0000:05:00.0, 0000:27:00.0, "
+    with pytest.raises(dp.DiscoveryError, match=waits):
+        list(plugin.discover())
+    for address in SMALL.addresses:
+        tree.vanish(address)
+    assert [] == [*plugin.discover(), *plugin.discover()]
+    assert ["no AMD GPU on this node"] == [one.message for one in caplog.records]
+
+
+def test_a_driver_that_is_unloaded_takes_its_gpus_along(tree: AmdTree, make: Make) -> None:
+    plugin = make(tree)
+    assert 4 == len(list(plugin.discover()))
+    for card in tree.cards.values():
+        (card.folder / "driver").unlink()
+    assert [] == list(plugin.discover())

@@ -8,8 +8,7 @@ import pytest
 
 import deviceplugin as dp
 from amd.machines import SMALL
-from amd.plugin import Build, Make
-from amd.tree import AmdTree
+from amd.tree import AmdTree, Build, Make
 
 CHANGES = 1000
 STYLES = ("SPX", "DPX", "QPX")

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
-from fpga.plugin import Make
-from fpga.trees import BOTH, DFL, FpgaTree
+from fpga.trees import BOTH, DFL, FpgaTree, Make
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_fpga import aliases, resource_names
+from deviceplugin_fpga import resource_names
 from deviceplugin_testing.fixture import Kubelet
-from fpga.plugin import Make
-from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree, Make
 from patience import PATIENCE
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}
@@ -33,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 def problems(path: Path) -> list[str]:
     with pytest.raises(dp.ConfigError) as caught:
-        aliases.read(path)
+        resource_names.read_aliases(path)
     return str(caught.value).replace(f"{path}:1: ", "").splitlines()
 
 
@@ -92,7 +91,7 @@ def test_a_region_with_an_alias_is_programmed_by_the_hook(
 def test_ids_may_be_written_as_people_write_them(tmp_path: Path) -> None:
     written = "CE489693-98F0-5F33-946D-560708BE108A"
     path = write(tmp_path / "a.json", {"name": "x", "interface": written, "function": AFU.upper()})
-    assert "fpga.intel.com/x" == aliases.read(path).af(INTERFACE, AFU)
+    assert "fpga.intel.com/x" == resource_names.read_aliases(path).af(INTERFACE, AFU)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +103,13 @@ def test_ids_may_be_written_as_people_write_them(tmp_path: Path) -> None:
 )
 def test_a_file_is_what_other_files_can_be(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    assert "fpga.intel.com/x" == aliases.read(tmp_path / name).af(INTERFACE, AFU)
+    assert "fpga.intel.com/x" == resource_names.read_aliases(tmp_path / name).af(INTERFACE, AFU)
 
 
 @pytest.mark.parametrize("text", ["", "aliases: []\n"])
 def test_a_file_without_entries_changes_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    assert aliases.Aliases() == aliases.read(tmp_path / "a.yaml")
+    assert resource_names.Aliases() == resource_names.read_aliases(tmp_path / "a.yaml")
 
 
 # What is refused.

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deviceplugin_fpga import commands, resource_names
+from deviceplugin_fpga import commands, hook, resource_names
 from deviceplugin_fpga.command_line import main
-from deviceplugin_fpga.hook import command_line
 from fpga.bitstreams import aocx, gbs, signed
 from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
 
@@ -145,7 +144,7 @@ def test_a_bitstream_is_described_with_the_cards_that_it_fits(
 
 def test_the_path_is_where_the_hook_looks(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     (path,) = (row.split()[-1] for row in asked(capsys, file) if row.startswith("hook path"))
-    assert f"{command_line._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
+    assert f"{hook._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
 
 
 def test_a_checksum_that_fits_is_told_and_one_that_does_not_is_a_refusal(

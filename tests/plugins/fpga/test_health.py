@@ -11,20 +11,19 @@ from deviceplugin_fpga import drivers
 from deviceplugin_fpga.health import (
     OF_FME,
     OF_PORT,
-    Finding,
+    Fault,
     Key,
     Severity,
-    findings,
+    faults,
     judged,
 )
-from fpga.plugin import Make
-from fpga.trees import AFU, FpgaTree
+from fpga.trees import AFU, FpgaTree, Make
 
 ROOT = Path(__file__).parents[3]
 KEY = ("fpga.intel.com/region-x", "dfl-fme.0")
-FATAL = Finding("catfatal_errors", Severity.FATAL, "on fire")
-ERROR = Finding("errors", Severity.ERROR, "port is stuck")
-WARNING = Finding("nonfatal_errors", Severity.WARNING, "warm")
+FATAL = Fault("catfatal_errors", Severity.FATAL, "on fire")
+ERROR = Fault("errors", Severity.ERROR, "port is stuck")
+WARNING = Fault("nonfatal_errors", Severity.WARNING, "warm")
 
 
 class Judge:
@@ -34,7 +33,7 @@ class Judge:
         self.now = 100.0
         self.steady = SteadyHealth[Key](Tolerance(patience=5, recovery=5), lambda: self.now)
 
-    def __call__(self, *found: Finding, after: float = 0) -> dp.Health:
+    def __call__(self, *found: Fault, after: float = 0) -> dp.Health:
         self.now += after
         return judged(self.steady, KEY, found)
 
@@ -148,15 +147,15 @@ def test_findings_are_those_of_the_ports_that_are_asked_for(tree: FpgaTree) -> N
     ports = tree.simple(AFU, AFU)
     tree.set_error(ports[0], "errors")
     (fme,) = drivers.look(tree.sysfs).fmes
-    assert 1 == len(findings(fme, fme.ports))
-    assert [] == findings(fme, fme.ports[1:])
+    assert 1 == len(faults(fme, fme.ports))
+    assert [] == faults(fme, fme.ports[1:])
 
 
 # Verdicts.
 
 
 @pytest.mark.parametrize("found", [FATAL, ERROR])
-def test_the_first_look_decides(judge: Judge, found: Finding) -> None:
+def test_the_first_look_decides(judge: Judge, found: Fault) -> None:
     assert dp.Health.unhealthy(found.text) == judge(found)
 
 

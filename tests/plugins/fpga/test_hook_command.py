@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_fpga import install
-from deviceplugin_fpga.hook import command_line
+from deviceplugin_fpga import command_line, hook
 from fpga.bitstreams import gbs
 from fpga.cards import FakeCards, bundle
 from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree
@@ -64,7 +63,7 @@ def test_the_hook_is_one_file_that_can_be_executed(installed: Path) -> None:
 
 def test_installing_it_again_leaves_the_same_file_alone(installed: Path) -> None:
     before = (installed.stat().st_ino, installed.read_bytes())
-    install.install(installed)
+    command_line.install(installed)
     after = (installed.stat().st_ino, installed.read_bytes())
     assert before == after
 
@@ -132,7 +131,7 @@ def test_the_host_itself_can_run_it(installed: Path) -> None:
 def test_the_hook_is_written_for_python_3_9(installed: Path) -> None:
     with zipfile.ZipFile(installed) as archive:
         sources = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert "deviceplugin_fpga/hook/command_line.py" in sources
+    assert "deviceplugin_fpga/hook/__init__.py" in sources
     for name, source in sources.items():
         tree = ast.parse(source, name, feature_version=(3, 9))
         imported = {
@@ -149,7 +148,7 @@ def test_the_hook_is_written_for_python_3_9(installed: Path) -> None:
         # Annotations may then be of any age: they are not evaluated.
         if any(isinstance(node, ast.FunctionDef | ast.AnnAssign) for node in ast.walk(tree)):
             has_future = "from __future__ import annotations" in source
-            assert has_future or name.endswith("hook/command_line.py"), name
+            assert has_future or name.endswith("hook/__init__.py"), name
 
 
 SHELLS = [["dash"], ["bash", "--posix"], ["busybox", "sh"]]
@@ -255,7 +254,7 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     with full_disk(), pytest.raises(OSError, match=f"File too large: '{tmp_path}/hook'"):
-        install.install(tmp_path / "hook")
+        command_line.install(tmp_path / "hook")
     assert [] == list(tmp_path.iterdir())
 
 
@@ -289,13 +288,13 @@ def test_the_command_says_what_it_programmed(
     state.write_bytes(
         bundle(tmp_path / "bundle", ports, FPGA_REGION_1=INTERFACE, FPGA_AFU_1=OTHER_AFU)
     )
-    monkeypatch.setattr(command_line, "Kernel", lambda _: FakeCards(tree))
+    monkeypatch.setattr(hook, "Kernel", lambda _: FakeCards(tree))
     flags = [f"--sysfs={tree.sys}", f"--lock={tmp_path}/lock", f"--bitstreams={folder.parent}"]
     monkeypatch.setattr(sys, "argv", ["fpga-hook", *flags])
     with state.open() as stream:
         monkeypatch.setattr(sys, "stdin", stream)
         with pytest.raises(SystemExit) as end:
-            command_line.main()
+            hook.main()
     assert (0, "fpga-hook: programmed dfl-port.0\n") == (end.value.code, capsys.readouterr().err)
     (ports[0] / "afu_id").write_text(AFU)
     nobody = io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True)
@@ -303,7 +302,7 @@ def test_the_command_says_what_it_programmed(
         monkeypatch.setattr(sys, "stdin", stream)
         monkeypatch.setattr(sys, "stderr", nobody)
         with pytest.raises(SystemExit) as end:
-            command_line.main()
+            hook.main()
     assert (0, OTHER_AFU) == (end.value.code, (ports[0] / "afu_id").read_text().strip())
 
 

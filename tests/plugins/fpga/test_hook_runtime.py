@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from containers import containerd, oci_image
-from deviceplugin_fpga import cdi, install
+from deviceplugin_fpga import command_line, devices
 from fpga.cards import write_hook
 from fpga.trees import AFU, INTERFACE, OTHER_AFU, FpgaTree, number_of
 
@@ -21,7 +21,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def hook(tree: FpgaTree, tmp_path: Path) -> Path:
     """Return the hook as it is called: with no flags, so that what calls it must add them."""
     installed = tmp_path / "opt/intel-fpga-crihook"
-    install.install(installed)
+    command_line.install(installed)
     caller = tmp_path / "hook"
     write_hook(caller, installed, tree)
     return caller
@@ -39,7 +39,7 @@ def run(hook: Path, tmp_path: Path) -> Run:
     (bundle / "rootfs/bin/busybox").write_bytes(program.read_bytes())
     (bundle / "rootfs/bin/busybox").chmod(0o755)
     subprocess.run(["runc", "spec"], cwd=bundle, check=True)
-    cdi.write(cdi.directory(tmp_path), "dfl-fme.0", hook)
+    devices.write_specification(devices.cdi_directory(tmp_path), "dfl-fme.0", hook)
     (path,) = tmp_path.glob("*dfl-fme.0.yaml")
     (device,) = json.loads(path.read_text())["devices"]
 

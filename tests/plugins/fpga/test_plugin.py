@@ -16,8 +16,7 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, resource_names
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
-from fpga.plugin import Make
-from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, ALL_ONES, DFL, INTERFACE, OTHER_AFU, FpgaTree, Make
 from full_disk import full_disk
 from hardware.kernel_events import Turns, pretend
 from patience import eventually

@@ -18,8 +18,8 @@ import pytest
 
 from deviceplugin_fpga.drivers import DFL, OPAE, Driver
 from deviceplugin_fpga.hook import container_request, programming
-from deviceplugin_fpga.hook.errors import HookError
-from deviceplugin_fpga.hook.programmer import Kernel
+from deviceplugin_fpga.hook.files import HookError
+from deviceplugin_fpga.hook.programming import Kernel
 from fpga.bitstreams import aocx, gbs
 from fpga.cards import FakeCards, bundle
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree

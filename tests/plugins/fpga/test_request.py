@@ -11,7 +11,7 @@ import pytest
 
 from deviceplugin_fpga.hook import container_request
 from deviceplugin_fpga.hook.container_request import Node, Wish
-from deviceplugin_fpga.hook.errors import HookError
+from deviceplugin_fpga.hook.files import HookError
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
 
 PORT = {"path": "/dev/dfl-port.0", "type": "c", "major": 240, "minor": 7}

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from generic.plugin import Make
 from hardware.tree import Hardware
 

@@ -14,7 +14,7 @@ from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.cache import FULL_LOOK, Cache
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Tree
 from generic.plugin import Make
 from hardware.failing_calls import failing_calls
@@ -164,7 +164,7 @@ class Looks:
     def look(self) -> object:
         tree = Tree(self.roots, self.names)
         self.cache.begin(tree)
-        return self.cache.shares(self.entry, "a.b", tree, Doctor())
+        return self.cache.shares(self.entry, "a.b", tree, Checker())
 
     def is_read_again(self) -> bool:
         before, self.shares = self.shares, self.look()

@@ -20,7 +20,6 @@ import deviceplugin_generic
 from deviceplugin.kit.configuration import InvalidError, of_text
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration import loading
-from deviceplugin_generic.configuration.domains import Domains
 from deviceplugin_generic.configuration.entries import (
     UNLIMITED,
     Check,
@@ -32,7 +31,7 @@ from deviceplugin_generic.configuration.entries import (
     Selector,
     UsbSpec,
 )
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 
 SCHEMA_FILE = Path(deviceplugin_generic.__file__).with_name("schema.json")
 SCHEMA = json.loads(SCHEMA_FILE.read_text())

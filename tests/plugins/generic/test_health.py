@@ -6,7 +6,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_generic.configuration.entries import Check
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from discovered import found
@@ -24,7 +24,7 @@ class Clock:
 
 
 def reason(match: Match, check: Check) -> str:
-    return Doctor().health("a", match, check, {"serial": "S1"}).reason
+    return Checker().health("a", match, check, {"serial": "S1"}).reason
 
 
 def test_a_command_decides_with_its_last_words() -> None:
@@ -70,14 +70,14 @@ def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
 
 def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:
     flag, clock = tmp_path / "flag", Clock()
-    doctor = Doctor(clock)
+    checker = Checker(clock)
     check = Check(command=("test", "-e", str(flag)), interval=10, failures=2, successes=3)
 
     def looks(seconds: float, number: int) -> list[bool]:
         verdicts = []
         for _ in range(number):
             clock.now += seconds
-            verdicts.append(bool(doctor.health("a", NULL, check, {})))
+            verdicts.append(bool(checker.health("a", NULL, check, {})))
         return verdicts
 
     flag.touch()
@@ -96,14 +96,14 @@ def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:
 
 
 def test_a_device_that_was_away_is_looked_at_anew(tmp_path: Path) -> None:
-    doctor = Doctor(Clock())
+    checker = Checker(Clock())
     flag = tmp_path / "flag"
     check = Check(command=("test", "-e", str(flag)), failures=5, successes=5)
-    assert not doctor.health("a", NULL, check, {})
+    assert not checker.health("a", NULL, check, {})
     flag.touch()
-    assert not doctor.health("a", NULL, check, {})
-    doctor.forget_all_but(())
-    assert doctor.health("a", NULL, check, {})
+    assert not checker.health("a", NULL, check, {})
+    checker.forget_all_but(())
+    assert checker.health("a", NULL, check, {})
 
 
 def test_health_is_told_with_its_reason(make: Make) -> None:

@@ -13,7 +13,7 @@ import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found, unhealthy
@@ -281,7 +281,7 @@ SAY = 'printf "%s " "$DEVICE_SERIAL" "$DEVICE_PATH" "$DEVICE_DRIVER" "$@" >&2; e
 
 def verdict(serial: str, *words: str) -> str:
     known = {"serial": serial, "path": "/dev/null"}
-    return Doctor().health("a", NULL, Check(command=words), known).reason
+    return Checker().health("a", NULL, Check(command=words), known).reason
 
 
 @pytest.mark.parametrize("serial", ["x; touch F #", "$(id >F)", "`touch F`", "'\"\\", "a b\nc"])

@@ -16,8 +16,7 @@ import pytest
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found

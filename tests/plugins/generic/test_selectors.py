@@ -1,6 +1,11 @@
 """What selectors leave out, what is behind a device, and the nodes that all devices need."""
 
+import fcntl
 import json
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,10 +15,14 @@ from jsonschema import Draft202012Validator
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import of_text
+from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration import loading
+from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_testing.fixture import Kubelet
-from discovered import found
+from deviceplugin_testing.simulator import SimulatedKubelet
+from discovered import found, reasons
 from generic.plugin import Make
+from hardware.namespaces import unshared
 from hardware.tree import Hardware
 from patience import PATIENCE
 
@@ -265,3 +274,239 @@ def test_a_device_node_that_only_sysfs_knows_is_not_a_mount_either(
     (device,) = plugin.discover()
     assert device.health.reason.endswith(f" {ADVICE}")
     assert 3 == len(device.mounts)
+
+
+GPU, AUDIO = "0000:01:00.0", "0000:01:00.1"
+VFIO_ENTRY = "{name: vm, groups: [{select: {subsystem: pci, vendor: '10de'}, nodes: [%s]}]}"
+GROUPS, CHARACTERS = VFIO_ENTRY % "vfio", VFIO_ENTRY % "vfio-dev"
+UUIDS = ("83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002")
+NOT_VIABLE = f"IOMMU group 1 is not viable: {AUDIO} has the driver snd_hda_intel"
+UNBOUND = "has no driver: bind it to one of VFIO, such as vfio-pci"
+
+
+def nodes(plugin: dp.Plugin) -> dict[str, list[str]]:
+    """Return the paths in a container of the nodes of each device, by id."""
+    return {
+        one: [node.container_path for node in device.nodes] for one, device in found(plugin).items()
+    }
+
+
+@pytest.fixture
+def gpu(hardware: Hardware) -> Path:
+    """Return a GPU that VFIO has, beside its audio function."""
+    return hardware.pci(GPU, "10de:1eb8", "030200", group="1", driver="vfio-pci")
+
+
+@pytest.mark.parametrize("driver", ["snd_hda_intel", ""])
+@pytest.mark.parametrize("entry", [GROUPS, CHARACTERS])
+def test_a_group_that_the_host_uses_too_is_unhealthy(
+    make: Make, hardware: Hardware, gpu: Path, driver: str, entry: str
+) -> None:
+    hardware.vfio_device(gpu, 0)
+    hardware.pci(AUDIO, "8086:22bd", "040300", group="1", driver=driver)
+    expected = NOT_VIABLE if driver else ""
+    assert [expected] == list(reasons(make(entry)).values())
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_group_becomes_healthy_when_the_host_gives_the_rest_of_it_up(
+    make: Make, hardware: Hardware
+) -> None:
+    audio = hardware.pci(AUDIO, "8086:22bd", "040300", group="1", driver="snd_hda_intel")
+    plugin = make(GROUPS)
+    assert {f"vm-{GPU}": NOT_VIABLE} == reasons(plugin)
+    (audio / "driver").unlink()
+    hardware.event()
+    assert {f"vm-{GPU}": ""} == reasons(plugin)
+
+
+def test_each_mediated_device_is_a_device_with_its_own_group(
+    make: Make, hardware: Hardware
+) -> None:
+    hardware.pci("0000:00:02.0", "8086:3e98", "030000", group="2", driver="i915")
+    for uuid, group in zip(UUIDS, ("9", "10"), strict=True):
+        path = f"pci0000:00/0000:00:02.0/{uuid}"
+        hardware.join(hardware.device(path, "mdev", driver="vfio_mdev", is_bus=True), group)
+        hardware.vfio(group)
+    plugin = make(
+        "{name: mdev, groups: [{select: {subsystem: mdev}, nodes: [vfio]}], env: {G: '{group}'}}"
+    )
+    ids = [f"mdev-0000:00:02.0/{uuid}" for uuid in UUIDS]
+    expected = {
+        one: ["/dev/vfio/vfio", f"/dev/vfio/{n}"] for one, n in zip(ids, (9, 10), strict=True)
+    }
+    assert expected == nodes(plugin)
+    assert dict.fromkeys(ids, "") == reasons(plugin)
+    assert ["9", "10"] == [device.envs["G"] for device in found(plugin).values()]
+
+
+def test_a_kernel_without_nodes_of_groups_gives_those_of_the_devices(
+    make: Make, hardware: Hardware, gpu: Path
+) -> None:
+    hardware.unplug("virtual/vfio/1")
+    looked = f"looked for {hardware.dev}/vfio/1, {hardware.dev}/vfio/devices"
+    plugin = make(GROUPS)
+    reason = f"the kernel has no node of VFIO for {GPU}; {looked}"
+    assert ({f"vm-{GPU}": []}, {f"vm-{GPU}": reason}) == (nodes(plugin), reasons(plugin))
+    hardware.vfio_device(gpu, 4)
+    assert {f"vm-{GPU}": ["/dev/iommu", "/dev/vfio/devices/vfio4"]} == nodes(plugin)
+    assert {f"vm-{GPU}": ""} == reasons(plugin)
+
+
+def test_a_device_without_a_group_is_unhealthy_unless_vfio_is_unsafe(
+    make: Make, hardware: Hardware
+) -> None:
+    folder = hardware.pci(GPU, "10de:1eb8", "030200", driver="vfio-pci")
+    plugin = make(GROUPS)
+    reason = f"{GPU} has no IOMMU group: enable the IOMMU in firmware and kernel"
+    assert {f"vm-{GPU}": reason} == reasons(plugin)
+    hardware.join(folder, "0")
+    hardware.vfio("noiommu-0")
+    assert {f"vm-{GPU}": ["/dev/vfio/vfio", "/dev/vfio/noiommu-0"]} == nodes(plugin)
+    assert {f"vm-{GPU}": ""} == reasons(plugin)
+
+
+def test_a_device_that_vfio_does_not_have_is_unhealthy(make: Make, hardware: Hardware) -> None:
+    hardware.pci(GPU, "10de:1eb8", "030200", group="1", driver="nvidia")
+    reason = f"{GPU} has the driver nvidia: bind it to one of VFIO, such as vfio-pci"
+    assert {f"vm-{GPU}": reason} == reasons(make(GROUPS))
+
+
+@pytest.mark.parametrize("unbound", [GPU, AUDIO])
+def test_a_group_is_healthy_if_vfio_has_any_of_what_is_selected(
+    make: Make, hardware: Hardware, unbound: str
+) -> None:
+    for address in (GPU, AUDIO):
+        driver = "" if address == unbound else "vfio-pci"
+        hardware.pci(address, "10de:22bd", "030200", group="1", driver=driver)
+    assert {f"vm-{GPU}": ""} == reasons(make(GROUPS))
+
+
+def test_devices_that_are_one_are_unhealthy_if_any_of_them_is(
+    make: Make, hardware: Hardware
+) -> None:
+    hardware.pci(GPU, "10de:1eb8", "030200", group="1", driver="vfio-pci")
+    hardware.pci("0000:02:00.0", "10de:1eb8", "030200", group="2")
+    one = GROUPS.replace("nodes:", "perMatch: false, nodes:")
+    (reason,) = reasons(make(one)).values()
+    assert f"0000:02:00.0 {UNBOUND}" == reason
+
+
+def test_devices_of_other_buses_have_their_groups(make: Make, hardware: Hardware) -> None:
+    path = "platform/fd5d0000.gpu"
+    folder = hardware.device(path, "platform", driver="vfio-platform", is_bus=True)
+    hardware.join(folder, "3")
+    hardware.vfio("3")
+    plugin = make("{name: vm, groups: [{select: {subsystem: platform}, nodes: [vfio]}]}")
+    assert {"vm-fd5d0000.gpu": ["/dev/vfio/vfio", "/dev/vfio/3"]} == nodes(plugin)
+
+
+def test_what_is_behind_no_device_of_vfio_is_not_found(make: Make, hardware: Hardware) -> None:
+    hardware.device("virtual/tun", "misc", node="net/tun")
+    assert {} == nodes(make("{name: vm, groups: [{select: {subsystem: misc}, nodes: [vfio]}]}"))
+
+
+PLUGIN = Path(sys.executable).with_name("generic-device-plugin")
+LOOP_ADD, LOOP_REMOVE = 0x4C80, 0x4C81
+
+
+def change_loop(request: int, number: int) -> None:
+    try:
+        control = os.open("/dev/loop-control", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"no loop devices can be made here: {error}")
+    try:
+        fcntl.ioctl(control, request, number)
+    except OSError as error:
+        pytest.skip(f"no loop device can be made here: {error}")
+    finally:
+        os.close(control)
+
+
+def test_a_device_that_the_kernel_makes_and_removes_is_known_by_its_events(
+    kubelet: Kubelet,
+) -> None:
+    number = 1000 + os.getpid() % 1000
+    name = f"loop{number}"
+    entry = f"{{name: loop, groups: [{{select: {{subsystem: block, name: '{name}'}}}}]}}"
+    other = "{name: mem, groups: [{select: {subsystem: mem, name: 'null'}}]}"
+    plugin = GenericPlugin(GenericSettings(device=Devices.parse([entry, other])))
+    hour = dp.Settings().vanished_retention
+    with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
+        node.wait_for("devic.es/mem", {"mem-null"})
+        change_loop(LOOP_ADD, number)
+        try:
+            node.wait_for("devic.es/loop", {f"loop-{name}"})
+            (given,) = node.allocate(f"loop-{name}", resource="devic.es/loop").nodes
+            assert f"/dev/{name}" == given.host_path
+        finally:
+            change_loop(LOOP_REMOVE, number)
+        node.wait_for("devic.es/loop", (), {f"loop-{name}"})
+
+
+def logged(process: "subprocess.Popen[str]", kubelet: SimulatedKubelet, dev: Path) -> list[str]:
+    """Return the warnings of a plugin up to its exit, after it noticed a new node by inotify."""
+    kubelet.wait(
+        lambda: len(kubelet.devices("devic.es/port")) == 1, timeout=PATIENCE, what="a device"
+    )
+    (dev / "port2").symlink_to("/dev/null")
+    kubelet.wait(
+        lambda: len(kubelet.devices("devic.es/port")) == 2, timeout=PATIENCE, what="another"
+    )
+    process.terminate()
+    _, err = process.communicate(timeout=PATIENCE)
+    assert 0 == process.returncode
+    lines = [json.loads(line) for line in err.splitlines()]
+    return [
+        line["error"] for line in lines if line["event"].startswith("kernel events unavailable")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "without_libudev", "expected"),
+    [
+        ([], True, ["No library named udev"]),
+        (["--net", "--user", "--map-root-user"], False, ["not sent to this user namespace"]),
+        ([], False, []),
+    ],
+)
+def test_a_plugin_without_kernel_events_says_so_once_and_goes_on(
+    kubelet: Kubelet,
+    tmp_path: Path,
+    words: list[str],
+    without_libudev: bool,
+    expected: list[str],
+) -> None:
+    dev, hidden = tmp_path / "dev", tmp_path / "hidden"
+    dev.mkdir()
+    hidden.mkdir()
+    (dev / "port1").symlink_to("/dev/null")
+    if without_libudev:  # as in an image that has none
+        (hidden / "sitecustomize.py").write_text(
+            "import ctypes.util\nctypes.util.find_library = lambda name: None\n"
+        )
+    settings = kubelet.settings()
+    command = [
+        *(unshared(*words) if words else []),
+        *(str(PLUGIN), f"--plugin-dir={settings.plugin_dir}", "--http-address=off"),
+        *("--log-format=json", "--discovery-interval=1h", "--poll-interval=1h"),
+        f"--pod-resources-socket={settings.pod_resources_socket}",
+        f"--device={{name: port, groups: [{{paths: [{{path: {dev}/port*}}]}}]}}",
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(hidden)}
+    ) as process:
+        assert expected == logged(process, kubelet.simulated, dev)
+
+
+def test_listening_ends_where_there_is_nothing_to_hear(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyudev", None)
+    stop = threading.Event()
+    plugin = make("{name: ab, groups: [{paths: [{path: /dev/null}]}]}")
+    thread = threading.Thread(target=lambda: list(plugin.changes(stop)))
+    thread.start()
+    stop.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()

@@ -73,7 +73,6 @@ BLOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     "device-list-strategy": ("flags", "plugin", "deviceListStrategy"),
 }
 
-
 TRUTHS: Final = ("pass-device-specs", "gds-enabled", "mofed-enabled", "gdrcopy-enabled")
 
 

@@ -3,13 +3,23 @@
 import json
 import os
 import re
+import subprocess
+import sys
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
+import deviceplugin as dp
+from deviceplugin._config import loading
+from deviceplugin._config.settings import dump
+from deviceplugin._config.settings_class import helps
 from deviceplugin_gpu import main
-from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.without_effect import without_effect
+from deviceplugin_gpu.configuration.node_choice import LABEL, NodeFacts
+from deviceplugin_gpu.configuration.settings import GpuSettings, of_node, without_effect
+from patience import PATIENCE
 
 FOLDER = Path(__file__).parents[3] / "plugins/gpu"
 PAGE = (FOLDER / "docs/coming-from-nvidia.md").read_text()
@@ -121,14 +131,13 @@ def test_each_flag_of_feature_discovery_is_on_the_page(flag: str) -> None:
 def test_each_label_of_feature_discovery_is_on_the_page_and_in_the_code(label: str) -> None:
     table = PAGE.partition("| Label of GFD |")[2].partition("\n\n")[0]
     assert re.search(rf"`{re.escape(label)}(\.\*)?`", table)
-    offer = FOLDER / "src/deviceplugin_gpu/offer"
-    sources = "".join((offer / name).read_text() for name in ("node_labels.py", "vgpu.py"))
+    source = (FOLDER / "src/deviceplugin_gpu/advertised/node_labels.py").read_text()
     last = (
         label
         if label.split(".", maxsplit=1)[0] in {"cuda", "mig", "mps", "vgpu", "gfd"}
         else label[3:]
     )
-    assert last in sources
+    assert last in source
 
 
 def test_each_metric_on_the_page_is_one_of_ours() -> None:
@@ -141,3 +150,61 @@ def test_each_metric_on_the_page_is_one_of_ours() -> None:
 def test_links_of_the_page_lead_somewhere() -> None:
     links = re.findall(r"\]\((?!http|#)([^)#]+)", PAGE)
     assert [] == [link for link in links if not (FOLDER / "docs" / link).exists()]
+
+
+ROOT = Path(__file__).parents[3]
+PLUGIN = ROOT / "plugins/gpu"
+README = (PLUGIN / "README.md").read_text()
+COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
+
+
+def test_the_page_lists_the_settings_of_the_code() -> None:
+    common = {field.name for field in fields(dp.Settings)}
+    texts = helps(GpuSettings)
+    defaults = dump(GpuSettings())
+    expected = []
+    for field in fields(GpuSettings):
+        if field.name not in common:
+            key = loading.key(field)
+            others = [*loading.flags(field)[1:], *loading.variables(field)[1:]]
+            also = ", ".join(f"`{name}`" for name in others) or "-"
+            expected.append(f"| `{key}` | {also} | `{defaults[key]}` | {texts[key]} |")
+    table = README.partition("## Settings\n")[2].partition("\n## ")[0]
+    assert expected == re.findall(r"^\| `.*$", table, re.MULTILINE)
+
+
+def test_the_table_on_the_page_is_what_the_command_prints(nvml_library: Path) -> None:
+    shown = README.partition("$ gpu-device-plugin --once --mig-strategy mixed\n")[2]
+    done = subprocess.run(
+        [COMMAND, "--once", "--mig-strategy", "mixed", "--log-level=error"],
+        env={
+            "LD_LIBRARY_PATH": str(nvml_library.parent),
+            "FAKE_NVML_FLEET": str(PLUGIN / "fake-nvml/fleets/mig-mixed.fleet"),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert shown.partition("```")[0] == done.stdout
+
+
+def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
+    nodes, block = re.findall(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    path = tmp_path / "config.yaml"
+    path.write_text(block)
+    found = GpuSettings.of_file(path)
+    assert tuple(yaml.safe_load(block)["exclude"]) == found.exclude
+    assert 4 == found.sharing.shares[0].replicas
+    assert (("*H100*", "nvidia.com/h100"),) == found.resources.gpus
+    path.write_text(nodes)
+    for facts, expected in (
+        (NodeFacts("train-1", {LABEL: "shared"}), f"nodes[2] (shared), by label {LABEL}=shared"),
+        (NodeFacts("train-1"), "nodes[0], by node train-1"),
+    ):
+        assert expected == of_node(partial(replace, facts)).of_file(path).node_choice.text
+
+
+def test_the_pages_that_are_referred_to_exist() -> None:
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", README)
+    assert [] == [link for link in links if not (PLUGIN / link).exists()]

@@ -10,10 +10,10 @@ import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin_gpu import doctor
-from deviceplugin_gpu.configuration.device_list_strategy import STRATEGIES
-from deviceplugin_gpu.container.prospects import NodeKind, prospect
+from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
+from deviceplugin_gpu.doctor import container_runtime
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
 from deviceplugin_gpu.doctor.cuda_pods import look
-from deviceplugin_gpu.host import runtime_config
 from deviceplugin_gpu.nvml.library import UPGRADED
 from gpu.driver_root import VERSION, DriverRoot
 
@@ -146,7 +146,7 @@ def test_whether_cdi_is_on_is_read_from_containerds_configuration(
     root: DriverRoot, text: str, *, cdi: bool | None
 ) -> None:
     containerd(root, text)
-    found = runtime_config.read(root.path)
+    found = container_runtime.read(root.path)
     assert found is not None
     assert cdi is found.cdi
 
@@ -163,18 +163,18 @@ def test_configurations_of_other_distributions_are_found(root: DriverRoot) -> No
     program = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
     text += f'runtime_path = "{program}"\n'
     path = root.write("etc/crio/crio.conf.d/99-nvidia.conf", text)
-    expected = runtime_config.RuntimeConfig((path,), ("nvidia",), True, True, program=program)
-    assert expected == runtime_config.read(root.path)
+    expected = container_runtime.RuntimeConfig((path,), ("nvidia",), True, True, program=program)
+    assert expected == container_runtime.read(root.path)
     path.unlink()
-    assert None is runtime_config.read(root.path)
+    assert None is container_runtime.read(root.path)
     path = root.write("var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST)
-    assert runtime_config.RuntimeConfig((path,), cdi=True) == runtime_config.read(root.path)
+    assert container_runtime.RuntimeConfig((path,), cdi=True) == container_runtime.read(root.path)
 
 
 def test_files_that_are_read_later_win(root: DriverRoot) -> None:
     containerd(root, NVIDIA.format(default="runc"))
     root.write("etc/containerd/conf.d/99-nvidia.toml", NVIDIA.format(default="nvidia"))
-    found = runtime_config.read(root.path)
+    found = container_runtime.read(root.path)
     assert found is not None
     assert found.is_default
 

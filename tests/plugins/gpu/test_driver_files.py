@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from containers.cdi_rules import faults
+from deviceplugin_gpu import host
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import drm_nodes, toolkit_hook
+from deviceplugin_gpu.container import device_nodes, elf, nvidia_ctk
 from deviceplugin_gpu.container.driver_files import DriverFiles
-from deviceplugin_gpu.host import elf, links
 from deviceplugin_gpu.nvml.library import SONAME, Library
 from deviceplugin_gpu.snapshot import Gpu
 from gpu.driver_root import VERSION, DriverRoot, compile_c
@@ -215,10 +215,10 @@ def test_a_link_never_leads_out_of_its_root(tmp_path: Path) -> None:
     (tmp_path / "a/up").symlink_to("../../../../etc/passwd")
     (tmp_path / "a/full").symlink_to("/b/./c")
     (tmp_path / "round").symlink_to("round")
-    assert "etc/passwd" == links.resolve(tmp_path, "a/up")
-    assert "b/c" == links.resolve(tmp_path, "/a/full")
-    assert "" == links.resolve(tmp_path, "a/../..")
-    assert None is links.resolve(tmp_path, "round/x")
+    assert "etc/passwd" == host.resolve(tmp_path, "a/up")
+    assert "b/c" == host.resolve(tmp_path, "/a/full")
+    assert "" == host.resolve(tmp_path, "a/../..")
+    assert None is host.resolve(tmp_path, "round/x")
 
 
 def test_a_gpu_has_its_nodes_of_the_kernels_own_interface(rig: GpuRig) -> None:
@@ -227,21 +227,21 @@ def test_a_gpu_has_its_nodes_of_the_kernels_own_interface(rig: GpuRig) -> None:
     for name in ("card1", "renderD129", "controlD65", "card2", "card1-DP-1"):
         (rig.roots.sys / "bus/pci/devices" / gpu.pci / "drm" / name).mkdir(parents=True)
     rig.has_nodes("dri/card1", "dri/renderD129", "dri/controlD65")
-    found = drm_nodes.of(gpu, rig.roots, Path("/run/nvidia/driver"))
+    found = device_nodes.drm_nodes(gpu, rig.roots, Path("/run/nvidia/driver"))
     assert [
         ("/run/nvidia/driver/dev/dri/card1", "/dev/dri/card1"),
         ("/run/nvidia/driver/dev/dri/card1", "/dev/dri/by-path/pci-0000:3b:00.0-card"),
         ("/run/nvidia/driver/dev/dri/renderD129", "/dev/dri/renderD129"),
         ("/run/nvidia/driver/dev/dri/renderD129", "/dev/dri/by-path/pci-0000:3b:00.0-render"),
     ] == [(node.host_path, node.container_path) for node in found]
-    assert [] == drm_nodes.of(Gpu(0, "GPU-0"), rig.roots, Path("/"))
+    assert [] == device_nodes.drm_nodes(Gpu(0, "GPU-0"), rig.roots, Path("/"))
 
 
 # The hook.
 
 
 def hook(root: DriverRoot, **given: Any) -> str:
-    return toolkit_hook.program(GpuSettings(driver_root_ctr_path=root.path, **given))
+    return nvidia_ctk.hook_program(GpuSettings(driver_root_ctr_path=root.path, **given))
 
 
 def test_the_toolkits_hook_is_used_where_it_is(root: DriverRoot) -> None:
@@ -263,13 +263,13 @@ def test_the_hook_makes_the_linkers_cache() -> None:
         "/usr/bin/nvidia-cdi-hook": ["nvidia-cdi-hook", "update-ldcache"],
         "/usr/bin/nvidia-ctk": ["nvidia-ctk", "hook", "update-ldcache"],
     }.items():
-        (made,) = toolkit_hook.edits(program, ["/usr/lib64", "/b"]).hooks
+        (made,) = nvidia_ctk.hook_edits(program, ["/usr/lib64", "/b"]).hooks
         assert ("createContainer", program, (*words, *folders)) == (
             made.name,
             made.path,
             made.args,
         )
-    assert not toolkit_hook.edits("", ["/usr/lib64"])
+    assert not nvidia_ctk.hook_edits("", ["/usr/lib64"])
 
 
 # The plugin.

@@ -10,11 +10,88 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.metrics.collector import THROTTLING, GpuMetrics, Reading
+from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
-from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
+from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
+from gpu.fake_nvml import Fleet
+from gpu.rig import GpuRig, uuid
+
+
+def samples(rig: GpuRig, **given: object) -> dict[str, float]:
+    """Return the metrics of GPU 0 by name and last label."""
+    plugin = rig.plugin(**given)
+    plugin.discover()
+    return {
+        sample.name.removeprefix("deviceplugin_gpu_")
+        + "".join(
+            f"/{value}" for key, value in sample.labels.items() if key == "type"
+        ): sample.value
+        for family in plugin.metrics()
+        for sample in family.samples
+        if sample.labels["uuid"] == uuid(0)
+    }
+
+
+def test_what_a_gpu_measures_is_told_in_base_units(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1, memory=81920, used=1024, utilization=75, temperature=61, power=350_500))
+    found = samples(rig)
+    expected = {
+        "utilization_ratio": 0.75,
+        "memory_used_bytes": 1 << 30,
+        "memory_bytes": 80 << 30,
+        "temperature_celsius": 61,
+        "power_watts": 350.5,
+        "healthy": 1,
+        "ecc_errors_total/corrected": 0,
+    }
+    assert expected == {name: found[name] for name in expected}
+
+
+def test_what_a_gpu_cannot_tell_is_left_out(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1)).fake.fail("nvmlDeviceGetPowerUsage", 3)
+    rig.fake.fail("nvmlDeviceGetTemperature", 4)
+    rig.fake.fail("nvmlDeviceGetTemperatureV", 4)
+    found = samples(rig)
+    assert {"utilization_ratio"} == found.keys() & {
+        "utilization_ratio",
+        "power_watts",
+        "temperature_celsius",
+    }
+
+
+def test_a_lost_gpu_has_health_and_no_readings(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    plugin.discover()
+    rig.fake.change(0, state="lost")
+    plugin.discover()
+    found = {
+        family.name.removeprefix("deviceplugin_gpu_"): [
+            sample.value for sample in family.samples if sample.labels["uuid"] == uuid(0)
+        ]
+        for family in plugin.metrics()
+    }
+    assert ([0], []) == (found["healthy"], found["utilization_ratio"])
+
+
+def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> None:
+    driver: Driver = rig.has(Fleet.of(1)).driver()
+    driver.poll()
+    driver.close()
+    names = {family.name for family in driver.metrics.collect(driver.gpus, driver.health)}
+    assert "deviceplugin_gpu_info" in names
+    assert "deviceplugin_gpu_power_watts" not in names
+
+
+def test_a_driver_that_calls_it_events_is_asked_by_no_older_name(rig: GpuRig) -> None:
+    rig.has(Fleet.of(1))
+    samples(rig)
+    calls = rig.fake.calls()
+    assert 2 == calls["nvmlDeviceGetCurrentClocksEventReasons"]  # for health, and for metrics
+    assert 0 == calls["nvmlDeviceGetCurrentClocksThrottleReasons"]
+
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/metrics.md"
 GPUS = (Gpu(0, "g0", "A100", pci="0000:01:00.0"), Gpu(1, "g1", "H100", pci="0000:02:00.0"))
@@ -36,7 +113,7 @@ FULL = Reading(
 )
 
 
-class Driver:
+class Measured:
     """Readings by UUID; ``answers`` holds them back while it is not set."""
 
     def __init__(self, **readings: Reading) -> None:
@@ -83,7 +160,7 @@ def values(families: Iterable[Metric]) -> dict[str, float]:
 
 
 def test_what_the_driver_measures_is_told_in_base_units(health: Health) -> None:
-    found = values(GpuMetrics(Driver(g0=FULL)).collect(GPUS, health))
+    found = values(GpuMetrics(Measured(g0=FULL)).collect(GPUS, health))
     measured = {name: value for name, value in found.items() if '"g0"' in name}
     assert {
         'info{index="0",model="A100",pci="0000:01:00.0",uuid="g0"}': 1,
@@ -110,7 +187,7 @@ def test_what_the_driver_measures_is_told_in_base_units(health: Health) -> None:
 
 
 def test_what_is_not_told_is_left_out(health: Health) -> None:
-    found = values(GpuMetrics(Driver(g0=Reading(temperature=30))).collect(GPUS, health))
+    found = values(GpuMetrics(Measured(g0=Reading(temperature=30))).collect(GPUS, health))
     assert {"info", "healthy", "health_changed_timestamp_seconds", "temperature_celsius"} == {
         name.partition("{")[0] for name in found if '"g0"' in name
     }
@@ -120,7 +197,7 @@ def test_what_is_not_told_is_left_out(health: Health) -> None:
 
 
 def test_a_gpu_with_a_problem_is_not_asked(health: Health) -> None:
-    driver = Driver(g0=FULL)
+    driver = Measured(g0=FULL)
     GpuMetrics(driver).collect([GPUS[0], Gpu(1, "g1", problem="GPU is lost")], health)
     assert 1 == driver.asked
 
@@ -129,7 +206,7 @@ def test_health_and_xids_are_told(health: Health) -> None:
     health.saw_xid("g1", 79)
     health.saw_xid("g1", 79)
     health.saw_xid("", 13)
-    found = values(GpuMetrics(Driver()).collect(GPUS, health))
+    found = values(GpuMetrics(Measured()).collect(GPUS, health))
     assert 0 == found['healthy{uuid="g1"}']
     assert 1 == found['unhealthy{cause="xid_79",uuid="g1"}']
     assert 2 == found['xids_total{uuid="g1",xid="79"}']
@@ -138,7 +215,7 @@ def test_health_and_xids_are_told(health: Health) -> None:
 
 
 def test_the_driver_is_asked_again_when_values_are_not_fresh(health: Health) -> None:
-    driver, clock = Driver(g0=FULL, g1=FULL), Clock()
+    driver, clock = Measured(g0=FULL, g1=FULL), Clock()
     metrics = GpuMetrics(driver, fresh=5, clock=clock)
     for clock.now, asked in [(0, 2), (4.9, 2), (5, 4), (9, 4), (10, 6)]:
         metrics.collect(GPUS, health)
@@ -146,7 +223,7 @@ def test_the_driver_is_asked_again_when_values_are_not_fresh(health: Health) -> 
 
 
 def test_a_driver_that_does_not_answer_costs_its_values_only(health: Health) -> None:
-    driver, clock = Driver(g0=FULL, g1=FULL), Clock()
+    driver, clock = Measured(g0=FULL, g1=FULL), Clock()
     metrics = GpuMetrics(driver, fresh=5, patience=0.01, stale=60, clock=clock)
 
     def temperatures() -> list[str]:
@@ -182,7 +259,7 @@ UNITS = ["seconds", "celsius", "bytes", "ratio", "joules", "watts"]
 
 def test_names_are_as_prometheus_wants_them(health: Health) -> None:
     health.saw_xid("g0", 79)
-    families = GpuMetrics(Driver(g0=FULL, g1=FULL)).collect(GPUS, health)
+    families = GpuMetrics(Measured(g0=FULL, g1=FULL)).collect(GPUS, health)
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)
@@ -196,7 +273,7 @@ def test_names_are_as_prometheus_wants_them(health: Health) -> None:
 def test_the_documentation_lists_all_of_them(health: Health) -> None:
     health.saw_xid("g0", 79)
     unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
-    families = GpuMetrics(Driver(g0=FULL, g1=FULL)).collect(GPUS, health, unidentified)
+    families = GpuMetrics(Measured(g0=FULL, g1=FULL)).collect(GPUS, health, unidentified)
     documented = re.findall(r"^\| `deviceplugin_gpu_(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     told = [sample.name for family in families for sample in family.samples[:1]]
     assert [f"deviceplugin_gpu_{name}" for name in documented] == told

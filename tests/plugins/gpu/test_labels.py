@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from deviceplugin_gpu.advertised.node_labels import labels
+from deviceplugin_gpu.advertised.units import advertise
+from deviceplugin_gpu.configuration.setting_kinds import Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.configuration.sharing import Share, Sharing
-from deviceplugin_gpu.offer.node_labels import labels
-from deviceplugin_gpu.offer.resources import offer
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig
@@ -54,7 +54,7 @@ def found(
 ) -> dict[str, str]:
     snapshot = Snapshot(gpus, driver=driver, cuda=(13, 0))
     chosen = GpuSettings(**settings)  # type: ignore[arg-type]
-    made = labels(snapshot, offer(snapshot, chosen).units, chosen, sys)
+    made = labels(snapshot, advertise(snapshot, chosen).units, chosen, sys)
     assert sorted(made) == [*made]
     assert all(name.startswith("nvidia.com/") for name in made)
     return {name.removeprefix("nvidia.com/"): value for name, value in made.items()}
@@ -102,7 +102,7 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "unknown" == made["gpu.mode"]
     assert {"gpu.memory", "gpu.machine", "gpu.family", "cuda.driver.major"}.isdisjoint(made)
     bare = Snapshot((a100(0),), driver="580.95")
-    made = labels(bare, offer(bare, GpuSettings()).units, GpuSettings(), Path("/none"))
+    made = labels(bare, advertise(bare, GpuSettings()).units, GpuSettings(), Path("/none"))
     assert "580.95" == made["nvidia.com/cuda.driver-version.full"]
     assert {"nvidia.com/cuda.driver.rev", "nvidia.com/cuda.runtime.major"}.isdisjoint(made)
 

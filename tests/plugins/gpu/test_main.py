@@ -1,9 +1,11 @@
 """The command, with the fake driver, in a process of its own."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +13,26 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from deviceplugin_gpu.command_line import Command
 from deviceplugin_testing.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeNvml, Fleet
-from gpu.rig import GPU, uuid, uuids
+from gpu.rig import GPU, GpuRig, uuid, uuids
 from patience import PATIENCE, eventually
+from served.both_protocols import by_both
+
+
+def test_a_plugin_that_is_made_anew_has_the_driver_of_the_one_before(rig: GpuRig) -> None:
+    command = Command()
+    before, after = (command.make(rig.settings()) for _ in range(2))
+    assert before._driver is after._driver
+    after._driver.close()
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    command = [sys.executable, "-m", "deviceplugin_gpu", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout.startswith("deviceplugin_gpu 0.1.0")
+
 
 COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 
@@ -119,3 +137,42 @@ def test_a_changed_configuration_is_taken_by_itself(
         file.write_text(json.dumps({"exclude": ["2"]}))
         simulated.wait_for(GPU, uuids(0, 1))
         assert inits == fake.calls()["nvmlInitWithFlags"]
+
+
+BIN = Path(sys.executable).parent
+
+
+def test_the_plugin_conforms(tmp_path: Path, nvml_library: Path) -> None:
+    fake = FakeNvml(tmp_path / "nvml", Fleet.of(8, switch=12))
+    lose = f"sed -i '/^gpu 0 /s/$/ state=lost/; $aevent 1 xid gpu=1 code=31' {fake.path}"
+    report = tmp_path / "report.json"
+    subprocess.run(
+        [
+            *(BIN / "deviceplugin", "conformance", "--quick", "--within=60"),
+            f"--json={report}",
+            *(f"--trigger-change={lose}", "--", BIN / "gpu-device-plugin"),
+            *("--pass-device-specs", "--device-list-strategy=envvar,volume-mounts,cdi-cri"),
+            *(f"--cdi-dir={tmp_path}/cdi", f"--state-file={tmp_path}/health.json"),
+        ],
+        # Waits of the fake are looks at a file: fewer of them, or they are what is measured.
+        env={**fake.environment(nvml_library), "FAKE_NVML_TURN": "100"},
+        capture_output=True,
+        check=False,
+        timeout=110,
+    )
+    checks = json.loads(report.read_text())["checks"]
+    failed = {check["id"]: check["text"] for check in checks if check["verdict"] == "fail"}
+    assert {} == failed
+    passed = {check["id"] for check in checks if check["verdict"] == "pass"}
+    assert {"hot-plug.keeps-ids", "allocation.device-nodes", "allocation.cdi-names"} <= passed
+
+
+def test_a_container_gets_the_same_gpus_through_either_protocol(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2))
+    root = Path(tempfile.mkdtemp(prefix="dp"))  # short, for sockets
+    try:
+        expected, found = by_both(root, rig.plugin)
+    finally:
+        shutil.rmtree(root)
+    assert [1, 2] == sorted(len(ids) for resource, ids in found if resource == GPU)
+    assert expected == found

@@ -10,10 +10,14 @@ import pytest
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
 from deviceplugin_gpu import main
-from deviceplugin_gpu.configuration.node_choice import LABEL, Chosen
-from deviceplugin_gpu.configuration.reloading import Reloading
+from deviceplugin_gpu.configuration.node_choice import (
+    LABEL,
+    Chosen,
+    NodeFacts,
+    NodeReader,
+    Reloading,
+)
 from deviceplugin_gpu.configuration.settings import of_node
-from deviceplugin_gpu.host.node_facts import Node, NodeFacts
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig, devices, uuids
 
@@ -204,10 +208,10 @@ def test_facts_of_the_node_are_read_from_files(tmp_path: Path) -> None:
         (gpu / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 1{number}\n")
     labels = tmp_path / "labels"
     labels.write_text('a.b/c="x \\"y\\""\npool=plain\nodd line\nbroken="\\\n')
-    found = Node("n", labels, tmp_path).facts()
+    found = NodeReader("n", labels, tmp_path).facts()
     expected = {"a.b/c": 'x "y"', "pool": "plain", "broken": '"\\'}
     assert ("n", ("NVIDIA L4", "Tesla T4"), expected) == (found.name, found.models, found.labels)
-    assert NodeFacts("n") == Node("n", tmp_path / "none", tmp_path / "none").facts()
+    assert NodeFacts("n") == NodeReader("n", tmp_path / "none", tmp_path / "none").facts()
 
 
 @pytest.mark.parametrize("way", ["flags", "variables", "classic"])
@@ -240,7 +244,7 @@ def test_what_was_chosen_cannot_be_given(capsys: pytest.CaptureFixture[str]) -> 
 def test_another_label_or_model_has_the_settings_read_again(tmp_path: Path) -> None:
     labels = tmp_path / "labels"
     calls: list[int] = []
-    file = Reloading(Node("n", labels, tmp_path / "proc").facts, lambda: calls.append(1))
+    file = Reloading(NodeReader("n", labels, tmp_path / "proc").facts, lambda: calls.append(1))
     assert (False, []) == (file.check(), calls)
     labels.write_text("a=b")
     assert (True, False) == (file.check(), file.check())
@@ -253,7 +257,7 @@ def test_another_label_or_model_has_the_settings_read_again(tmp_path: Path) -> N
 def test_a_file_of_labels_that_vanishes_changes_nothing(tmp_path: Path) -> None:
     labels = tmp_path / "labels"
     labels.write_text('pool="a"\n')
-    node = Node("n", labels, tmp_path)
+    node = NodeReader("n", labels, tmp_path)
     expected = NodeFacts("n", {"pool": "a"})
     assert expected == node.facts()
     labels.unlink()

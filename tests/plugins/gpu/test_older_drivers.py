@@ -11,10 +11,10 @@ import pynvml
 import pytest
 
 import deviceplugin_gpu
-from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
+from deviceplugin_gpu.metrics import NvmlReader
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.events import EventWatch
-from deviceplugin_gpu.nvml.versions import names
+from deviceplugin_gpu.nvml.library import names_of
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet
 from gpu import fake_library
@@ -230,10 +230,10 @@ def test_an_answer_that_the_gpu_cannot_be_used_costs_it_whatever_was_asked(
 
 def test_every_function_that_is_called_exists_in_pynvml() -> None:
     folder = Path(deviceplugin_gpu.__file__).parent
-    texts = [path.read_text() for path in folder.rglob("*.py") if path.name != "versions.py"]
+    texts = [path.read_text() for path in folder.rglob("*.py") if path.name != "library.py"]
     called = {name for text in texts for name in re.findall(r'"(nvml[A-Z]\w+)"', text)}
     assert len(called) > 30
-    known = {name for name in called if any(hasattr(pynvml, one) for one in names(name))}
+    known = {name for name in called if any(hasattr(pynvml, one) for one in names_of(name))}
     assert set() == called - known
 
 

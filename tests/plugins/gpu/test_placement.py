@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.kit.placement import WORK, best_group, square
-from deviceplugin_gpu.offer.placement import Fabric, Placement, Policy
-from deviceplugin_gpu.offer.resources import Unit
-from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Path, Snapshot
+from deviceplugin_gpu.advertised.devices import Fabric, Placement, Policy
+from deviceplugin_gpu.advertised.units import Unit
+from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Nearness, Snapshot
 
 # Layouts.
 
@@ -30,12 +30,12 @@ def everywhere(count: int, link: Link) -> Snapshot:
 
 
 def pairs(*joined: tuple[int, int], count: int, nvlinks: int = 4) -> Snapshot:
-    return node(dict.fromkeys(joined, Link(Path.NODE, nvlinks)), count, 8)
+    return node(dict.fromkeys(joined, Link(Nearness.NODE, nvlinks)), count, 8)
 
 
 def islands(count: int, size: int) -> Snapshot:
     same = [(a, b) for a, b in itertools.combinations(range(count), 2) if a // size == b // size]
-    return node(dict.fromkeys(same, Link(Path.SINGLE_SWITCH, 2)), count, count // 2)
+    return node(dict.fromkeys(same, Link(Nearness.SINGLE_SWITCH, 2)), count, count // 2)
 
 
 CUBE = {
@@ -48,7 +48,7 @@ CUBE = {
 def cubes(count: int) -> Snapshot:
     return node(
         {
-            (a, b): Link(Path.NODE, CUBE.get((a % 8, b % 8), 0) if a // 8 == b // 8 else 0)
+            (a, b): Link(Nearness.NODE, CUBE.get((a % 8, b % 8), 0) if a // 8 == b // 8 else 0)
             for a, b in itertools.combinations(range(count), 2)
         },
         count,
@@ -57,16 +57,16 @@ def cubes(count: int) -> Snapshot:
 
 
 def tree(count: int) -> Snapshot:
-    levels = [(2, Path.SINGLE_SWITCH), (4, Path.MULTIPLE_SWITCHES), (8, Path.NODE)]
+    levels = [(2, Nearness.SINGLE_SWITCH), (4, Nearness.MULTIPLE_SWITCHES), (8, Nearness.NODE)]
     found = {}
     for a, b in itertools.combinations(range(count), 2):
         near = [path for width, path in levels if a // width == b // width]
-        found[a, b] = Link(max(near, default=Path.SYSTEM))
+        found[a, b] = Link(max(near, default=Nearness.SYSTEM))
     return node(found, count, 8)
 
 
 LAYOUTS = {
-    "switched": everywhere(16, Link(Path.NODE, 18)),
+    "switched": everywhere(16, Link(Nearness.NODE, 18)),
     "bridged pairs": pairs(*((n, n + 1) for n in range(0, 16, 2)), count=16),
     "one pair": pairs((13, 14), count=16),
     "islands of four": islands(16, 4),
@@ -144,7 +144,7 @@ def test_a_pair_is_taken_from_the_island_that_is_broken_already() -> None:
 
 
 def test_more_nvlinks_are_better_than_a_nearer_path() -> None:
-    links = {(0, 1): Link(Path.INTERNAL), (1, 2): Link(Path.SYSTEM, 1), (0, 2): Link()}
+    links = {(0, 1): Link(Nearness.INTERNAL), (1, 2): Link(Nearness.SYSTEM, 1), (0, 2): Link()}
     assert [1, 2] == preferred(node(links, 3), 2)
 
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_gpu.discovery.tegra_wsl import without_nvml
+from deviceplugin_gpu.discovery.gpu_discovery import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet

@@ -4,13 +4,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
+from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin_gpu.advertised.units import advertise, names_gpu
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.offer.resources import offer
-from deviceplugin_gpu.offer.selectors import names_gpu
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
-from gpu.rig import as_in_a_file
+from gpu.fake_nvml import FakeMig, Fleet
+from gpu.rig import GpuRig, as_in_a_file
 
 A100, H100 = "NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"
 
@@ -36,13 +38,13 @@ def settings(**given: Any) -> GpuSettings:
 def offered(*gpus: Gpu, **given: Any) -> dict[str, list[str]]:
     """Return the ids of what is offered, by resource."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for unit in offer(Snapshot(gpus), settings(**given)).units:
+    for unit in advertise(Snapshot(gpus), settings(**given)).units:
         found[unit.resource].append(unit.id)
     return dict(found)
 
 
 def warnings(*gpus: Gpu, **given: Any) -> list[str]:
-    return offer(Snapshot(gpus), settings(**given)).warnings
+    return advertise(Snapshot(gpus), settings(**given)).warnings
 
 
 def slicing(*resources: dict[str, object], **given: object) -> dict[str, object]:
@@ -251,3 +253,45 @@ def test_a_choice_of_gpus_that_leaves_none_is_told(given: dict[str, Any]) -> Non
     expected = "include and exclude choose none of the 2 GPUs that are here"
     assert [expected] == warnings(gpu(0), gpu(1), **given)
     assert [] == warnings(**given)
+
+
+MIGS = (FakeMig(1, "1g.5gb", values={"start": 2}), FakeMig(2, "2g.10gb", values={"start": 4}))
+
+
+def attributes(rig: GpuRig, **settings: Any) -> dict[str, dict[str, Any]]:
+    """Return the attributes in slices of all devices, by id."""
+    found = {}
+    for device in rig.plugin(**settings).discover():
+        body, cuts = Describer("gpu.nvidia.com").describe(device, device.resource)
+        assert [] == cuts
+        plain = {name: next(iter(one.values())) for name, one in body["attributes"].items()}
+        found[device.id] = plain
+    return found
+
+
+def test_a_mig_device_says_its_profile_its_gpu_and_where_it_is_in_it(rig: GpuRig) -> None:
+    rig.has(Fleet.of(2))
+    rig.fake.change(1, migs=MIGS)
+    found = attributes(rig, mig_strategy="mixed")
+    first, second = (found[one.uuid(1)] for one in MIGS)
+    assert ("1g.5gb", "2g.10gb") == (first["profile"], second["profile"])
+    assert first["parentUUID"] == second["parentUUID"]
+    assert first["parentUUID"] not in found, "a GPU in parts is not offered as a whole"
+    assert (2, 1) == (first["placementStart"], first["placementSize"])
+    assert (4, 2) == (second["placementStart"], second["placementSize"])
+    (whole,) = (one for key, one in found.items() if not key.startswith("MIG-"))
+    assert {"parentUUID", "profile", "placementStart"}.isdisjoint(whole)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
+@pytest.mark.parametrize(
+    "error", [pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND]
+)
+def test_a_driver_that_does_not_tell_where_it_is_costs_only_that(
+    rig: GpuRig, function: str, error: int
+) -> None:
+    rig.has(Fleet.of(1, migs=MIGS))
+    rig.fake.fail(function, error)
+    found = attributes(rig, mig_strategy="mixed")
+    assert {one.uuid(0) for one in MIGS} == found.keys()
+    assert all("parentUUID" in one and "placementStart" not in one for one in found.values())

@@ -13,8 +13,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from deviceplugin_gpu.discovery.diagnosis import explain
-from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.discovery.gpu_discovery import explain
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_testing.fixture import Kubelet, Node

@@ -8,8 +8,7 @@ import pytest
 
 from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from intelgpu.machines import SMALL, Machine
-from intelgpu.plugin import Build, Make
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree, Make
 
 _NO_TIME = timedelta()
 

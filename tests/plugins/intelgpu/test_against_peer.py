@@ -27,8 +27,7 @@ from intelgpu.machines import (
     Card,
     Machine,
 )
-from intelgpu.plugin import Build
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree
 from kubelets.on_node import OnNode, on_node
 from patience import eventually
 

@@ -5,8 +5,7 @@ import pytest
 from deviceplugin.checks import Finding, Node
 from deviceplugin_intelgpu import doctor
 from intelgpu.machines import FLEX, SMALL, TWO_DRIVERS
-from intelgpu.plugin import Build
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from intelgpu.machines import SMALL
-from intelgpu.plugin import Build, Make
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree, Make
 
 INTEGRATED, FLEX, ARC, OTHER_ARC = (card.address for card in SMALL.cards)
 

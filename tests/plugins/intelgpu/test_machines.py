@@ -18,7 +18,7 @@ from intelgpu.machines import (
     WORKSTATION,
     Machine,
 )
-from intelgpu.plugin import Build, Make, nodes
+from intelgpu.tree import Build, Make, nodes
 
 I915, XE = "gpu.intel.com/i915", "gpu.intel.com/xe"
 

@@ -8,8 +8,7 @@ import pytest
 
 import deviceplugin as dp
 from intelgpu.machines import SMALL
-from intelgpu.plugin import Build, Make
-from intelgpu.tree import IntelTree
+from intelgpu.tree import Build, IntelTree, Make
 
 CHANGES = 1000
 REGISTERS = ("gpu_health", "survivability_mode", "sriov_numvfs", "numa_node", "class", "vendor")

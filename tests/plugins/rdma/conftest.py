@@ -11,8 +11,7 @@ import pytest
 
 from deviceplugin_rdma import RdmaPlugin, RdmaSettings
 from rdma.machines import SAMPLE, Machine
-from rdma.plugin import Build, Make
-from rdma.tree import RdmaTree
+from rdma.tree import Build, Make, RdmaTree
 
 
 @pytest.fixture
@@ -24,6 +23,11 @@ def build(tmp_path: Path) -> Build:
         return RdmaTree(tmp_path / f"node{next(numbers)}", machine)
 
     return build_tree
+
+
+@pytest.fixture
+def tree(build: Build) -> RdmaTree:
+    return build()
 
 
 @pytest.fixture

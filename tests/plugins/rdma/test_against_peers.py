@@ -21,8 +21,7 @@ from deviceplugin_testing.simulator import SimulatedKubelet
 from kubelets.on_node import OnNode, on_node
 from patience import eventually
 from rdma.machines import CONNECTX6, E810, SAMPLE, Machine
-from rdma.plugin import Build
-from rdma.tree import RdmaTree
+from rdma.tree import Build, RdmaTree
 
 SRIOV: Final = os.environ.get("SRIOV_PLUGIN", "")
 SHARED: Final = os.environ.get("RDMA_SHARED_PLUGIN", "")

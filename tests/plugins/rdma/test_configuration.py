@@ -8,8 +8,7 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._config.loading import load
 from deviceplugin_rdma import RdmaSettings
-from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry
-from deviceplugin_rdma.selectors import Selector
+from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry, Selector
 
 
 def read(tmp_path: Path, document: object, name: str = "config.json") -> RdmaSettings:

@@ -1,28 +1,25 @@
 """A function is healthy if it can be used and its link is up, and is healthy again by itself."""
 
 import errno
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from deviceplugin.checks import Finding, Node
+from deviceplugin_rdma import doctor
 from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from rdma.machines import DGX_H100
-from rdma.plugin import Build, Make
-from rdma.tree import RdmaTree
+from rdma.tree import Build, Make, RdmaTree
 
 ROCE, FIRST, SECOND, VFIO = (f"0000:3b:00.{number}" for number in (0, 2, 3, 4))
 IB, ICE = "0000:af:00.0", "0000:5e:00.0"
 ALL = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": False}}]}
 RDMA = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": True}}]}
 SHARED = {"resourceList": [{"resourceName": "hca", "shares": 2}]}
-
-
-@pytest.fixture
-def tree(build: Build) -> RdmaTree:
-    return build()
 
 
 def test_a_shared_card_follows_its_port(tree: RdmaTree, make: Make) -> None:
@@ -237,3 +234,52 @@ def test_a_cable_that_comes_back_heals_for_the_kubelet(
         node.wait_for("intel.com/ib", set(), unhealthy={IB})
         tree.cable(IB, is_in=True)
         node.wait_for("intel.com/ib", {IB})
+
+
+def findings(tree: RdmaTree) -> list[Finding]:
+    return list(doctor.look(Node.at_root(tree.sys.parent)))
+
+
+def bad(tree: RdmaTree) -> list[tuple[str, str]]:
+    return [(one.verdict.value, one.found) for one in findings(tree) if one.verdict != "ok"]
+
+
+def test_cards_that_can_be_used_are_ok(tree: RdmaTree) -> None:
+    assert ["8 functions on the PCI bus, 5 with RDMA"] == [one.found for one in findings(tree)]
+
+
+def test_a_function_without_a_driver_is_said(tree: RdmaTree) -> None:
+    tree.bind("0000:3b:00.4", "")
+    assert [("warning", "no driver: 0000:3b:00.4")] == bad(tree)
+
+
+def test_missing_device_files_are_said(tree: RdmaTree) -> None:
+    (tree.dev / "infiniband").rename(tree.dev / "old")
+    (failed, verbs), (warned, manager) = bad(tree)
+    assert ("failure", "warning") == (failed, warned)
+    assert verbs.startswith("no verbs: mlx5_")
+    assert "/dev/infiniband/rdma_cm does not exist" == manager
+
+
+def test_a_link_that_is_down_is_said(tree: RdmaTree) -> None:
+    tree.cable("0000:af:00.0", is_in=False)
+    assert [("warning", "port 1 of mlx5_1 is DOWN")] == bad(tree)
+
+
+def test_the_sysfs_of_a_pod_is_noticed(tree: RdmaTree) -> None:
+    for address in tree.folders:
+        tree.move_to_pod(address)
+    assert [("warning", "sysfs shows none of any card")] == bad(tree)
+
+
+def test_a_node_without_cards_is_ok_unless_it_is_asked_for(tree: RdmaTree) -> None:
+    for port in tree.machine.ports:
+        tree.unplug(port)
+    node = Node.at_root(tree.sys.parent)
+    assert ["none found"] == [one.found for one in doctor.look(node)]
+    (asked,) = doctor.look(replace(node, plugins=frozenset({"rdma"})))
+    assert "none found: no PCI device of class 0x02" == asked.found
+
+
+def test_many_names_are_cut() -> None:
+    assert "0, 1, 2, 3, 4, 5, 6, 7 and 2 more" == doctor._few([str(one) for one in range(10)])

@@ -6,7 +6,7 @@ import pytest
 
 from discovered import found, unhealthy
 from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE
-from rdma.plugin import Build, Make, ids, nodes
+from rdma.tree import Build, Make, ids, nodes
 
 
 def sriov(name: str = "nic", **selectors: object) -> dict[str, object]:

@@ -9,8 +9,7 @@ import pytest
 
 import deviceplugin as dp
 from rdma.machines import CONNECTX6, SAMPLE, Machine, Port
-from rdma.plugin import Build, Make
-from rdma.tree import RdmaTree
+from rdma.tree import Build, Make, RdmaTree
 
 CHANGES = 1000
 CONFIGURATION = {

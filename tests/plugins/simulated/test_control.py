@@ -17,15 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_simulated import (
-    SimulatedPlugin,
-    SimulatedSettings,
-    commands,
-    control_socket,
-    ctl_command,
-    main,
-)
-from deviceplugin_simulated.control_socket import Control
+from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings, control, ctl_command, main
+from deviceplugin_simulated.control import Control
 from deviceplugin_simulated.life import Action
 from deviceplugin_testing.fixture import Kubelet, Node
 from patience import PATIENCE, eventually
@@ -195,7 +188,7 @@ def test_a_request_may_name_all_devices_of_a_large_node() -> None:
 def test_no_more_ends_can_be_asked_for_than_are_worth_their_memory() -> None:
     plugin = SimulatedPlugin(SimulatedSettings(profile="8-gpus"), clock=lambda: 0.0)
     request_ = b'{"do": "unhealthy", "for": "1h"}'
-    for _ in range(commands._MAX_COMING):
+    for _ in range(control._MAX_COMING):
         assert "error" not in json.loads(plugin._obey(request_))
     expected = "1000 faults have not ended yet: wait, or do not use 'for'"
     assert {"error": expected} == json.loads(plugin._obey(request_))
@@ -223,10 +216,10 @@ def rest(client: socket.socket) -> bytes:
 def test_silent_clients_keep_nobody_from_being_served(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, path: Path
 ) -> None:
-    monkeypatch.setattr(control_socket, "LIMIT", 10 * PATIENCE)
+    monkeypatch.setattr(control, "LIMIT", 10 * PATIENCE)
     request.getfixturevalue("node")
     texts = (b"", b"{", b" " * 1000)
-    assert len(texts) < control_socket.CLIENTS
+    assert len(texts) < control.CLIENTS
     with ExitStack() as clients:
         silent = [clients.enter_context(connected(path, text)) for text in texts]
         assert 8 == len(ctl_command._ask(path, {"do": "list"})["devices"])
@@ -236,7 +229,7 @@ def test_silent_clients_keep_nobody_from_being_served(
 def test_silent_clients_do_not_hold_up_what_is_to_happen(
     monkeypatch: pytest.MonkeyPatch, kubelet: Kubelet, path: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(control_socket, "LIMIT", 10 * PATIENCE)
+    monkeypatch.setattr(control, "LIMIT", 10 * PATIENCE)
     script = tmp_path / "devices.json"
     event = {"at": "1s", "do": "unhealthy", "devices": "gpu-3"}
     script.write_text(json.dumps({"profile": "8-gpus", "timeline": [event]}))
@@ -246,7 +239,7 @@ def test_silent_clients_do_not_hold_up_what_is_to_happen(
         ExitStack() as clients,
     ):
         node.kubelet.wait(path.is_socket)
-        for _ in range(2 * control_socket.CLIENTS):
+        for _ in range(2 * control.CLIENTS):
             clients.enter_context(connected(path))
         node.wait_for(GPU, set(IDS) - {"gpu-3"}, {"gpu-3"})
 
@@ -261,9 +254,9 @@ def test_a_request_that_is_nested_deeply_stops_nothing(node: Node, path: Path) -
 def test_clients_that_wait_for_others_get_their_turn(
     monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    monkeypatch.setattr(control_socket, "LIMIT", 0.5)
+    monkeypatch.setattr(control, "LIMIT", 0.5)
     with Control(path, lambda request: request).listening(), ExitStack() as clients:
-        for _ in range(3 * control_socket.CLIENTS):
+        for _ in range(3 * control.CLIENTS):
             clients.enter_context(connected(path))
         answer = b""
         for _ in range(20):  # because a busy machine may need longer than the limit
@@ -275,7 +268,7 @@ def test_clients_that_wait_for_others_get_their_turn(
 def test_a_client_that_sends_a_little_at_a_time_has_no_more_time(
     monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:
-    monkeypatch.setattr(control_socket, "LIMIT", 0.5)
+    monkeypatch.setattr(control, "LIMIT", 0.5)
     with Control(path, lambda request: request).listening(), connected(path) as client:
         for _ in range(int(PATIENCE / 0.01)):
             if select.select([client], [], [], 0.01)[0]:
@@ -312,17 +305,17 @@ def test_a_fault_in_serving_a_client_is_logged_and_the_others_are_served(
         return request
 
     with Control(path, obey).listening():
-        for text in [b"bad"] * 2 * control_socket.CLIENTS + [b"good"]:
+        for text in [b"bad"] * 2 * control.CLIENTS + [b"good"]:
             with connected(path, text + b"\n") as client, client.makefile("rb") as stream:
                 assert (b"" if text == b"bad" else b"good\n") == stream.readline()
-    assert ["request failed"] * 2 * control_socket.CLIENTS == caplog.messages
+    assert ["request failed"] * 2 * control.CLIENTS == caplog.messages
 
 
 def test_the_end_does_not_wait_for_clients(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    monkeypatch.setattr(control_socket, "LIMIT", 10 * PATIENCE)
+    monkeypatch.setattr(control, "LIMIT", 10 * PATIENCE)
     with ExitStack() as clients:
         with Control(path, lambda request: request).listening():
-            silent = [clients.enter_context(connected(path)) for _ in range(control_socket.CLIENTS)]
+            silent = [clients.enter_context(connected(path)) for _ in range(control.CLIENTS)]
             with connected(path, b"\n"):
                 pass
         for client in silent:

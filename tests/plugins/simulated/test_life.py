@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from deviceplugin_simulated.life import WELL, Action, Event, Life, State, Trouble
-from deviceplugin_simulated.process import Process
+from deviceplugin_simulated.script import Process
+from simulated.soak import main, soak
 
 IDS = ["a", "b", "c"]
 
@@ -180,3 +181,22 @@ def test_without_devices_only_the_plugin_can_fail() -> None:
     assert [] == list(PROCESS.events([], 1))
     process = Process(every=1, lasting=1, faults=[Action.SLOW, Action.HANG], until=20)
     assert {"hang", "resume"} == {str(one.action) for one in process.events([], 1)}
+
+
+def test_the_kubelet_has_what_the_script_says_after_many_faults() -> None:
+    outcome = soak(10_000, seconds=3, seed=7)
+    assert (10_000, 0) == (outcome.devices, outcome.differences)
+    assert 500 < outcome.events
+    assert 1000 < outcome.troubled < 2000
+    assert 1 < outcome.lists or outcome.last_fault < outcome.first_list
+    # As much as some thousand of its devices, not as the lists that were sent.
+    assert max(outcome.memory_mib) - outcome.memory_mib[0] < 20
+
+
+def test_the_script_prints_what_it_saw(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["soak", "--seconds", "1", "--devices", "1000", "--every", "20ms"]
+    monkeypatch.setattr("sys.argv", words)
+    assert 0 == main()
+    assert "differences   0\n" in capsys.readouterr().out

@@ -13,9 +13,8 @@ from deviceplugin._inventory.validation import (
 )
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from deviceplugin_simulated.life import Action, Event
-from deviceplugin_simulated.process import Process
-from deviceplugin_simulated.profiles import PROFILES
-from deviceplugin_simulated.scenario import Scenario, load
+from deviceplugin_simulated.scenario import PROFILES, Scenario, load
+from deviceplugin_simulated.script import Process
 
 GPU = "example.com/gpu"
 

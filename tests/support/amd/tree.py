@@ -12,13 +12,13 @@
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from amd.machines import Machine
-from amd.nodes import Card, Node, write_links, write_properties
+from amd.machines import Card, Machine, Node, write_links, write_properties
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_amd import AmdPlugin
 from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 
@@ -241,3 +241,9 @@ class AmdTree:
         write_properties(folder / "mem_banks/0", {"heap_type": 1, "size_in_bytes": memory})
         if self._links:
             write_links(folder, node, nodes, self.machine)
+
+
+Make = Callable[..., AmdPlugin]
+"""Makes a plugin for a tree, with settings by their names."""
+Build = Callable[..., AmdTree]
+"""Makes the tree of a machine."""

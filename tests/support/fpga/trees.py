@@ -16,13 +16,14 @@ OPAE::
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_fpga import FpgaPlugin
 from deviceplugin_testing.fixture import FailingKernel
 
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
@@ -154,3 +155,6 @@ def number_of(folder: Path) -> tuple[int, int]:
     """Return the device number of a port or an FME."""
     major, _, minor = (folder / "dev").read_text().partition(":")
     return int(major), int(minor)
+
+
+Make = Callable[..., FpgaPlugin]

@@ -13,11 +13,10 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin.kit.drm import Hangs
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_fpga.hook import bitstreams, checksums, container_request
-from deviceplugin_fpga.hook.errors import HookError
+from deviceplugin_fpga.hook import bitstreams, container_request, files
+from deviceplugin_fpga.hook.files import HookError
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
 from fpga.bitstreams import aocx, gbs, metadata, signed
 from fpga.trees import AFU, INTERFACE
@@ -38,7 +37,7 @@ def _metadata(content: bytes) -> None:
 
 
 def _checksum(path: Path) -> None:
-    checksums.check(path.with_suffix(""), b"image")
+    files.check(path.with_suffix(""), b"image")
 
 
 def _state(content: bytes) -> None:

@@ -15,7 +15,7 @@ from deviceplugin.kit.configuration import finished, of_plain, of_text
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
 from gpu.fake_nvml import Environment, FakeGpu, FakeNvml, Fleet

@@ -14,11 +14,14 @@
 
 import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_intelgpu import IntelGpuPlugin
 from deviceplugin_testing.fixture import FailingKernel
 from hardware.tree import Hardware
 from intelgpu.machines import Card, Machine
@@ -190,3 +193,14 @@ class IntelTree:
 
 def _place(address: str) -> str:
     return f"pci{address[:4]}:00/{address}"
+
+
+Make = Callable[..., IntelGpuPlugin]
+"""Makes a plugin for a tree, with settings by their names."""
+Build = Callable[..., IntelTree]
+"""Makes the tree of a machine."""
+
+
+def nodes(device: dp.Device) -> list[str]:
+    """Return the paths of the nodes that a container gets."""
+    return [node.container_path for node in device.nodes]

@@ -12,12 +12,16 @@
 """
 
 import shutil
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Final
 
+import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_rdma import RdmaPlugin
 from deviceplugin_testing.fixture import FailingKernel
+from discovered import found
 from hardware.tree import Hardware
 from rdma.machines import Machine, Port
 
@@ -239,3 +243,22 @@ class RdmaTree:
         default = "\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
         lines = [f"{interface}{default}", f"{interface}{local}"] if interface else []
         (self.net / "route").write_text(head + "".join(lines))
+
+
+Make = Callable[..., RdmaPlugin]
+"""Makes a plugin for a tree, by the text of a configuration file and settings by their names."""
+Build = Callable[..., RdmaTree]
+"""Makes the tree of a machine."""
+
+
+def ids(plugin: RdmaPlugin) -> dict[str, list[str]]:
+    """Look; return the ids of each resource."""
+    made: dict[str, list[str]] = {}
+    for one, device in found(plugin).items():
+        made.setdefault(str(device.resource), []).append(one)
+    return made
+
+
+def nodes(allocation: dp.Allocation) -> list[str]:
+    """Return the device nodes of a container, without /dev/."""
+    return [node.container_path.removeprefix("/dev/") for node in allocation.nodes]

@@ -14,8 +14,7 @@ from deviceplugin.plugin import Plugin
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.loading import Devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from deviceplugin_rdma import RdmaPlugin, RdmaSettings

@@ -11,15 +11,15 @@ import yaml
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import resource_name_problem
-from deviceplugin_amd.offer import DOMAIN as AMD
+from deviceplugin_amd.advertised import DOMAIN as AMD
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_fpga.resource_names import NAMESPACE as FPGA
 from deviceplugin_fpga.settings import FpgaSettings
 from deviceplugin_generic.plugin import GenericSettings, configured
 from deviceplugin_gopher import GopherPlugin, GopherSettings
-from deviceplugin_gpu.configuration.resource_names import DOMAIN as NVIDIA
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN as NVIDIA
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_intelgpu import offer as intelgpu
+from deviceplugin_intelgpu import advertised as intelgpu
 from deviceplugin_intelgpu.settings import IntelGpuSettings
 from deviceplugin_operator.names import MAX_CONFIG
 from deviceplugin_rdma.settings import RdmaSettings

@@ -13,7 +13,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd
-from deviceplugin_amd.offer import Offer
+from deviceplugin_amd.advertised import AdvertisedUnit
 from deviceplugin_amd.snapshot import Unit
 
 _LIMIT: Final = 5.0
@@ -42,7 +42,7 @@ class Handover:
         """KFD's number of the device, by unit."""
         self._news = False
 
-    def give(self, devices: Collection[str], offers: Mapping[str, Offer]) -> None:
+    def give(self, devices: Collection[str], offers: Mapping[str, AdvertisedUnit]) -> None:
         """Note that a pod gets devices. ``offers`` has the offer of each device id.
 
         Raises:
@@ -59,7 +59,7 @@ class Handover:
         with self._lock:
             self._free.difference_update(devices)
 
-    def take_back(self, devices: Collection[str], offers: Mapping[str, Offer]) -> None:
+    def take_back(self, devices: Collection[str], offers: Mapping[str, AdvertisedUnit]) -> None:
         """Note that no pod has devices any more."""
         with self._lock:
             self._free.update(devices)
@@ -93,7 +93,7 @@ class Handover:
             self._news = True
 
     def _first_users(
-        self, offers: Iterable[Offer], devices: Collection[str]
+        self, offers: Iterable[AdvertisedUnit], devices: Collection[str]
     ) -> tuple[Unit, str] | None:
         """Return a unit that is in use although no pod has a share of it, and by whom."""
         with self._lock:
@@ -105,7 +105,9 @@ class Handover:
         return None
 
 
-def _offers_of(devices: Collection[str], offers: Mapping[str, Offer]) -> list[Offer]:
+def _offers_of(
+    devices: Collection[str], offers: Mapping[str, AdvertisedUnit]
+) -> list[AdvertisedUnit]:
     """Return the offers of devices, each once."""
     found = [offers[one] for one in devices if one in offers]
     return list({offer.unit.id: offer for offer in found}.values())

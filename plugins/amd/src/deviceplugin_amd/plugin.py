@@ -13,12 +13,11 @@ from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_amd import kfd, labels, offer
+from deviceplugin_amd import advertised, kfd
+from deviceplugin_amd.advertised import AdvertisedUnit, Fabric, Placement
 from deviceplugin_amd.gpus import DRIVER
 from deviceplugin_amd.handover import Handover
 from deviceplugin_amd.health import Errors, Verdict
-from deviceplugin_amd.offer import Offer
-from deviceplugin_amd.placement import Fabric, Placement
 from deviceplugin_amd.settings import AmdSettings
 from deviceplugin_amd.snapshot import Reader, Snapshot, Unit
 
@@ -58,7 +57,7 @@ class AmdPlugin(dp.Plugin):
         self._absence = Problems(log, logging.INFO)
         self._unlabelled = Problems(log)
         self._generation = ""
-        self._offers: Mapping[str, Offer] = {}
+        self._offers: Mapping[str, AdvertisedUnit] = {}
         """The offer of each device id."""
         self._fabric: Fabric | None = None
         self._fabric_of: object = None
@@ -71,14 +70,14 @@ class AmdPlugin(dp.Plugin):
         settings = self._settings
         self._generation = kfd.generation(self._sysfs)
         found = self._found()
-        units = offer.chosen(found, settings)
+        units = advertised.chosen(found, settings)
         self._verdicts = self._errors.verdicts(found.gpus)
-        offers = list(offer.offers(units, self._health(found, units), settings))
+        offers = list(advertised.offers(units, self._health(found, units), settings))
         self._offers = {device.id: one for one in offers for device in one.devices}
         self._measure(found)
         self._placement = Placement(self._fabric, offers, settings.share_policy)
-        self.shortfalls = [*offer.shortfalls(found, settings), *found.topology.problems]
-        facts = labels.labels(units, self._sysfs) if settings.labels_file else {}
+        self.shortfalls = [*advertised.shortfalls(found, settings), *found.topology.problems]
+        facts = advertised.labels(units, self._sysfs) if settings.labels_file else {}
         unwritten = label_file.update(settings.labels_file, facts)
         self._unlabelled.say_all("labels not written", unwritten)
         return [device for one in offers for device in one.devices]
@@ -153,7 +152,7 @@ class AmdPlugin(dp.Plugin):
 
     def _health(self, found: Snapshot, units: Sequence[Unit]) -> dict[str, dp.Health]:
         unclean = self._handover.reasons(units) if self._settings.clean_handover else {}
-        without = absence(self._settings.dev_dir / offer.KFD_NODE)
+        without = absence(self._settings.dev_dir / advertised.KFD_NODE)
         self._steady.keep({unit.id for unit in units})
         health = {}
         for unit in units:

@@ -11,11 +11,11 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs, SysfsError
 from deviceplugin_fpga import drivers
-from deviceplugin_fpga.aliases import Aliases, canonical, read
 from deviceplugin_fpga.drivers import Fme, NoDriverError
-from deviceplugin_fpga.hook import bitstreams, checksums
+from deviceplugin_fpga.hook import bitstreams, files
 from deviceplugin_fpga.hook.bitstreams import Bitstream
-from deviceplugin_fpga.hook.errors import HookError, shown
+from deviceplugin_fpga.hook.files import HookError, shown
+from deviceplugin_fpga.resource_names import Aliases, canonical, read_aliases
 
 _COMMAND: Final = "fpga-device-plugin"
 _NAME: Final = """\
@@ -92,7 +92,7 @@ def bitstream(argv: Sequence[str]) -> int:
     aliases = _aliases_of(parser, options.aliases)
     try:
         content = _content(options.file)
-        has_checksum = checksums.check(options.file, content)
+        has_checksum = files.check(options.file, content)
         found = bitstreams.parse(options.file, content)
     except HookError as error:
         sys.stderr.write(f"{parser.prog}: {shown(error, 900)}\n")
@@ -136,7 +136,7 @@ def _id(text: str) -> str:
 
 def _aliases_of(parser: ArgumentParser, path: Path | None) -> Aliases:
     try:
-        return read(path)
+        return read_aliases(path)
     except dp.ConfigError as error:
         parser.error(str(error))
 
@@ -157,7 +157,7 @@ def _of_file(found: Bitstream, content: bytes, *, has_checksum: bool) -> Iterato
     if found.unique_id != found.afu_id:
         yield "asked for", shown(found.unique_id, 80)
     yield "image", f"{len(found.image)} bytes, {'signed' if found.signed else 'not signed'}"
-    checksum = f"{file}{checksums.SUFFIX}"
+    checksum = f"{file}{files.SUFFIX}"
     yield "sha256", hashlib.sha256(content).hexdigest()
     how = f"no {checksum} yet: sha256sum {file} > {checksum}"
     yield "", f"as {checksum} says" if has_checksum else how

@@ -1,22 +1,61 @@
-"""The devices that each mode advertises of the FPGAs that were found."""
+"""The devices that each mode advertises of FPGAs, with their ids and CDI specifications."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import numa
+from deviceplugin.kit import numa, pci
+from deviceplugin.kit.cdi import Directory, Edits, Hook, Specification
+from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.health import SteadyHealth
-from deviceplugin.kit.sysfs import SysfsError
+from deviceplugin.kit.sysfs import OddError, Sysfs, SysfsError
 from deviceplugin_fpga import health
-from deviceplugin_fpga.aliases import Aliases
 from deviceplugin_fpga.drivers import ALL_ONES, Fme, Found, Port
-from deviceplugin_fpga.health import Finding, Key, Severity
+from deviceplugin_fpga.health import Fault, Key, Severity
+from deviceplugin_fpga.resource_names import Aliases
 from deviceplugin_fpga.settings import Mode
+
+_VENDOR: Final = "intel.cdi.k8s.io"
+_KIND: Final = f"{_VENDOR}/fpga"
+_INTEL: Final = 0x8086
+_ACCELERATOR: Final = "120000"
+_MODELS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
+"""PCI devices of the two drivers. Other accelerators of the same class are not FPGAs."""
+
+
+def by_address(found: Found) -> Mapping[str, str]:
+    """Return ids such as ``0000:3b:00.0-port1`` by the kernel's names, such as ``dfl-port.4``.
+
+    What has no id of its own is missing, and ``found`` gets the reason.
+    """
+    ids: dict[str, str] = {}
+    owners: dict[str, list[str]] = {}
+    for name, id_ in _ids(found):
+        ids[name] = id_
+        owners.setdefault(id_, []).append(name)
+    for id_, names in owners.items():
+        if len(names) > 1:  # none of them may be taken for another
+            problem = OddError(id_, f"not the id of one device: {', '.join(names)}")
+            found.skip(problem, *names)
+            for name in names:
+                del ids[name]
+    return ids
+
+
+def _ids(found: Found) -> Iterator[tuple[str, str]]:
+    for fme in found.fmes:
+        yield fme.name, f"{fme.card.name}-fme"
+        for port in fme.ports:
+            try:
+                yield port.name, f"{port.card.name}-port{port.number()}"
+            except SysfsError as error:
+                found.skip(error, port.name)
 
 
 @dataclass
-class Offer:
+class DeviceMaker:
     """Makes devices of the result of a discovery, and adds problems of single devices."""
 
     found: Found
@@ -27,7 +66,7 @@ class Offer:
     aliases: Aliases = field(default_factory=Aliases)
     ids: Mapping[str, str] | None = None
     """Ids by the kernel's names; None if these are the ids."""
-    findings: set[Finding] = field(default_factory=set)
+    faults: set[Fault] = field(default_factory=set)
     """All errors that the hardware reports."""
 
     def devices(self, mode: Mode) -> Iterator[dp.Device]:
@@ -70,11 +109,11 @@ class Offer:
         ports: Sequence[Port],
         nodes: Sequence[str],
         facts: dict[str, str],
-        sick: Sequence[Finding],
+        sick: Sequence[Fault],
     ) -> dp.Device:
         id_ = name if self.ids is None else self.ids[name]
-        found = [*sick, *health.findings(fme, ports, self.ignored)]
-        self.findings.update(found)
+        found = [*sick, *health.faults(fme, ports, self.ignored)]
+        self.faults.update(found)
         return dp.Device(
             id_,
             resource=resource,
@@ -85,10 +124,10 @@ class Offer:
         )
 
 
-def _all_ones(what: str, text: str) -> list[Finding]:
+def _all_ones(what: str, text: str) -> list[Fault]:
     if text != ALL_ONES:
         return []
-    return [Finding("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
+    return [Fault("", Severity.FATAL, f"{what} is all ones: the hardware does not answer")]
 
 
 def _programmed(port: Port) -> str:
@@ -97,3 +136,34 @@ def _programmed(port: Port) -> str:
         return port.afu_id()
     except SysfsError:
         return ""
+
+
+def cdi_name(device: str) -> str:
+    """Return the CDI name of ``device``, such as ``dfl-fme.0``."""
+    return f"{_KIND}={device}"
+
+
+def cdi_directory(path: Path) -> Directory:
+    """Return the directory at ``path``, with our specifications."""
+    return Directory(path, _VENDOR)
+
+
+def write_specification(folder: Directory, device: str, hook: Path) -> None:
+    """Write the specification of ``device`` to ``folder``, unless it has the same content.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    edits = Edits(hooks=[Hook("createRuntime", str(hook))])
+    file = f"{_KIND.replace('/', '-')}-{device}.yaml"
+    folder.write(Specification(_KIND, {device: edits}), file)
+
+
+def waiting_cards(sysfs: Sysfs) -> list[str]:
+    """Return the PCI addresses of FPGAs without a driver."""
+    cards = pci.functions(Tree(sysfs))
+    return [card.address for card in cards if _is_fpga(card) and not card.driver]
+
+
+def _is_fpga(card: pci.Function) -> bool:
+    return (card.vendor, card.pci_class) == (_INTEL, _ACCELERATOR) and card.product in _MODELS

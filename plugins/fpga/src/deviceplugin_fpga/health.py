@@ -27,7 +27,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Fault:
     """An error that the hardware reports now."""
 
     attribute: str
@@ -51,7 +51,7 @@ DETAILS: Final = ("first_error", "first_malformed_req")
 """Attributes beside ``errors`` with details."""
 
 
-def findings(fme: Fme, ports: Sequence[Port], ignored: Collection[str] = ()) -> list[Finding]:
+def faults(fme: Fme, ports: Sequence[Port], ignored: Collection[str] = ()) -> list[Fault]:
     """Return the errors of ``fme`` and ``ports`` now, the worst first.
 
     A missing register is not an error. An unreadable one is.
@@ -64,7 +64,7 @@ def findings(fme: Fme, ports: Sequence[Port], ignored: Collection[str] = ()) -> 
 
 def _of(
     sysfs: Sysfs, folder: Path, attributes: Mapping[str, Severity], ignored: Collection[str]
-) -> Iterator[Finding]:
+) -> Iterator[Fault]:
     for attribute, severity in attributes.items():
         if attribute in ignored:
             continue
@@ -72,15 +72,15 @@ def _of(
             text = sysfs.read(folder / "errors" / attribute, "")
             value = _number(text)
         except SysfsError as error:
-            yield Finding(attribute, Severity.ERROR, str(error))
+            yield Fault(attribute, Severity.ERROR, str(error))
         except ValueError:
             text = f"{folder.name}: {attribute} is {text[:40]!r}, which is not a number"
-            yield Finding(attribute, Severity.ERROR, text)
+            yield Fault(attribute, Severity.ERROR, text)
         else:
             if value:
                 more = _details(sysfs, folder) if attribute == "errors" else ""
                 text = f"{folder.name}: {attribute} {value:#x}{more}"
-                yield Finding(attribute, severity, text)
+                yield Fault(attribute, severity, text)
 
 
 def _details(sysfs: Sysfs, folder: Path) -> str:
@@ -96,7 +96,7 @@ def _number(text: str) -> int:
     return value
 
 
-def judged(steady: SteadyHealth[Key], key: Key, found: Sequence[Finding]) -> dp.Health:
+def judged(steady: SteadyHealth[Key], key: Key, found: Sequence[Fault]) -> dp.Health:
     """Return the health of the device ``key``, whose present errors are ``found``.
 
     Fatal errors take effect at once.

@@ -15,12 +15,18 @@ from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_fpga import aliases, annotation, cdi, drivers, identities, resource_names
-from deviceplugin_fpga.devices import Offer
+from deviceplugin_fpga import annotation, drivers, resource_names
+from deviceplugin_fpga.devices import (
+    DeviceMaker,
+    by_address,
+    cdi_directory,
+    cdi_name,
+    waiting_cards,
+    write_specification,
+)
 from deviceplugin_fpga.drivers import Found, NoDriverError
-from deviceplugin_fpga.health import Finding, Key, Severity
+from deviceplugin_fpga.health import Fault, Key, Severity
 from deviceplugin_fpga.settings import FpgaSettings, Mode
-from deviceplugin_fpga.waiting_cards import waiting_cards
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -45,7 +51,7 @@ class FpgaPlugin(dp.Plugin):
         """
         self._settings = settings or FpgaSettings()
         self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
-        self._aliases = aliases.read(self._settings.aliases)
+        self._aliases = resource_names.read_aliases(self._settings.aliases)
         self.mode: Mode = annotation.mode(self._settings)
         lasting = self._settings.error_patience.total_seconds()
         self._steady = SteadyHealth[Key](Tolerance(patience=lasting, recovery=lasting))
@@ -54,21 +60,21 @@ class FpgaPlugin(dp.Plugin):
         self._skipped = Problems(log)
         self._last: Sequence[dp.Device] = ()
         self._problems: Collection[str] = ()
-        self._findings: Collection[Finding] = ()
+        self._faults: Collection[Fault] = ()
         self._served: set[str] = set()
-        self._specifications = cdi.directory(self._settings.cdi_dir)
+        self._specifications = cdi_directory(self._settings.cdi_dir)
 
     @override
     def discover(self) -> Iterable[dp.Device]:
         found, settings = self._look(), self._settings
-        ids = identities.by_address(found) if settings.device_ids == "address" else None
-        offer = Offer(
+        ids = by_address(found) if settings.device_ids == "address" else None
+        offer = DeviceMaker(
             found, settings.dev_dir, self._steady, settings.ignore_errors, self._aliases, ids
         )
         devices = list(offer.devices(self.mode))
         devices += self._unreadable(devices, found.problems)
         self._steady.keep({(device.resource, device.id) for device in devices})
-        self._last, self._findings = devices, offer.findings
+        self._last, self._faults = devices, offer.faults
         self._problems = list(found.problems)
         self._skipped.say_all("device skipped", self._problems)
         return [self._prepared(device) for device in devices]
@@ -78,7 +84,7 @@ class FpgaPlugin(dp.Plugin):
         allocation = super().allocate(devices)
         if self.mode != "region":
             return allocation
-        names = [cdi.name(device.id) for device in devices]
+        names = [cdi_name(device.id) for device in devices]
         return allocation + dp.Allocation(annotations=_ANNOTATIONS, cdi_names=names)
 
     @override
@@ -115,7 +121,7 @@ class FpgaPlugin(dp.Plugin):
             "Non-zero error registers in the last discovery, by severity.",
             labels=["severity"],
         )
-        counts = Counter(finding.severity for finding in self._findings)
+        counts = Counter(fault.severity for fault in self._faults)
         for severity in Severity:
             errors.add_metric([severity.name.lower()], counts[severity])
         yield errors
@@ -156,4 +162,4 @@ class FpgaPlugin(dp.Plugin):
         return device
 
     def _write_specification(self, device: dp.Device) -> None:
-        cdi.write(self._specifications, device.id, self._settings.hook)
+        write_specification(self._specifications, device.id, self._settings.hook)

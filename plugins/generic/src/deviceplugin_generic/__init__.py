@@ -8,9 +8,9 @@ from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin_generic import peer_command_line
+from deviceplugin_generic.configuration import loading
 from deviceplugin_generic.discovery.cache import Cache
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots
 from deviceplugin_generic.plugin import GenericPlugin, GenericSettings, configured
 
@@ -23,19 +23,19 @@ DEFAULT_CONFIG: Final = Path("/etc/generic-device-plugin/config.yaml")
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run ``generic-device-plugin``, or one of its commands."""
     dp.main(
-        partial(GenericPlugin, doctor=Doctor(), cache=Cache()),
+        partial(GenericPlugin, checker=Checker(), cache=Cache()),
         settings=GenericSettings,
         commands={"check": check, "explain": explain},
         default_config=DEFAULT_CONFIG,
         description="Offer device nodes, mounts and USB, PCI and other devices to pods, as a "
         "configuration file or --device names them.",
-        argv=list(peer_command_line.translated(sys.argv[1:] if argv is None else argv)),
+        argv=list(loading.translated(sys.argv[1:] if argv is None else argv)),
     )
 
 
 def hosted() -> Hosted[GenericSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(partial(GenericPlugin, doctor=Doctor(), cache=Cache()), GenericSettings)
+    return Hosted(partial(GenericPlugin, checker=Checker(), cache=Cache()), GenericSettings)
 
 
 def check(arguments: Sequence[str]) -> int:

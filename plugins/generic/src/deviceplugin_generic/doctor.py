@@ -1,5 +1,6 @@
-"""What ``deviceplugin doctor`` checks for this plugin: its file, and what matches it."""
+"""What ``deviceplugin doctor`` checks: the file, what matches it, and what it exposes."""
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -8,15 +9,73 @@ from typing import Final
 from deviceplugin import ConfigError
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin_generic import DEFAULT_CONFIG
-from deviceplugin_generic.configuration import exposure, globs
-from deviceplugin_generic.configuration.entries import Configuration, Entry, Rule
+from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration.entries import (
+    Configuration,
+    Entry,
+    ExtraMount,
+    PathSpec,
+    Rule,
+)
 from deviceplugin_generic.discovery.matching import of_rule
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.plugin import GenericSettings
 
+_WITH_ALL_BELOW: Final = (
+    *("/bin", "/boot", "/etc", "/lib", "/lib64", "/root", "/sbin", "/usr"),
+    *("/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker"),
+    *("/var/lib/etcd", "/var/lib/rancher", "/run/containerd", "/run/crio", "/run/docker.sock"),
+)
+"""Programs, accounts and secrets of the host: what is below is as good as the whole."""
+_AS_A_WHOLE: Final = ("/dev", "/home", "/proc", "/run", "/sys")
+"""Parts of these are common, such as /run/udev. All of one is too much."""
+_VARIABLE: Final = re.compile(r"[*?\[\\{]")
+_DISKS: Final = r"((sd|hd|vd|xvd)[a-z]+|(nvme|dm-|md|mmcblk|loop)\d).*|(mapper|disk|block)/.+"
+_NODES: Final = re.compile(rf"/dev/(mem|kmem|port|{_DISKS})")
+_SAMPLES: Final = (
+    *("/dev/mem", "/dev/sda", "/dev/sda1", "/dev/vda", "/dev/nvme0n1", "/dev/dm-0", "/dev/md0"),
+    *("/dev/mmcblk0", "/dev/mapper/root", "/dev/disk/by-label/root"),
+)
+"""What a pattern of device nodes is tried on."""
+
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
 _MAGIC: Final = re.compile(r"([*?\[\\])")
+
+
+def exposed(entry: Entry) -> Iterator[str]:
+    """Yield the mounts and device nodes of an entry by which a container is root on the node."""
+    specs = [spec for group in entry.groups for spec in group.paths]
+    mounts: list[PathSpec | ExtraMount] = [spec for spec in specs if spec.is_mount]
+    for one in (*mounts, *entry.mounts):
+        if _is_sensitive(one.path):
+            yield _written(one)
+    nodes = [spec.path for spec in specs if not spec.is_mount]
+    nodes += [path for group in entry.groups for path in group.shared]
+    yield from filter(is_memory_or_disk, nodes)
+    if any(one.subsystem == "block" for group in entry.groups for one in group.selectors):
+        yield "devices of the subsystem block"
+
+
+def is_memory_or_disk(path: str) -> bool:
+    """Return whether a device node, or one that a pattern matches, is memory or a disk."""
+    known = _NODES.fullmatch(posixpath.normpath(path))
+    return known is not None or any(globs.matches(one, path) for one in _SAMPLES)
+
+
+def _is_sensitive(path: str) -> bool:
+    """Return whether a mount is, or can be, above, at or in a part of the host that matters."""
+    fixed, *variable = _VARIABLE.split(f"/{path.lstrip('/')}", maxsplit=1)
+    end = "/" if fixed.endswith("/") else ""
+    place = re.sub(r"^/var/run(?=/|$)", "/run", posixpath.normpath(fixed).rstrip("/") + end)
+    above = place if variable else f"{place.rstrip('/')}/"
+    return any(
+        f"{one}/".startswith(above) for one in (*_WITH_ALL_BELOW, *_AS_A_WHOLE)
+    ) or place.startswith(tuple(f"{one}/" for one in _WITH_ALL_BELOW))
+
+
+def _written(one: PathSpec | ExtraMount) -> str:
+    return f"{one.path} ({'read-only' if one.read_only else 'writable'})"
 
 
 def look(node: Node) -> Iterable[Finding]:
@@ -59,7 +118,7 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
         yield warning(path, "has no devices: its list is empty", means=_NONE, do=do)
     for entry in configuration.entries:
         yield _entry(node, path, entry)
-        yield from _exposure(f"{path}: {entry.name}", list(exposure.exposed(entry)))
+        yield from _exposure(f"{path}: {entry.name}", list(exposed(entry)))
         if entry.health.command:
             yield ok(
                 f"{path}: {entry.name}", f"runs {entry.health.command[0]} in the plugin, as root"
@@ -87,7 +146,7 @@ def _rule(node: Node, path: Path, rule: Rule) -> Iterator[Finding]:
     if found:
         yield ok(looked_at, f"{len(found)} paths below /dev match")
         nodes = {one.container_path for _, match in found for one in match.nodes}
-        yield from _exposure(looked_at, sorted(filter(exposure.is_memory_or_disk, nodes)))
+        yield from _exposure(looked_at, sorted(filter(is_memory_or_disk, nodes)))
     else:
         means = "it makes no resource."
         yield warning(looked_at, "nothing below /dev matches", means=means, do=_PLUG_IN)

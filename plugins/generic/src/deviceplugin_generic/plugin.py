@@ -1,26 +1,77 @@
-"""The plugin: devices by configuration."""
+"""The plugin: devices by configuration, shared, and perhaps matched by several resources."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
+from typing import Literal
 
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.kit import udev
+from deviceplugin.kit import pieces, udev
 from deviceplugin.kit.configuration import Place
-from deviceplugin_generic import sharing
-from deviceplugin_generic.configuration import domains, globs, loading
-from deviceplugin_generic.configuration.domains import Domains
+from deviceplugin.kit.sharing import Policy, Shares
+from deviceplugin_generic.configuration import globs, loading
 from deviceplugin_generic.configuration.entries import Configuration, Entry
-from deviceplugin_generic.configuration.loading import Devices
-from deviceplugin_generic.discovery import devices
+from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.devices import Share, of_rules
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots, Tree
-from deviceplugin_generic.sharing import Overlap
+
+Overlap = Literal["allow", "first", "refuse"]
+
+
+def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
+    """Yield devices. ``overlap`` decides on those that are the same hardware."""
+    if overlap == "allow":
+        yield from (share.device for share in shares)
+        return
+    own = {share.origin: _own(share.device) for share in shares}
+    resources = {share.origin: share.device.resource for share in shares}
+    taken: dict[str, list[str]] = defaultdict(list)
+    for origin, some in own.items():
+        if overlap == "refuse" or not any(piece in taken for piece in some):
+            for piece in some:
+                taken[piece].append(origin)
+    for share in shares:
+        device = share.device
+        rivals = {other for piece in own[share.origin] for other in taken[piece]} - {share.origin}
+        if rivals and overlap == "first":
+            continue
+        if rivals:
+            names = ", ".join(sorted({resources[one] for one in rivals}))
+            device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
+        yield device
+
+
+def _own(device: dp.Device) -> Collection[str]:
+    """Return the pieces of a device; of one that has only control nodes, their paths."""
+    return pieces.of(device) or device.hardware
+
+
+def preferred(
+    available: Sequence[dp.Device],
+    required: Iterable[dp.Device],
+    size: int,
+    shares: Mapping[str, Share],
+) -> list[dp.Device]:
+    """Return ``size`` devices: shares of as many real devices as possible, then by the policy.
+
+    ``spread`` begins with the real device that has the fewest used shares, ``pack`` with the one
+    that has the most.
+    """
+    known = [shares[device.id] for device in available if device.id in shares]
+    resources = {share.device.resource for share in known}
+    places = {
+        one: share.origin for one, share in shares.items() if share.device.resource in resources
+    }
+    policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
+    return Shares(places, policy, distinct=True).prefer(available, required, size)
+
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +80,7 @@ log = logging.getLogger(__name__)
 class GenericSettings(dp.Settings):
     """The settings of the generic plugin."""
 
-    domain: Domains = domains.DEFAULT
+    domain: Domains = loading.DEFAULT_DOMAINS
     """Domain of all resource names: an entry named serial is devic.es/serial. With several domains,
     separated by commas or in a list, each resource has a name in each, while pods move over."""
     device: Devices = field(default_factory=Devices)
@@ -61,7 +112,7 @@ def configured(settings: GenericSettings) -> Configuration:
 class GenericPlugin(dp.Plugin):
     """Offer device nodes, mounts and USB, PCI and other devices to pods, as a file names them.
 
-    ``doctor`` and ``cache`` are those of the previous plugin object, if there was one, because
+    ``checker`` and ``cache`` are those of the previous plugin object, if there was one, because
     the history of devices must survive a new configuration.
     """
 
@@ -70,18 +121,18 @@ class GenericPlugin(dp.Plugin):
         settings: GenericSettings,
         roots: Roots | None = None,
         *,
-        doctor: Doctor | None = None,
+        checker: Checker | None = None,
         cache: Cache | None = None,
     ) -> None:
         self._settings = settings
         self._roots = roots or Roots()
         self._configuration = configured(settings)
-        self._doctor = doctor or Doctor()
+        self._checker = checker or Checker()
         self._cache = cache or Cache()
         self._names = globs.Names(str(self._roots.dev))
-        self._found: list[list[devices.Share]] = []
+        self._found: list[list[Share]] = []
         self._devices: list[dp.Device] = []
-        self._shares: dict[str, devices.Share] = {}
+        self._shares: dict[str, Share] = {}
         _tell_left_out(self._configuration)
         self.watch_paths = self._watched(Tree(self._roots, self._names))
 
@@ -91,16 +142,17 @@ class GenericPlugin(dp.Plugin):
         tree = Tree(self._roots, self._names)
         self._cache.begin(tree)
         found = [
-            self._cache.shares(entry, domain, tree, self._doctor) for entry in configuration.entries
+            self._cache.shares(entry, domain, tree, self._checker)
+            for entry in configuration.entries
         ]
-        found.append(devices.of_rules(configuration.rules, domain, tree, self._doctor))
+        found.append(of_rules(configuration.rules, domain, tree, self._checker))
         self.watch_paths = self._watched(tree)
         if not _are_same(found, self._found):
             self._found = found
             shares = [share for part in found for share in part]
-            self._doctor.forget_all_but({share.origin for share in shares})
+            self._checker.forget_all_but({share.origin for share in shares})
             self._shares = {share.device.id: share for share in shares}
-            resolved = sharing.resolve(shares, self._settings.overlap)
+            resolved = resolve(shares, self._settings.overlap)
             self._devices = list(self._settings.domain.under_each(resolved))
         return self._devices
 
@@ -108,7 +160,7 @@ class GenericPlugin(dp.Plugin):
     def prefer(
         self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
     ) -> Iterable[dp.Device]:
-        return sharing.preferred(available, required, size, self._shares)
+        return preferred(available, required, size, self._shares)
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:
@@ -134,7 +186,7 @@ def _tell_left_out(configuration: Configuration) -> None:
         log.warning("list of devices is empty", extra={"place": configuration.place})
 
 
-def _are_same(parts: list[list[devices.Share]], before: list[list[devices.Share]]) -> bool:
+def _are_same(parts: list[list[Share]], before: list[list[Share]]) -> bool:
     """Return whether each list is the same object as last time, or empty as then."""
     return len(parts) == len(before) and all(
         one is other or not (one or other) for one, other in zip(parts, before, strict=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from deviceplugin.kit import configuration
 from deviceplugin.kit.configuration import list_of, settings_schema
-from deviceplugin_generic.configuration import choices
+from deviceplugin_generic.configuration.entries import LEVELS, SETTINGS
 from deviceplugin_generic.configuration.grammar import RULE
 from deviceplugin_generic.plugin import GenericSettings
 
@@ -13,8 +13,8 @@ from deviceplugin_generic.plugin import GenericSettings
 def _settings() -> dict[str, Any]:
     described = settings_schema(GenericSettings)
     own: dict[str, Any] = dict(described["properties"])
-    own["log-level"] = {**own["log-level"], "enum": [*own["log-level"]["enum"], *choices.LEVELS]}
-    others = {key: own[name] for key, name in choices.SETTINGS.items()}
+    own["log-level"] = {**own["log-level"], "enum": [*own["log-level"]["enum"], *LEVELS]}
+    others = {key: own[name] for key, name in SETTINGS.items()}
     twice = {"required": ["device", "devices"]}
     return {**described, "properties": {**others, **own}, "not": twice}
 

@@ -13,13 +13,11 @@ from typing import Any, Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin_gpu.configuration.reloading import Reloading
-from deviceplugin_gpu.configuration.settings import GpuSettings, of_node
-from deviceplugin_gpu.configuration.without_effect import without_effect
-from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
+from deviceplugin_gpu.configuration.node_choice import NodeFacts, NodeReader, Reloading
+from deviceplugin_gpu.configuration.settings import GpuSettings, of_node, without_effect
+from deviceplugin_gpu.discovery import gpu_discovery
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.host.node_facts import Node, NodeFacts
-from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
@@ -55,7 +53,7 @@ class Command:
             library = Library(settings.driver_root_ctr_path)
             self._driver = Driver(library, roots.sys, settings.state_file)
             strategy = settings.device_discovery_strategy
-            other = tegra_wsl.without_nvml(roots, strategy, missing=True)
+            other = gpu_discovery.without_nvml(roots, strategy, missing=True)
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
         return GpuPlugin(settings, driver=self._driver, roots=roots, node=self._node)
@@ -79,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     name = _given(arguments, "--node-name", "DP_NODE_NAME", "NODE_NAME")
     labels = _given(arguments, "--node-labels-file", "DP_NODE_LABELS_FILE")
 
-    node = Node(name, Path(labels) if labels else None, Roots().proc)
+    node = NodeReader(name, Path(labels) if labels else None, Roots().proc)
     has_file = _given(arguments, "--config", "DP_CONFIG")
     dp.main(
         Command(node.facts if has_file else None).make,
@@ -159,6 +157,6 @@ def _insist(driver: Driver, roots: Roots) -> None:
     thread.join(_PATIENCE)
     for error in failures:
         sys.stderr.write("NVML cannot be initialized, and fail-on-init-error is true\n")
-        for finding in diagnosis.explain(roots, driver.library, error):
+        for finding in gpu_discovery.explain(roots, driver.library, error):
             sys.stderr.write(f"  {finding}\n")
         raise SystemExit(1)

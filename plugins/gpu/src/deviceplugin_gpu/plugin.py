@@ -11,22 +11,20 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
-from deviceplugin_gpu.configuration.reloading import Reloading
+from deviceplugin_gpu.advertised import node_labels
+from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
+from deviceplugin_gpu.advertised.units import Unit, advertise
+from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import device_nodes, imex, mps
-from deviceplugin_gpu.container.allocation import allocation
-from deviceplugin_gpu.container.cdi_names import CdiNames, Publisher
-from deviceplugin_gpu.container.device_nodes import Nodes
-from deviceplugin_gpu.container.imex import Channels
+from deviceplugin_gpu.container import device_nodes
+from deviceplugin_gpu.container.allocation import allocation, mps_excess, mps_problem
+from deviceplugin_gpu.container.cdi import CdiNames, Publisher
+from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
-from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.library import Library
-from deviceplugin_gpu.offer import node_labels, resources
-from deviceplugin_gpu.offer.devices import describe, refuse
-from deviceplugin_gpu.offer.placement import Placement
-from deviceplugin_gpu.offer.resources import Unit
 from deviceplugin_gpu.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -57,7 +55,7 @@ class GpuPlugin(dp.Plugin):
         )
         self._discovery = GpuDiscovery(self._settings, self._driver, self._roots, clock)
         self._node = node
-        known = resources.offer(self._driver.snapshot, self._settings).units
+        known = advertise(self._driver.snapshot, self._settings).units
         self._current: Mapping[str, Unit] = {unit.id: unit for unit in known}
         self._units = self._current
         self._placement = Placement(Snapshot(), (), "distributed")
@@ -72,31 +70,31 @@ class GpuPlugin(dp.Plugin):
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
         snapshot, strange = self._discovery.poll()
-        offer = resources.offer(snapshot, self._settings)
-        channels = imex.find(self._settings, self._roots) if offer.units else {}
-        if offer.units:
-            strange += imex.warnings(self._settings.imex_channel_ids, channels)
+        found = advertise(snapshot, self._settings)
+        channels = device_nodes.imex_channels(self._settings, self._roots) if found.units else {}
+        if found.units:
+            strange += device_nodes.missing_channels(self._settings.imex_channel_ids, channels)
             self._channels = tuple(channels)
-        self.shortfalls = [*offer.warnings, *strange, *self._label(snapshot, offer.units)]
+        self.shortfalls = [*found.warnings, *strange, *self._label(snapshot, found.units)]
         self._placement = Placement(
             snapshot,
-            offer.units,
+            found.units,
             self._settings.shared_devices_allocation_policy,
             distinct=self._settings.distinct_gpus,
         )
         nodes = device_nodes.find(self._roots)
         if self._settings.device_list_strategy.cdi:
             self._cdi = self._publisher.publish(
-                offer.units, nodes, channels, snapshot.driver, self._driver.files
+                found.units, nodes, channels, snapshot.driver, self._driver.files
             )
             self._driver.files = self._cdi.driver
         # An allocation under way may still be of the previous discovery's units.
-        before, self._current = self._current, {unit.id: unit for unit in offer.units}
+        before, self._current = self._current, {unit.id: unit for unit in found.units}
         self._units = {**before, **self._current}
         return describe(
-            offer.units,
-            self._health(offer.units),
-            self._passed(offer.units, nodes, channels),
+            found.units,
+            self._health(found.units),
+            self._passed(found.units, nodes, channels),
             self._cdi.devices,
         )
 
@@ -135,12 +133,12 @@ class GpuPlugin(dp.Plugin):
     def start(self, resource: str) -> None:
         # The daemon may start later than this plugin.
         if self._is_shared_by_mps(resource):
-            problem = mps.problem(self._roots.mps, resource)
+            problem = mps_problem(self._roots.mps, resource)
             if problem:
                 raise dp.DiscoveryError(problem)
 
     def _passed(
-        self, units: Sequence[Unit], nodes: Nodes, channels: Channels
+        self, units: Sequence[Unit], nodes: Nodes, channels: ImexChannels
     ) -> dict[str, Sequence[dp.DeviceNode]]:
         """Return the device nodes that the kubelet gives to containers, by the id of a unit."""
         settings = self._settings
@@ -156,9 +154,9 @@ class GpuPlugin(dp.Plugin):
         found |= {one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]}
         if self._settings.sharing.mps:
             shared = [unit for unit in units if unit.replica is not None]
-            refused = mps.too_many(shared)
+            refused = mps_excess(shared)
             for resource in {unit.resource for unit in shared}:
-                problem = mps.problem(self._roots.mps, resource)
+                problem = mps_problem(self._roots.mps, resource)
                 own = [unit.id for unit in shared if unit.resource == resource]
                 refused |= dict.fromkeys(own, problem) if problem else {}
             found |= {one: dp.Health.unhealthy(why) for one, why in refused.items()}

@@ -10,7 +10,7 @@ WSL: Final = "all"
 _GIB: Final = 1 << 30
 
 
-class Path(IntEnum):
+class Nearness(IntEnum):
     """The nearest component that two GPUs share on the path between them. Higher is nearer.
 
     The values are NVML's ``nvmlGpuTopologyLevel_t`` in reverse order.
@@ -31,7 +31,7 @@ class Path(IntEnum):
 class Link:
     """How near two GPUs are to each other."""
 
-    path: Path = Path.SYSTEM
+    path: Nearness = Nearness.SYSTEM
     nvlinks: int = 0
     """Active NVLinks between them; over an NVSwitch, the links that both have to it."""
 

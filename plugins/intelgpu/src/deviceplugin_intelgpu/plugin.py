@@ -13,10 +13,10 @@ from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_intelgpu import gpus, labels, offer
+from deviceplugin_intelgpu import advertised, gpus
+from deviceplugin_intelgpu.advertised import Placement
 from deviceplugin_intelgpu.gpus import DRIVERS, Found, Gpu, Look
 from deviceplugin_intelgpu.health import Memory
-from deviceplugin_intelgpu.placement import Placement
 from deviceplugin_intelgpu.settings import IntelGpuSettings
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,11 @@ class IntelGpuPlugin(dp.Plugin):
         self._memory.save()
         self._placement = Placement(own, self._settings)
         self.shortfalls = self._missing(found)
-        unwritten = label_file.update(self._settings.labels_file, labels.labels(found.functions))
+        unwritten = label_file.update(
+            self._settings.labels_file, advertised.labels(found.functions)
+        )
         self._unlabelled.say_all("labels not written", unwritten)
-        return list(offer.devices(own, health, self._settings))
+        return list(advertised.devices(own, health, self._settings))
 
     @override
     def prefer(

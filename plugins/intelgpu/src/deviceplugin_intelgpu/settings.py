@@ -18,7 +18,6 @@ DeviceIds: TypeAlias = Literal["address", "card"]
 DOMAIN: Final = "gpu.intel.com"
 DRIVER: Final = "{driver}"
 
-
 _RESOURCE: Final = r"^([-a-z0-9.]|\{driver\})+/([-A-Za-z0-9_.]|\{driver\})+$"
 
 

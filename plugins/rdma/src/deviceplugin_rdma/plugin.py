@@ -17,13 +17,11 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_rdma import devinfo, nics, offer, routes
-from deviceplugin_rdma.access import Access
+from deviceplugin_rdma import advertised, links, nics
+from deviceplugin_rdma.advertised import AdvertisedDevice, Placement
 from deviceplugin_rdma.entries import DEFAULT, Entry
 from deviceplugin_rdma.links import Links
-from deviceplugin_rdma.nics import Names, Nic
-from deviceplugin_rdma.offer import Offered
-from deviceplugin_rdma.placement import Placement
+from deviceplugin_rdma.nics import Access, Names, Nic
 from deviceplugin_rdma.settings import RdmaSettings
 
 log = logging.getLogger(__name__)
@@ -53,7 +51,7 @@ class RdmaPlugin(dp.Plugin):
         self._names = self._state.load(_read_names, dict[str, Names]())
         self._nics: Mapping[str, Nic] = {}
         self._busy: set[str] = set()
-        self._offered: Mapping[str, Offered] = {}
+        self._offered: Mapping[str, AdvertisedDevice] = {}
         self._placement = Placement((), self._settings.policy)
         self._started: set[str] = set()
         self._problems = Problems(log)
@@ -71,10 +69,10 @@ class RdmaPlugin(dp.Plugin):
         self._nics = {nic.address: nic for nic in found}
         self._links.look(self._nics)
         self._remember(found)
-        chosen = offer.chosen(settings.resources, found, self._needed())
-        offers = offer.offers(chosen, settings.resource, settings.dev_dir, self._judge)
+        chosen = advertised.chosen(settings.resources, found, self._needed())
+        offers = advertised.offers(chosen, settings.resource, settings.dev_dir, self._judge)
         self._steady.keep({(one.nic.address, one.entry.is_shared) for one in offers})
-        offered = offer.devices(offers)
+        offered = advertised.devices(offers)
         self._placement = Placement(offered, settings.policy)
         self._offered = {one.device.id: one for one in offered}
         used = {id(one.entry) for one in offers}
@@ -129,7 +127,7 @@ class RdmaPlugin(dp.Plugin):
     def _needed(self) -> set[str]:
         """Return the interfaces that the node itself needs, as far as they are known."""
         try:
-            self._busy = routes.default(self._settings.proc_net_dir, self._sysfs)
+            self._busy = links.default_routes(self._settings.proc_net_dir, self._sysfs)
         except (OSError, IndexError, ValueError) as error:
             self._problems.say("routes", "default route unknown", error=str(error))
         else:
@@ -141,7 +139,7 @@ class RdmaPlugin(dp.Plugin):
         folder = self._settings.devinfo_dir
         if folder is None:
             return
-        by_resource: dict[str, list[Offered]] = {name: [] for name in self._started}
+        by_resource: dict[str, list[AdvertisedDevice]] = {name: [] for name in self._started}
         for one in self._offered.values():
             if one.device.resource in by_resource and not one.entry.is_shared:
                 by_resource[str(one.device.resource)].append(one)
@@ -150,12 +148,12 @@ class RdmaPlugin(dp.Plugin):
             [
                 problem
                 for name, offered in by_resource.items()
-                for problem in devinfo.publish(folder, name, offered)
+                for problem in advertised.publish(folder, name, offered)
             ],
         )
 
 
-def _variables(found: Sequence[Offered]) -> dict[str, str]:
+def _variables(found: Sequence[AdvertisedDevice]) -> dict[str, str]:
     """Return what a container is told, in the variables of the SR-IOV network device plugin."""
     offers = {one.nic.address: one for each in found for one in each.offers}
     if not found or found[0].entry.together:

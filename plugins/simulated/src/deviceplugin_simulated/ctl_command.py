@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin_simulated.commands import LIST
+from deviceplugin_simulated.control import LIST
 from deviceplugin_simulated.life import Action
 
 _TIMEOUT: Final = 10.0

@@ -15,8 +15,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit import configuration
-from deviceplugin_simulated import commands
-from deviceplugin_simulated.control_socket import Control
+from deviceplugin_simulated import control
+from deviceplugin_simulated.control import Control
 from deviceplugin_simulated.life import State, Trouble
 from deviceplugin_simulated.scenario import load
 from deviceplugin_simulated.settings import SimulatedSettings
@@ -24,7 +24,6 @@ from deviceplugin_simulated.settings import SimulatedSettings
 _LOOK_UP: Final = 0.5
 """Seconds between checks for a stop while waiting for something else."""
 _LONGEST_WAIT: Final = 3600.0
-
 
 _VALUE: Final = configuration.text(digits=True)
 
@@ -182,16 +181,16 @@ class SimulatedPlugin(dp.Plugin):
             return self._life.state
 
     def _obey(self, request: bytes) -> bytes:
-        order = commands.read(request, list(self._devices), self.now)
+        order = control.read(request, list(self._devices), self.now)
         if order.problem:
-            return commands.refusal(order.problem)
+            return control.refusal(order.problem)
         try:
             with self._changed:
-                state = commands.obey(order, self._life, self.now)
+                state = control.obey(order, self._life, self.now)
         except ValueError as error:
-            return commands.refusal(str(error))
+            return control.refusal(str(error))
         self._ordered.set()
-        return commands.reply(order, state)
+        return control.reply(order, state)
 
 
 def _as_it_is(device: dp.Device, trouble: Trouble) -> dp.Device:

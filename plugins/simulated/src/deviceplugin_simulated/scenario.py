@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
@@ -15,13 +15,102 @@ from deviceplugin.kit.configuration import (
     suggestion,
     text,
 )
-from deviceplugin_simulated.classic import classic_pattern
 from deviceplugin_simulated.life import Event, Life
-from deviceplugin_simulated.process import Process
-from deviceplugin_simulated.profiles import PROFILES
-from deviceplugin_simulated.resources import read_resources
-from deviceplugin_simulated.script import PROCESS, read_timeline
+from deviceplugin_simulated.resources import Pattern, annotation_problem, id_problem, read_resources
+from deviceplugin_simulated.script import PROCESS, Process, read_timeline
 from deviceplugin_simulated.settings import SimulatedSettings
+
+
+def classic_pattern(settings: SimulatedSettings) -> Pattern:
+    """Return the pattern of the devices of ``settings``.
+
+    Raises:
+        ConfigError: Their ids would be too long, or invalid in the names of annotations.
+    """
+    value = f"{{{settings.value_form}}}"
+    prefix, node = settings.device_id_prefix, settings.node
+    last = f"{prefix}-{node}-{max(0, settings.number_devices - 1)}"
+    if problem := id_problem(last):
+        raise dp.ConfigError(
+            f"device-id-prefix {prefix!r} and node-name {node!r} cannot be combined: "
+            f"id {last!r} {problem}"
+        )
+    annotation = f"{settings.annotation_prefix}-{last}"
+    if settings.annotation_prefix and (problem := annotation_problem(annotation)):
+        raise dp.ConfigError(
+            f"annotation-prefix {settings.annotation_prefix!r} does not make the name of an "
+            f"annotation: {annotation!r} {problem}"
+        )
+    return Pattern(
+        resource=settings.resource,
+        count=settings.number_devices,
+        id=f"{prefix}-{node}-{{index}}",
+        node=node,
+        annotations=(
+            {f"{settings.annotation_prefix}-{{id}}": ""} if settings.annotation_prefix else {}
+        ),
+        envs={f"{settings.env_prefix}_{{id}}": f"/dev/{value}"} if settings.env_prefix else {},
+        nodes=(
+            [dp.DeviceNode(f"/dev/{settings.device_file_prefix}-{value}")]
+            if settings.device_file_prefix
+            else []
+        ),
+    )
+
+
+def _node(name: str) -> Mapping[str, str]:
+    return {"host": "/dev/null", "container": f"/dev/{name}"}
+
+
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "8-gpus": {
+        "example.com/gpu": {
+            "count": 8,
+            "numa": "0-1",
+            "nodes": [_node("simgpu{index}"), _node("simgpuctl")],
+            "envs": {"GPU_{index}": "{id}"},
+            "attributes": {"model": "SIM-80G", "memory": "80Gi"},
+        },
+    },
+    "gpus-and-nics": {
+        "example.com/gpu": {
+            "count": 8,
+            "numa": "0-1",
+            "nodes": [_node("simgpu{index}")],
+            "attributes": {"model": "SIM-80G"},
+        },
+        "example.com/nic": {
+            "count": 8,
+            "numa": "0-1",
+            "nodes": [_node("infiniband/uverbs{index}"), _node("infiniband/rdma_cm")],
+            "attributes": {"rate": "400Gb/s"},
+        },
+    },
+    "36-numa-nodes": {
+        "example.com/gpu": {
+            "count": 72,
+            "numa": "0-35",
+            "envs": {"GPU_{index}": "{id}"},
+            "attributes": {"model": "SIM-RACK"},
+        },
+    },
+    "1000-dongles": {
+        "example.com/dongle": {
+            "count": 1000,
+            "nodes": [_node("ttySIM{index}")],
+            "attributes": {"serial": "S{index}"},
+        },
+    },
+    "edge": {
+        "example.com/camera": {"count": 4, "nodes": [_node("simvideo{index}")]},
+        "example.com/serial": {"count": 16, "nodes": [_node("ttySIM{index}")]},
+        "example.com/tpu": {
+            "count": 1,
+            "nodes": [_node("simtpu0")],
+            "mounts": [{"host": "/etc/hostname", "container": "/run/tpu/host", "read-only": True}],
+        },
+    },
+}
 
 _RESOURCES: Final = "resources"
 _KEYS: Final = ("profile", _RESOURCES, "timeline", "random", "seed")

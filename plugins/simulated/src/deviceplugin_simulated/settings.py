@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import RESOURCE_NAME
-from deviceplugin_simulated.control_socket import SUFFIX
-from deviceplugin_simulated.machine import MAX_COUNT
+from deviceplugin_simulated.control import SUFFIX
+from deviceplugin_simulated.resources import MAX_COUNT
 
 _MAX_PATH: Final = 107
 """The most bytes of the path of a Unix socket."""

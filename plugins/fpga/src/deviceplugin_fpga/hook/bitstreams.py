@@ -1,4 +1,4 @@
-"""Bitstreams: finding them, and reading their headers."""
+"""Bitstreams: finding them, and reading their headers. Every offset is checked before use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deviceplugin_fpga.drivers import ID
-from deviceplugin_fpga.hook import checksums, elf, files
-from deviceplugin_fpga.hook.errors import HookError, shown
+from deviceplugin_fpga.hook import files
+from deviceplugin_fpga.hook.files import HookError, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_MAGIC = b"\x7fELF"
+_LITTLE_ENDIAN = 1
+# In the header: offset of the section table, size and number of its entries, index of the names.
+# In a section: name, type, offset, size.
+_LAYOUTS = {
+    1: (struct.Struct("<32xI10xHHH"), struct.Struct("<II8xII")),
+    2: (struct.Struct("<40xQ10xHHH"), struct.Struct("<II16xQQ")),
+}
+_WITHOUT_CONTENT = 8
 
 OPENCL = ".aocx"
 SUFFIXES = (".gbs", OPENCL)
@@ -29,6 +40,35 @@ _SIGNED = struct.Struct("<II120xI")
 _MARKS = (0xB6EAFD19, 0xF27F28D7)
 _SIGNATURE = 1024
 """... which end after so many bytes, with the signature. Then comes the payload."""
+
+
+def _section(data: memoryview, name: str, what: Path) -> memoryview:
+    """Return the content of the section ``name`` of an ELF file. Errors begin with ``what``.
+
+    The GPU plugin has a reader of its own. This one runs on the host, without other packages.
+    """
+    if bytes(data[:4]) != _MAGIC or len(data) < 6 or data[5] != _LITTLE_ENDIAN:  # noqa: PLR2004
+        raise HookError(f"{what}: not an ELF file")
+    if data[4] not in _LAYOUTS:
+        raise HookError(f"{what}: neither a 32-bit nor a 64-bit ELF file")
+    header, entry = _LAYOUTS[data[4]]
+    try:
+        table, size, count, names_at = header.unpack_from(data)
+        headers = [entry.unpack_from(data, table + index * size) for index in range(count)]
+        names = bytes(_content(data, headers[names_at], what))
+    except (struct.error, IndexError, OverflowError) as error:
+        raise HookError(f"{what}: damaged: {error}") from error
+    for found in headers:
+        if names.startswith(name.encode() + b"\0", found[0]):
+            return _content(data, found, what)
+    raise HookError(f"{what}: no section {name}")
+
+
+def _content(data: memoryview, header: tuple[int, ...], what: Path) -> memoryview:
+    _, kind, offset, size = header
+    if kind == _WITHOUT_CONTENT or offset + size > len(data):
+        raise HookError(f"{what}: damaged: a section extends beyond the end of the file")
+    return data[offset : offset + size]
 
 
 @dataclass(frozen=True)
@@ -57,7 +97,7 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
         path = folder / region / f"{afu}{suffix}"
         data = load(path)
         if data is not None:
-            checksums.check(path, data)
+            files.check(path, data)
             found = parse(path, data)
             _check(found, region, afu)
             return found
@@ -147,13 +187,6 @@ def _read_aocx(path: Path, data: memoryview) -> Bitstream:
     inner = _read_gbs(path, memoryview(gbs))
     unique = bytes(_section(data, ".acl.rand_hash", path)).decode("ascii", "replace")
     return Bitstream(path, inner.interface_id, inner.afu_id, _id(unique), inner.image, inner.signed)
-
-
-def _section(data: memoryview, name: str, path: Path) -> memoryview:
-    content = elf.section(data, name, str(path))
-    if content is None:
-        raise HookError(f"{path}: no section {name}")
-    return content
 
 
 def _id(value: Any) -> str:

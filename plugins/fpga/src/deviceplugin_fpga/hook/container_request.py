@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deviceplugin.kit.sysfs import natural
 from deviceplugin_fpga.drivers import ALL_ONES, DRIVERS, Driver
 from deviceplugin_fpga.hook import files
-from deviceplugin_fpga.hook.errors import HookError, shown
+from deviceplugin_fpga.hook.files import HookError, shown
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -1,19 +1,22 @@
-"""Programming the regions that a container requests."""
+"""Programming the regions that a container requests, which nothing else in the plugin does."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
+import struct
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from deviceplugin.kit.sysfs import OddError, Sysfs, SysfsError
 from deviceplugin_fpga import drivers
-from deviceplugin_fpga.drivers import ALL_ONES, Driver, Port
+from deviceplugin_fpga.drivers import ALL_ONES, DFL, OPAE, Driver, Port
 from deviceplugin_fpga.hook.bitstreams import find
-from deviceplugin_fpga.hook.errors import HookError, shown
+from deviceplugin_fpga.hook.files import HookError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +24,48 @@ if TYPE_CHECKING:
 
     from deviceplugin_fpga.hook.bitstreams import Bitstream
     from deviceplugin_fpga.hook.container_request import Node, Request, Wish
-    from deviceplugin_fpga.hook.programmer import Programmer
+
+
+class Programmer(Protocol):
+    """Writes an image into a region."""
+
+    def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
+        """Write ``image`` into the region of ``port``, through the engine ``fme``.
+
+        Raises:
+            OSError: It failed.
+        """
+
+
+_ARGUMENT = struct.Struct("=IIIIQ")
+"""The argument: its own size, flags, number of the port, size and address of the image."""
+_CALLS = {DFL.name: (0xB680, 0), OPAE.name: (0xB580, 8)}
+"""Number of the request, and bytes after the argument for the hardware's answer."""
+
+
+class Kernel:
+    """Programs through the kernel's drivers. Device nodes are in ``dev``."""
+
+    def __init__(self, dev: Path) -> None:
+        self._dev = dev
+
+    def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
+        """Write ``image``, as ``Programmer`` describes. This takes seconds."""
+        request, room = _CALLS[driver.name]
+        # A copy at a fixed address, because the image itself is read-only.
+        copy = (ctypes.c_char * len(image)).from_buffer_copy(image)
+        fields = (_ARGUMENT.size + room, 0, port, len(image), ctypes.addressof(copy))
+        argument = bytearray(_ARGUMENT.pack(*fields)) + bytes(room)
+        descriptor = os.open(self._dev / fme, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(descriptor, request, argument, True)  # noqa: FBT003 - its signature
+        except OSError as error:
+            status = int.from_bytes(argument[_ARGUMENT.size :], sys.byteorder)
+            text = f"{error.strerror}: status {status:#x}" if status else error.strerror
+            raise OSError(error.errno, text, fme) from error
+        finally:
+            os.close(descriptor)
+
 
 _LOOK = 0.02
 """Seconds between attempts to take the lock."""

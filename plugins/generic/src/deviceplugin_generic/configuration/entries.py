@@ -1,8 +1,8 @@
-"""The configuration after it was read and checked."""
+"""The configuration after it was read and checked, and the choices that it has."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 UNLIMITED: Final = 1000
 """Shares of a device whose count is ``unlimited``."""
@@ -152,3 +152,32 @@ class Configuration:
     """Where in a file they are, or would be: file, line and key."""
     left_out: tuple[str, ...] = ()
     """Entries that were skipped, with their place and the reason."""
+
+
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+DOMAIN: Final = rf"^(?=.{{1,244}}$){_LABEL}(\.{_LABEL})*$"
+NAME: Final = r"^\s*[a-z0-9][-a-z0-9]{0,61}[a-z0-9]\s*$"
+HEXADECIMAL: Final = r"^(0[xX])?[0-9a-fA-F]{1,4}$"
+PCI_CLASS: Final = r"^(0[xX])?[0-9a-fA-F]{1,6}$"
+PERMISSIONS: Final = r"^(?!.*(.).*\1)[mrw]*$"
+CDI: Final = r"^[^/=\s]+/[^/=\s]+=\S+$"
+SUBSYSTEM: Final = r"^[A-Za-z0-9_-]+$"
+NODE: Final = r"^/dev/[^*?\[\\]+$"
+
+TYPES: Final = ("Device", "Mount")
+IDENTITIES: Final = get_args(Identity)
+POLICIES: Final = get_args(Policy)
+UNLIMITED_WORD: Final = "unlimited"
+NODE_AS_MOUNT: Final = (
+    "is a device node, which a container cannot open as a mount: use paths, or with beside select"
+)
+MOST_LOOKS: Final = 1000
+"""The most checks in a row that a change of health may need."""
+SETTINGS: Final = {
+    "plugin-directory": "plugin-dir",
+    "listen": "http-address",
+    "devices": "device",
+}
+"""Keys of generic-device-plugin's file, which are its flags too, and ours."""
+LEVELS: Final = {"all": "debug", "warn": "warning", "none": "error"}
+"""The log levels of generic-device-plugin, and ours."""

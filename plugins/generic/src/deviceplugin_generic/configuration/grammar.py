@@ -27,15 +27,20 @@ from deviceplugin.kit.configuration import (
     text,
 )
 from deviceplugin_generic.configuration import (
-    choices,
     globs,
     go_expressions,
     string_kinds,
     templates,
 )
 from deviceplugin_generic.configuration.entries import (
+    IDENTITIES,
     MAX_COUNT,
+    MOST_LOOKS,
+    NAME,
+    POLICIES,
+    TYPES,
     UNLIMITED,
+    UNLIMITED_WORD,
     Check,
     Entry,
     ExtraMount,
@@ -53,7 +58,7 @@ _KINDS: Final = ("paths", "usb", "select")
 _BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
 """Keys of a group that has no paths."""
 _USES: Final = integer(0, MAX_COUNT).to(lambda count: count or 1)
-_LOOKS: Final = integer(1, choices.MOST_LOOKS)
+_LOOKS: Final = integer(1, MOST_LOOKS)
 _SECONDS: Final = duration(timedelta(days=1)).to(timedelta.total_seconds)
 _DAY: Final = _SECONDS.described("Such as 500ms or 30s, at most a day")
 
@@ -93,7 +98,7 @@ _PATH: Final = record(
         "mountPath": as_argument(string_kinds.MOUNT_PATH, "mount_path"),
         "permissions": string_kinds.PERMISSIONS,
         "readOnly": as_argument(boolean(), "read_only"),
-        "type": as_argument(choice(*choices.TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
+        "type": as_argument(choice(*TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
         "limit": _USES.described("How often one match may be used; 1 by default"),
         "optional": boolean(),
     },
@@ -163,8 +168,8 @@ def _group(**given: Any) -> Group:
 
 
 def _unlimited(word: str) -> int:
-    if word != choices.UNLIMITED:
-        raise ValueError(f"is not a whole number from 0 to {MAX_COUNT}, or {choices.UNLIMITED}")
+    if word != UNLIMITED_WORD:
+        raise ValueError(f"is not a whole number from 0 to {MAX_COUNT}, or {UNLIMITED_WORD}")
     return UNLIMITED
 
 
@@ -172,9 +177,9 @@ _OTHERS: Final = {"not": {"anyOf": [{"required": [key]} for key in _BEHIND]}}
 _GROUP: Final = record(
     _group,
     {
-        "count": either(
-            _USES, text().to(_unlimited, schema={"enum": [choices.UNLIMITED]})
-        ).described("Shares; 1 by default"),
+        "count": either(_USES, text().to(_unlimited, schema={"enum": [UNLIMITED_WORD]})).described(
+            "Shares; 1 by default"
+        ),
         "paths": list_of(_PATH, 1),
         "usb": list_of(_USB, 1),
         "select": _SELECT,
@@ -221,17 +226,15 @@ _EXTRA_MOUNT: Final = record(
 ENTRY: Final = record(
     Entry,
     {
-        "name": needed(
-            text(choices.NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)
-        ),
+        "name": needed(text(NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)),
         "groups": needed(list_of(_GROUP, 1)),
-        "id": as_argument(choice(*choices.IDENTITIES), "identity"),
+        "id": as_argument(choice(*IDENTITIES), "identity"),
         "env": as_argument(string_kinds.named_templates("=\0"), "envs"),
         "annotations": string_kinds.named_templates(),
         "mounts": list_of(_EXTRA_MOUNT),
         "cdi": list_of(string_kinds.CDI),
         "health": _CHECK,
-        "policy": choice(*choices.POLICIES),
+        "policy": choice(*POLICIES),
     },
 ).called("device")
 

@@ -1,13 +1,93 @@
-"""Reading the configuration: entries from flags, and all settings from a file."""
+"""Reading the configuration, also that of peers: entries from flags, and settings from a file."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Self
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import Place, list_of, of_text
-from deviceplugin_generic.configuration import choices, grammar, smarter_file
-from deviceplugin_generic.configuration.entries import Configuration
+from deviceplugin.kit.configuration import InvalidError, Place, bounded, list_of, matches, of_text
+from deviceplugin_generic.configuration import grammar
+from deviceplugin_generic.configuration.entries import DOMAIN, LEVELS, SETTINGS, Configuration, Rule
+from deviceplugin_generic.configuration.grammar import RULE
+
+SMARTER_DOMAIN: Final = "smarter-devices"
+_GPUS: Final = "nvidia-gpu"
+"""This is not a pattern in such a file, but means the GPUs of a Jetson."""
+_FLAGS: Final = {f"--{name}": f"--{SETTINGS[name]}" for name in ("listen", "plugin-directory")}
+_LEVEL: Final = "--log-level"
+
+
+@dataclass(frozen=True)
+class Domains:
+    """The domains. Each has all resources."""
+
+    names: tuple[str, ...] = ("devic.es",)
+
+    @classmethod
+    def parse(cls, value: object) -> Self:
+        """Return the domains in a comma-separated string, or in a list of such strings.
+
+        Raises:
+            ConfigError: All errors, a line each.
+        """
+        texts: list[Any] = value if isinstance(value, list) else [value]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise dp.ConfigError("a domain, or a list of domains, belongs here")
+        names = [name.strip() for text in texts for name in text.split(",")]
+        problems = [
+            f"{name!r} is not lower-case labels with dots between"
+            for name in names
+            if not matches(name, DOMAIN)
+        ]
+        twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+        problems += [f"{name!r} is given twice" for name in twice]
+        if problems:
+            raise dp.ConfigError("\n".join(map(bounded, problems)))
+        return cls(tuple(names))
+
+    @staticmethod
+    def schema() -> Mapping[str, Any]:
+        """Return what stands in a file, for editors."""
+        domain = {
+            "type": "string",
+            "pattern": DOMAIN,
+            "description": "Domain of all resource names, or a list of domains",
+        }
+        return {"anyOf": [domain, {"type": "array", "items": domain, "minItems": 1}]}
+
+    def write(self) -> str | list[str]:
+        """Return one domain as a string, and several as a list."""
+        return self.names[0] if len(self.names) == 1 else [*self.names]
+
+    def under_each(self, devices: Iterable[dp.Device]) -> Iterator[dp.Device]:
+        """Yield devices of resources of the first domain, each also under all other domains."""
+        for device in devices:
+            yield device
+            name = device.resource.partition("/")[2]
+            for other in self.names[1:]:
+                yield replace(device, resource=f"{other}/{name}")
+
+
+DEFAULT_DOMAINS: Final = Domains()
+
+
+def smarter_read(root: Place) -> dict[str, Any]:
+    """Return the domain and the configuration in a file. Faults are collected."""
+    left_out: list[str] = []
+    rules = tuple(_rules(root.items(), left_out))
+    found = Configuration((), rules, is_given=True, place=str(root), left_out=tuple(left_out))
+    return {"domain": SMARTER_DOMAIN, "configuration": found}
+
+
+def _rules(places: list[Place], left_out: list[str]) -> Iterator[Rule]:
+    for place in places:
+        with suppress(InvalidError):
+            rule = RULE.read(place)
+            if rule.pattern == _GPUS:
+                left_out.append(f"{place}: {_GPUS} is not for this plugin: deploy the gpu plugin")
+            else:
+                yield rule
 
 
 @dataclass(frozen=True)
@@ -68,19 +148,34 @@ def read(root: Place) -> Mapping[str, object]:
     The keys of generic-device-plugin are accepted too, and so is a file of smarter-device-manager.
     """
     if root.kind == "list":
-        found = smarter_file.read(root)
+        found = smarter_read(root)
         return {"device": Devices(found.pop("configuration")), **found}
     settings: dict[str, object] = {"device": Devices(Configuration(place=str(root)))}
     names: dict[str, str] = {}
     for name, place in root.keys().items():
-        key = choices.SETTINGS.get(name, name)
+        key = SETTINGS.get(name, name)
         if key in names:
             place.fault(f"means the same as {names[key]}, which is there too: keep one of them")
         elif key == "device":
             entries = grammar.entries(items(place))
             settings["device"] = Devices(Configuration(entries, is_given=True, place=str(place)))
         else:
-            is_level = key == "log-level" and place.raw in choices.LEVELS
-            settings[key] = choices.LEVELS[place.raw] if is_level else place
+            is_level = key == "log-level" and place.raw in LEVELS
+            settings[key] = LEVELS[place.raw] if is_level else place
         names.setdefault(key, name)
     return settings
+
+
+def translated(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments with its flags and its log levels replaced by ours."""
+    is_level = False
+    for argument in arguments:
+        if is_level:
+            yield LEVELS.get(argument, argument)
+            is_level = False
+            continue
+        flag, equals, value = argument.partition("=")
+        if equals and flag == _LEVEL:
+            value = LEVELS.get(value, value)
+        is_level = argument == _LEVEL
+        yield f"{_FLAGS.get(flag, flag)}{equals}{value}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, nothing, text
-from deviceplugin_generic.configuration import choices, globs, templates
+from deviceplugin_generic.configuration import entries, globs, templates
 
 _LONE: Final = {"integer", "number"}
 _BRACES: Final = r"\{\{|\}\}"
@@ -23,7 +23,7 @@ def _checked(
 
 
 def _hexadecimal() -> Kind[int]:
-    kind = text(choices.HEXADECIMAL, "a hexadecimal number of four digits")
+    kind = text(entries.HEXADECIMAL, "a hexadecimal number of four digits")
 
     def read(place: Place) -> int:
         if place.kind in _LONE:
@@ -107,20 +107,20 @@ MOUNT_PATH: Final = _checked(
     "the file name is added",
     strip=True,
 ).to(lambda path: path and f"{globs.normalized(path)}{'/' * path.endswith('/')}")
-PERMISSIONS: Final = text(choices.PERMISSIONS, "of the letters m, r and w, each once").described(
+PERMISSIONS: Final = text(entries.PERMISSIONS, "of the letters m, r and w, each once").described(
     "Of m, r and w; mrw for paths and rw for others"
 )
-SUBSYSTEM: Final = text(choices.SUBSYSTEM, "the name of a subsystem").described(
+SUBSYSTEM: Final = text(entries.SUBSYSTEM, "the name of a subsystem").described(
     "Subsystem in sysfs, such as tty"
 )
 NODE: Final = (
-    text(choices.NODE, "the path of one device node below /dev")
+    text(entries.NODE, "the path of one device node below /dev")
     .to(_shared_node)
     .described("A device node that all devices need, such as /dev/kfd")
 )
 HEXADECIMAL: Final = _hexadecimal()
 PCI_CLASS: Final = (
-    text(choices.PCI_CLASS, "a hexadecimal number")
+    text(entries.PCI_CLASS, "a hexadecimal number")
     .to(lambda digits: digits.lower().removeprefix("0x"))
     .described("Leading digits of the PCI class, such as 0300")
 )
@@ -161,7 +161,7 @@ def _no_node(place: Place, path: str) -> str:
     except (OSError, ValueError):
         return path
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise place.fault(f"{path!r} {choices.NODE_AS_MOUNT}")
+        raise place.fault(f"{path!r} {entries.NODE_AS_MOUNT}")
     return path
 
 
@@ -170,10 +170,10 @@ MOUNTED: Final = PATH_TEMPLATE.then(_no_node)
 
 
 def _cdi(place: Place, name: str) -> str:
-    return text(choices.CDI, "of the form vendor.com/class=name").read(place) and name
+    return text(entries.CDI, "of the form vendor.com/class=name").read(place) and name
 
 
 CDI: Final = replace(
-    TEMPLATE.then(_cdi), schema={"allOf": [TEMPLATE, {"type": "string", "pattern": choices.CDI}]},
+    TEMPLATE.then(_cdi), schema={"allOf": [TEMPLATE, {"type": "string", "pattern": entries.CDI}]},
     name="",
 )  # fmt: skip

@@ -19,10 +19,9 @@ from deviceplugin.kit.hardware import KINDS
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import Entry, Group, PathSpec
-from deviceplugin_generic.discovery import folders
 from deviceplugin_generic.discovery.devices import Share, of_entry
-from deviceplugin_generic.discovery.health import Doctor
-from deviceplugin_generic.discovery.tree import Tree
+from deviceplugin_generic.discovery.health import Checker
+from deviceplugin_generic.discovery.tree import Tree, folders, has_node
 
 FULL_LOOK: Final = 300.0
 """Seconds after which nothing in the cache is valid."""
@@ -65,14 +64,14 @@ class Cache:
             self._identities.clear()
         self._events = tree.events
 
-    def shares(self, entry: Entry, domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+    def shares(self, entry: Entry, domain: str, tree: Tree, checker: Checker) -> list[Share]:
         """Return the shares of an entry: the same list as last time if nothing has changed."""
         signature = self._signature(entry, tree)
         kept = self._kept.get(entry.name)
         if kept and kept.entry is entry and kept.signature == signature is not None:
             return kept.shares
         ledger = self._ledgers.setdefault(entry.name, Ledger())
-        found = of_entry(entry, domain, tree, doctor, ledger)
+        found = of_entry(entry, domain, tree, checker, ledger)
         # What could not be read for a moment need not cause an event when it can be read again.
         self._kept[entry.name] = _Kept(entry, signature if tree.is_complete else None, found)
         return found
@@ -99,8 +98,8 @@ class Cache:
             return error.errno
         kind = S_IFMT(status.st_mode)
         if kind == S_IFDIR and not spec.is_mount:
-            self.folders.update(folders.folders(path))
-            return kind, folders.has_node(path)
+            self.folders.update(folders(path))
+            return kind, has_node(path)
         if kind not in KINDS:
             return kind
         key = kind, status.st_rdev

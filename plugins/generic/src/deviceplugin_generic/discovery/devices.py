@@ -1,24 +1,119 @@
 """Devices of entries: matches with their ids, health and allocation."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import cdi, hardware, numa, usb
+from deviceplugin.kit import cdi, hardware, numa, pci, sharing, usb, vfio
 from deviceplugin.kit.configuration import bounded
+from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import shown
-from deviceplugin_generic.configuration import choices, templates
-from deviceplugin_generic.configuration.entries import Check, Entry, Group, Identity, Policy, Rule
+from deviceplugin.kit.usb import Stem
+from deviceplugin_generic.configuration import globs, templates
+from deviceplugin_generic.configuration.entries import (
+    NODE_AS_MOUNT,
+    Check,
+    Entry,
+    Group,
+    Identity,
+    Policy,
+    Rule,
+)
 from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
-from deviceplugin_generic.discovery import identities
-from deviceplugin_generic.discovery.health import Doctor
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
-from deviceplugin_generic.discovery.tree import Tree
+from deviceplugin_generic.discovery.tree import VFIO, Tree
+
+_LONGEST: Final = 63
+_ODD: Final = re.compile(r"[^!-~]")
 
 _CDI: Final = "cdi.k8s.io/"
 """How the names of annotations begin whose values are names of CDI devices."""
+
+
+def path_id(share: int, paths: Sequence[str]) -> str:
+    """Return the id that generic-device-plugin gives to a share of a device with these paths."""
+    text = f"{share}{''.join(paths)}"
+    return hashlib.sha1(text.encode(errors="surrogateescape"), usedforsecurity=False).hexdigest()
+
+
+def stems_of(match: Match, entry: Entry, identity: Identity, tree: Tree) -> list[Stem]:
+    """Return what distinguishes a match from others: a stem for each of its parts."""
+    found = [_stem_of(one, entry, identity, tree) for one in match.parts or (match,)]
+    return list(dict.fromkeys(found))
+
+
+def _stem_of(match: Match, entry: Entry, identity: Identity, tree: Tree) -> Stem:
+    device = match.device
+    if device is None and match.nodes:
+        device = tree.of_node(match.paths[0])
+    if device is None or (device.owner is device and not match.in_sysfs and not device.port):
+        path = match.paths[0]
+        return Stem(usb.escaped(path if _spans(entry) else posixpath.basename(path), "/"))
+    is_part = match.behind and any(group.nodes != entry.groups[0].nodes for group in entry.groups)
+    return usb.stem(
+        device,
+        tree.units,
+        by_serial=identity == "serial",
+        port=_first_in_group(device) if match.behind == VFIO else "",
+        part=match.behind if is_part else "",
+    )
+
+
+def _first_in_group(device: Device) -> str:
+    """Return the address of the first device in its IOMMU group, whatever its driver."""
+    unit = vfio.of(device)
+    return unit.members[0].port if unit else device.port
+
+
+def rule_stem(path: str, dev: str) -> str:
+    """Return the unique prefix of the ids of a path of smarter-device-manager."""
+    return usb.escaped(posixpath.relpath(path, dev))
+
+
+def _spans(entry: Entry) -> bool:
+    """Return whether an entry can match paths in several directories, perhaps with one name."""
+    paths = [posixpath.normpath(spec.path) for group in entry.groups for spec in group.paths]
+    folders = {posixpath.dirname(path) for path in paths}
+    return len(folders) > 1 or any(globs.is_magic(folder) for folder in folders)
+
+
+def share_id(stem: str, share: int, count: int) -> str:
+    """Return the id of a share: at most 63 readable characters."""
+    text = _ODD.sub("_", sharing.share_id(stem, share) if count > 1 else stem)
+    return text if len(text) <= _LONGEST else path_id(share, [stem])
+
+
+def whole(stem: str, paths: Sequence[str]) -> str:
+    """Return the name of the device that shares are of; ``stem`` is empty for ids of paths."""
+    text = _ODD.sub("_", stem)
+    return text if 0 < len(text) <= _LONGEST else path_id(0, [stem, *paths, "shares"])
+
+
+def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
+    """Return the properties for templates, without the id and the share."""
+    device = match.device
+    path = match.paths[0] if match.paths else ""
+    found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}
+    if device is None:
+        return found
+    function, unit = pci.of(device), vfio.of(device)
+    numbers = [device.number(which) for which in (0, 1)]
+    texts = ["" if number is None else f"{number:04x}" for number in numbers]
+    return found | {
+        "serial": device.serial,
+        "port": device.port,
+        "vendor": texts[0],
+        "product": texts[1],
+        "address": function.address if function else "",
+        "group": unit.group if unit else "",
+        "driver": device.driver,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +126,7 @@ class Share:
 
 
 def of_entry(
-    entry: Entry, domain: str, tree: Tree, doctor: Doctor, ledger: usb.Ledger
+    entry: Entry, domain: str, tree: Tree, checker: Checker, ledger: usb.Ledger
 ) -> list[Share]:
     """Return the shares of all devices of an entry. ``ledger`` keeps their names."""
     found = [
@@ -45,7 +140,7 @@ def of_entry(
     shares: list[Share] = []
     for index, (group, match) in enumerate(found):
         resource = f"{domain}/{entry.name}"
-        some = _shares(entry, group, match, index, next(names), resource, doctor)
+        some = _shares(entry, group, match, index, next(names), resource, checker)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
     # Groups that match the same paths have the same ids. The last wins, as in that plugin.
     return [*{(share.device.id, share.origin): share for share in shares}.values()]
@@ -56,7 +151,7 @@ def _names(
 ) -> list[str]:
     """Return the prefix of each match's ids; empty if they are computed from its paths."""
     stems = [
-        [] if identity == "path" else identities.stems(match, entry, identity, tree)
+        [] if identity == "path" else stems_of(match, entry, identity, tree)
         for group, match in found
         for identity in [_identity(entry, group)]
     ]
@@ -76,18 +171,14 @@ def _shares(
     index: int,
     stem: str,
     resource: str,
-    doctor: Doctor,
+    checker: Checker,
 ) -> Iterator[Share]:
-    known = identities.properties(entry.name, index, match)
+    known = properties(entry.name, index, match)
     key = f"{resource} {stem} {' '.join(match.paths)}"
-    health = doctor.health(key, match, entry.health, known)
+    health = checker.health(key, match, entry.health, known)
     numbered = _is_numbered(entry, group)
     for share in range(group.count):
-        device_id = (
-            identities.share_id(stem, share, group.count)
-            if stem
-            else identities.path_id(share, match.paths)
-        )
+        device_id = share_id(stem, share, group.count) if stem else path_id(share, match.paths)
         values = {**known, "id": device_id, "share": str(share), "position": POSITION}
         extra, unfit = _extra_mounts(entry, values)
         unfit = unfit or _cdi_problem(entry, values)
@@ -95,7 +186,7 @@ def _shares(
             dp.Device(
                 device_id,
                 resource=resource,
-                share_of=identities.whole(stem, match.paths) if group.count > 1 else "",
+                share_of=whole(stem, match.paths) if group.count > 1 else "",
                 health=dp.Health.unhealthy(bounded(unfit)) if health and unfit else health,
                 topology=_topology(match.device),
                 nodes=match.nodes,
@@ -131,7 +222,7 @@ def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> 
     extra = share.device.mounts[len(match.mounts) :]
     missing = [f"with: {path}: not on this node" for path in group.shared if not tree.is_node(path)]
     mounted = [one.host_path for one in extra if tree.is_node(one.host_path)]
-    reasons = [*missing, *(f"mounts: {path} {choices.NODE_AS_MOUNT}" for path in mounted)]
+    reasons = [*missing, *(f"mounts: {path} {NODE_AS_MOUNT}" for path in mounted)]
     if not (reasons and share.device.health):
         return share
     return replace(share, device=replace(share.device, health=dp.Health.unhealthy(reasons[0])))
@@ -169,7 +260,7 @@ def _topology(device: hardware.Device | None) -> dp.Topology | None:
     return numa.topology(numa.nearest_node(one.attribute("numa_node") for one in above))
 
 
-def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -> list[Share]:
+def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, checker: Checker) -> list[Share]:
     """Return the devices that the rules of smarter-device-manager match.
 
     A path that several rules match belongs to the first of them.
@@ -178,14 +269,14 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, doctor: Doctor) -
     for rule in rules:
         for name, match in of_rule(rule, tree):
             if name not in shares and match.nodes:
-                health = doctor.health(name, match, Check(), {})
-                stem = identities.rule_stem(match.paths[0], str(tree.roots.dev))
+                health = checker.health(name, match, Check(), {})
+                stem = rule_stem(match.paths[0], str(tree.roots.dev))
                 shares[name] = [
                     Share(
                         dp.Device(
-                            identities.share_id(f"{stem}-{number}", 0, 1),
+                            share_id(f"{stem}-{number}", 0, 1),
                             resource=f"{domain}/{name}",
-                            share_of=identities.whole(stem, match.paths) if rule.count > 1 else "",
+                            share_of=whole(stem, match.paths) if rule.count > 1 else "",
                             health=health,
                             nodes=match.nodes,
                         ),

@@ -12,11 +12,11 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.sysfs import shown
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
-from deviceplugin_generic.discovery import folders
 from deviceplugin_generic.discovery.matching import Match, has_properties
+from deviceplugin_generic.discovery.tree import has_node
 
 
-class Doctor:
+class Checker:
     """Checks devices. It remembers results, so that one failed check need not make one unhealthy.
 
     Args:
@@ -76,7 +76,7 @@ def _missing(path: str, *, is_node: bool) -> str:
     if not is_node or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         return ""
     if stat.S_ISDIR(mode):  # it represents the nodes in it
-        return "" if folders.has_node(path) else f"{path}: no device node in this directory"
+        return "" if has_node(path) else f"{path}: no device node in this directory"
     return f"{path}: not a device node"
 
 

@@ -11,8 +11,7 @@ from deviceplugin.kit import pci, pieces, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
-from deviceplugin_generic.discovery import folders
-from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree
+from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree, misplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def _zipped(pairs: list[tuple[PathSpec, str]], dev: str) -> Match:
 
 
 def _misplaced(paths: Iterable[str], dev: str) -> str:
-    return "; ".join(filter(None, (folders.misplaced(path, dev) for path in paths)))
+    return "; ".join(filter(None, (misplaced(path, dev) for path in paths)))
 
 
 def _inside(mount_path: str, path: str) -> str:

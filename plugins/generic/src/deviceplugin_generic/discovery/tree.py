@@ -1,17 +1,33 @@
-"""A snapshot of the node's devices, and of the names that patterns of paths match."""
+"""A snapshot of the node's devices, and what runtimes make of directories and links in /dev."""
 
+import os
+import posixpath
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from stat import S_ISBLK, S_ISCHR, S_ISDIR
 from typing import Final
 
 from deviceplugin.kit import hardware, usb
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.globs import Names
 
 VFIO: Final = "vfio"
 VFIO_DEVICES: Final = "vfio-dev"
 """The subsystem of VFIO's nodes of single devices."""
+
+_PASSED_OVER: Final = globs.PASSED_OVER | {"console"}
+"""Names in a directory that runtimes ignore."""
+_MOST_NAMES: Final = 10_000
+"""The most names that are read in search of a device node."""
+_MOST_FOLDERS: Final = 100
+"""The most directories below a device that are watched."""
+_MOST_LINKS: Final = 40
+"""Links that the kernel follows on the way along a path."""
 
 
 @dataclass(frozen=True)
@@ -40,3 +56,85 @@ class Tree(hardware.Tree):
     def units(self) -> usb.Units:
         """The USB devices."""
         return usb.Units(self)
+
+
+def has_node(path: str) -> bool:
+    """Return whether a directory has a device node, at any depth.
+
+    Links do not count, because runtimes do not follow links inside a directory.
+    """
+    return any(_is_node(one) for one in islice(_below(path), _MOST_NAMES))
+
+
+def folders(path: str) -> list[str]:
+    """Return a directory and those below it, in which device nodes can come and go."""
+    below = (one.path for one in islice(_below(path), _MOST_NAMES) if _is_folder(one))
+    return [path, *islice(below, _MOST_FOLDERS)]
+
+
+def misplaced(path: str, dev: str) -> str:
+    """Return why runtimes must not follow ``path``, if it is below ``dev``; empty if they may.
+
+    They follow all links on the way, and whoever may change one of these chooses the device.
+    """
+    if not path.startswith(f"{dev}/"):
+        return ""
+    roots = (os.path.realpath(dev), "/dev")
+    for place in _places(f"{roots[0]}{path.removeprefix(dev)}"):
+        if folder := next(filter(None, (globs.passed_over(place, root) for root in roots)), ""):
+            return f"{path}: leads through {folder}, {globs.REASON}"
+        if not any(_are_in_line(place, root) for root in roots):
+            return f"{path}: leads to {place}, which is not below {dev}"
+    return ""
+
+
+def _are_in_line(place: str, root: str) -> bool:
+    """Return whether ``place`` is below ``root``, or is on the way there."""
+    one, other = f"{place}/", f"{root}/"
+    return one.startswith(other) or other.startswith(one)
+
+
+def _places(path: str) -> Iterator[str]:
+    """Yield the path of each name that the kernel looks up on the way along ``path``."""
+    here, names, links = "/", path.split("/")[::-1], 0
+    while names and links < _MOST_LINKS:
+        name = names.pop()
+        if name == "..":
+            here = posixpath.dirname(here)
+        elif name not in {"", "."}:
+            here = posixpath.join(here, name)
+            yield here
+            with suppress(OSError):  # it is not a link
+                target = os.readlink(here)  # noqa: PTH115 - thousands of these
+                names += target.split("/")[::-1]
+                here = "/" if target.startswith("/") else posixpath.dirname(here)
+                links += 1
+
+
+def _below(path: str) -> Iterator["os.DirEntry[str]"]:
+    """Yield all below a directory, the nearest first. An unreadable directory counts as empty."""
+    waiting = [path]
+    for folder in waiting:
+        try:
+            with os.scandir(folder) as found:
+                names = [one for one in found if one.name not in _PASSED_OVER]
+        except OSError:
+            continue
+        yield from names
+        waiting += [one.path for one in names if _is_folder(one)]
+
+
+def _is_folder(one: "os.DirEntry[str]") -> bool:
+    return S_ISDIR(_mode(one))
+
+
+def _is_node(one: "os.DirEntry[str]") -> bool:
+    mode = _mode(one)
+    return S_ISCHR(mode) or S_ISBLK(mode)
+
+
+def _mode(one: "os.DirEntry[str]") -> int:
+    try:
+        return one.stat(follow_symlinks=False).st_mode
+    except OSError:
+        return 0

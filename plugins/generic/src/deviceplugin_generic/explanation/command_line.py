@@ -10,8 +10,7 @@ from typing import Final
 
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.explanation.candidates import Candidate, candidates
-from deviceplugin_generic.explanation.proposals import proposals
-from deviceplugin_generic.explanation.writing import document
+from deviceplugin_generic.explanation.proposals import document, proposals
 
 _DESCRIPTION: Final = """\
 Print an entry of the configuration for each device of this machine that a pod may need: USB

@@ -5,7 +5,7 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_plain, of_text
 from deviceplugin.kit.migration import Migration, Workload, checked, flags
-from deviceplugin_generic.configuration import smarter_file
+from deviceplugin_generic.configuration import loading
 from deviceplugin_generic.configuration.entries import Configuration
 
 _NAME: Final = "smarter-device-manager"
@@ -41,7 +41,7 @@ def migrate(workload: Workload) -> Migration | None:
     )
     root = _rules(workload)
     configuration: Configuration = checked(
-        root, lambda found: smarter_file.read(found)["configuration"]
+        root, lambda found: loading.smarter_read(found)["configuration"]
     )
     rules = [anything().read(place) for place in root.items()]
     for reason in configuration.left_out:

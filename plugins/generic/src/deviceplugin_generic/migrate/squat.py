@@ -8,9 +8,9 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_text
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
-from deviceplugin_generic.configuration import choices, globs, grammar, loading
-from deviceplugin_generic.configuration.domains import Domains
-from deviceplugin_generic.configuration.entries import Entry
+from deviceplugin_generic.configuration import globs, grammar, loading
+from deviceplugin_generic.configuration.entries import LEVELS, Entry
+from deviceplugin_generic.configuration.loading import Domains
 
 _NAME: Final = "generic-device-plugin"
 _OURS: Final = "DP_CONFIG"
@@ -135,7 +135,7 @@ def _domain(workload: Workload, given: Setting | None, result: Migration) -> dic
 
 
 def _level(given: Setting, result: Migration) -> str:
-    level = choices.LEVELS.get(str(given.value), str(given.value))
+    level = LEVELS.get(str(given.value), str(given.value))
     if level != given.value:
         result.differs("--log-level", f"{given.value} is {level} here")
     if level not in {"debug", "info", "warning", "error"}:

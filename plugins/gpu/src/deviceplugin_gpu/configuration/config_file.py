@@ -7,7 +7,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import InvalidError, Place
 from deviceplugin_gpu.configuration import node_choice
-from deviceplugin_gpu.host.node_facts import NodeFacts
+from deviceplugin_gpu.configuration.node_choice import NodeFacts
 
 VERSION: Final = "v1"
 _TOP: Final = ("version", "flags", "resources", "sharing", "imex")
@@ -84,11 +84,11 @@ def _said(given: Mapping[str, Place], key: str) -> Place | None:
 
 def _entries(
     places: Place | None, known: Collection[str]
-) -> Iterator[tuple[node_choice.Entry, Mapping[str, Place]]]:
+) -> Iterator[tuple[node_choice.NodeEntry, Mapping[str, Place]]]:
     for place in places.items() if places else ():
         with suppress(InvalidError):
             keys = place.keys((*node_choice.ENTRY_KEYS, *_TOP[1:], *known))
-            yield node_choice.Entry.read(place, keys), _settings(keys, known)
+            yield node_choice.NodeEntry.read(place, keys), _settings(keys, known)
 
 
 def _settings(top: Mapping[str, Place], known: Collection[str]) -> dict[str, Place]:

@@ -4,7 +4,10 @@ The label of NVIDIA's plugin, ``nvidia.com/device-plugin.config``, names a file 
 an entry of a file. Without it the first entry that fits the node is taken.
 """
 
-from collections.abc import Mapping, Sequence
+import ast
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,11 +22,78 @@ from deviceplugin.kit.configuration import (
     suggestion,
     text,
 )
-from deviceplugin_gpu.host.node_facts import NodeFacts
+
+_MODEL: Final = "Model:"
 
 LABEL: Final = "nvidia.com/device-plugin.config"
 DEFAULT: Final = "default"
 ENTRY_KEYS: Final = ("name", "match")
+_TEXT: Final = text(r"\S", "a string", strip=True)
+_PATTERNS: Final = list_of(_TEXT, single=True)
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """The facts that a configuration can be chosen by."""
+
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    """Models of its GPUs, each once, in alphabetical order; none before the driver is loaded."""
+
+    def __str__(self) -> str:
+        labels = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        models = ", ".join(self.models)
+        return f"node {self.name or '?'}, models: {models or 'none'}, labels: {labels or 'none'}"
+
+
+class NodeReader:
+    """Reads the facts of this node, which may change.
+
+    Args:
+        name: Its name; empty if unknown.
+        labels: A file with its labels, if there is one.
+        proc: Where procfs is.
+    """
+
+    def __init__(self, name: str, labels: Path | None, proc: Path) -> None:
+        self._name, self._file, self._proc = name, labels, proc
+        self._labels: Mapping[str, str] = {}
+
+    def facts(self) -> NodeFacts:
+        """Return the present facts.
+
+        While the file of labels cannot be read, the last labels are returned, or none at the start.
+        A file that vanishes must not change the configuration under running pods.
+        """
+        if self._file is not None:
+            with suppress(OSError):
+                self._labels = _labels(self._file)
+        return NodeFacts(self._name, self._labels, _models(self._proc))
+
+
+def _labels(path: Path) -> dict[str, str]:
+    """Return the labels in a file of the downward API: lines of ``key="value"``, or without."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {key.strip(): _unquoted(value.strip()) for key, _, value in pairs}
+
+
+def _unquoted(text: str) -> str:
+    if text.startswith('"'):
+        with suppress(ValueError, SyntaxError):
+            return str(ast.literal_eval(text))
+    return text
+
+
+def _models(proc: Path) -> tuple[str, ...]:
+    found = set()
+    for path in proc.glob("driver/nvidia/gpus/*/information"):
+        with suppress(OSError):
+            lines = path.read_text(errors="replace").splitlines()
+            found |= {line.removeprefix(_MODEL).strip() for line in lines if line[:6] == _MODEL}
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True)
@@ -55,8 +125,6 @@ class _Match:
     label: Mapping[str, str] = field(default_factory=dict)
 
 
-_TEXT: Final = text(r"\S", "a string", strip=True)
-_PATTERNS: Final = list_of(_TEXT, single=True)
 _MATCH: Final = record(
     _Match,
     {"node": _PATTERNS, "model": _PATTERNS, "label": mapping_of(_TEXT, least=1)},
@@ -64,7 +132,7 @@ _MATCH: Final = record(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NodeEntry:
     """The nodes that an entry of ``nodes`` is for. ``where`` is its place in the file."""
 
     where: str
@@ -102,7 +170,7 @@ class Entry:
 
 
 def entry(
-    entries: Sequence[Entry], node: NodeFacts, *, by_label: bool = True
+    entries: Sequence[NodeEntry], node: NodeFacts, *, by_label: bool = True
 ) -> tuple[int | None, Chosen]:
     """Return the index of the entry that is for ``node``, or None, and why.
 
@@ -166,3 +234,27 @@ def _unknown(wanted: str, known: Sequence[str]) -> str:
 def _first(patterns: Sequence[str], values: Sequence[str]) -> str:
     fitting = (one for one in values if any(fnmatchcase(one, pattern) for pattern in patterns))
     return next(fitting, "")
+
+
+class Reloading:
+    """Has the settings read again when the node has changed since this object was made.
+
+    ``facts`` returns the facts that the choice depends on, such as the models of GPUs, which are
+    unknown until the driver is loaded. ``reload`` is called once for each change. The framework
+    itself notices changes of the file.
+    """
+
+    def __init__(self, facts: Callable[[], object], reload: Callable[[], None]) -> None:
+        self._facts = facts
+        self._reload = reload
+        self._seen = facts()
+
+    def check(self) -> bool:
+        """Check the node, and return whether the settings are read again."""
+        seen = self._facts()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        log.info("node changed, reloading the configuration", extra={"node": str(seen)})
+        self._reload()
+        return True

@@ -13,11 +13,14 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
 from deviceplugin_gpu.configuration import config_file, node_choice
-from deviceplugin_gpu.configuration.device_list_strategy import Strategies
-from deviceplugin_gpu.configuration.node_choice import Chosen
-from deviceplugin_gpu.configuration.resource_names import NAMING, Naming
-from deviceplugin_gpu.configuration.sharing import SHARING, Sharing
-from deviceplugin_gpu.host.node_facts import NodeFacts
+from deviceplugin_gpu.configuration.node_choice import Chosen, NodeFacts
+from deviceplugin_gpu.configuration.setting_kinds import (
+    NAMING,
+    SHARING,
+    Naming,
+    Sharing,
+    Strategies,
+)
 
 _PREFIX: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?)?", re.ASCII
@@ -237,3 +240,33 @@ def _problems(settings: GpuSettings) -> Iterator[str]:
     socket = settings.kubelet_socket
     if socket is not None and socket.name != "kubelet.sock":
         yield f"kubelet-socket: {os.fspath(socket)!r} is not a path that ends in /kubelet.sock"
+
+
+_GENERATED: Final = (
+    "only nvidia-ctk cdi generate has such flags: pass it this, and the specification that it "
+    "writes is used"
+)
+_CDI: Final = "add cdi-cri to device-list-strategy: only CDI specifications have hooks"
+_DEFAULT: Final = GpuSettings()
+
+
+def without_effect(settings: GpuSettings) -> Iterator[tuple[str, str]]:
+    """Yield the keys of settings without effect, each with what to do instead."""
+    strategies = settings.device_list_strategy
+    if settings.cdi_feature_flags:
+        yield "cdi-feature-flags", _GENERATED
+    if not strategies.cdi and settings.nvidia_cdi_hook_path != _DEFAULT.nvidia_cdi_hook_path:
+        yield "nvidia-cdi-hook-path", _CDI
+    if not strategies.cdi and settings.cdi_disable_hooks:
+        yield "cdi-disable-hooks", _CDI
+    if settings.cdi_annotation_prefix != _DEFAULT.cdi_annotation_prefix and (
+        "cdi-annotations" not in strategies
+    ):
+        yield "cdi-annotation-prefix", "add cdi-annotations to device-list-strategy"
+    if settings.pass_device_specs and not strategies.plain:
+        yield (
+            "pass-device-specs",
+            "the CDI specification has the device nodes, if CDI is the only strategy",
+        )
+    if settings.imex_required and not settings.imex_channel_ids:
+        yield "imex-required", "name the channels in imex-channel-ids"

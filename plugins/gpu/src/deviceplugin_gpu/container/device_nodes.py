@@ -1,19 +1,26 @@
-"""The device nodes that a container with a GPU or MIG device needs."""
+"""The device nodes that a container gets: of GPUs and MIG devices, for rendering, and of IMEX."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
+from deviceplugin.kit import drm
 from deviceplugin.kit.health import absence
-from deviceplugin_gpu.host.roots import Roots
-from deviceplugin_gpu.offer.resources import Unit
-from deviceplugin_gpu.snapshot import WSL
+from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_gpu.advertised.units import Unit
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.host import Roots
+from deviceplugin_gpu.snapshot import WSL, Gpu
 
 _CONTROL: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 _MINOR: Final = re.compile(r"(gpu\d+/gi\d+(?:/ci\d+)?)/access (\d+)")
+
+_CHANNELS: Final = "nvidia-caps-imex-channels"
+ImexChannels = dict[int, dp.DeviceNode]
+"""Device nodes by the number of the channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,53 @@ def find(roots: Roots) -> Nodes:
     except OSError:
         text = ""
     return Nodes(control, {name: int(minor) for name, minor in _MINOR.findall(text)})
+
+
+def drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
+    """Return the nodes of ``gpu`` that exist, each under its name and under its PCI address.
+
+    The second is a link on the host. In a container it is a node, because nothing creates links.
+    """
+    return [*_drm_nodes(gpu, roots, host_root)] if gpu.pci else []
+
+
+def _drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> Iterator[dp.DeviceNode]:
+    found = drm.nodes(Sysfs(roots.sys), f"bus/pci/devices/{gpu.pci}")
+    links = {f"dri/{found.card}": "card", f"dri/{found.render}": "render"}
+    for name in found.existing(roots.dev):
+        host = str(host_root / "dev" / name)
+        yield dp.DeviceNode(host, f"/dev/{name}")
+        yield dp.DeviceNode(host, f"/dev/dri/by-path/pci-{gpu.pci}-{links[name]}")
+
+
+def imex_channels(settings: GpuSettings, roots: Roots) -> ImexChannels:
+    """Return the channels of the settings that this node has.
+
+    They are searched in ``/dev``, and below the driver's root if that is mounted.
+
+    Raises:
+        DiscoveryError: Some are missing, and they are required.
+    """
+    below = settings.driver_root_ctr_path / "dev"
+    places: list[tuple[Path, Path]] = [
+        (below, settings.dev_root or settings.driver_root),
+        (roots.dev, settings.host_dev_root),
+    ]
+    found = {}
+    for channel in settings.imex_channel_ids:
+        name = f"{_CHANNELS}/channel{channel}"
+        root = next((host for seen, host in places if not absence(seen / name)), None)
+        if root is not None:
+            found[channel] = dp.DeviceNode(str(root / "dev" / name), f"/dev/{name}")
+    if settings.imex_required and len(found) < len(settings.imex_channel_ids):
+        raise dp.DiscoveryError(f"imex-required: no {roots.dev}/{_CHANNELS}/channel0")
+    return found
+
+
+def missing_channels(wanted: Collection[int], found: Collection[int]) -> list[str]:
+    """Return a warning for each channel that does not exist."""
+    return [
+        f"IMEX channel {channel} has no device node in /dev/{_CHANNELS}: containers do not get it"
+        for channel in wanted
+        if channel not in found
+    ]

@@ -19,7 +19,8 @@ import deviceplugin as dp
 from deviceplugin.kit import files
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.health import absence
-from deviceplugin_gpu.host import elf, links
+from deviceplugin_gpu import host
+from deviceplugin_gpu.container import elf
 from deviceplugin_gpu.nvml.library import UPGRADED
 
 CUDA: Final = "libcuda.so.1"
@@ -85,7 +86,7 @@ _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class VersionFiles:
     """The files of one version of the driver."""
 
     edits: Edits = field(default_factory=Edits)
@@ -105,16 +106,16 @@ class DriverFiles:
         self._root, self._host_root, self._machine = root, host_root, machine
         self._read: dict[Path, tuple[_Stamp, elf.SharedLibrary | None]] = {}
 
-    def find(self, version: str) -> Found:
+    def find(self, version: str) -> VersionFiles:
         """Return the files of ``version``, such as ``580.95.05``; none if it is empty."""
         if not version:
             why = "the driver does not tell its version, by which its libraries are found"
-            return Found(problem=f"{why}: {_ADVICE}")
+            return VersionFiles(problem=f"{why}: {_ADVICE}")
         libraries = self._libraries(LIBRARIES, (f"lib*.so.{version}", *_WITHOUT_VERSION))
         others = [*self._programs(_PROGRAMS_IN), *self._others(version)]
         return self._found(libraries, others, self._problem(version, libraries))
 
-    def of_wsl(self) -> Found:
+    def of_wsl(self) -> VersionFiles:
         """Return the files of the Windows Subsystem for Linux: libraries, and Windows' drivers."""
         libraries = self._libraries([_WSL], ["lib*.so*"])
         stores = [one for one in sorted(self._root.glob(_WSL_STORES)) if any(one.glob("libcuda*"))]
@@ -140,14 +141,18 @@ class DriverFiles:
         except OSError:
             return False
 
-    def _found(self, libraries: dict[str, str], others: Iterable[dp.Mount], why: str) -> Found:
+    def _found(
+        self, libraries: dict[str, str], others: Iterable[dp.Mount], why: str
+    ) -> VersionFiles:
         directories = ("/usr/lib64", f"/usr/lib/{self._machine}-linux-gnu")
         mounts = [
             self._mount(source, f"{directory}/{name}")
             for name, source in sorted(libraries.items())
             for directory in directories
         ]
-        return Found(Edits(mounts=[*mounts, *others]), frozenset(libraries), directories, why)
+        return VersionFiles(
+            Edits(mounts=[*mounts, *others]), frozenset(libraries), directories, why
+        )
 
     def _problem(self, version: str, libraries: dict[str, str]) -> str:
         if CUDA not in libraries:
@@ -216,16 +221,16 @@ class DriverFiles:
     def _matches(self, directories: Iterable[str], name: str) -> Iterator[Path]:
         for pattern in directories:
             if "*" in pattern:
-                places = links.matches(self._root, pattern)
+                places = host.matches(self._root, pattern)
             else:  # links on the way may lead elsewhere from here
-                found = links.resolve(self._root, pattern)
+                found = host.resolve(self._root, pattern)
                 places = [self._root / found] if found else []
             for directory in places:
-                yield from links.matches(directory, name)
+                yield from host.matches(directory, name)
 
     def _real(self, path: Path) -> str | None:
         """Return what a path below the root resolves to, without the root; None if to nothing."""
-        source = links.resolve(self._root, str(path.relative_to(self._root)))
+        source = host.resolve(self._root, str(path.relative_to(self._root)))
         return source if source and not absence(self._root / source) else None
 
     def _mount(self, source: str, target: str) -> dp.Mount:

@@ -7,14 +7,17 @@ to libraries that are gone, or to a partition that another pod holds. This modul
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from deviceplugin.kit import cdi
-from deviceplugin_gpu.host import links
+from deviceplugin.kit.cdi import Edits, Hook
+from deviceplugin.kit.health import absence
+from deviceplugin_gpu import host
+from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,15 @@ _NODES: Final = (
 )
 """Of one GPU, and of one MIG device."""
 _Stamp = tuple[int, int]
+
+_UPDATE_CACHE: Final = "update-ldcache"
+_ALL: Final = "all"
+_PROGRAMS: Final = (
+    "/usr/bin/nvidia-cdi-hook",
+    "/usr/bin/nvidia-ctk",
+    "/usr/local/nvidia/toolkit/nvidia-cdi-hook",
+    "/usr/local/nvidia/toolkit/nvidia-ctk",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +162,7 @@ class Toolkit:
     def _paths(self) -> Iterator[Path]:
         for directory in self._directories:
             for suffix in ("json", "yaml"):
-                yield from links.matches(directory, f"nvidia*.{suffix}")
+                yield from host.matches(directory, f"nvidia*.{suffix}")
 
     def _file(self, path: Path) -> tuple[_Stamp, File] | None:
         with suppress(OSError):  # it is gone, or a broken link
@@ -192,3 +204,29 @@ def _edits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _own_nodes(edits: Mapping[str, Any]) -> frozenset[str]:
     paths = [str(node["path"]) for node in edits.get("deviceNodes") or ()]
     return frozenset(path for path in paths if any(one.fullmatch(path) for one in _NODES))
+
+
+def hook_program(settings: GpuSettings) -> str:
+    """Return the path of the hook program on the host; empty if none can be used.
+
+    A configured path is used as it is. Otherwise the program must be visible, which is possible
+    only if the driver's root is the host's.
+    """
+    if {_ALL, _UPDATE_CACHE} & {*settings.cdi_disable_hooks}:
+        return ""
+    if settings.nvidia_cdi_hook_path != GpuSettings().nvidia_cdi_hook_path:
+        return str(settings.nvidia_cdi_hook_path)
+    if settings.driver_root != Path("/"):
+        return ""
+    root = settings.driver_root_ctr_path
+    return next((place for place in _PROGRAMS if not absence(root / place.lstrip("/"))), "")
+
+
+def hook_edits(program: str, directories: Iterable[str]) -> Edits:
+    """Return the hook by which ``program`` adds the libraries in ``directories`` to the cache."""
+    if not program:
+        return Edits()
+    name = PurePosixPath(program).name
+    words = [name, _UPDATE_CACHE] if name == "nvidia-cdi-hook" else [name, "hook", _UPDATE_CACHE]
+    folders = [word for directory in directories for word in ("--folder", directory)]
+    return Edits(hooks=[Hook("createContainer", program, (*words, *folders))])

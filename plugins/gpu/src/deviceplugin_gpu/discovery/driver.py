@@ -12,12 +12,10 @@ from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
-from deviceplugin_gpu.metrics.collector import GpuMetrics
-from deviceplugin_gpu.metrics.nvml_reader import NvmlReader
+from deviceplugin_gpu.metrics import GpuMetrics, NvmlReader
 from deviceplugin_gpu.nvml.api import NvmlError, Session
-from deviceplugin_gpu.nvml.enumeration import Enumeration, enumerate_gpus
+from deviceplugin_gpu.nvml.enumeration import Enumeration, UnidentifiedGpu, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
-from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu, Snapshot, size
 
 log = logging.getLogger(__name__)

@@ -2,28 +2,126 @@
 
 import logging
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from threading import Event as Flag
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.backoff import MONOTONIC, Clock
-from deviceplugin.kit.health import SteadyHealth, Tolerance
+from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
+from deviceplugin_gpu import host
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.discovery import diagnosis, tegra_wsl
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.health.xids import parse_checks
-from deviceplugin_gpu.host.roots import Roots
+from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.api import (
     EVENT_DOUBLE_BIT,
     EVENT_SINGLE_BIT,
     EVENT_XID,
+    VERSION_MISMATCH,
     LibraryMissingError,
     NvmlError,
 )
 from deviceplugin_gpu.nvml.events import EventWatch
-from deviceplugin_gpu.snapshot import Snapshot
+from deviceplugin_gpu.nvml.library import MISSING, UPGRADED, Library
+from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
 
+TEGRA: Final = "tegra"
+_WSL_NODE: Final = "dxg"
 log = logging.getLogger(__name__)
+
+
+def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator[str]:
+    """Yield what was tried, what exists, and finally what to do, a line each."""
+    if error is not None:
+        yield f"NVML: {error}" if not isinstance(error, LibraryMissingError) else "NVML: no library"
+    yield from _attempts(library)
+    nodes = sorted(path.name for path in _listed(roots.dev) if path.name.startswith("nvidia"))
+    yield f"device files: {', '.join(nodes) or f'no {roots.dev}/nvidia*'}"
+    modules = _modules(roots.proc)
+    yield f"kernel modules: {', '.join(modules) or 'none that begins with nvidia'}"
+    cards = list(host.cards(roots.sys))
+    yield f"NVIDIA GPUs on the PCI bus: {', '.join(cards) or 'none'}"
+    yield f"to do: {_advice(error, nodes, modules, cards)}"
+
+
+def _attempts(library: Library) -> Iterator[str]:
+    missing = [Path(one.place).parent for one in library.attempts if one.outcome == MISSING]
+    if missing:
+        folders = ",".join(str(path.relative_to(library.root)) for path in missing)
+        yield f"library: not in {library.root}/{{{folders}}}"
+    for attempt in library.attempts:
+        if attempt.outcome != MISSING:
+            place = f"{attempt.place}: " if attempt.place not in attempt.outcome else ""
+            yield f"library: {place}{attempt.outcome or 'loaded'}"
+
+
+def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:
+    if not cards and not modules:
+        return "this node seems to have no GPU: set fail-on-init-error to false if that is intended"
+    if not modules:
+        return "install the NVIDIA driver on the node, or load its modules: modprobe nvidia"
+    if isinstance(error, LibraryMissingError):
+        return (
+            "the driver is loaded, but its library is not visible here: run the plugin with "
+            "runtimeClassName nvidia, or mount the driver's root and name it with "
+            "--driver-root-ctr-path; delete a pod that is older than the node's driver"
+        )
+    if error is not None and error.code == VERSION_MISMATCH:
+        return UPGRADED
+    if not nodes:
+        return "create the device files: run nvidia-modprobe -c 0 -u, or nvidia-smi once"
+    return "see the kernel's log for lines with NVRM: dmesg | grep NVRM"
+
+
+def _listed(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError:
+        return []
+
+
+def _modules(proc: Path) -> list[str]:
+    try:
+        lines = (proc / "modules").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))
+
+
+def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | None:
+    """Return the GPU of a system that is not read through NVML, or None.
+
+    ``strategy`` is the setting device-discovery-strategy. ``missing`` is whether there is no NVML
+    library: only then does ``auto`` recognize a Tegra system.
+    """
+    if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
+        return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
+    if strategy == "auto" and not absence(roots.dev / _WSL_NODE):
+        return Snapshot((Gpu(0, WSL, name="WSL"),))
+    return None
+
+
+def is_tegra(roots: Roots) -> bool:
+    """Return whether this is a Tegra system, such as a Jetson."""
+    if not absence(roots.etc / "nv_tegra_release"):
+        return True
+    return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
+
+
+def has_traces(roots: Roots) -> bool:
+    """Return whether there is NVIDIA hardware that no virtual machine has, or a driver for it."""
+    if not absence(roots.proc / "driver/nvidia") or host.matches(roots.dev, "nvidia*"):
+        return True
+    return bool(host.cards(roots.sys))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 class GpuDiscovery:
@@ -102,7 +200,7 @@ class GpuDiscovery:
 
     def _without_nvml(self, *, missing: bool) -> Snapshot | None:
         strategy = self._settings.device_discovery_strategy
-        found = tegra_wsl.without_nvml(self._roots, strategy, missing=missing)
+        found = without_nvml(self._roots, strategy, missing=missing)
         if found is not None:
             self._driver.health.observe(found)
         return found
@@ -114,7 +212,7 @@ class GpuDiscovery:
             if found is not None:
                 return found
         # If NVML has worked before, there is a driver, and an error now is a failure.
-        if not self._driver.session.generation and not tegra_wsl.has_traces(self._roots):
+        if not self._driver.session.generation and not has_traces(self._roots):
             self._explained.over("")
             self._absence.say("", "no NVIDIA hardware found")
             return Snapshot()
@@ -152,5 +250,5 @@ class GpuDiscovery:
         """Log why there are no GPUs, once per reason."""
         self._absence.over("")
         if self._explained.is_news("", str(error)):
-            for finding in diagnosis.explain(self._roots, self._driver.library, error):
+            for finding in explain(self._roots, self._driver.library, error):
                 log.warning("no usable GPU", extra={"finding": finding})

@@ -12,10 +12,8 @@ from typing import Final
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
-from deviceplugin_gpu.container.prospects import NodeKind, Prospect, table
-from deviceplugin_gpu.doctor import tenants
-from deviceplugin_gpu.host import runtime_config
-from deviceplugin_gpu.host.runtime_config import RuntimeConfig
+from deviceplugin_gpu.doctor import container_runtime
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, Prospect, RuntimeConfig, table
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.snapshot import Gpu
 
@@ -38,12 +36,12 @@ def look(node: Node) -> Iterator[Finding]:
     if found is None and not is_wsl:  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
-    config = runtime_config.read(node.root)
+    config = container_runtime.read(node.root)
     yield from _runtime(config)
     requests = None
     if config and config.nvidia:
-        requests = runtime_config.requests(node.root, config.program)
-    yield from tenants.look(node, config, requests)
+        requests = container_runtime.requests_to(node.root, config.program)
+    yield from container_runtime.look_at_tenants(node, config, requests)
     fresh = []
     generated = _generated(node)
     for file in generated.files:

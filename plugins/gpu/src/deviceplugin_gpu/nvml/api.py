@@ -9,8 +9,7 @@ from typing import Any, Final
 import pynvml
 
 import deviceplugin as dp
-from deviceplugin_gpu.nvml.library import SONAME, Library
-from deviceplugin_gpu.nvml.versions import Versions, names
+from deviceplugin_gpu.nvml.library import SONAME, Library, Versions, names_of
 
 Handle = Any
 """NVML's pointer to a GPU, a MIG device or a set of events."""
@@ -82,7 +81,7 @@ def call(function: str, *arguments: object) -> Any:
     Raises:
         NvmlError: It failed, or neither the library nor pynvml has it, even under an older name.
     """
-    known = next((name for name in names(function) if hasattr(pynvml, name)), None)
+    known = next((name for name in names_of(function) if hasattr(pynvml, name)), None)
     if known is None:
         raise NvmlError(function, FUNCTION_NOT_FOUND, "not known to this nvidia-ml-py")
     try:

@@ -5,27 +5,69 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.kit import numa
-from deviceplugin_gpu.host import pci_bus
-from deviceplugin_gpu.nvml import api, mig, wear
+from deviceplugin_gpu import host
+from deviceplugin_gpu.nvml import api, gpu_facts
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
-from deviceplugin_gpu.nvml.fabric import fabric
-from deviceplugin_gpu.nvml.questions import Questions
-from deviceplugin_gpu.nvml.unidentified_gpus import UnidentifiedGpu, unidentified
-from deviceplugin_gpu.snapshot import Gpu, Link, Path, Snapshot
+from deviceplugin_gpu.nvml.gpu_facts import Questions, fabric
+from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot
+
+_UNLISTED: Final = "is not known to NVML: it is lost, or hidden from this plugin"
+_DRIVERLESS: Final = "has no driver"
+_SEE_LOG: Final = "see the kernel's log: dmesg | grep NVRM"
 
 log = logging.getLogger(__name__)
-
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that only drive a display."""
 _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
-_NEAREST: Final = Path.INTERNAL
+_NEAREST: Final = Nearness.INTERNAL
 Links = Mapping[tuple[str, str], Link]
+
+
+@dataclass(frozen=True, slots=True)
+class UnidentifiedGpu:
+    """A GPU without a readable UUID. Its NVML index, its PCI address or both are known."""
+
+    problem: str
+    index: int | None = None
+    pci: str = ""
+
+    def __str__(self) -> str:
+        index = "" if self.index is None else f" {self.index}"
+        return f"GPU{index}{self.pci and f' at {self.pci}'} {self.problem}"
+
+
+def unidentified(
+    unread: Sequence[tuple[int, str]], cards: Mapping[str, str], named: Collection[str]
+) -> tuple[UnidentifiedGpu, ...]:
+    """Return GPUs that NVML cannot identify, and those that only the PCI bus has.
+
+    Args:
+        unread: Index and problem of the former, in NVML's order, which is that of addresses.
+        cards: The kernel driver of each GPU on the PCI bus, by address, in order.
+        named: PCI addresses of all identified GPUs. An empty one could be any.
+    """
+    absent = {} if "" in named else {a: b for a, b in cards.items() if a not in named}
+    lost = [address for address, driver in absent.items() if driver == host.NVIDIA]
+    idle = [address for address, driver in absent.items() if not driver]
+    if len(lost) == len(unread):
+        pairs = zip(unread, lost, strict=True)
+        found = [UnidentifiedGpu(f"cannot be read: {why}", index, at) for (index, why), at in pairs]
+    elif len(lost) < len(unread):
+        found = [UnidentifiedGpu(f"cannot be read: {why}", index) for index, why in unread]
+    else:
+        said = "; ".join(dict.fromkeys(why for _, why in unread))
+        problem = f"cannot be read: {said}" if said else f"{_UNLISTED}: {_SEE_LOG}"
+        found = [UnidentifiedGpu(problem, pci=address) for address in lost]
+    return (
+        *found,
+        *(UnidentifiedGpu(f"{_DRIVERLESS}: {_SEE_LOG}", pci=address) for address in idle),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +94,7 @@ class Enumeration:
 
 
 def enumerate_gpus(
-    sysfs: FilePath, before: Snapshot, is_late: Callable[[], bool] = lambda: False
+    sysfs: Path, before: Snapshot, is_late: Callable[[], bool] = lambda: False
 ) -> Enumeration:
     """Return all GPUs that exist now, and those of ``before`` that can no longer be read.
 
@@ -85,7 +127,7 @@ def enumerate_gpus(
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
-    cards = pci_bus.cards(sysfs)
+    cards = host.cards(sysfs)
     missing = _missing(before.gpus, {*handles}, unknown, cards)
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
@@ -102,7 +144,7 @@ def enumerate_gpus(
     return Enumeration(snapshot, handles, unread, needs_reset, tuple(unanswered))
 
 
-def _gpu(index: int, asked: Questions, sysfs: FilePath, known: Gpu | None) -> Gpu:
+def _gpu(index: int, asked: Questions, sysfs: Path, known: Gpu | None) -> Gpu:
     sketch = Gpu(index, asked.uuid)
     try:
         return _read(asked, sysfs, replace(known or sketch, index=index))
@@ -121,7 +163,7 @@ def _sketch(gpu: Gpu, handle: Handle) -> Gpu:
     )
 
 
-def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
+def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
     """Return the GPU as it is now. Fields that cannot be read keep the value of ``known``.
 
     Raises:
@@ -133,7 +175,7 @@ def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
     memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
     total = known.memory if memory is None else int(memory.total)
     mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
-    worn = wear.read(asked)
+    worn = gpu_facts.wear(asked)
     return Gpu(
         index=known.index,
         uuid=known.uuid,
@@ -144,7 +186,7 @@ def _read(asked: Questions, sysfs: FilePath, known: Gpu) -> Gpu:
         memory=total,
         compute=asked.ask(known.compute, "nvmlDeviceGetCudaComputeCapability"),
         mig_enabled=mig_enabled,
-        migs=mig.read(handle, total) if mig_enabled else (),
+        migs=gpu_facts.mig_devices(handle, total) if mig_enabled else (),
         fabric=fabric(handle),
         problem=_NOT_REMAPPED if worn.has_failed else "",
         wear=worn.reasons,
@@ -230,11 +272,11 @@ def _links(
     return found
 
 
-def _path(a: Handle, b: Handle) -> Path:
+def _path(a: Handle, b: Handle) -> Nearness:
     try:
-        return Path(_NEAREST - int(call("nvmlDeviceGetTopologyCommonAncestor", a, b)))
+        return Nearness(_NEAREST - int(call("nvmlDeviceGetTopologyCommonAncestor", a, b)))
     except (NvmlError, ValueError):
-        return Path.SYSTEM
+        return Nearness.SYSTEM
 
 
 def _remotes(handle: Handle, gpus: Sequence[Gpu], is_late: Callable[[], bool]) -> Counter[str]:

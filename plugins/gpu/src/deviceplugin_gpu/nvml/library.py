@@ -1,11 +1,11 @@
-"""Finding and loading the driver's library, ``libnvidia-ml.so.1``."""
+"""Finding and loading the driver's library, and calling functions by the names that it has."""
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin.kit.health import absence
 
@@ -24,12 +24,29 @@ DIRECTORIES: Final = (
 )
 """Where distributions install it, below the root of the driver."""
 
-
 MISSING: Final = "no such file"
 UPGRADED: Final = (
     "the driver was upgraded and the old one is still loaded: reboot, or reload its modules"
 )
 """What it means that the libraries on the disk are newer than the module in the kernel."""
+
+OLDER: Final[Mapping[str, tuple[str, ...]]] = {
+    "nvmlInitWithFlags": ("nvmlInit_v2", "nvmlInit"),
+    "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
+    "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
+    "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+    "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("nvmlDeviceGetNvLinkRemotePciInfo",),
+    "nvmlDeviceGetCurrentClocksEventReasons": ("nvmlDeviceGetCurrentClocksThrottleReasons",),
+    "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
+}
+"""Older functions that do the same, the latest first.
+
+All take the same arguments, except the flags of the first. If they fill a structure, theirs is a
+prefix of the new one, so the new one may be passed: the rest stays unset.
+"""
+_WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +105,31 @@ class Library:
             else:
                 self.attempts.append(Attempt(str(path), MISSING))
         yield SONAME
+
+
+def names_of(function: str) -> tuple[str, ...]:
+    """Return all names of ``function``, the newest first."""
+    return (function, *OLDER.get(function, ()))
+
+
+class Versions:
+    """An NVML library in which the newest name of a function returns its newest version.
+
+    pynvml asks for one name of each function, which an older library may lack.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def __getattr__(self, function: str) -> Callable[..., Any]:
+        for name in names_of(function):
+            try:
+                found: Callable[..., Any] = getattr(self._library, name)
+            except AttributeError:
+                continue
+            return _without_arguments(found) if name in _WITHOUT_ARGUMENTS else found
+        raise AttributeError(function)
+
+
+def _without_arguments(function: Callable[[], Any]) -> Callable[..., Any]:
+    return lambda *_: function()

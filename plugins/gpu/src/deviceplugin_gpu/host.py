@@ -1,0 +1,86 @@
+"""The node's file systems: where they are, links and names in them, and GPUs on the PCI bus."""
+
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from deviceplugin.kit import pci, vfio
+from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.sysfs import Sysfs
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where this plugin sees the kernel's file systems. Tests use other directories."""
+
+    dev: Path = Path("/dev")
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    etc: Path = Path("/etc")
+    mps: Path = Path("/mps")
+    """Where mps-root of the host is mounted for this plugin."""
+
+
+_MOST_LINKS: Final = 40
+"""The kernel's limit."""
+
+
+def resolve(root: Path, path: str) -> str | None:
+    """Return what ``path`` below ``root`` resolves to, relative to ``root``.
+
+    A link to ``/x`` resolves to ``x`` below ``root``, and no link leads out of ``root``. None if
+    there are too many links, or one cannot be read.
+    """
+    try:
+        return _resolve(root, path)
+    except OSError:
+        return None
+
+
+def matches(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a directory that match, in order; none if it cannot be listed."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
+
+
+def _resolve(root: Path, path: str) -> str | None:
+    left = [*reversed(PurePosixPath(path).parts)]
+    done: list[str] = []
+    links = 0
+    while left:
+        part = left.pop()
+        if part == "/":
+            done.clear()
+        elif part == "..":
+            del done[-1:]
+        elif (here := root.joinpath(*done, part)).is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            left += reversed(here.readlink().parts)
+        else:
+            done.append(part)
+    return "/".join(done)
+
+
+NVIDIA: Final = "nvidia"
+"""The kernel driver whose GPUs NVML lists."""
+_VENDOR: Final = 0x10DE
+_DISPLAY: Final = "03"
+"""The PCI classes of GPUs. NVIDIA's bridges and sound devices have others."""
+
+
+def cards(sys: Path) -> dict[str, str]:
+    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver.
+
+    Those that VFIO has are reserved for virtual machines and left out.
+    """
+    found = pci.functions(Tree(Sysfs(sys)))
+    return {card.address: card.driver for card in found if _is_gpu(card)}
+
+
+def _is_gpu(card: pci.Function) -> bool:
+    is_nvidia = card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
+    return is_nvidia and not vfio.has(card.device)

@@ -1,1 +1,0 @@
-"""Files of the node that the plugin reads and writes."""

@@ -1,0 +1,210 @@
+"""What NVML says of one GPU: its fabric, its MIG devices, and its wear.
+
+Memory is repaired with spare rows, on GPUs of before compute capability 8.0 by retiring pages. Both
+take effect at a reset, and both are used up one day. NVIDIA replaces a GPU when a row could not be
+remapped; 64 pages can be retired.
+"""
+
+import ctypes
+import logging
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import UUID
+
+from deviceplugin_gpu.nvml import api
+from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
+from deviceplugin_gpu.snapshot import Mig
+
+_COMPLETED: Final = 3
+_INFO_VERSION: Final = 2
+_UUID_BYTES: Final = 16
+_FIELDS: Final[list[tuple[str, Any]]] = [
+    ("cluster", ctypes.c_uint8 * _UUID_BYTES),
+    ("status", ctypes.c_uint),
+    ("clique", ctypes.c_uint32),
+    ("state", ctypes.c_uint8),
+]
+log = logging.getLogger(__name__)
+_PROFILE: Final = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb\S*)", re.IGNORECASE)
+_MIB: Final = 1 << 20
+_GIB: Final = 1 << 30
+_EIGHTHS: Final = 8
+"""Fractions in which the memory of a GPU is given to MIG devices."""
+_MOST_PAGES: Final = 64
+_MANY_PAGES: Final = 60
+_CAUSES: Final = range(2)
+"""Of retired pages: several corrected errors, or one that could not be corrected."""
+_SLOWDOWNS: Final = {
+    0x80: "its power supply asks for it",
+    0x40: "it is too hot",
+    0x8: "it is too hot, or draws too much power",
+}
+"""Reasons why the hardware itself at least halves the clock, the most telling first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Queries about one GPU. Failed ones are added to ``unanswered``."""
+
+    uuid: str
+    handle: Handle
+    unanswered: list[str]
+
+    def ask(self, default: Any, function: str, *arguments: object) -> Any:
+        """Return the result of ``function``, or ``default`` if it fails.
+
+        Raises:
+            NvmlError: The GPU cannot be used at all.
+        """
+        try:
+            return call(function, self.handle, *arguments)
+        except NvmlError as error:
+            if error.code in api.UNUSABLE:
+                raise
+            if error.code not in api.MISSING:
+                self.unanswered.append(f"GPU {self.uuid}: {error}")
+            return default
+
+
+class _First(ctypes.Structure):
+    _fields_ = _FIELDS
+
+
+class _Second(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), *_FIELDS, ("health", ctypes.c_uint32)]
+
+
+def fabric(gpu: Handle) -> str:
+    """Return cluster and clique as ``<UUID>.<number>``; empty if it is in none, or not yet."""
+    second = _Second(version=ctypes.sizeof(_Second) | _INFO_VERSION << 24)
+    for function, info in (
+        ("nvmlDeviceGetGpuFabricInfoV", second),
+        ("nvmlDeviceGetGpuFabricInfo", _First()),
+    ):
+        try:
+            call(function, gpu, ctypes.byref(info))
+        except NvmlError:
+            continue
+        cluster = UUID(bytes=bytes(info.cluster))
+        is_in_one = info.state == _COMPLETED and not info.status and cluster.int
+        return f"{cluster}.{info.clique}" if is_in_one else ""
+    return ""
+
+
+def mig_devices(gpu: Handle, total: int) -> tuple[Mig, ...]:
+    """Return the MIG devices of ``gpu``, which has ``total`` bytes. Invalid ones are skipped.
+
+    Raises:
+        NvmlError: They cannot be listed at all.
+    """
+    found = []
+    for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", gpu)):
+        try:
+            handle = call("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+        except NvmlError as error:
+            if error.code in api.MISSING:
+                continue
+            raise
+        mig = _mig(handle, index, total)
+        found.append(replace(mig, placement=_placement(gpu, mig.gpu_instance)))
+    return tuple(found)
+
+
+def _placement(gpu: Handle, gpu_instance: int) -> tuple[int, int] | None:
+    """Return the first memory slice of a GPU instance and how many it has; None if unknown.
+
+    A driver may tell only those who may change MIG devices, which this plugin need not.
+    """
+    try:
+        instance = call("nvmlDeviceGetGpuInstanceById", gpu, gpu_instance)
+        found = call("nvmlGpuInstanceGetInfo", instance).placement
+    except NvmlError as error:
+        if error.code in api.REFUSED:
+            return None
+        raise
+    return int(found.start), int(found.size)
+
+
+def _mig(handle: Handle, index: int, total: int) -> Mig:
+    attributes = ask(None, "nvmlDeviceGetAttributes_v2", handle)
+    name = _PROFILE.search(ask("", "nvmlDeviceGetName", handle))
+    mig = Mig(
+        uuid=call("nvmlDeviceGetUUID", handle),
+        index=index,
+        gpu_instance=call("nvmlDeviceGetGpuInstanceId", handle),
+        compute_instance=call("nvmlDeviceGetComputeInstanceId", handle),
+        profile=name[1].lower() if name else _computed_profile(attributes, total),
+    )
+    return mig if attributes is None else _with_attributes(mig, attributes)
+
+
+def _with_attributes(mig: Mig, attributes: Any) -> Mig:
+    return replace(
+        mig,
+        memory=int(attributes.memorySizeMB) * _MIB,
+        slices=int(attributes.gpuInstanceSliceCount),
+        compute_slices=int(attributes.computeInstanceSliceCount),
+        multiprocessors=int(attributes.multiprocessorCount),
+        engines={
+            "copy": int(attributes.sharedCopyEngineCount),
+            "decoder": int(attributes.sharedDecoderCount),
+            "encoder": int(attributes.sharedEncoderCount),
+            "jpeg": int(attributes.sharedJpegCount),
+            "ofa": int(attributes.sharedOfaCount),
+        },
+    )
+
+
+def _computed_profile(attributes: Any, total: int) -> str:
+    """Return the profile's name computed from its size; empty if that is unknown."""
+    if attributes is None or not total or not attributes.gpuInstanceSliceCount:
+        return ""
+    eighths = math.ceil(_EIGHTHS * attributes.memorySizeMB * _MIB / total)
+    gigabytes = round(eighths / _EIGHTHS * math.ceil(total / _GIB))
+    slices, compute = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
+    part = f"{compute}c." if compute < slices else ""
+    return f"{part}{slices}g.{gigabytes}gb"
+
+
+@dataclass(frozen=True, slots=True)
+class Wear:
+    """The wear of a GPU."""
+
+    has_failed: bool
+    """Whether a row of memory could not be remapped."""
+    reasons: tuple[str, ...]
+    """Why it will not work for long, or is to be reset soon."""
+    slowdown: str
+    """Why its hardware runs it slower now; empty if it does not. It may pass by itself."""
+
+
+def wear(asked: Questions) -> Wear:
+    """Return the wear of a GPU. What the driver does not say is not there.
+
+    Raises:
+        NvmlError: The GPU cannot be used at all.
+    """
+    _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
+    reasons = ["a memory row is remapped at the next reset"] if is_pending else []
+    reasons += [*_rows(asked), *_pages(asked)]
+    bits = asked.ask(0, "nvmlDeviceGetCurrentClocksEventReasons")
+    why = next((text for bit, text in _SLOWDOWNS.items() if bits & bit), "")
+    return Wear(bool(has_failed), tuple(reasons), f"the hardware slows it down: {why}" * bool(why))
+
+
+def _rows(asked: Questions) -> Iterator[str]:
+    banks = asked.ask(None, "nvmlDeviceGetRowRemapperHistogram")
+    if banks and banks.none:
+        yield f"memory banks without spare rows: {banks.none}"
+
+
+def _pages(asked: Questions) -> Iterator[str]:
+    if asked.ask(0, "nvmlDeviceGetRetiredPagesPendingStatus"):
+        yield "a memory page is retired at the next reset"
+    nothing: tuple[Any, ...] = ()
+    pages = sum(len(asked.ask(nothing, "nvmlDeviceGetRetiredPages", cause)) for cause in _CAUSES)
+    if pages >= _MANY_PAGES:
+        yield f"{pages} memory pages of at most {_MOST_PAGES} are retired"

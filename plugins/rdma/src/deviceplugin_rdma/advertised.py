@@ -1,0 +1,244 @@
+"""Which functions are advertised as which devices, and which of them a container should get."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import deviceplugin as dp
+from deviceplugin.kit import files, numa, pieces, sharing
+from deviceplugin.kit.sharing import Policy, Shares
+from deviceplugin_rdma.entries import Entry, Selector
+from deviceplugin_rdma.nics import Access, Nic, access
+
+Judge = Callable[[Nic, Entry, Access], dp.Health]
+
+_NOWHERE: Final = -1
+_VERSION: Final = "1.1.0"
+_END: Final = "-device.json"
+
+
+@dataclass(frozen=True)
+class AdvertisedFunction:
+    """A function in a resource."""
+
+    nic: Nic
+    entry: Entry
+    resource: str
+    access: Access
+    health: dp.Health
+
+
+@dataclass(frozen=True)
+class AdvertisedDevice:
+    """A device, and the functions that a container gets with it."""
+
+    device: dp.Device
+    entry: Entry
+    offers: tuple[AdvertisedFunction, ...]
+
+
+def chosen(
+    entries: Sequence[Entry], nics: Sequence[Nic], busy: Collection[str]
+) -> Iterator[tuple[Entry, Nic, Selector]]:
+    """Yield which functions each entry has, and by which selector.
+
+    A function is in the first entry that matches it. Entries whose containers get all functions
+    together do not take any from others.
+
+    Args:
+        entries: The entries, in order.
+        nics: The functions of the node.
+        busy: Interfaces that the node itself needs; none of them is given away.
+    """
+    taken: set[str] = set()
+    for entry in entries:
+        for nic in nics:
+            if nic.address in taken and not entry.together:
+                continue
+            selector = next((one for one in entry.selectors if one.matches(nic)), None)
+            if selector and _can_be_had(nic, entry, busy):
+                if not entry.together:
+                    taken.add(nic.address)
+                yield entry, nic, selector
+
+
+def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
+    if not nic.function.pci_class.startswith(entry.pci_class):
+        return False
+    if entry.is_shared:
+        return bool(nic.rdma)
+    is_divided = nic.function.is_divided or bool(nic.function.numbered_functions)
+    return not is_divided and not {*busy}.intersection(nic.interfaces)
+
+
+def offers(
+    found: Iterator[tuple[Entry, Nic, Selector]],
+    resource: Callable[[Entry], str],
+    dev: Path,
+    judge: Judge,
+) -> list[AdvertisedFunction]:
+    """Return what is offered of what was chosen."""
+    made: list[AdvertisedFunction] = []
+    for entry, nic, selector in found:
+        rdma = bool(nic.rdma) and (entry.is_shared or selector.is_rdma)
+        what = access(nic, dev, rdma=rdma, vhost=selector.with_vhost, extra=entry.extra)
+        made.append(AdvertisedFunction(nic, entry, resource(entry), what, judge(nic, entry, what)))
+    return made
+
+
+def devices(found: Sequence[AdvertisedFunction]) -> list[AdvertisedDevice]:
+    """Return the devices of all resources."""
+    made: list[AdvertisedDevice] = []
+    for offer in found:
+        if not offer.entry.together:
+            shares = sharing.shares(_device(offer), offer.entry.shares)
+            made += [AdvertisedDevice(share, offer.entry, (offer,)) for share in shares]
+    sets: dict[str, list[AdvertisedFunction]] = {}
+    for offer in found:
+        if offer.entry.together:
+            sets.setdefault(offer.resource, []).append(offer)
+    for members in sets.values():
+        made += _together(members)
+    return made
+
+
+def _device(offer: AdvertisedFunction) -> dp.Device:
+    nic = offer.nic
+    node = None if offer.entry.without_topology else nic.function.numa_node
+    return dp.Device(
+        nic.address,
+        resource=offer.resource,
+        health=offer.health,
+        topology=numa.topology(node),
+        nodes=offer.access.nodes,
+        attributes=dict(_attributes(nic)),
+        hardware=_hardware(offer),
+    )
+
+
+def _hardware(offer: AdvertisedFunction) -> list[str]:
+    return [pieces.pci(offer.nic.address), *(node.host_path for node in offer.access.nodes)]
+
+
+def _attributes(nic: Nic) -> Iterator[tuple[str, str]]:
+    yield "pci", nic.address
+    yield "driver", nic.driver
+    if nic.interfaces:
+        yield "interface", ",".join(nic.interfaces)
+    if nic.rdma:
+        yield "rdma", ",".join(nic.rdma)
+    if nic.is_virtual:
+        yield "physical", nic.root
+    if nic.gpus:
+        yield "gpus", ",".join(nic.gpus)
+
+
+def _together(members: Sequence[AdvertisedFunction]) -> Iterator[AdvertisedDevice]:
+    """Yield the shares of all functions together; the nodes are those of healthy functions.
+
+    They are degraded while a function is not healthy, or is degraded itself.
+    """
+    entry, resource = members[0].entry, members[0].resource
+    usable = [one for one in members if one.health]
+    reasons = "; ".join(
+        f"{one.nic.address}: {one.health.reason}" for one in members if one.health.reason
+    )
+    device = dp.Device(
+        entry.name,
+        resource=resource,
+        health=dp.Health(bool(usable), reasons),
+        nodes=[node for one in usable or members for node in one.access.nodes],
+        attributes={"pci": ",".join(one.nic.address for one in members)},
+        hardware=[piece for one in members for piece in _hardware(one)],
+    )
+    whole = entry.name if entry.shares > 1 else ""
+    for number in range(entry.shares):
+        share = replace(device, id=sharing.share_id(entry.name, number), share_of=whole)
+        yield AdvertisedDevice(share, entry, tuple(members))
+
+
+class Placement:
+    """What to prefer among the devices of a look. Never changes, so it can be asked in an RPC.
+
+    A container gets functions of one NUMA node if one node has enough. Of these, functions go by
+    the policy: first among physical functions, then among the functions of each.
+
+    Args:
+        found: All devices.
+        policy: Which function is given next.
+    """
+
+    def __init__(self, found: Iterable[AdvertisedDevice], policy: Policy) -> None:
+        self._policy: Policy = policy
+        self._places: dict[str, dict[str, tuple[str, str]]] = {}
+        self._nodes: dict[str, int] = {}
+        for one in found:
+            nic = one.offers[0].nic
+            places = self._places.setdefault(str(one.device.resource), {})
+            places[one.device.id] = (nic.root, nic.address)
+            node = nic.function.numa_node
+            self._nodes[one.device.id] = _NOWHERE if node is None else node
+
+    def prefer(
+        self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
+    ) -> list[dp.Device]:
+        """Return the devices that go together best."""
+        known = {device.id: device for device in (*available, *required)}
+        needed = [device.id for device in required]
+        shares = Shares(self._of(known.values()), self._policy, distinct=True)
+        groups = [group for group in self._groups(known) if len({*group, *needed}) >= size]
+        if not groups:
+            groups = [list(known)]
+        best = min(groups, key=self._rank(groups, needed))
+        return [known[one] for one in shares.choose(best, needed, size)]
+
+    def _of(self, devices: Iterable[dp.Device]) -> Mapping[str, tuple[str, str]]:
+        names = {str(device.resource) for device in devices}
+        return {one: place for name in names for one, place in self._places.get(name, {}).items()}
+
+    def _groups(self, ids: Iterable[str]) -> list[list[str]]:
+        """Return the ids of each NUMA node."""
+        groups: dict[int, list[str]] = {}
+        for one in ids:
+            groups.setdefault(self._nodes.get(one, _NOWHERE), []).append(one)
+        return [groups[node] for node in sorted(groups)]
+
+    def _rank(
+        self, groups: Sequence[Sequence[str]], needed: Sequence[str]
+    ) -> Callable[[Sequence[str]], tuple[int, int, int]]:
+        """Return what is less for a better group: has what is required, then the policy."""
+        sign = 1 if self._policy == "packed" else -1
+
+        def rank(group: Sequence[str]) -> tuple[int, int, int]:
+            return -len({*group} & {*needed}), sign * len(group), groups.index(group)
+
+        return rank
+
+
+def publish(folder: Path, resource: str, found: Iterable[AdvertisedDevice]) -> Iterator[str]:
+    """Write the files of the devices of a resource, and remove those of devices that are gone.
+
+    Yields what keeps them from being written.
+    """
+    start = f"{resource.replace('/', '-')}-"
+    wanted = {f"{start}{one.device.id}{_END}": _text(one) for one in found}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in wanted.items():
+            files.write(folder / name, text, mode=0o444)
+        for path in folder.glob(f"{start}*{_END}"):
+            is_own = path.name.removeprefix(start)[4:5] == ":"  # not of another, longer name
+            if is_own and path.name not in wanted:
+                files.remove(path)
+    except OSError as error:
+        yield str(error)
+
+
+def _text(one: AdvertisedDevice) -> str:
+    nic, access = one.offers[0].nic, one.offers[0].access
+    facts: dict[str, Any] = {"pci-address": nic.address}
+    if "rdma" in access.info:
+        facts["rdma-device"] = ",".join(nic.rdma)
+    return json.dumps({"type": "pci", "version": _VERSION, "pci": facts})

@@ -1,0 +1,225 @@
+"""A Unix socket to control a running plugin: a JSON object, and a reply.
+
+A request is an event that happens now, or asks for a list.
+"""
+
+import atexit
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
+from typing import Any, Final
+
+from deviceplugin.kit.configuration import InvalidError, of_plain
+from deviceplugin_simulated.life import Event, Life, State
+from deviceplugin_simulated.script import read_order
+
+LIST: Final = "list"
+MAX_REQUEST: Final = 65536
+"""Bytes."""
+_MAX_PATTERNS: Final = 100
+"""The most strings of a request that are not ids. Each is compared with all ids."""
+_MAX_COMING: Final = 1000
+"""The most pending events that clients have requested. Each keeps its ids in memory."""
+
+log = logging.getLogger(__name__)
+SUFFIX: Final = ".new"
+"""The suffix of the socket's name until it can be used."""
+CLIENTS: Final = 4
+"""Clients that are served at the same time. Others wait in the socket's queue."""
+LIMIT: Final = 5.0
+"""Seconds that a client has in total, however slowly it sends or receives."""
+_PAUSE: Final = 0.2
+"""Seconds until the next attempt after accepting a client failed, as without descriptors."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A parsed request."""
+
+    events: Sequence[Event] = ()
+    ids: Sequence[str] = ()
+    """Devices that the reply is about."""
+    problem: str = ""
+    """Why the request is refused; empty if it is not."""
+
+
+def read(request: bytes, ids: Sequence[str], now: float) -> Order:
+    """Parse ``request``, which is JSON. This may be slow, so do not hold a lock meanwhile.
+
+    A request is an entry of a timeline without ``at``: ``{"do": "unhealthy", "devices": "gpu-3"}``.
+    The reply to ``{"do": "list"}`` says what is wrong with each device.
+    """
+    if len(request) > MAX_REQUEST:
+        return Order(problem=f"the request has more than {MAX_REQUEST} bytes")
+    try:
+        return _order(json.loads(request), ids, now)
+    except RecursionError:
+        return Order(problem="the request is nested too deeply")
+    except ValueError:
+        return Order(problem="this is not JSON")
+
+
+def _order(given: Any, ids: Sequence[str], now: float) -> Order:
+    if isinstance(given, dict) and given.get("do") == LIST:
+        return Order(ids=ids)
+    wanted = given.get("devices") if isinstance(given, dict) else None
+    if isinstance(wanted, list) and len({*map(str, wanted)} - {*ids}) > _MAX_PATTERNS:
+        return Order(problem=f"request.devices: more than {_MAX_PATTERNS} that are not ids")
+    root = of_plain(given, "request")
+    try:
+        events = read_order(root, ids, now)
+    except InvalidError:
+        return Order(problem="; ".join(root.faults.lines))
+    return Order(events, events[0].ids)
+
+
+def obey(order: Order, life: Life, now: float) -> State:
+    """Apply ``order`` to ``life``, and return the resulting state.
+
+    Raises:
+        ValueError: Too many events are pending.
+    """
+    if len(order.events) > 1 and life.coming >= _MAX_COMING:
+        raise ValueError(f"{_MAX_COMING} faults have not ended yet: wait, or do not use 'for'")
+    for event in order.events:
+        life.add(event)
+    life.advance(now)
+    return life.state
+
+
+def reply(order: Order, state: State) -> bytes:
+    """Return the reply as JSON: the order's ``devices`` with their condition in ``state``."""
+    return _json(
+        devices={device_id: str(state.of(device_id)) for device_id in order.ids},
+        plugin="hanging" if state.hangs else "running",
+    )
+
+
+def refusal(problem: str) -> bytes:
+    """Return the reply to a refused request: JSON with ``error``."""
+    return _json(error=problem)
+
+
+def _json(**fields: str | Mapping[str, str]) -> bytes:
+    return json.dumps(fields).encode()
+
+
+class Control:
+    """The socket at ``path``. ``obey`` gets each request and returns the reply, both one line.
+
+    Only the plugin's user and root can open the socket. Several threads call ``obey`` at the same
+    time, so a slow client delays no other.
+    """
+
+    def __init__(self, path: Path, obey: Callable[[bytes], bytes]) -> None:
+        self._path = path
+        self._obey = obey
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Serve clients until the context ends.
+
+        The socket replaces an older one, and is removed at the end.
+
+        Raises:
+            OSError: The socket cannot be created, or another kind of file has its path.
+        """
+        with socket.socket(socket.AF_UNIX) as listener:
+            identity = self._make(listener)
+            atexit.register(self._remove, identity)
+            try:
+                with self._serving(listener):
+                    yield
+            finally:
+                atexit.unregister(self._remove)
+                self._remove(identity)
+
+    @contextmanager
+    def _serving(self, listener: socket.socket) -> Iterator[None]:
+        ended, clients = Flag(), set[socket.socket]()
+        threads = [
+            Thread(target=self._work, args=(listener, ended, clients), name="control", daemon=True)
+            for _ in range(CLIENTS)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            for one in (listener, *list(clients)):
+                with suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)  # wakes the threads that wait for it
+            for thread in threads:
+                thread.join(LIMIT)
+
+    def _make(self, listener: socket.socket) -> tuple[int, int]:
+        if self._path.exists() and not self._path.is_socket():
+            raise FileExistsError(f"{self._path}: exists, and is not a socket")
+        new = Path(f"{self._path}{SUFFIX}")
+        new.unlink(missing_ok=True)
+        try:
+            listener.bind(os.fspath(new))
+        except OSError as error:
+            raise OSError(f"{self._path}: {error.strerror}") from error
+        new.chmod(0o600)
+        listener.listen()
+        new.rename(self._path)
+        return _identity(self._path)
+
+    def _remove(self, identity: tuple[int, int]) -> None:
+        """Remove the socket, unless another process has replaced it."""
+        with suppress(OSError):
+            if _identity(self._path) == identity:
+                self._path.unlink()
+
+    def _work(self, listener: socket.socket, ended: Flag, clients: set[socket.socket]) -> None:
+        """Serve one client after the other."""
+        while not ended.is_set():
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                ended.wait(_PAUSE)
+                continue
+            clients.add(client)
+            try:
+                if not ended.is_set():  # or it connected after the others were disconnected
+                    self._serve(client)
+            except OSError:  # a client that disconnects affects only itself
+                pass
+            except Exception:  # the top of a thread, which must go on to the next client
+                log.exception("request failed")
+            clients.discard(client)
+            client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        end = time.monotonic() + LIMIT
+        request = b""
+        while b"\n" not in request and len(request) <= MAX_REQUEST:
+            client.settimeout(_left(end))
+            if not (more := client.recv(MAX_REQUEST)):
+                break
+            request += more
+        reply = self._obey(request.partition(b"\n")[0])
+        client.settimeout(_left(end))
+        client.sendall(reply + b"\n")
+
+
+def _left(end: float) -> float:
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino

@@ -1,0 +1,179 @@
+"""What is preferred: the answers of AMD's own allocator, where they are on record."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+import deviceplugin as dp
+from amd.machines import MI210, MI300X, MI308, SMALL, VEGA
+from amd.tree import AmdTree, Build, Make
+from deviceplugin_amd import AmdPlugin, AmdSettings
+
+Ask = Callable[..., list[int]]
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Ask:
+    """Return what asks for devices by the numbers of their nodes in KFD."""
+    tree = AmdTree(tmp_path_factory.mktemp("amd") / "node", request.param)
+    plugin = AmdPlugin(AmdSettings(sysfs_dir=tree.sys, dev_dir=tree.dev, state_file=None))
+    minors = {node.minor: node.number for node in tree.nodes()}
+    known = {number(device, minors): device for device in plugin.discover()}
+
+    def asked(free: Iterable[int], size: int, required: Iterable[int] = ()) -> list[int]:
+        available = [device for place, device in known.items() if place in {*free}]
+        needed = [known[place] for place in required]
+        return sorted(number(one, minors) for one in plugin.prefer(available, needed, size))
+
+    return asked
+
+
+def number(device: dp.Device, minors: dict[int, int]) -> int:
+    return minors[int(device.nodes[-1].container_path.removeprefix("/dev/dri/renderD"))]
+
+
+def fours(answer: list[int]) -> bool:
+    return answer in ([2, 3, 4, 5], [6, 7, 8, 9])
+
+
+@pytest.mark.parametrize("ask", [MI210], indirect=True)
+def test_gpus_of_one_hive_go_together(ask: Ask) -> None:
+    assert [2, 3] == ask([2, 3, 6, 7], 2)
+    assert [6, 7, 8] == ask([2, 6, 7, 8], 3)
+    assert ask([2, 6, 9], 2, required=[2]) in ([2, 6], [2, 9])  # equally far
+    assert fours(ask(range(2, 10), 4))
+
+
+@pytest.mark.parametrize("ask", [MI300X], indirect=True)
+def test_partitions_are_of_as_few_gpus_as_can_be_and_leave_others_whole(ask: Ask) -> None:
+    everything = range(2, 65)
+    assert list(range(58, 65)) == ask(everything, 7)
+    whole = [list(range(first, first + 8)) for first in range(2, 58, 8)]
+    assert ask(everything, 8) in whole
+    assert [7, 8, 9] == ask([7, 8, 9, *range(13, 18), *range(18, 58)], 3)
+
+
+@pytest.mark.parametrize("ask", [MI300X], indirect=True)
+def test_several_gpus_are_of_one_numa_node(ask: Ask) -> None:
+    def cpus(answer: list[int]) -> set[int]:
+        return {0 if place < 34 else 1 for place in answer}
+
+    for size in (9, 16, 24, 32):
+        answer = ask(range(2, 65), size)
+        assert size == len(answer)
+        assert 1 == len(cpus(answer)), size
+    assert {1} == cpus(ask([*range(26, 65)], 9, required=[42]))
+
+
+@pytest.mark.parametrize("ask", [SMALL], indirect=True)
+def test_without_links_the_numa_node_decides(ask: Ask) -> None:
+    assert [2, 3] == ask([2, 3, 4], 2)
+    assert [4, 5] == ask([3, 4, 5], 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("spread", ["a", "b", "c", "d"]), ("packed", ["a", "a", "a", "a"])],
+)
+def test_shares_are_spread_or_packed(
+    build: Build, make: Make, policy: str, expected: list[str]
+) -> None:
+    plugin = make(build(SMALL), shares=5, share_policy=policy)
+    devices = list(plugin.discover())
+    assert 20 == len(devices)
+    assert "0000:05:00.0::0" == devices[0].id
+    names = dict(zip(SMALL.addresses, "abcd", strict=True))
+    chosen = plugin.prefer(devices, (), 4)
+    assert expected == [names[device.id.partition("::")[0]] for device in chosen]
+
+
+def test_shares_of_partitions_are_of_other_gpus_first(build: Build, make: Make) -> None:
+    tree = build(SMALL)
+    for address in SMALL.addresses:
+        tree.divide(address, "DPX")
+    plugin = make(tree, shares=2)
+    chosen = list(plugin.prefer(list(plugin.discover()), (), 4))
+    assert {*SMALL.addresses} == {device.attributes["pci"] for device in chosen}
+
+
+def test_nothing_is_known_before_the_first_look(build: Build, make: Make) -> None:
+    tree = build(SMALL)
+    devices = list(make(tree).discover())
+    assert devices[:2] == list(make(tree).prefer(devices, (), 2))
+
+
+def written(path: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+def test_the_labels_are_those_of_amds_labeller(build: Build, make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "features.d/amd"
+    list(make(build(VEGA), labels_file=path).discover())
+    facts = {
+        "device-id": "6860",
+        "product-name": "Radeon_Instinct_MI25",
+        "vram": "16G",
+        "simd-count": "256",
+        "cu-count": "64",
+    }
+    assert {
+        "amd.com/gpu.driver-version": "6.8.5",
+        "amd.com/gpu.driver-src-version": "A6B0C2F29B2B9F9E6A64E19",
+        "amd.com/gpu.compute-partitioning-supported": "false",
+        "amd.com/gpu.memory-partitioning-supported": "false",
+        **{f"amd.com/gpu.{kind}": value for kind, value in facts.items()},
+        **{f"beta.amd.com/gpu.{kind}": value for kind, value in facts.items()},
+        **{f"beta.amd.com/gpu.{kind}.{value}": "1" for kind, value in facts.items()},
+    } == written(path)
+
+
+def test_partitions_are_counted(build: Build, make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "labels"
+    list(make(build(MI308, links=False), labels_file=path).discover())
+    found = written(path)
+    assert "48G" == found["amd.com/gpu.vram"]
+    assert "20" == found["amd.com/gpu.cu-count"]
+    assert "32" == found["beta.amd.com/gpu.cu-count.20"]
+    assert "cpx_nps1" == found["amd.com/gpu.compute-memory-partition"]
+    assert "true" == found["amd.com/gpu.compute-partitioning-supported"]
+
+
+def test_facts_that_differ_are_counted_by_value(build: Build, make: Make, tmp_path: Path) -> None:
+    tree, path = build(), tmp_path / "labels"
+    tree.divide(SMALL.addresses[0], "QPX")
+    list(make(tree, resource_naming_strategy="mixed", labels_file=path).discover())
+    found = written(path)
+    assert ("3", "4") == (found["amd.com/gpu.vram.48G"], found["amd.com/gpu.vram.12G"])
+    assert "amd.com/gpu.vram" not in found
+    assert "amd.com/gpu.compute-memory-partition" not in found
+
+
+def test_without_privilege_memory_is_what_pci_says(
+    build: Build, make: Make, tmp_path: Path
+) -> None:
+    tree, path = build(MI210, links=False), tmp_path / "labels"
+    tree.refuse()
+    list(make(tree, labels_file=path).discover())
+    found = written(path)
+    assert "64G" == found["amd.com/gpu.vram"]
+    assert "amd.com/gpu.cu-count" not in found
+
+
+def test_labels_go_with_the_last_gpu(build: Build, make: Make, tmp_path: Path) -> None:
+    tree, path = build(VEGA), tmp_path / "labels"
+    plugin = make(tree, labels_file=path)
+    list(plugin.discover())
+    tree.vanish(VEGA.addresses[0])
+    list(plugin.discover())
+    assert not path.exists()
+
+
+def test_labels_that_cannot_be_written_are_told_once(
+    build: Build, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    plugin = make(build(VEGA), labels_file=tmp_path / "file/labels")
+    assert 1 == len(list(plugin.discover())) == len(list(plugin.discover()))
+    (record,) = [one for one in caplog.records if one.message == "labels not written"]
+    assert f"{tmp_path}/file" in vars(record)["problem"]
