@@ -18,13 +18,11 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).parent.parent
-CORE: Final = ROOT / "common" / "src" / "deviceplugin"
+CORE: Final = ROOT / "common/node/src/deviceplugin"
 PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by build/architecture.py -->"
 END: Final = "<!-- end of the drawing -->"
 NO_ROOMS: Final = {"__init__", "__main__"}
-DIVIDED: Final = ("_dra", "simulator", "simulator._control_plane", "tools")
-"""The rooms whose own rooms are listed below the picture."""
 
 Arrows = Mapping[str, frozenset[str]]
 
@@ -69,24 +67,16 @@ def floors(given: Arrows) -> list[list[str]]:
 
 
 def drawing() -> str:
-    """Return the picture and the list of rooms, as Markdown."""
+    """Return the picture and the list of packages, as Markdown."""
     given = arrows()
     lines = ["```mermaid", "flowchart TD"]
     lines += [f"  {_node(room)}" for floor in reversed(floors(given)) for room in floor]
     for room, targets in sorted(reduced(given).items()):
         lines += [f"  {room} --> {target}" for target in sorted(targets)]
-    lines += ["```", "", *_table(given)]
-    for room in DIVIDED:
-        lines += ["", f"Inside `{room.replace('.', '/')}`:", ""]
-        lines += _table(arrows(f"deviceplugin.{room}"), f"{room.replace('.', '/')}/")
-    return "\n".join(lines)
-
-
-def _table(given: Arrows, folder: str = "") -> Iterable[str]:
-    """Yield a table of the rooms in ``folder``, the top floor first."""
-    yield from ("| Room | What is in it |", "|---|---|")
+    lines += ["```", "", "| Package | What is in it |", "|---|---|"]
     for floor in reversed(floors(given)):
-        yield from (f"| `{room}` | {_purpose(folder + room)} |" for room in floor)
+        lines += (f"| `{room}` | {_purpose(room)} |" for room in floor)
+    return "\n".join(lines)
 
 
 def drawn(page: str) -> str:
@@ -149,7 +139,8 @@ def _sources() -> Iterable[Path]:
     beside = [
         ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
     ]
-    for source in (CORE, ROOT / "operator/src", *sorted((ROOT / "plugins").glob("*/src")), *beside):
+    packages = [*ROOT.glob("common/*/src"), ROOT / "operator/src", *ROOT.glob("plugins/*/src")]
+    for source in (*sorted(packages), *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
 
 

@@ -150,7 +150,9 @@ def navigation() -> Iterator[dict[str, Any]]:
     text = MAP.read_text(encoding="utf-8").partition("## The documentation")[2]
     for title, rows in re.findall(r"^([A-Z][^\n|]+):\n\n((?:\|.*\n)+)", text, re.MULTILINE):
         links = re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", rows)
-        yield {title: [{name: f"common/{path}"} for name, path in dict.fromkeys(links)]}
+        yield {
+            title: [{name: path.replace("../", "common/")} for name, path in dict.fromkeys(links)]
+        }
     own = sorted(ROOT.glob("plugins/*/README.md"))
     yield {"Plugins": [{path.parent.name: str(path.relative_to(ROOT))} for path in own]}
     yield {"Operator": [{"operator": "operator/README.md"}]}

@@ -23,8 +23,8 @@ FIGURES: Final = DOCS / "figures"
 COMPARED: Final = FIGURES / "compared.json"
 NODE: Final = FIGURES / "node.json"
 CRITIQUES: Final = ROOT / "CRITIQUES.md"
-PAGE: Final = DOCS / "what-a-node-pays.md"
-PICTURE: Final = DOCS / "what-a-node-pays.svg"
+PAGE: Final = DOCS / "performance.md"
+PICTURE: Final = DOCS / "several-plugins.svg"
 PEER: Final = 15.0
 """MiB of a typical peer in Go: those of ``compared.json`` have 12 to 20."""
 

@@ -1,7 +1,7 @@
 """What must not grow, whatever the machine: checked by counting, not by a clock.
 
 A number here is what it is today, rounded up. Raise one only with a reason in the commit, and say
-in ``docs/performance-notes.md`` what it buys.
+in ``docs/performance.md`` what it buys.
 """
 
 import gc

@@ -51,13 +51,13 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
     for pattern in (
-        *("common/node/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
+        *("common/*/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
         *("*.md", "operator/**/*.md", "deployments/*/README.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )
     for path in ROOT.glob(pattern)
 )
-KIT = ROOT / "common/docs/kit/README.md"
+KIT = ROOT / "common/docs/kit.md"
 AUTHORS_PLUGIN = ROOT / "plugins/template/src/deviceplugin_template/__init__.py"
 AUTHORS_TEST = ROOT / "plugins/template/tests/test_serial.py"
 
@@ -423,18 +423,17 @@ def test_the_errors_page_draws_the_real_tree() -> None:
     assert real == drawn
 
 
-def test_every_module_of_the_kit_has_a_page_and_a_row() -> None:
+def test_every_module_of_the_kit_has_a_section_and_a_row() -> None:
     modules = (ROOT / "common/node/src/deviceplugin/kit").glob("[!_]*")
-    expected = sorted(f"{path.stem}.md" for path in modules)
-    pages = sorted(path.name for path in (ROOT / "common/docs/kit").glob("[!R]*.md"))
-    rows = re.findall(r"^\| .*", code(ROOT / "common/docs/kit/README.md"), re.MULTILINE)
-    table = _LINK.findall("\n".join(rows))
-    assert (expected, expected) == (pages, table)
+    expected = sorted(path.stem for path in modules)
+    listed = re.findall(r"^\| \[(\w+)\]\(([\w.-]*)#(\w+)\)", code(KIT), re.MULTILINE)
+    assert [(name, name) for name in expected] == [(name, anchor) for name, _, anchor in listed]
+    assert all(anchor in anchors(KIT.with_name(page or KIT.name)) for _, page, anchor in listed)
 
 
 def test_every_page_is_on_the_map() -> None:
     mapped = set(_LINK.findall(code(ROOT / "common/node/README.md")))
-    pages = {f"docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
+    pages = {f"../docs/{path.name}" for path in (ROOT / "common/docs").glob("*.md")}
     assert set() == pages - mapped
 
 

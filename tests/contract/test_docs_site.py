@@ -54,14 +54,14 @@ NO_PAGE = ".github/pull_request_template.md"
     [
         ("[a](deploying.md#x)", "", "[a](deploying.md#x)"),
         ("[a](https://x.example.com/a)", "", "[a](https://x.example.com/a)"),
-        ("[a](kit)", "", "[a](kit/README.md)"),
+        ("[a](../../plugins/gpu)", "", "[a](../../plugins/gpu/README.md)"),
         ("[a](../../build/chart.py)", "", "[a](../../build/chart.py)"),
         ("[a](../../build/chart.py#L1)", HOME, f"[a]({HOME}/blob/v0.1.0/build/chart.py#L1)"),
         ("[a](../../tests/chart)", HOME, f"[a]({HOME}/blob/v0.1.0/tests/chart)"),
         ("[a](../../tests/chart)", "", "[a](#)"),
         ("![a](page.png)", HOME, "![a](page.png)"),
         ("[a](nowhere.md)", "", "[a](nowhere.md)"),
-        ("```\n[a](kit)\n```\n[b](kit)", "", "```\n[a](kit)\n```\n[b](kit/README.md)"),
+        ("```\n[a](b)\n```\n[b](../node)", "", "```\n[a](b)\n```\n[b](../node/README.md)"),
     ],
 )
 def test_a_link_leads_to_a_page_or_a_file(
