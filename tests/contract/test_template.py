@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "plugins/template/README.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NOT_INSTALLED = {"deviceplugin"}
+NOT_INSTALLED = {"deviceplugin", "deviceplugin-testing"}
 INSTALLERS = ("pip", "hatchling", "editables")
 
 
@@ -51,7 +51,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     (site,) = place.glob("lib/python*/site-packages")
     for name, one in {
         **needed(INSTALLERS),
-        **needed(("deviceplugin", "pyyaml"), "testing"),
+        **needed(("deviceplugin-testing", "pyyaml", "urllib3")),
     }.items():
         if name not in NOT_INSTALLED:
             link(one, site)
