@@ -187,9 +187,9 @@ def test_junit_has_a_case_for_each_check_also_with_odd_characters() -> None:
 def test_list_shows_every_check_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--list"])
     listed = re.findall(r"^  (\S+)  +(.+)$", capsys.readouterr().out, re.MULTILINE)
-    shown = re.findall(r"^\| `([\w-]+\.[\w-]+)` \| (.+?) \| (.+?) \|$", OF_PLUGINS, re.MULTILINE)
-    assert listed == [(id_, title) for id_, title, _ in shown]
-    assert [(check.id, check.title, check.why) for check in CHECKS] == shown
+    shown = re.findall(r"^\| `([\w-]+\.[\w-]+)` \| (.+?) \|$", OF_PLUGINS, re.MULTILINE)
+    assert listed == shown
+    assert [(check.id, check.title) for check in CHECKS] == shown
 
 
 def test_each_link_leads_to_a_section_of_the_page() -> None:

@@ -307,7 +307,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("plugins", f"a process that stops waits at most {host._STOP_TIMEOUT:g} s"),
         ("plugins", f"tried again after {endpoint._START_AGAIN:g} s"),
         ("plugins", f"called again after {triggers._LISTEN_AGAIN:g} s"),
-        ("shutdown", f"is waited for, at most {host._STOP_TIMEOUT:g} s"),
+        ("registration", f"is waited for, at most {host._STOP_TIMEOUT:g} s"),
         ("registration", f"a deadline of {by_kubelet_socket._REGISTER_TIMEOUT:g} s"),
         ("registration", f"a bound that doubles to {by_kubelet_socket._LONGEST_WAIT:g} s"),
         (
@@ -334,26 +334,29 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("attribution", f"once it has been free for {TIMING.admission:g} s"),
         ("attribution", f"with a limit of {exclusive._TIMEOUT:g} s"),
         ("attribution", f"from 3 intervals ({TIMING.stale:g} s) after"),
-        ("events", f"has not been watching a resource for {_watch.SETTLE:g} s"),
-        ("events", f"which names {_notice.MOST_NAMED} of them"),
-        ("events", f"{_sender.BURST} Events in a row, then 1 a minute"),
-        ("events", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
-        ("events", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
+        ("node-tools", f"has not been watching a resource for {_watch.SETTLE:g} s"),
+        ("node-tools", f"which names {_notice.MOST_NAMED} of them"),
+        ("node-tools", f"{_sender.BURST} Events in a row, then 1 a minute"),
+        ("node-tools", f"after {_sender.FIRST_WAIT:g} s, doubled up to {_sender.LAST_WAIT:g} s"),
+        ("node-tools", f"`Retry-After` is kept, up to {_errors.LONGEST_WAIT:g} s"),
         ("apiserver", f"up to {_errors.LONGEST_WAIT:g} s"),
-        ("evict", f"For the last {'minute' if _evictor.CONFIRM == 60 else _evictor.CONFIRM} it"),
-        ("startup-taint", f"every {_keeper.SHOWN:g} s while the node has yet to show"),
-        ("startup-taint", f"at pauses of up to {_keeper._LAST_WAIT:g} s while the plugin"),
-        ("startup-taint", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
-        ("events", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
-        ("events", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
-        ("events", f"and {_facts.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
-        ("page", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
-        ("page", f"those with problems first, {_page.MAX_RESOURCES} in all"),
-        ("page", f"the last {events.MAX_EVENTS}, of this process"),
-        ("vanished-devices", f"at most every {pod_holdings._ASK_INTERVAL:g} s"),
-        ("vanished-devices", f"`{retention.VANISHED}`"),
-        ("vanished-devices", f"`{retention.HELD_BUT_ABSENT}`"),
-        ("vanished-devices", f"`{retention.RECORDED_BUT_ABSENT}`"),
+        (
+            "node-tools",
+            f"For the last {'minute' if _evictor.CONFIRM == 60 else _evictor.CONFIRM} it",
+        ),
+        ("node-tools", f"every {_keeper.SHOWN:g} s while the node has yet to show"),
+        ("node-tools", f"at pauses of up to {_keeper._LAST_WAIT:g} s while the plugin"),
+        ("node-tools", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
+        ("node-tools", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
+        ("node-tools", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
+        ("node-tools", f"and {_facts.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
+        ("fleet", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
+        ("fleet", f"those with problems first, {_page.MAX_RESOURCES} in all"),
+        ("fleet", f"the last {events.MAX_EVENTS}, of this process"),
+        ("discovery", f"at most every {pod_holdings._ASK_INTERVAL:g} s"),
+        ("discovery", f"`{retention.VANISHED}`"),
+        ("discovery", f"`{retention.HELD_BUT_ABSENT}`"),
+        ("discovery", f"`{retention.RECORDED_BUT_ABSENT}`"),
         ("attribution", f"has more than {checkpoint.MAX_BYTES // 1024**2} MiB"),
         ("settings", f"at most {places.LONGEST // 1024**2} MiB, as a ConfigMap"),
         ("settings", f"and {nodes.MAX_NODES:,} keys and values"),
@@ -406,7 +409,7 @@ def test_the_devices_page_shows_what_is_said_of_a_skipped_device(device: object)
 
 
 def test_the_errors_page_draws_the_real_tree() -> None:
-    (tree,) = [b.body for b in blocks(ROOT / "common/docs/errors.md") if b.kind == "text"]
+    (tree,) = [b.body for b in blocks(ROOT / "common/docs/plugins.md") if b.kind == "text"]
     drawn, above = {}, [(-1, "Exception")]
     for line in tree.splitlines():
         name = re.search(r"\w+", line)

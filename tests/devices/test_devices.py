@@ -268,7 +268,7 @@ def test_a_wrong_command_line_exits_with_2(
     assert "deviceplugin devices:" in capsys.readouterr().err
 
 
-PAGE = Path(__file__).parents[2] / "common/docs/node-devices.md"
+PAGE = Path(__file__).parents[2] / "common/docs/fleet.md"
 
 
 class CameraPlugin(dp.Plugin):

@@ -16,7 +16,7 @@ from hardware.tree import Hardware
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
-PEERS = (ROOT / "common/docs/coming-from-generic-device-plugin.md").read_text(encoding="utf-8")
+PEERS = (ROOT / "common/docs/migrate.md").read_text(encoding="utf-8")
 RECIPES = {
     entry["name"]: yaml.safe_dump(entry)
     for entry in yaml.safe_load((ROOT / "plugins/generic/recipes.yaml").read_text())["devices"]

@@ -1,4 +1,4 @@
-"""How kubelets of earlier releases differ: see common/docs/kubelet-releases.md."""
+"""How kubelets of earlier releases differ: see common/docs/supported-versions.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
