@@ -184,12 +184,13 @@ def test_junit_has_a_case_for_each_check_also_with_odd_characters() -> None:
 # The page
 
 
-def test_list_shows_every_check_that_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_has_every_check_and_the_page_their_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert 0 == main(["--list"])
     listed = re.findall(r"^  (\S+)  +(.+)$", capsys.readouterr().out, re.MULTILINE)
-    shown = re.findall(r"^\| `([\w-]+\.[\w-]+)` \| (.+?) \|$", OF_PLUGINS, re.MULTILINE)
-    assert listed == shown
-    assert [(check.id, check.title) for check in CHECKS] == shown
+    assert listed == [(check.id, check.title) for check in CHECKS]
+    assert f"There are {len(CHECKS)} in these groups" in OF_PLUGINS
 
 
 def test_each_link_leads_to_a_section_of_the_page() -> None:

@@ -16,7 +16,6 @@ from hardware.tree import Hardware
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
-PEERS = (ROOT / "common/docs/migrate.md").read_text(encoding="utf-8")
 RECIPES = {
     entry["name"]: yaml.safe_dump(entry)
     for entry in yaml.safe_load((ROOT / "plugins/generic/recipes.yaml").read_text())["devices"]
@@ -215,20 +214,10 @@ def test_the_recipes_with_more_than_nodes_give_that_too(make: Make, hardware: Ha
     assert {"SERIAL_0": "/dev/ttyACM0"} == adapter.envs
 
 
-def table(heading: str, page: str = README) -> list[list[str]]:
-    lines = page.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
+def table(heading: str) -> list[list[str]]:
+    lines = README.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
     rows = [line for line in lines if line.startswith("|")][2:]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-
-
-def test_each_row_beside_the_peers_names_a_test_that_exists() -> None:
-    tests = "".join(
-        path.read_text()
-        for path in (*Path(__file__).parent.glob("test_*.py"), ROOT / "e2e/test_generic.py")
-    )
-    rows = table("Compared with its peers", PEERS)
-    assert rows
-    assert [] == [row[4] for row in rows if f"def {row[4].strip('`')}(" not in tests]
 
 
 def test_the_settings_are_those_of_the_code() -> None:

@@ -93,8 +93,8 @@ class Settings:
     """Least time that a vanished device stays listed as unhealthy. It covers an allocation in
     progress: forgetting a device then can crash the kubelet."""
     vanished_retention: timedelta = timedelta(hours=24)
-    """The same if it is unknown whether a pod holds the device: the pod resources socket does not
-    exist, or only the kubelet's checkpoint may have the device for a pod."""
+    """Least time that a vanished device stays listed if it is unknown whether a pod holds it: the
+    pod resources socket does not exist, or only the kubelet's checkpoint has the device."""
     poll_interval: timedelta = timedelta(seconds=5)
     """Time between polls of files and sockets, in case an event was lost."""
     reload: Literal["on-change", "sighup"] = "on-change"
