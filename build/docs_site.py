@@ -36,7 +36,7 @@ ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = Path(__file__).with_name("docs_site.lock")
 PAGES: Final = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CRITIQUES.md", "STYLE.md", "SECURITY.md"),
-    *("CODE_OF_CONDUCT.md", "MAINTAINERS.md", "common/*/README.md", "common/docs/**/*.md"),
+    *("CODE_OF_CONDUCT.md", "common/*/README.md", "common/docs/**/*.md"),
     *("plugins/*/README.md", "plugins/*/docs/**/*.md", "plugins/*/*/README.md", "build/README.md"),
     *("operator/**/*.md", "deployments/**/*.md", "demo/**/*.md", "e2e/**/*.md", "tests/**/*.md"),
 )

@@ -360,7 +360,7 @@ def test_the_plugin_finds_its_configuration_where_the_component_puts_it(tmp_path
 
 
 def test_the_page_about_mps_is_a_deployment_that_fits_together(tmp_path: Path) -> None:
-    page = (ROOT / "plugins/gpu/docs/mps.md").read_text()
+    page = (ROOT / "plugins/gpu/docs/sharing.md").read_text()
     blocks = re.findall(r"^   ```yaml\n(.*?)^   ```$", page, re.MULTILINE | re.DOTALL)
     ours, theirs = (yaml.safe_load(textwrap.dedent(block)) for block in blocks)
     assert [] == schema_problems([theirs])

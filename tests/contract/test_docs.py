@@ -50,7 +50,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = sorted(
     path
     for pattern in (
-        *("common/node/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
+        *("common/*/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
         *("*.md", "operator/**/*.md", "deployments/*/README.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )

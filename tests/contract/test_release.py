@@ -244,7 +244,7 @@ def test_a_package_says_where_it_comes_from_and_what_it_fits(folder: str, tmp_pa
     [
         ("#see-it", "#see-it"),
         ("https://kubernetes.io/docs", "https://kubernetes.io/docs"),
-        ("docs/mps.md", "https://h/plugins/gpu/docs/mps.md"),
+        ("docs/sharing.md", "https://h/plugins/gpu/docs/sharing.md"),
         ("../../common/docs/a.md#b", "https://h/common/docs/a.md#b"),
         ("../generic", "https://h/plugins/generic"),
     ],

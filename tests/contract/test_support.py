@@ -1,13 +1,12 @@
 """What tests stand on has a place, a description and a name of its own."""
 
+import ast
 import re
 import sys
 import tomllib
 from collections import Counter
 from importlib.metadata import packages_distributions
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PYTHONPATH = [
@@ -16,7 +15,12 @@ PYTHONPATH = [
         "pythonpath"
     ]
 ]
-FOLDERS = [*ROOT.glob("tests/support/*/"), *ROOT.glob("e2e/support/*/")]
+FOLDERS = [
+    folder
+    for place in ("tests/support", "e2e/support")
+    for folder in ROOT.glob(f"{place}/*/")
+    if [*folder.rglob("*.py")]
+]
 
 
 def modules(folder: Path) -> set[str]:
@@ -25,21 +29,16 @@ def modules(folder: Path) -> set[str]:
     return packages | {path.stem for path in folder.glob("*.py")}
 
 
-@pytest.mark.parametrize(
-    "folder",
-    sorted({path.parent for folder in FOLDERS for path in folder.rglob("*.py")}),
-    ids=lambda folder: str(folder.relative_to(ROOT)),
-)
-def test_every_folder_says_what_its_modules_are(folder: Path) -> None:
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(\w+\.py)`", page))
-    assert named == {path.name for path in folder.glob("*.py")}
+def test_every_module_says_what_it_is() -> None:
+    paths = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+    said = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) for path in paths}
+    assert [] == [path for path, docstring in said.items() if not docstring]
 
 
-def test_the_map_names_every_folder_and_module() -> None:
-    page = (ROOT / "tests/support/README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\]\((\w+)/README\.md\)|`(\w+)\.py`", page))
-    assert {"".join(names) for names in named} == modules(ROOT / "tests/support")
+def test_the_page_names_every_folder() -> None:
+    page = (ROOT / "tests/README.md").read_text(encoding="utf-8")
+    tested = {path.name for path in (ROOT / "tests").iterdir() if [*path.rglob("test_*.py")]}
+    assert set() == {name for name in tested if not re.search(rf"`{name}[`/]", page)}
 
 
 def test_no_name_hides_another_module() -> None:

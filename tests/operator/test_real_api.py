@@ -1,7 +1,7 @@
 """The acceptance criteria on a real API server: 40 nodes, real controllers, a real scheduler.
 
-The operator is a process with the rights of its deployment. The table of what this shows is
-`operator/docs/criteria.md`.
+The operator is a process with the rights of its deployment. What this shows is in
+`operator/docs/running.md`.
 """
 
 import os

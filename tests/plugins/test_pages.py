@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, type[dp.Settings]] = {
 }
 CLAIMS = {
     "amd/docs/coming-from-amd.md": "## What is different",
-    "fpga/README.md": "## Differences to Intel's plugin",
+    "fpga/docs/coming-from-intel.md": "## What is different",
     "intelgpu/docs/coming-from-intel.md": "## What is different",
     "rdma/docs/coming-from.md": "## What is different",
 }

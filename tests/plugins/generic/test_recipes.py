@@ -1,6 +1,5 @@
-"""The README: its recipes work, and its tables tell the truth."""
+"""The recipes work, and the tables of the README tell the truth."""
 
-import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -18,10 +17,8 @@ from hardware.tree import Hardware
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
 RECIPES = {
-    yaml.safe_load(text)[0]["name"]: text.removeprefix("- ").replace("\n  ", "\n")
-    for text in re.findall(
-        r"^```yaml\n(.*?)^```$", README.partition("## Recipes")[2], re.MULTILINE | re.DOTALL
-    )
+    entry["name"]: yaml.safe_dump(entry)
+    for entry in yaml.safe_load((ROOT / "plugins/generic/recipes.yaml").read_text())["devices"]
 }
 PCI = "pci0000:00/0000:03:00.0"
 

@@ -39,7 +39,8 @@ def _documents(name: str) -> Iterator[Any]:
     yield {key: one for key, one in defaults.items() if one is not None}
     yield from (spec[name] for spec in SPECS if name in spec)
     page = (ROOT / f"plugins/{name}/README.md").read_text(encoding="utf-8")
-    for text in [*_BLOCK.findall(page), (ROOT / f"deployments/{name}/config.yaml").read_text()]:
+    files = [*ROOT.glob(f"plugins/{name}/*.yaml"), ROOT / f"deployments/{name}/config.yaml"]
+    for text in [*_BLOCK.findall(page), *(file.read_text() for file in files)]:
         found = yaml.safe_load(text)
         yield {"devices": found} if name == "generic" and isinstance(found, list) else found
 

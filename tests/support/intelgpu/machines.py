@@ -1,4 +1,13 @@
-"""Machines with Intel GPUs, as the records of them say."""
+"""Machines with Intel GPUs, as the records of them say.
+
+Recorded: PCI addresses, models, drivers, NUMA nodes, numbers of functions and device nodes. Of
+Intel's plugin: TIGER_LAKE (labels.md), TWO_DRIVERS (gpu_plugin_test.go), DG1 and MAX (gpu_fakedev,
+8x-DG1.json and 8x2-PVC-xelink.json). FLEX: device-faker of intel-resource-drivers-for-kubernetes.
+WORKSTATION: a description of a runner for continuous integration.
+
+Made after the kernel's sources and documentation: PCI classes, links of SR-IOV,
+``survivability_mode``, ``gpu_health``, events, the management engine.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,13 @@
-"""Machines with network cards, as somebody has written them down."""
+"""Machines with network cards, as somebody has written them down.
+
+Recorded: of DGX_H100, in NVIDIA's user guide, interfaces, RDMA names, and the CPU and GPU of each
+card; of CONNECTX6 (k8snetworkplumbingwg/sriov-network-device-plugin#586) addresses and models; of
+E810 (k8snetworkplumbingwg/sriov-network-operator#329) models, drivers, the port's name, the first
+functions' addresses, and how many each resource has: 4, 2 and 2.
+
+Made after the kernel's sources and documentation: the rest, such as numbers of device nodes, IOMMU
+groups, states of ports, bridges, and the host's own cards.
+"""
 
 from dataclasses import dataclass
 from typing import Final
