@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.tools.bench import _entries, _plan, main
-from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench import _plan, _subject, main
+from deviceplugin_testing.tools.bench._figures import BenchError
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
 
@@ -20,18 +20,18 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device node
     ],
 )
 def test_entries_of_each_kind_come_and_go(tmp_path: Path, kind: str, is_it: object) -> None:
-    devices = _entries.make_devices(tmp_path, 3, kind)
+    devices = _subject.make_devices(tmp_path, 3, kind)
     assert callable(is_it)
     assert [True] * 3 == [is_it(path) for path in sorted(devices.iterdir())]
     assert (kind == "link") == (devices / "dev0").is_symlink()
     for path in devices.iterdir():
-        _entries.remove(path)
+        _subject.remove_entry(path)
     assert [] == list(devices.iterdir())
 
 
 @ROOT
 def test_a_node_is_that_of_dev_null(tmp_path: Path) -> None:
-    _entries.make(tmp_path / "node", "node")
+    _subject.make_entry(tmp_path / "node", "node")
     status = (tmp_path / "node").lstat()
     assert (Path("/dev/null").stat().st_rdev, 0o600) == (
         status.st_rdev,
@@ -47,7 +47,7 @@ def test_who_may_not_make_nodes_is_told_what_it_needs(
 
     monkeypatch.setattr(os, "mknod", refuse)
     with pytest.raises(BenchError, match=r"CAP_MKNOD.* or give --entries link"):
-        _entries.make(tmp_path / "node", "node")
+        _subject.make_entry(tmp_path / "node", "node")
 
 
 @pytest.mark.parametrize("kind", ["directory", pytest.param("node", marks=ROOT)])

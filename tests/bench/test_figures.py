@@ -1,5 +1,4 @@
-from deviceplugin_testing.tools.bench._figures import Figure, Section
-from deviceplugin_testing.tools.bench._report import document, noise, table
+from deviceplugin_testing.tools.bench._figures import Figure, Section, document, noise, table
 
 QUIET = Figure("work", "ms", [1.0, 1.0, 1.1])
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_testing.tools.bench import _measure, _plan, _subject
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure
 from deviceplugin_testing.tools.bench._many import ManyPlugin, ManySettings
 from deviceplugin_testing.tools.bench._subject import Run, Subject, running
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_testing.tools.bench import _plan, _versus, main
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
 from deviceplugin_testing.tools.bench._plan import Plan, Say
 from deviceplugin_testing.tools.bench._subject import Subject
 from deviceplugin_testing.tools.bench._versus import alternate, ratios, table

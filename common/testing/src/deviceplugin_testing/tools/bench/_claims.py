@@ -10,8 +10,7 @@ from deviceplugin_testing.conformance._limits import Limits
 from deviceplugin_testing.conformance._proc import holdings
 from deviceplugin_testing.conformance._subject import Subject as Checked
 from deviceplugin_testing.conformance.dra._node import DraNode
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
 from deviceplugin_testing.tools.bench._subject import Subject
 
 _MIB: Final = 1024 * 1024

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin_testing.tools.bench import _measure, _streams
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench import _measure
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
 from deviceplugin_testing.tools.bench._subject import Subject, running
 
 _GOPHER: Final = "gopher-device-plugin"
@@ -80,7 +79,7 @@ def measure(subject: Subject, plan: Plan, say: Say) -> Section:
             figures += _measure.allocations(run, plan.allocations, ids)
         figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
         add(lambda: _measure.changes(run, plan.changes))
-        add(lambda: _streams.allocations_under(run, plan.allocations, _STREAMS))
+        add(lambda: _measure.allocations_under(run, plan.allocations, _STREAMS))
         if plan.restarts:
             say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
             add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))

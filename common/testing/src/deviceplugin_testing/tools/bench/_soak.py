@@ -10,7 +10,7 @@ from typing import Final
 import grpc
 
 from deviceplugin_testing.conformance._proc import Holdings
-from deviceplugin_testing.tools.bench import _entries, _measure
+from deviceplugin_testing.tools.bench import _measure, _subject
 from deviceplugin_testing.tools.bench._figures import Figure, Section
 from deviceplugin_testing.tools.bench._plan import Say
 from deviceplugin_testing.tools.bench._subject import Run, Subject, running
@@ -100,9 +100,9 @@ class _Trouble:
         if (directory := self._run.touch_dir) is not None:
             path = directory / f"dp-soak-{self._rng.randrange(4)}"
             if path.exists():
-                _entries.remove(path)
+                _subject.remove_entry(path)
             else:
-                _entries.make(path, self._run.subject.entries)
+                _subject.make_entry(path, self._run.subject.entries)
 
     def _hang_up(self) -> None:
         for resource in sorted(self._run.kubelet.registered):

@@ -1,5 +1,7 @@
 """The plugin to measure: its command, and its process on a simulated kubelet."""
 
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +15,51 @@ from deviceplugin_testing.conformance._place import fill, scratch
 from deviceplugin_testing.conformance._plugin import Plugin
 from deviceplugin_testing.conformance._proc import Holdings, holdings
 from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.tools.bench._entries import make_devices
-from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._figures import BenchError
+
+KINDS: Final = ("file", "directory", "node", "link")
+"""``link`` is a symbolic link to ``/dev/null``, for those who may not make nodes."""
+_NULL: Final = Path("/dev/null")
+
+
+def make_entry(path: Path, kind: str) -> None:
+    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``.
+
+    Raises:
+        BenchError: This process may not make nodes, or not there.
+    """
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(_NULL)
+    elif kind == "node":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, _NULL.stat().st_rdev)
+        except PermissionError as error:
+            raise BenchError(
+                f"{path}: cannot make a device node: that needs CAP_MKNOD outside of a user "
+                "namespace, so run it as root, or give --entries link"
+            ) from error
+    else:
+        path.touch()
+
+
+def remove_entry(path: Path) -> None:
+    """Remove the entry at ``path``, of whatever kind."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+def make_devices(directory: Path, number: int, kind: str) -> Path:
+    """Create ``devices`` in ``directory`` with so many entries, and return it."""
+    devices = directory / "devices"
+    devices.mkdir()
+    for one in range(number):
+        make_entry(devices / f"dev{one}", kind)
+    return devices
+
 
 _TIMEOUT: Final = 30.0
 """Seconds to wait for any reaction of a plugin."""

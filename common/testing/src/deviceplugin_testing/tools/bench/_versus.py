@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin_testing.tools.bench import _plan
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
 from deviceplugin_testing.tools.bench._plan import Plan, Say
 from deviceplugin_testing.tools.bench._subject import Subject
 
