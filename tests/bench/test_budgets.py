@@ -23,7 +23,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin_testing.conformance._proc import activity
+from deviceplugin_testing.conformance._process import activity
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.tools.bench import _plan
 from deviceplugin_testing.tools.bench._subject import Subject, running

@@ -15,7 +15,7 @@ from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator._device_manager import records as simulated
 from deviceplugin_testing.simulator._device_manager.records import Entry as KubeletEntry
 from deviceplugin_testing.simulator._device_manager.records import Grant
 

@@ -15,8 +15,8 @@ from deviceplugin._dra.serving import health_service
 from deviceplugin._dra.serving.device_health import DeviceHealth
 from deviceplugin._dra.serving.health_service import HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
-from drivers.driver_client import DriverClient, connected
 from drivers.driver_node import POOL, DriverNode, gopher, result
+from drivers.running_driver import DriverClient, connected
 from held_clock import HeldClock
 from patience import eventually
 

@@ -10,8 +10,13 @@ import pytest
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
-from deviceplugin_testing.simulator._device_manager.checkpoint import CheckpointError, read, write
-from deviceplugin_testing.simulator._device_manager.records import Entry, Grant
+from deviceplugin_testing.simulator._device_manager.records import (
+    CheckpointError,
+    Entry,
+    Grant,
+    read,
+    write,
+)
 
 R = "x.io/dev"
 

@@ -14,7 +14,7 @@ from deviceplugin._dra.claims.record_files import Records
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.kit.state import State
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator._device_manager import records as simulated
 from hardware.failing_calls import failing_calls
 from hardware.faults import Faults
 

@@ -30,7 +30,7 @@ from deviceplugin.tools.devices._sources import ask_kubelet
 from deviceplugin.tools.drain._holders import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
 from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator._device_manager import records as simulated
 from fuzzing.samples import Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads_object
 

@@ -10,8 +10,8 @@ from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, N
 from deviceplugin_testing.conformance._kubelet import Registered
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
-from deviceplugin_testing.simulator._device_manager.resource_names import is_extended_resource
-from deviceplugin_testing.simulator._wire.paths import dialled_path, socket_path
+from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
+from deviceplugin_testing.simulator._wire import dialled_path, socket_path
 
 GROUP: Final = Group("registration", "Registration", lane=FIRST_LANE)
 

@@ -8,17 +8,15 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.conformance._check import Abandoned, Failed
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._place import Place
-from deviceplugin_testing.conformance._plugin import Plugin
-from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance._check import Failed
+from deviceplugin_testing.conformance._node import CheckedProcess
+from deviceplugin_testing.conformance._process import Plugin
+from deviceplugin_testing.conformance._subject import Limits, Place, Subject
 from deviceplugin_testing.conformance.dra._pools import Offered, Slices, newest, offered
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     Pod,
     SimulatedCluster,
-    SimulatedKubelet,
     SimulatedNode,
     allocated_claim,
 )
@@ -32,17 +30,16 @@ _SYNC: Final = 1.0
 Claim = dict[str, Any]
 
 
-class DraNode:
+class DraNode(CheckedProcess):
     """One cluster and its node, with one process of the driver at a time."""
+
+    noun = "driver"
 
     def __init__(
         self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
     ) -> None:
-        self._subject = subject
-        self._place = place
-        self._over = over
+        super().__init__(subject, place, limits, over)
         self._claims = 0
-        self.limits = limits
         self.driver = subject.resource
         """The driver to check; empty until it is known."""
         client = _client()
@@ -58,13 +55,8 @@ class DraNode:
         )
         api = client(self.cluster.url)
         self.node = SimulatedNode(place.root, api, NODE, interval=_QUICK, config=config, seed=seed)
-        self.plugin: Plugin | None = None
+        self.kubelet = self.node.kubelet
         self.placeholders = {**place.placeholders(), **self._places()}
-
-    @property
-    def kubelet(self) -> SimulatedKubelet:
-        """The kubelet of the node."""
-        return self.node.kubelet
 
     def _places(self) -> Mapping[str, str]:
         kubeconfig = self._place.scratch / "kubeconfig"
@@ -118,27 +110,6 @@ class DraNode:
 
     # Waiting
 
-    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition()`` is true, and return whether it became true.
-
-        Raises:
-            Failed: The driver ended meanwhile.
-            Abandoned: The run was given up meanwhile.
-        """
-
-        def holds() -> bool:
-            if self._over.is_set():
-                raise Abandoned
-            if condition():
-                return True
-            self._check_running()
-            return False
-
-        try:
-            return self.kubelet.wait(holds, timeout=timeout)
-        except TimeoutError:
-            return False
-
     def require(
         self,
         condition: Callable[[], object],
@@ -154,17 +125,6 @@ class DraNode:
         if not self.wait(condition, seconds):
             reason = why()
             raise Failed(f"{problem} within {seconds:g} s" + (reason and f": {reason}"))
-
-    def observe(self, seconds: float) -> None:
-        """Let ``seconds`` pass; raise ``Failed`` at once if the driver ends."""
-        self.wait(lambda: False, seconds)
-
-    def _check_running(self) -> None:
-        if self.plugin is not None and self.plugin.status is not None:
-            words = self.plugin.last_words()
-            raise Failed(
-                f"the driver ended with status {self.plugin.status}" + (words and f": {words}")
-            )
 
     def wait_up(self) -> str:
         """Wait until the driver is connected and has slices; return the problem if it has none."""

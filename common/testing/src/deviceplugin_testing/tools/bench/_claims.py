@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin_testing.conformance._check import Failed
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._proc import holdings
+from deviceplugin_testing.conformance._process import holdings
+from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.conformance._subject import Subject as Checked
 from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section

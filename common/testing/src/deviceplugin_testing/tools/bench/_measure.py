@@ -13,7 +13,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance._proc import Holdings, activity
+from deviceplugin_testing.conformance._process import Holdings, activity
 from deviceplugin_testing.tools.bench import _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
 from deviceplugin_testing.tools.bench._subject import Run, Subject, running

@@ -9,7 +9,7 @@ from typing import Final
 
 import grpc
 
-from deviceplugin_testing.conformance._proc import Holdings
+from deviceplugin_testing.conformance._process import Holdings
 from deviceplugin_testing.tools.bench import _measure, _subject
 from deviceplugin_testing.tools.bench._figures import Figure, Section
 from deviceplugin_testing.tools.bench._plan import Say

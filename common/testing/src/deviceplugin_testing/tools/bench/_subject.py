@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.conformance._output import last_words
-from deviceplugin_testing.conformance._place import fill, scratch
-from deviceplugin_testing.conformance._plugin import Plugin
-from deviceplugin_testing.conformance._proc import Holdings, holdings
+from deviceplugin_testing.conformance._process import Holdings, Plugin, holdings, last_words
+from deviceplugin_testing.conformance._subject import fill, scratch
 from deviceplugin_testing.simulator import SimulatedKubelet
 from deviceplugin_testing.tools.bench._figures import BenchError
 

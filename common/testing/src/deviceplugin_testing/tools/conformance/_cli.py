@@ -14,11 +14,8 @@ from deviceplugin._app.exit_status import FAILED
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin_testing.conformance._check import Check, Group, Result
-from deviceplugin_testing.conformance._lanes import InOrder, SideBySide
-from deviceplugin_testing.conformance._limits import QUICK, Limits
-from deviceplugin_testing.conformance._progress import Progress
-from deviceplugin_testing.conformance._runner import run
-from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance._lanes import InOrder, Progress, SideBySide, run
+from deviceplugin_testing.conformance._subject import QUICK, Limits, Subject
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks import GROUPS
 from deviceplugin_testing.conformance.dra import DRA_GROUPS, DraTrial

@@ -4,9 +4,14 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, refused, released
 from deviceplugin_testing.conformance.dra._node import DraNode
-from deviceplugin_testing.conformance.dra._trial import DraTrial
+from deviceplugin_testing.conformance.dra._trial import (
+    DraTrial,
+    exclusive,
+    prepared,
+    refused,
+    released,
+)
 from deviceplugin_testing.conformance.dra.checks._claims import first, one_holder
 from deviceplugin_testing.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 

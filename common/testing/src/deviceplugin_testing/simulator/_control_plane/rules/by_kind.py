@@ -20,7 +20,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims, pods
 from deviceplugin_testing.simulator._control_plane.rules.fields import METADATA, SCHEMAS
-from deviceplugin_testing.simulator._control_plane.rules.metadata import check_metadata
+from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata
 from deviceplugin_testing.simulator._control_plane.rules.schema import Struct, read
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.rules.claims import requests_of
-from deviceplugin_testing.simulator._control_plane.scheduler.consumption import (
-    Amounts,
-    consumed,
-    total,
-)
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
+    Amounts,
     DeviceKey,
     Offer,
     Pools,
+    consumed,
+    total,
     untolerated,
 )
 from deviceplugin_testing.simulator._control_plane.selectors import Candidate, parse_selector

@@ -20,7 +20,6 @@ from deviceplugin_testing.simulator._control_plane.scheduler.allocator import (
     Allocator,
     InUse,
 )
-from deviceplugin_testing.simulator._control_plane.scheduler.consumption import Amounts, total
 from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources import (
     SpecialClaim,
     class_of,
@@ -28,8 +27,10 @@ from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources 
     special_claim,
 )
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
+    Amounts,
     DeviceKey,
     pools_of,
+    total,
     untolerated,
 )
 from deviceplugin_testing.simulator._control_plane.selectors import SelectorError
