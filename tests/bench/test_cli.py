@@ -12,7 +12,7 @@ from deviceplugin_testing.tools.bench import _claims as bench_claims
 from deviceplugin_testing.tools.bench import _cli, _plan, _subject, main
 from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
 from deviceplugin_testing.tools.bench._figures import BenchError, Section
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 MANY = [*_plan.many(8, 1).command]
 
@@ -54,10 +54,10 @@ def test_without_a_command_the_gopher_plugin_and_the_core_are_measured(
     def sections(*words: str) -> list[str]:
         before, commands = _split(words)
         options = _parser().parse_args(before)
-        subjects = [Subject(title=command[0], command=command) for command in commands]
+        subjects = [BenchSubject(title=command[0], command=command) for command in commands]
         return [section.title for section in _cli._sections(options, subjects)]
 
-    def measured(subject: Subject, *_: object) -> Section:
+    def measured(subject: BenchSubject, *_: object) -> Section:
         return Section(subject.title, (), [])
 
     monkeypatch.setattr(_plan, "measure", measured)

@@ -5,8 +5,8 @@ import pytest
 
 from deviceplugin_testing.tools.bench import _measure, _plan
 from deviceplugin_testing.tools.bench._figures import BenchError
-from deviceplugin_testing.tools.bench._soak import soak
-from deviceplugin_testing.tools.bench._subject import Subject, running
+from deviceplugin_testing.tools.bench._plan import soak
+from deviceplugin_testing.tools.bench._subject import BenchSubject, running
 
 STARVES = """
 import sys
@@ -41,7 +41,7 @@ def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = "{devices_dir}"
-    subject = Subject(title="starves", command=(sys.executable, "-c", STARVES, directory))
+    subject = BenchSubject(title="starves", command=(sys.executable, "-c", STARVES, directory))
     monkeypatch.setattr(_measure, "_FIRST_LIST", 0.5)
     monkeypatch.setattr(_measure, "_ALLOCATE", 0.5)
     with running(subject) as run:

@@ -14,7 +14,7 @@ from deviceplugin_testing.tools.bench._figures import (
     table,
 )
 from deviceplugin_testing.tools.bench._plan import Plan, Say
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 from deviceplugin_testing.tools.bench._versus import alternate, ratios
 
 QUIET = Figure("work", "ms", [1.0, 1.0, 1.1])
@@ -79,12 +79,12 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
 ) -> None:
     turns: list[tuple[str, Plan]] = []
 
-    def measured(subject: Subject, plan: Plan, _say: Say) -> Section:
+    def measured(subject: BenchSubject, plan: Plan, _say: Say) -> Section:
         turns.append((subject.title, plan))
         return section(Figure("start", "ms", [len(turns)]))
 
     monkeypatch.setattr(_plan, "measure", measured)
-    both = (Subject(title="a", command=["a"]), Subject(title="b", command=["b"]))
+    both = (BenchSubject(title="a", command=["a"]), BenchSubject(title="b", command=["b"]))
     plan = Plan(starts=10, idle=60.0, allocations=1000, changes=3, restarts=50)
     first, second = alternate(both, plan, lambda _text: None)
     assert ["a", "b", "b", "a"] * 2 == [title for title, _ in turns]
@@ -99,9 +99,9 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
 def test_any_number_of_commands_is_measured_in_turns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turns: list[Subject] = []
+    turns: list[BenchSubject] = []
 
-    def measured(subject: Subject, _plan: Plan, _say: Say) -> Section:
+    def measured(subject: BenchSubject, _plan: Plan, _say: Say) -> Section:
         turns.append(subject)
         return Section(subject.title, subject.command, [Figure("start", "ms", [len(turns)])])
 

@@ -68,7 +68,7 @@ def rounds_of_records(
 
 
 def test_a_checkpoint_is_known_or_not_and_ends_nothing(folder: Path) -> None:
-    simulated.write(folder, [], {"example.com/gopher": ["a", "b"]})
+    simulated.write_checkpoint(folder, [], {"example.com/gopher": ["a", "b"]})
     checkpoint = Checkpoint(folder)
     for whole in rounds(folder):
         assert [] == list(checkpoint.entries())

@@ -79,7 +79,7 @@ def small_node(root: Path) -> Path:
     """Make the root of a node with files that the doctor reads, and return it."""
     plugin_dir, cdi = root / "var/lib/kubelet/device-plugins", root / "etc/cdi"
     plugin_dir.mkdir(parents=True)
-    records.write(plugin_dir, [], {"example.com/gopher": ["gary"]})
+    records.write_checkpoint(plugin_dir, [], {"example.com/gopher": ["gary"]})
     cdi.mkdir(parents=True)
     document = Specification("example.com/gopher", {"gary": Edits({"A": "1"})}).document()
     (cdi / "a.json").write_text(json.dumps(document))

@@ -61,7 +61,7 @@ def _checkpoint(folder: Path) -> Iterator[Read]:
         holds.given((_RESOURCE, "a"))
         holds.remembers(_RESOURCE)
         with suppress(simulated.CheckpointError):
-            simulated.read(folder)
+            simulated.read_checkpoint(folder)
 
     yield read
 

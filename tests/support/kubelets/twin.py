@@ -199,7 +199,7 @@ class Twin:
         """Return what the checkpoint file says, sorted, or why it cannot be used."""
         path = self._dir / FILE_NAME
         try:
-            records.read(self._dir)
+            records.read_checkpoint(self._dir)
         except records.CheckpointError as error:
             return str(error)
         data = json.loads(path.read_text(encoding="utf-8"))["Data"]

@@ -78,7 +78,7 @@ class Result:
     seconds: float
 
 
-class Group:
+class CheckGroup:
     """The checks of one module, in their order there."""
 
     def __init__(self, name: str, title: str, *, disturbing: bool = False, lane: str = "") -> None:

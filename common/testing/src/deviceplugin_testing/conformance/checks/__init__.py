@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Check, Group
+from deviceplugin_testing.conformance._check import Check, CheckGroup
 from deviceplugin_testing.conformance.checks import (
     _allocation,
     _crash,
@@ -15,7 +15,7 @@ from deviceplugin_testing.conformance.checks import (
     _shutdown,
 )
 
-GROUPS: Final[tuple[Group, ...]] = (
+GROUPS: Final[tuple[CheckGroup, ...]] = (
     _registration.GROUP,
     _lists.GROUP,
     _allocation.GROUP,

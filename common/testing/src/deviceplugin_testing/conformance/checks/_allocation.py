@@ -13,11 +13,11 @@ import grpc
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _kubelet
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 
-GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
+GROUP: Final = CheckGroup("allocation", "Allocation", lane=FIRST_LANE)
 
 _PATIENCE: Final = 10.0
 """How long to wait for a late answer, as a multiple of the limit of a call."""

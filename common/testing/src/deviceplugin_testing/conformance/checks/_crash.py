@@ -3,13 +3,13 @@
 import time
 from typing import Final
 
-from deviceplugin_testing.conformance._check import LAST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import LAST_LANE, CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._losses import restart
 from deviceplugin_testing.simulator import Container, KubeletCrashed, Pod
 
-GROUP: Final = Group("crash", "Never crash the kubelet", lane=LAST_LANE)
+GROUP: Final = CheckGroup("crash", "Never crash the kubelet", lane=LAST_LANE)
 
 _PODS: Final = 4
 

@@ -8,12 +8,12 @@ from typing import Final
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _kubelet
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
 
-GROUP: Final = Group("lists", "Lists and health", lane=FIRST_LANE)
+GROUP: Final = CheckGroup("lists", "Lists and health", lane=FIRST_LANE)
 
 _MAX_ID: Final = 63
 

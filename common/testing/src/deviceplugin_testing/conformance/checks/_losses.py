@@ -4,10 +4,10 @@ import time
 from functools import partial
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group
+from deviceplugin_testing.conformance._check import CheckGroup, Failed
 from deviceplugin_testing.conformance._trial import Trial
 
-RESTART: Final = Group("restart", "Kubelet restart", disturbing=True)
+RESTART: Final = CheckGroup("restart", "Kubelet restart", disturbing=True)
 
 _UP: Final = 0.3
 _DOWN: Final = 0.2
@@ -116,7 +116,7 @@ def _stable_ids(trial: Trial) -> str:
     return f"{len(before)} ids are the same"
 
 
-STREAM_LOSS: Final = Group("stream-loss", "Stream loss", disturbing=True)
+STREAM_LOSS: Final = CheckGroup("stream-loss", "Stream loss", disturbing=True)
 
 _MOST: Final = 20
 """Most registrations in one second of closed connections."""
@@ -160,7 +160,7 @@ def _calm(trial: Trial) -> str:
     return f"registered {count} times in one second of hanging up"
 
 
-SOCKET_LOSS: Final = Group("socket-loss", "Socket loss", disturbing=True)
+SOCKET_LOSS: Final = CheckGroup("socket-loss", "Socket loss", disturbing=True)
 
 
 def delete(trial: Trial) -> float:

@@ -8,12 +8,12 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._allocation import allocate, healthy
 
-PREFERRED: Final = Group("preferred", "Preferred allocation", lane=FIRST_LANE)
+PREFERRED: Final = CheckGroup("preferred", "Preferred allocation", lane=FIRST_LANE)
 
 _UNKNOWN: Final = "no-such-device"
 
@@ -108,7 +108,7 @@ def _no_errors(trial: Trial) -> str:
     return f"answered {len(odd)} odd requests"
 
 
-PRE_START: Final = Group("pre-start", "Pre-start", lane=FIRST_LANE)
+PRE_START: Final = CheckGroup("pre-start", "Pre-start", lane=FIRST_LANE)
 
 
 def _pre_start(trial: Trial, times: int) -> float:

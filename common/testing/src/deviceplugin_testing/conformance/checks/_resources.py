@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._process import Holdings, holdings
 from deviceplugin_testing.conformance._trial import Trial
@@ -14,7 +14,7 @@ from deviceplugin_testing.conformance.checks._losses import lose, restart
 from deviceplugin_testing.conformance.checks._observing import calmed, need_proc, quiet
 from deviceplugin_testing.conformance.checks._shutdown import sockets
 
-GROUP: Final = Group("resources", "Resources")
+GROUP: Final = CheckGroup("resources", "Resources")
 
 _POLL: Final = 0.1
 _MIB: Final = 1024 * 1024

@@ -87,7 +87,7 @@ class DeviceManager:
     def restore(self) -> None:
         """Load the checkpoint. Its resources have no devices until their plugins come back."""
         try:
-            restored = records.read(self._host.plugin_dir)
+            restored = records.read_checkpoint(self._host.plugin_dir)
         except records.CheckpointError as error:
             log.debug("no checkpoint: %s", error)
             return
@@ -102,7 +102,7 @@ class DeviceManager:
     def save(self) -> None:
         """Write the checkpoint."""
         with self._host.changed:
-            records.write(self._host.plugin_dir, self.records, self.healthy)
+            records.write_checkpoint(self._host.plugin_dir, self.records, self.healthy)
 
     # Plugins
 

@@ -42,7 +42,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HeldGrant:
     """A grant and the container that has it."""
 
     pod: str
@@ -57,10 +57,10 @@ class Records:
     def __init__(self) -> None:
         self._grants: dict[tuple[str, str, str], Grant] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
-        return iter([Entry(*key, grant) for key, grant in self._grants.items()])
+    def __iter__(self) -> Iterator[HeldGrant]:
+        return iter([HeldGrant(*key, grant) for key, grant in self._grants.items()])
 
-    def insert(self, entry: Entry) -> None:
+    def insert(self, entry: HeldGrant) -> None:
         """Store ``entry``, and replace what the container had of that resource."""
         self._grants[entry.pod, entry.container, entry.resource] = entry.grant
 
@@ -117,12 +117,14 @@ class CheckpointError(Exception):
 class Checkpoint:
     """The state that the device manager restores after a restart."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HeldGrant, ...]
     registered: frozenset[str]
     """The names of the resources that had a plugin."""
 
 
-def write(directory: Path, entries: Iterable[Entry], healthy: Mapping[str, Iterable[str]]) -> None:
+def write_checkpoint(
+    directory: Path, entries: Iterable[HeldGrant], healthy: Mapping[str, Iterable[str]]
+) -> None:
     """Replace the checkpoint in ``directory``."""
     data = {
         "PodDeviceEntries": [_encode(entry) for entry in entries] or None,
@@ -134,7 +136,7 @@ def write(directory: Path, entries: Iterable[Entry], healthy: Mapping[str, Itera
     files.write(directory / FILE_NAME, text, mode=0o600, durable=False, again=True)
 
 
-def read(directory: Path) -> Checkpoint:
+def read_checkpoint(directory: Path) -> Checkpoint:
     """Return the checkpoint in ``directory``, or raise ``CheckpointError``."""
     try:
         found = decode((directory / FILE_NAME).read_bytes())
@@ -146,7 +148,7 @@ def read(directory: Path) -> Checkpoint:
     return Checkpoint(tuple(entry for entry in entries if entry), found.registered)
 
 
-def _encode(entry: Entry) -> dict[str, Any]:
+def _encode(entry: HeldGrant) -> dict[str, Any]:
     nodes = sorted(entry.grant.nodes.items(), key=lambda pair: str(pair[0]))
     return {
         "PodUID": entry.pod,
@@ -157,11 +159,11 @@ def _encode(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _granted(entry: Recorded) -> Entry | None:
+def _granted(entry: Recorded) -> HeldGrant | None:
     """Return the entry, or None if the plugin's answer in it cannot be read."""
     try:
         response = pb.ContainerAllocateResponse.FromString(entry.response)
     except DecodeError:
         return None
     nodes = {node: tuple(ids) for node, ids in entry.devices.items()}
-    return Entry(entry.pod, entry.container, entry.resource, Grant(nodes, response))
+    return HeldGrant(entry.pod, entry.container, entry.resource, Grant(nodes, response))

@@ -55,7 +55,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HealthReport:
     """What a driver reported of a device."""
 
     health: str = UNKNOWN
@@ -75,14 +75,14 @@ class HealthCache:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._drivers: dict[str, dict[Key, Report]] = {}
+        self._drivers: dict[str, dict[Key, HealthReport]] = {}
 
-    def get(self, driver: str, key: Key) -> Report:
+    def get(self, driver: str, key: Key) -> HealthReport:
         """Return the last report of a device, or one that says nothing if it is too old."""
         report = self._drivers.get(driver, {}).get(key)
-        return report if report and not self._is_old(report) else Report()
+        return report if report and not self._is_old(report) else HealthReport()
 
-    def _is_old(self, report: Report) -> bool:
+    def _is_old(self, report: HealthReport) -> bool:
         return self._clock() - report.at > report.timeout
 
     def update(self, driver: str, devices: Iterable[health_pb.DeviceHealth]) -> set[Key]:
@@ -97,7 +97,7 @@ class HealthCache:
         }
         silent = {key: old for key, old in known.items() if key not in reported}
         lost = {
-            key: Report(timeout=old.timeout, at=now)
+            key: HealthReport(timeout=old.timeout, at=now)
             for key, old in silent.items()
             if old.health != UNKNOWN and self._is_old(old)
         }
@@ -109,12 +109,12 @@ class HealthCache:
         self._drivers.pop(driver, None)
 
 
-def _read(device: health_pb.DeviceHealth, now: float) -> Report:
+def _read(device: health_pb.DeviceHealth, now: float) -> HealthReport:
     timeout = device.health_check_timeout_seconds
     message = device.message.encode()
     if len(message) > MAX_HEALTH_MESSAGE:
         message = message[: MAX_HEALTH_MESSAGE - 3] + b"..."
-    return Report(
+    return HealthReport(
         _WORDS.get(device.health, UNKNOWN),
         message.decode(errors="replace"),
         float(timeout) if timeout > 0 else HEALTH_TIMEOUT,

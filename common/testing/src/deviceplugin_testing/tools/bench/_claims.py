@@ -11,12 +11,12 @@ from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.conformance._subject import Subject as Checked
 from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 _MIB: Final = 1024 * 1024
 
 
-def measure(subject: Subject, count: int, seed: int, say: Callable[[str], None]) -> Section:
+def measure(subject: BenchSubject, count: int, seed: int, say: Callable[[str], None]) -> Section:
     """Start the driver on a simulated node, and prepare ``count`` claims one after the other.
 
     Raises:

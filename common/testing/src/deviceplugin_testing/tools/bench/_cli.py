@@ -9,10 +9,10 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line, _json_report
-from deviceplugin_testing.tools.bench import _figures, _measure, _plan, _soak, _versus
+from deviceplugin_testing.tools.bench import _figures, _measure, _plan, _versus
 from deviceplugin_testing.tools.bench._figures import BenchError, Section
 from deviceplugin_testing.tools.bench._plan import QUICK, Plan
-from deviceplugin_testing.tools.bench._subject import KINDS, Subject
+from deviceplugin_testing.tools.bench._subject import KINDS, BenchSubject
 
 _CALIBRATIONS: Final = 50
 _VERSUS: Final = "--versus"
@@ -98,7 +98,7 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
             raise BenchError(f"{options.json}: {error.strerror}") from error
 
 
-def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Iterator[Section]:
+def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> Iterator[Section]:
     """Yield the requested sections, one after the other."""
     plan = _plan_of(options)
     subject = subjects[0] if subjects else _gopher(options)
@@ -107,7 +107,7 @@ def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Itera
 
         yield _claims.measure(subject, plan.allocations, plan.seed, _say)
     elif options.soak is not None:
-        yield _soak.soak(subject, options.soak.total_seconds(), plan.seed, _say)
+        yield _plan.soak(subject, options.soak.total_seconds(), plan.seed, _say)
     elif len(subjects) > 1:
         yield from _versus.alternate(subjects, plan, _say)
     elif options.bare:
@@ -133,12 +133,12 @@ def _core(plan: Plan) -> Iterator[Section]:
         yield from _plan.growth(kind, sections)
 
 
-def _gopher(options: argparse.Namespace) -> Subject:
+def _gopher(options: argparse.Namespace) -> BenchSubject:
     return replace(_plan.gopher(), http_address=options.http_address)
 
 
-def _subject(options: argparse.Namespace, command: Sequence[str]) -> Subject:
-    return Subject(
+def _subject(options: argparse.Namespace, command: Sequence[str]) -> BenchSubject:
+    return BenchSubject(
         title=Path(command[0]).name, command=command, touch=options.touch, entries=options.entries,
         resources=options.resources, http_address=options.http_address,
     )  # fmt: skip

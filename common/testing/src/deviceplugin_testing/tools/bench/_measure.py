@@ -16,7 +16,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance._process import Holdings, activity
 from deviceplugin_testing.tools.bench import _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
-from deviceplugin_testing.tools.bench._subject import Run, Subject, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
 
 _MIB: Final = 1024 * 1024
 _MINUTE: Final = 60.0
@@ -30,7 +30,7 @@ _TOUCHED: Final = "dp-bench"
 """The entry that is added to and removed from the directory to touch."""
 
 
-def starts(subject: Subject, count: int) -> list[Figure]:
+def starts(subject: BenchSubject, count: int) -> list[Figure]:
     """Start and stop ``subject`` ``count`` times, each time on a new kubelet."""
     registered, cpu, listed, rss, threads, stopped = [], [], [], [], [], []
     for _ in range(count):

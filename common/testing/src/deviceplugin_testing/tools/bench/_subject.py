@@ -67,7 +67,7 @@ _TAIL: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class BenchSubject:
     """A plugin command to measure.
 
     ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
@@ -91,7 +91,7 @@ class Subject:
 class Run:
     """One process of ``subject``, with its kubelet."""
 
-    def __init__(self, subject: Subject, root: Path) -> None:
+    def __init__(self, subject: BenchSubject, root: Path) -> None:
         self.subject = subject
         self.kubelet = SimulatedKubelet(root)
         self.started_at = 0.0
@@ -191,7 +191,7 @@ class Run:
 
 
 @contextmanager
-def running(subject: Subject) -> Iterator[Run]:
+def running(subject: BenchSubject) -> Iterator[Run]:
     """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
     with scratch("dpb-") as root:
         run = Run(subject, root)

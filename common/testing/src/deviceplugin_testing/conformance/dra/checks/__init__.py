@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Check, Group
+from deviceplugin_testing.conformance._check import Check, CheckGroup
 from deviceplugin_testing.conformance.dra.checks import _claims, _devices, _driver, _losses
 
-DRA_GROUPS: Final[tuple[Group, ...]] = (
+DRA_GROUPS: Final[tuple[CheckGroup, ...]] = (
     _driver.DRIVER,
     _driver.SLICES,
     _claims.GROUP,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import Claim
 from deviceplugin_testing.conformance.dra._pools import Offered
 from deviceplugin_testing.conformance.dra._trial import (
@@ -13,7 +13,7 @@ from deviceplugin_testing.conformance.dra._trial import (
     released,
 )
 
-GROUP: Final = Group("claims", "Claims")
+GROUP: Final = CheckGroup("claims", "Claims")
 
 
 def first(trial: DraTrial) -> str:

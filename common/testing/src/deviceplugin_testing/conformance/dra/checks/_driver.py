@@ -8,11 +8,11 @@ import grpc
 from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.conformance.dra._trial import DraTrial
 
-DRIVER: Final = Group("driver", "Driver registration")
+DRIVER: Final = CheckGroup("driver", "Driver registration")
 
 _REGISTRATION: Final = pb.DESCRIPTOR.services_by_name["Registration"]
 
@@ -101,7 +101,7 @@ def _no_errors(trial: DraTrial) -> str:
     return f"{found} claims"
 
 
-SLICES: Final = Group("slices", "Resource slices")
+SLICES: Final = CheckGroup("slices", "Resource slices")
 
 _READS: Final = {"get", "list", "watch"}
 _SLICES: Final = "resourceslices"

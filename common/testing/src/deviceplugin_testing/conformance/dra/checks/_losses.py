@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.conformance.dra._trial import (
     DraTrial,
@@ -15,7 +15,7 @@ from deviceplugin_testing.conformance.dra._trial import (
 from deviceplugin_testing.conformance.dra.checks._claims import first, one_holder
 from deviceplugin_testing.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 
-GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
+GROUP: Final = CheckGroup("losses", "Restarts and losses", disturbing=True)
 
 
 def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> None:

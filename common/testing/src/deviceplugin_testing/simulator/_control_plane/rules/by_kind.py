@@ -87,7 +87,7 @@ def add_defaults(store: Store, kind: Kind, made: Object) -> None:
     elif kind == RESOURCE_CLAIM_TEMPLATE:
         claims.add_defaults(made["spec"]["spec"])
     elif kind == POD:
-        pods.add_defaults(made)
+        pods.add_pod_defaults(made)
 
 
 def _check(kind: Kind, new: Object, old: Object | None) -> Iterator[FieldError]:

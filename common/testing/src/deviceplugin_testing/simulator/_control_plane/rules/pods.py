@@ -21,7 +21,7 @@ _SPEC: Final = {
 }
 
 
-def add_defaults(pod: Object) -> None:
+def add_pod_defaults(pod: Object) -> None:
     """Add what the server adds, and make limits requests."""
     spec = pod.setdefault("spec", {})
     for name, value in _SPEC.items():

@@ -41,7 +41,7 @@ class InUse(NamedTuple):
     """What is consumed of shared devices, by capacity."""
 
 
-class Allocator:
+class ClaimAllocator:
     """Takes devices of one node for one claim after the other.
 
     Args:
