@@ -15,7 +15,8 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Behaviour, KubeletConfig, Pod, StubError
 from kubelets.chance import Chance
-from kubelets.history import DifferenceError, History
+from kubelets.comparison import DifferenceError
+from kubelets.history import History
 from kubelets.real_kubelet import CannotBuildError, RealKubelet, build
 from kubelets.simulated_kubelet import Simulated
 from kubelets.twin import Kubelet, Twin
