@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from deviceplugin_testing.tools.bench import _measure, _plan
+from deviceplugin_testing.tools.bench import _bare, _measure, _plan
 from deviceplugin_testing.tools.bench._figures import BenchError
 from deviceplugin_testing.tools.bench._plan import soak
 from deviceplugin_testing.tools.bench._subject import BenchSubject, running
@@ -54,3 +54,7 @@ def test_the_bare_program_says_how_it_is_started() -> None:
     command = [sys.executable, "-m", "deviceplugin_testing.tools.bench._bare"]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
     assert (1, "usage: _bare.py DIRECTORY\n") == (result.returncode, result.stderr)
+
+
+def test_the_bare_program_finds_the_messages_of_the_framework() -> None:
+    assert "Device" in _bare._messages().DESCRIPTOR.message_types_by_name

@@ -6,8 +6,7 @@ from typing_extensions import override
 
 from deviceplugin_testing.conformance._check import CheckRun, Failed, NotApplicable
 from deviceplugin_testing.conformance._subject import Limits, Subject
-from deviceplugin_testing.conformance.dra._node import Claim, DraNode
-from deviceplugin_testing.conformance.dra._pools import Offered
+from deviceplugin_testing.conformance.dra._node import Claim, DraNode, Offered
 from deviceplugin_testing.simulator import CallError
 
 

@@ -3,8 +3,7 @@
 from typing import Final
 
 from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
-from deviceplugin_testing.conformance.dra._node import Claim
-from deviceplugin_testing.conformance.dra._pools import Offered
+from deviceplugin_testing.conformance.dra._node import Claim, Offered
 from deviceplugin_testing.conformance.dra._trial import (
     DraTrial,
     exclusive,
