@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import architecture
-import figures
 import operator_manifests
 from deviceplugin_generic import schema
 from deviceplugin_operator.crd import definition
@@ -55,7 +54,6 @@ GENERATORS: Final[Iterable[Callable[[], Files]]] = (
     messages,
     kind,
     lambda: {GENERIC / "schema.json": schema.text()},
-    lambda: dict(figures.pages()),
     lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},
 )
 

@@ -23,10 +23,10 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.offer import Offer
-from deviceplugin_testing.conformance._proc import activity
+from deviceplugin_testing.conformance._process import activity
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.tools.bench import _plan
-from deviceplugin_testing.tools.bench._subject import Subject, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject, running
 from patience import eventually
 
 RESOURCE = "budget.example/dev"
@@ -127,7 +127,7 @@ dp.main(Probed, argv=[])
 def test_a_plugin_with_http_has_no_server_before_its_first_list(tmp_path: Path) -> None:
     file = tmp_path / "modules.json"
     command = (sys.executable, "-c", PROBE, str(file))
-    subject = Subject(title="probe", command=command, http_address="127.0.0.1:0")
+    subject = BenchSubject(title="probe", command=command, http_address="127.0.0.1:0")
     with running(subject) as run:
         run.wait_listed()
         loaded = set(json.loads(file.read_text()))

@@ -1,14 +1,18 @@
 import json
+import os
+import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.tools.bench import _cli, _plan, main
+from deviceplugin_testing.conformance._subject import Limits
+from deviceplugin_testing.tools.bench import _claims as bench_claims
+from deviceplugin_testing.tools.bench import _cli, _plan, _subject, main
 from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
-from deviceplugin_testing.tools.bench._figures import Section
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._figures import BenchError, Section
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 MANY = [*_plan.many(8, 1).command]
 
@@ -50,10 +54,10 @@ def test_without_a_command_the_gopher_plugin_and_the_core_are_measured(
     def sections(*words: str) -> list[str]:
         before, commands = _split(words)
         options = _parser().parse_args(before)
-        subjects = [Subject(title=command[0], command=command) for command in commands]
+        subjects = [BenchSubject(title=command[0], command=command) for command in commands]
         return [section.title for section in _cli._sections(options, subjects)]
 
-    def measured(subject: Subject, *_: object) -> Section:
+    def measured(subject: BenchSubject, *_: object) -> Section:
         return Section(subject.title, (), [])
 
     monkeypatch.setattr(_plan, "measure", measured)
@@ -122,3 +126,88 @@ def test_an_interrupt_ends_it_without_a_trace(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(_cli, "_run", interrupt)
     assert 130 == main([])
+
+
+def driver(name: str) -> list[str]:
+    return [sys.executable, "-m", "tests.conformance.dra_drivers", name]
+
+
+def test_claims_of_a_driver_are_prepared_and_released(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "figures.json"
+    words = ["--claims", "--allocations=3", f"--json={path}", "--", *driver("Good")]
+    assert 0 == main(words)
+    assert "Prepare of 1 device" in capsys.readouterr().out
+    (section,) = json.loads(path.read_text())["sections"]
+    assert [1, 3, 3, 3, 1] == [one["count"] for one in section["figures"]]
+    assert all(value > 0 for one in section["figures"] for value in one["values"])
+
+
+def test_a_driver_that_fails_is_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=8.0))
+    assert 1 == main(["--claims", "--", *driver("OffersNothing")])
+    assert "no complete pool" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["--claims"], ["--claims", "--bare", "--", "x"], ["--claims", "--soak=1m", "--", "x"]]
+)
+def test_claims_are_measured_of_one_command_and_alone(words: list[str]) -> None:
+    assert 2 == main(words)
+
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_it"),
+    [
+        ("file", Path.is_file),
+        ("directory", Path.is_dir),
+        ("link", Path.is_char_device),
+        pytest.param("node", Path.is_char_device, marks=ROOT),
+    ],
+)
+def test_entries_of_each_kind_come_and_go(tmp_path: Path, kind: str, is_it: object) -> None:
+    devices = _subject.make_devices(tmp_path, 3, kind)
+    assert callable(is_it)
+    assert [True] * 3 == [is_it(path) for path in sorted(devices.iterdir())]
+    assert (kind == "link") == (devices / "dev0").is_symlink()
+    for path in devices.iterdir():
+        _subject.remove_entry(path)
+    assert [] == list(devices.iterdir())
+
+
+@ROOT
+def test_a_node_is_that_of_dev_null(tmp_path: Path) -> None:
+    _subject.make_entry(tmp_path / "node", "node")
+    status = (tmp_path / "node").lstat()
+    assert (Path("/dev/null").stat().st_rdev, 0o600) == (
+        status.st_rdev,
+        stat.S_IMODE(status.st_mode),
+    )
+
+
+def test_who_may_not_make_nodes_is_told_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "mknod", refuse)
+    with pytest.raises(BenchError, match=r"CAP_MKNOD.* or give --entries link"):
+        _subject.make_entry(tmp_path / "node", "node")
+
+
+@pytest.mark.parametrize("kind", ["directory", pytest.param("node", marks=ROOT)])
+def test_changes_of_other_entries_than_files_are_measured(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=2", "--restarts=2"]
+    command = [*_plan.many(8, 1).command]
+    options = ["--quick", *counts, "--touch={devices_dir}", f"--entries={kind}"]
+    assert 0 == main([*options, "--", *command])
+    assert "device change to list" in capsys.readouterr().out

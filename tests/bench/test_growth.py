@@ -19,7 +19,7 @@ from deviceplugin._discovery.retention import KeptDevices
 from deviceplugin._inventory.published import Resource
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.simulator._device_manager.records import Entry, Grant
+from deviceplugin_testing.simulator._device_manager.records import Grant, HeldGrant
 
 RESOURCE = "growth.example/dev"
 FEW, MANY = 500, 4_000
@@ -157,7 +157,7 @@ def test_the_kubelet_that_measures_takes_in_a_list_in_proportion_also_if_all_is_
             manager = kubelet._live().manager
             for device in devices:
                 grant = Grant({-1: (device.ID,)}, pb.ContainerAllocateResponse())
-                manager.records.insert(Entry("uid", device.ID, RESOURCE, grant))
+                manager.records.insert(HeldGrant("uid", device.ID, RESOURCE, grant))
             counted = calls(lambda: manager.listed(RESOURCE, devices))  # noqa: B023
             taken[count] = counted.total()
     assert MANY / FEW * 1.01 > taken[MANY] / taken[FEW]

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_testing.tools.bench import _measure, _plan, _subject
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure
 from deviceplugin_testing.tools.bench._many import ManyPlugin, ManySettings
-from deviceplugin_testing.tools.bench._subject import Run, Subject, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
 
 LEAKY = """
 import os, socket, sys, threading
@@ -39,11 +38,11 @@ def by_name(figures: list[Figure]) -> dict[str, Figure]:
 
 
 @pytest.fixture
-def many() -> Subject:
+def many() -> BenchSubject:
     return _plan.many(8, 2)
 
 
-def test_each_start_is_measured_on_a_kubelet_of_its_own(many: Subject) -> None:
+def test_each_start_is_measured_on_a_kubelet_of_its_own(many: BenchSubject) -> None:
     figures = by_name(_measure.starts(many, 2))
     assert {
         "start to 2 resources registered",
@@ -57,7 +56,7 @@ def test_each_start_is_measured_on_a_kubelet_of_its_own(many: Subject) -> None:
     assert all(value > 0 for figure in figures.values() for value in figure.values)
 
 
-def test_a_running_plugin_is_measured_in_every_way(many: Subject) -> None:
+def test_a_running_plugin_is_measured_in_every_way(many: BenchSubject) -> None:
     with running(many) as run:
         run.wait_listed()
         figures = by_name(
@@ -80,7 +79,7 @@ def test_a_running_plugin_is_measured_in_every_way(many: Subject) -> None:
     assert 0 <= min(value for figure in figures.values() for value in figure.values)
 
 
-def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: Subject) -> None:
+def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: BenchSubject) -> None:
     lists = []
     for subject in (many, _plan.many(8, 2, keep=True)):
         with running(subject) as run:
@@ -95,14 +94,14 @@ def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: Su
     assert [min(lists[0][1])] == ill
 
 
-def test_what_a_plugin_cannot_show_is_left_out(many: Subject) -> None:
+def test_what_a_plugin_cannot_show_is_left_out(many: BenchSubject) -> None:
     with running(replace(many, touch="")) as run:
         run.wait_listed()
         assert [] == _measure.allocations(run, 1, 9)
         assert [] == _measure.changes(run, 1)
 
 
-def test_restarts_of_the_kubelet_leave_nothing_behind(many: Subject) -> None:
+def test_restarts_of_the_kubelet_leave_nothing_behind(many: BenchSubject) -> None:
     with running(many) as run:
         run.wait_listed()
         figures = by_name(_measure.restarts(run, 3, seed=1, settle=0.3))
@@ -114,7 +113,7 @@ def test_restarts_of_the_kubelet_leave_nothing_behind(many: Subject) -> None:
 def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught(tmp_path: Path) -> None:
     program = tmp_path / "leaky.py"
     program.write_text(LEAKY)
-    leaky = Subject(title="leaky", command=[sys.executable, str(program)])
+    leaky = BenchSubject(title="leaky", command=[sys.executable, str(program)])
     with running(leaky) as run:
         run.wait_listed()
         figures = by_name(_measure.restarts(run, 4, seed=1, settle=0.3))
@@ -125,7 +124,7 @@ def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught(tmp_path
 
 
 def test_a_plugin_that_dies_is_reported_with_its_last_words() -> None:
-    dying = Subject(title="dying", command=["sh", "-c", "echo no such device >&2; exit 3"])
+    dying = BenchSubject(title="dying", command=["sh", "-c", "echo no such device >&2; exit 3"])
     with running(dying) as run, pytest.raises(BenchError) as raised:
         run.wait_registered()
     expected = "the plugin ended before registration of 1; its last words:\n  no such device"
@@ -134,7 +133,7 @@ def test_a_plugin_that_dies_is_reported_with_its_last_words() -> None:
 
 def test_the_reason_of_a_panic_is_among_its_last_words() -> None:
     program = "echo panic: no device; seq -f 'main.f%g()' 99; exit 2"
-    with running(Subject(title="go", command=["sh", "-c", program])) as run:
+    with running(BenchSubject(title="go", command=["sh", "-c", program])) as run:
         with pytest.raises(BenchError) as raised:
             run.wait_registered()
         told = str(raised.value).splitlines()[1:]
@@ -143,13 +142,13 @@ def test_the_reason_of_a_panic_is_among_its_last_words() -> None:
 
 
 def test_a_plugin_that_never_registers_is_given_up() -> None:
-    idle = Subject(title="idle", command=["sleep", "60"])
+    idle = BenchSubject(title="idle", command=["sleep", "60"])
     with running(idle) as run, pytest.raises(BenchError, match=r"no registration within 0\.1 s"):
         run.wait(lambda: run.kubelet.registered, "registration", timeout=0.1)
 
 
 def test_a_command_that_does_not_exist_is_reported() -> None:
-    subject = Subject(title="x", command=["no-such-command"])
+    subject = BenchSubject(title="x", command=["no-such-command"])
     with pytest.raises(BenchError, match="no-such-command: No such file"), running(subject):
         pass
 
@@ -160,7 +159,7 @@ def test_a_plugin_finds_its_directories_in_its_arguments_and_its_environment(
     report = tmp_path / "report"
     script = 'echo "$1 $2 $DP_PLUGIN_DIR $DP_HTTP_ADDRESS"; ls "$2"'
     words = ["sh", "-c", f"({script}) > {report}", "sh", "{plugin_dir}", "{devices_dir}"]
-    with running(Subject(title="x", command=words, files=2)) as run:
+    with running(BenchSubject(title="x", command=words, files=2)) as run:
         with pytest.raises(BenchError, match="ended"):
             run.wait_registered()
         root = run.kubelet.root
@@ -176,7 +175,7 @@ def test_a_plugin_that_does_not_stop_is_killed(
     ready = tmp_path / "ready"
     program = f"import signal; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); "
     stubborn = [sys.executable, "-c", program + "signal.pause()"]
-    with running(Subject(title="stubborn", command=stubborn)) as run:
+    with running(BenchSubject(title="stubborn", command=stubborn)) as run:
         while not ready.exists():
             os.sched_yield()
         assert run.stop() >= 0.1
@@ -190,7 +189,7 @@ def test_what_a_plugin_has_started_is_killed_with_it(
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     stubborn = ["sh", "-c", "trap '' TERM; sleep 600 > \"$0\" & wait", str(pipe)]
-    with running(Subject(title="stubborn", command=stubborn)) as run, pipe.open("rb") as child:
+    with running(BenchSubject(title="stubborn", command=stubborn)) as run, pipe.open("rb") as child:
         assert run.stop() >= 0.1
         assert b"" == child.read(), "the end of the pipe is the end of the child"
 
@@ -203,7 +202,7 @@ def test_the_end_of_a_plugin_is_noticed_at_once(tmp_path: Path) -> None:
     def stop() -> float:
         ready.unlink(missing_ok=True)
         command = ["sh", "-c", program, str(ready)]
-        with running(Subject(title="slow to stop", command=command)) as run:
+        with running(BenchSubject(title="slow to stop", command=command)) as run:
             while not ready.exists():
                 os.sched_yield()
             return run.stop()
@@ -212,7 +211,7 @@ def test_the_end_of_a_plugin_is_noticed_at_once(tmp_path: Path) -> None:
 
 
 def test_what_has_not_been_started_has_no_process(tmp_path: Path) -> None:
-    run = Run(Subject(title="x", command=["x"]), tmp_path)
+    run = Run(BenchSubject(title="x", command=["x"]), tmp_path)
     assert 0 == run.stop()
     with pytest.raises(BenchError, match="has not been started"):
         run.holdings()

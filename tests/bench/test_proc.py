@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.conformance import _proc
+from deviceplugin_testing.conformance import _process
 
 
 @pytest.fixture
@@ -49,40 +49,40 @@ def test_a_thread_more_and_a_socket_more_are_seen() -> None:
 
 
 def test_memory_is_counted_in_bytes_and_shared_pages_in_part_only() -> None:
-    found = _proc.holdings(os.getpid())
+    found = _process.holdings(os.getpid())
     assert 4 * 1024 * 1024 < found.pss <= found.rss
 
 
 def test_the_processes_that_a_process_started_belong_to_it(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    assert 2 == len(list(_proc.family(sleeper.pid)))
-    assert 2 == _proc.holdings(sleeper.pid).threads
+    assert 2 == len(list(_process.family(sleeper.pid)))
+    assert 2 == _process.holdings(sleeper.pid).threads
 
 
 def test_a_process_that_does_not_exist_has_nothing() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    assert _proc.Holdings(0, 0, 0, 0, 0) == _proc.holdings(process.pid)
-    assert {} == _proc.activity(process.pid).by_thread
+    assert _process.Holdings(0, 0, 0, 0, 0) == _process.holdings(process.pid)
+    assert {} == _process.activity(process.pid).by_thread
 
 
 def test_work_is_cpu_time_and_waiting_is_wakeups() -> None:
-    begin = _proc.activity(os.getpid())
+    begin = _process.activity(os.getpid())
     for _ in range(10):
         threading.Event().wait(0.001)
     sum(range(1_000_000))
-    cpu, wakeups = _proc.activity(os.getpid()).since(begin)
+    cpu, wakeups = _process.activity(os.getpid()).since(begin)
     assert cpu > 0
     assert wakeups >= 10
 
 
 def test_a_thread_that_was_not_there_before_counts_in_full_and_one_that_ended_does_not() -> None:
-    earlier = _proc.Activity({1: (1_000_000_000, 5), 2: (9, 9)})
-    later = _proc.Activity({1: (3_000_000_000, 6), 3: (500_000_000, 2)})
+    earlier = _process.Activity({1: (1_000_000_000, 5), 2: (9, 9)})
+    later = _process.Activity({1: (3_000_000_000, 6), 3: (500_000_000, 2)})
     assert (2.5, 3) == later.since(earlier)
 
 
 def test_without_schedstat_cpu_time_is_counted_in_ticks(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 20 0 0\n")
-    assert 50 * 1_000_000_000 // os.sysconf("SC_CLK_TCK") == _proc._cpu(tmp_path)
+    assert 50 * 1_000_000_000 // os.sysconf("SC_CLK_TCK") == _process._cpu(tmp_path)

@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from deviceplugin_testing.tools.bench import _plan, _streams
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._soak import soak
-from deviceplugin_testing.tools.bench._subject import Subject, running
+from deviceplugin_testing.tools.bench import _bare, _measure, _plan
+from deviceplugin_testing.tools.bench._figures import BenchError
+from deviceplugin_testing.tools.bench._plan import soak
+from deviceplugin_testing.tools.bench._subject import BenchSubject, running
 
 STARVES = """
 import sys
@@ -32,7 +32,7 @@ def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while() -> Non
 def test_streams_are_opened_and_allocations_go_on_beside_them() -> None:
     with running(_plan.gopher()) as run:
         run.wait_listed()
-        figures = {f.name: f for f in _streams.allocations_under(run, 3, 8)}
+        figures = {f.name: f for f in _measure.allocations_under(run, 3, 8)}
     assert [8] == figures["of 8 streams more, taken"].values
     assert 3 == len(figures["Allocate of 1 device under 8 streams"].values)
 
@@ -41,16 +41,20 @@ def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = "{devices_dir}"
-    subject = Subject(title="starves", command=(sys.executable, "-c", STARVES, directory))
-    monkeypatch.setattr(_streams, "_FIRST_LIST", 0.5)
-    monkeypatch.setattr(_streams, "_ALLOCATE", 0.5)
+    subject = BenchSubject(title="starves", command=(sys.executable, "-c", STARVES, directory))
+    monkeypatch.setattr(_measure, "_FIRST_LIST", 0.5)
+    monkeypatch.setattr(_measure, "_ALLOCATE", 0.5)
     with running(subject) as run:
         run.wait_listed()
         with pytest.raises(BenchError, match="under 3 streams: DEADLINE_EXCEEDED"):
-            _streams.allocations_under(run, 1, 3)
+            _measure.allocations_under(run, 1, 3)
 
 
 def test_the_bare_program_says_how_it_is_started() -> None:
     command = [sys.executable, "-m", "deviceplugin_testing.tools.bench._bare"]
     result = subprocess.run(command, capture_output=True, check=False, text=True)
     assert (1, "usage: _bare.py DIRECTORY\n") == (result.returncode, result.stderr)
+
+
+def test_the_bare_program_finds_the_messages_of_the_framework() -> None:
+    assert "Device" in _bare._messages().DESCRIPTOR.message_types_by_name

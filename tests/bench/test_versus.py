@@ -5,11 +5,66 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_testing.tools.bench import _plan, _versus, main
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._figures import (
+    BenchError,
+    Figure,
+    Section,
+    document,
+    noise,
+    table,
+)
 from deviceplugin_testing.tools.bench._plan import Plan, Say
-from deviceplugin_testing.tools.bench._subject import Subject
-from deviceplugin_testing.tools.bench._versus import alternate, ratios, table
+from deviceplugin_testing.tools.bench._subject import BenchSubject
+from deviceplugin_testing.tools.bench._versus import alternate, ratios
+
+QUIET = Figure("work", "ms", [1.0, 1.0, 1.1])
+
+
+def test_a_99th_percentile_needs_a_hundred_values() -> None:
+    assert None is Figure("a", "ms", range(99)).p99
+    assert 98 == Figure("a", "ms", range(100)).p99
+    assert 197 == Figure("a", "ms", range(200)).p99
+
+
+def test_the_json_of_a_figure_has_its_values_in_their_order_and_what_they_say() -> None:
+    expected = {
+        "name": "start",
+        "unit": "ms",
+        "count": 3,
+        "min": 1,
+        "median": 2,
+        "p99": None,
+        "max": 3,
+        "values": [3, 1, 2],
+    }
+    assert expected == Figure("start", "ms", [3, 1, 2]).to_json()
+
+
+def test_the_table_shows_the_spread_of_what_was_measured_more_than_once() -> None:
+    section = Section(
+        "x", ["x", "--y"], [Figure("start", "ms", [1.5, 2, 30]), Figure("n", "", [7])]
+    )
+    rows = [line.split() for line in table([section], QUIET).splitlines()]
+    assert ["x", "--y"] in rows
+    assert ["min", "median", "p99", "max", "times"] in rows
+    assert ["start", "1.50", "2", "30", "ms", "3"] in rows
+    assert ["n", "7", "1"] in rows
+
+
+def test_the_last_line_of_the_table_tells_a_quiet_machine_from_a_noisy_one() -> None:
+    assert table([], QUIET).strip().endswith("quiet.")
+    noisy = Figure("work", "ms", [1.0, 2.0, 2.0])
+    assert (2.0, 2.0) == noise(noisy)
+    assert table([], noisy).strip().endswith("compare ratios.")
+
+
+def test_the_document_says_where_and_of_what_the_figures_are() -> None:
+    section = Section("x", ("x",), [Figure("n", "", [7])])
+    found = document([section], QUIET)
+    assert 1 == found["format"]
+    assert {"kernel", "architecture", "cpus", "python", "grpcio"} == set(found["machine"])
+    assert [section.to_json()] == found["sections"]
+
 
 MANY = [*_plan.many(8, 1).command]
 FEW = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=1", "--restarts=2", "--quick"]
@@ -24,12 +79,12 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
 ) -> None:
     turns: list[tuple[str, Plan]] = []
 
-    def measured(subject: Subject, plan: Plan, _say: Say) -> Section:
+    def measured(subject: BenchSubject, plan: Plan, _say: Say) -> Section:
         turns.append((subject.title, plan))
         return section(Figure("start", "ms", [len(turns)]))
 
     monkeypatch.setattr(_plan, "measure", measured)
-    both = (Subject(title="a", command=["a"]), Subject(title="b", command=["b"]))
+    both = (BenchSubject(title="a", command=["a"]), BenchSubject(title="b", command=["b"]))
     plan = Plan(starts=10, idle=60.0, allocations=1000, changes=3, restarts=50)
     first, second = alternate(both, plan, lambda _text: None)
     assert ["a", "b", "b", "a"] * 2 == [title for title, _ in turns]
@@ -44,9 +99,9 @@ def test_two_plugins_are_measured_in_turns_and_each_goes_first_as_often(
 def test_any_number_of_commands_is_measured_in_turns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turns: list[Subject] = []
+    turns: list[BenchSubject] = []
 
-    def measured(subject: Subject, _plan: Plan, _say: Say) -> Section:
+    def measured(subject: BenchSubject, _plan: Plan, _say: Say) -> Section:
         turns.append(subject)
         return Section(subject.title, subject.command, [Figure("start", "ms", [len(turns)])])
 
@@ -79,7 +134,7 @@ def test_what_only_one_side_has_is_left_out_and_nothing_is_divided_by_0() -> Non
 def test_the_table_says_what_does_not_differ_clearly() -> None:
     one = section(Figure("start", "ms", [10.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
     other = section(Figure("start", "ms", [20.0] * 4), Figure("RSS", "MiB", [40.0] * 4))
-    rows = table("old", "new", ratios(one, other)).splitlines()[3:]
+    rows = _versus.table("old", "new", ratios(one, other)).splitlines()[3:]
     assert [
         ["start", "10.00", "20.00", "2.00", "ms"],
         ["RSS", "40.00", "40.00", "1.00", "MiB", "no", "clear", "difference"],

@@ -14,9 +14,8 @@ from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
 from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
-from deviceplugin_testing.simulator._device_manager.records import Entry as KubeletEntry
-from deviceplugin_testing.simulator._device_manager.records import Grant
+from deviceplugin_testing.simulator._device_manager import records as simulated
+from deviceplugin_testing.simulator._device_manager.records import Grant, HeldGrant
 
 R, OTHER = "x.io/dev", "x.io/other"
 OURS = {R}
@@ -31,10 +30,10 @@ ANSWER = RESPONSE.SerializeToString()
 
 def write(directory: Path, *entries: Entry) -> None:
     """Write a checkpoint as the kubelet does, with two entries for two NUMA nodes each."""
-    simulated.write(
+    simulated.write_checkpoint(
         directory,
         [
-            KubeletEntry(
+            HeldGrant(
                 e.pod, e.container, e.resource, Grant({0: tuple(e.devices[0]), -1: ()}, RESPONSE)
             )
             for e in entries

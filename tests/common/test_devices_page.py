@@ -1,13 +1,11 @@
 """Asking a plugin over HTTP, and what else may be at its address."""
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
-from typing_extensions import override
 
+from cluster.scripted_api import Answer, Script, running
 from deviceplugin.tools._devices_page import (
     Credentials,
     NoAnswerError,
@@ -15,15 +13,6 @@ from deviceplugin.tools._devices_page import (
     fetch,
     page_of,
 )
-
-
-class Stranger(BaseHTTPRequestHandler):
-    """Says what its address has as a path, and hangs up."""
-
-    def handle(self) -> None:
-        word = self.rfile.readline().split()[1].strip(b"/")
-        self.wfile.write(ANSWERS[word.decode()])
-
 
 ANSWERS = {
     "devices": b"HTTP/1.0 200 OK\r\n\r\n{}",
@@ -40,12 +29,9 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    script = Script(otherwise=lambda asked: Answer(raw=ANSWERS[asked.path.strip("/")]))
+    with running(script):
+        yield script.url
 
 
 def test_the_page_is_understood_and_proxies_are_not_asked(
@@ -102,27 +88,14 @@ def test_a_token_is_not_sent_to_another_machine_without_tls(host: str, tmp_path:
 
 
 def test_a_token_is_sent_on_this_machine_but_not_where_that_leads(tmp_path: Path) -> None:
-    asked: list[tuple[str, str | None]] = []
-
-    class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append((self.path, self.headers.get("Authorization")))
-            self.send_response(302 if self.path == "/devices" else 200)
-            self.send_header("Location", "/other")
-            self.end_headers()
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
     file = tmp_path / "token"
     file.write_text("abc\n")
-    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        fetch(f"http://localhost:{server.server_port}/devices", 5, 1000, Credentials(file))
-        server.shutdown()
-        thread.join()
+    script = Script(otherwise=lambda _asked: Answer())
+    script.answers.append(Answer(302, headers={"Location": "/other"}))
+    with running(script):
+        url = script.url.replace("127.0.0.1", "localhost")
+        fetch(f"{url}/devices", 5, 1000, Credentials(file))
+    asked = [(one.path, one.headers.get("Authorization")) for one in script.asked]
     assert [("/devices", "Bearer abc"), ("/other", None)] == asked
 
 

@@ -30,7 +30,7 @@ from deviceplugin.tools._devices_page import (
     page_of,
 )
 from deviceplugin.tools.events._notice import Fact, read_facts
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from http_server import View, serving
 from patience import PATIENCE, eventually

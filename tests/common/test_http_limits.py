@@ -21,7 +21,7 @@ from deviceplugin._http.connections import MAX_HEAD
 from deviceplugin._http.server import Shared
 from deviceplugin._platform import open_files
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from http_server import View, serving
 from patience import PATIENCE, eventually

@@ -25,7 +25,7 @@ from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.by_kubelet_socket import KubeletSocket as Registrar
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, Unserved

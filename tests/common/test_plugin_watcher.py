@@ -19,7 +19,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import KubeletConfig
-from kubelets.stream import stream
+from kubelets.odd_kubelet import stream
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved

@@ -21,8 +21,7 @@ from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, Node
-from kubelets.odd_kubelet import odd_kubelet
-from kubelets.stream import stream
+from kubelets.odd_kubelet import odd_kubelet, stream
 from patience import PATIENCE, eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick

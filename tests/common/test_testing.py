@@ -1,7 +1,11 @@
 """What a test is told whose plugin does not do what it waits for."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from time import monotonic
 from typing import NoReturn
 
@@ -9,6 +13,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin_testing import fixture
 from deviceplugin_testing.fixture import Kubelet, Node
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
@@ -118,3 +123,36 @@ def test_a_test_that_fails_because_the_plugin_has_ended_is_told_so(
     with pytest.raises(TimeoutError) as raised, kubelet.running(ScriptedPlugin()) as node:
         node.wait_for(RESOURCE, {"never"}, timeout=0.01)
     assert ["the plugins had ended: ZeroDivisionError('a bug')"] == raised.value.__notes__
+
+
+def pytest_in(folder: Path, *more: Path) -> str:
+    """Return what a new pytest says of the tests in ``folder``."""
+    path = os.pathsep.join(map(str, more))
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": ""}
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    ).stdout
+
+
+def test_an_error_in_the_framework_fails_a_test_and_does_not_end_pytest(tmp_path: Path) -> None:
+    broken, tests = tmp_path / "broken", tmp_path / "tests"
+    (broken / "deviceplugin").mkdir(parents=True)
+    (broken / "deviceplugin/__init__.py").write_text("no_such_name\n")
+    tests.mkdir()
+    (tests / "test_it.py").write_text("def test_a(kubelet): ...\ndef test_b(): ...\n")
+    said = pytest_in(tests, broken)
+    assert "NameError: name 'no_such_name' is not defined" in said
+    assert "PASSED test_it.py::test_b" in said
+    assert "1 passed, 1 error" in said
+
+
+def test_names_of_the_fixture_are_imported_when_they_are_asked_for() -> None:
+    code = "import deviceplugin_testing.fixture as f, sys; print('deviceplugin' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(f.Kubelet.__name__)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "False\nKubelet\n" == done.stdout
+    with pytest.raises(AttributeError, match="no attribute 'kublet'"):
+        fixture.kublet  # noqa: B018

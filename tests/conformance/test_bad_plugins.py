@@ -15,10 +15,10 @@ from deviceplugin_testing.conformance import (
     Subject,
     Trial,
     Verdict,
-    _plugin,
+    _process,
     run,
 )
-from deviceplugin_testing.conformance.checks import _stream_loss
+from deviceplugin_testing.conformance.checks import _losses
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = "tests.conformance.bad_plugins"
@@ -132,8 +132,8 @@ def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     forked_process.preload(
         *sorted({f"{PLUGINS}.{name.partition('.')[0]}" for name in BAD.values()})
     )
-    monkeypatch.setattr(_plugin, "subprocess", forked_process)
-    monkeypatch.setattr(_stream_loss, "_MOST", 2)  # what a busy machine gets done in a second
+    monkeypatch.setattr(_process, "subprocess", forked_process)
+    monkeypatch.setattr(_losses, "_MOST", 2)  # what a busy machine gets done in a second
 
 
 def conform(plugin: str, group: str, **limits: float) -> Sequence[Result]:

@@ -10,11 +10,23 @@ from threading import Semaphore
 import pytest
 
 import forked_process
-from deviceplugin_testing.conformance import Check, Limits, Result, Subject, Trial, Verdict, _plugin
-from deviceplugin_testing.conformance._check import FIRST_LANE, LAST_LANE, Failed, NotApplicable
-from deviceplugin_testing.conformance._findings import Findings
-from deviceplugin_testing.conformance._lanes import InOrder, SideBySide
-from deviceplugin_testing.conformance._progress import Progress
+from deviceplugin_testing.conformance import (
+    Check,
+    Limits,
+    Result,
+    Subject,
+    Trial,
+    Verdict,
+    _process,
+)
+from deviceplugin_testing.conformance._check import (
+    FIRST_LANE,
+    LAST_LANE,
+    Failed,
+    Findings,
+    NotApplicable,
+)
+from deviceplugin_testing.conformance._lanes import InOrder, Progress, SideBySide
 from deviceplugin_testing.simulator import ContainerStartError, KubeletCrashed, KubeletStopped
 from held_clock import HeldClock
 from patience import PATIENCE
@@ -27,7 +39,7 @@ BAD = "tests.conformance.bad_plugins"
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT)
     forked_process.preload(f"{BAD}.good", f"{BAD}.footprint")
-    monkeypatch.setattr(_plugin, "subprocess", forked_process)
+    monkeypatch.setattr(_process, "subprocess", forked_process)
 
 
 def check(name: str, run: Callable[[Trial], str], lane: str = "") -> Check:

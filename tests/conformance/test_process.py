@@ -8,10 +8,10 @@ from threading import Event
 
 import pytest
 
-from deviceplugin_testing.conformance import Limits, Subject, _proc
+from deviceplugin_testing.conformance import Limits, Subject, _process
 from deviceplugin_testing.conformance._check import Failed
-from deviceplugin_testing.conformance._node import Node
-from deviceplugin_testing.conformance._plugin import Plugin
+from deviceplugin_testing.conformance._node import PluginNode
+from deviceplugin_testing.conformance._process import Plugin
 from deviceplugin_testing.simulator import StubPlugin
 from patience import PATIENCE
 
@@ -88,7 +88,7 @@ def test_a_cause_is_found_however_much_was_written_after_it(tmp_path: Path) -> N
 def test_a_plugin_that_was_killed_may_be_gone_before_the_kubelet_notices() -> None:
     subject = Subject(command=["true"], resource="x.io/dev")
     with subject.place() as place, ThreadPoolExecutor(1) as pool:
-        node = Node(subject, place, Limits(within=PATIENCE), 1, Event())
+        node = PluginNode(subject, place, Limits(within=PATIENCE), 1, Event())
         node.kubelet.start()
         stub = StubPlugin(node.kubelet.plugin_dir, "x.io/dev", ["a"])  # what the kubelet sees
         try:
@@ -109,7 +109,7 @@ def test_where_the_kernel_tells_less_a_process_is_measured_by_what_it_tells(tmp_
     fields = " ".join(str(number) for number in range(3, 53)).split()
     fields[11:13] = [str(2 * ticks), str(ticks)]  # user and system
     (tmp_path / "stat").write_text(f"7 (odd) name) {' '.join(fields)}\n")
-    assert 3_000_000_000 == _proc._cpu(tmp_path)
+    assert 3_000_000_000 == _process._cpu(tmp_path)
     (tmp_path / "schedstat").write_text("1234 5 6\n")
-    assert 1234 == _proc._cpu(tmp_path)
-    assert (0, 0) == _proc._sizes(tmp_path / "smaps_rollup")
+    assert 1234 == _process._cpu(tmp_path)
+    assert (0, 0) == _process._sizes(tmp_path / "smaps_rollup")

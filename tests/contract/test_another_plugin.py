@@ -28,10 +28,6 @@ MAY_NAME = {
         "template",
     ): "what it makes plugins of, and the places for their lines",
     ("deviceplugin_testing/tools/bench", "gopher"): "what is measured where no command is given",
-    **{
-        ("deviceplugin_testing/tools/bench/_node.py", name): "what --node runs, apart and together"
-        for name in ("amd", "fpga", "generic", "simulated")
-    },
 }
 """Places in the framework that name a plugin, and why."""
 CHECK = '''"""What ``deviceplugin doctor`` looks at for this plugin."""

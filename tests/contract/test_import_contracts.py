@@ -26,7 +26,7 @@ FORBIDDEN = {
         "import deviceplugin_testing.simulator._dra.manager",
     ),
     "The simulated control plane is layered": (
-        "deviceplugin_testing/simulator/_control_plane/rules/pods.py",
+        "deviceplugin_testing/simulator/_control_plane/rules/claims.py",
         "import deviceplugin_testing.simulator._control_plane.api_server.request",
     ),
     "The GPU plugin is layered": (

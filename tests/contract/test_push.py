@@ -17,7 +17,7 @@ import rehearsal
 import release
 from archive import Archive
 from containers.image_archive import write_image
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from join import join
 
 REGISTRY = next(filter(shutil.which, rehearsal.REGISTRIES), None)

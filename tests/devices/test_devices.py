@@ -3,14 +3,12 @@
 import json
 import re
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
-from typing_extensions import override
 
 import deviceplugin as dp
+from cluster.scripted_api import Answer, Script, running
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools.devices import _inventory
@@ -215,25 +213,13 @@ def test_a_page_that_is_something_else_is_refused(page: object) -> None:
         Inventory().add_plugin(page)
 
 
-class Pages(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/devices" else 404)
-        self.end_headers()
-        self.wfile.write(b"<html>")
-
-    @override
-    def log_message(self, format: str, *args: object) -> None: ...
-
-
 @pytest.fixture
 def stranger() -> Iterator[str]:
     """The address of something that is no plugin."""
-    with HTTPServer(("127.0.0.1", 0), Pages) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    statuses = {"/devices": 200}
+    script = Script(otherwise=lambda asked: Answer(statuses.get(asked.path, 404), text="<html>"))
+    with running(script):
+        yield script.url
 
 
 def test_who_does_not_answer_is_named_and_the_status_is_1(

@@ -19,9 +19,8 @@ from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._platform import open_files
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1, dra_v1_pb2, dra_v1beta1_pb2
 from deviceplugin.proto.dra.dra_health_v1alpha1_pb2 import HEALTHY, UNHEALTHY
-from drivers.driver_client import Registered, connected, register
 from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, cdi_name, result
-from drivers.running_driver import RunningDriver
+from drivers.running_driver import Registered, RunningDriver, connected, register
 from full_disk import full_disk
 from patience import eventually
 

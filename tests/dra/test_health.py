@@ -14,8 +14,8 @@ import deviceplugin as dp
 from deviceplugin._dra.serving import health
 from deviceplugin._dra.serving.health import DeviceHealth, HealthStreams
 from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as pb
-from drivers.driver_client import DriverClient, connected
 from drivers.driver_node import POOL, DriverNode, gopher, result
+from drivers.running_driver import DriverClient, connected
 from held_clock import HeldClock
 from patience import eventually
 

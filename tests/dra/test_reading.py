@@ -14,9 +14,8 @@ from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claims.reading import PatientReader
 from deviceplugin._platform import rpc
 from deviceplugin._platform.api_errors import UnavailableError, error_of
-from drivers.driver_client import DriverClient
 from drivers.driver_node import DRIVER, ClaimStore, DriverNode, gopher, result
-from drivers.running_driver import RunningDriver
+from drivers.running_driver import DriverClient, RunningDriver
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from cluster.certificates import make, needs_openssl
-from cluster.patches import MERGE, patched
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
@@ -24,6 +23,7 @@ from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, plugin_of
 from deviceplugin.tools.evict._cli import main as evict
 from deviceplugin.tools.startup_taint._cli import main as startup_taint
+from deviceplugin_testing.simulator._control_plane.api_server.objects import merged
 from http_server import serving
 from patience import eventually
 
@@ -227,7 +227,7 @@ class Nodes:
             return Answer.of({"resources": [resource]})
         name = asked.path.removeprefix("/api/v1/nodes/")
         if asked.method == "PATCH":
-            self.nodes[name] = patched(self.nodes[name], asked.body, MERGE)
+            self.nodes[name] = merged(self.nodes[name], asked.body)
         return Answer.of(self.nodes[name])
 
 

@@ -52,7 +52,7 @@ def on(
 def made(cluster: SmallCluster) -> list[Object]:
     """Return the DaemonSets that there were, as they came."""
     changes = [one for one in cluster.store.since(0) if one.kind == DAEMON_SET]
-    return [one.object for one in changes if one.event == "ADDED"]
+    return [one.last for one in changes if one.before is None]
 
 
 def assert_clean(cluster: SmallCluster) -> None:

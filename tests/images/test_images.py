@@ -22,7 +22,7 @@ from containers import image_commands
 from containers.image_tree import judge, small_node
 from containers.unshare import POSSIBLE, Container, first_process
 from deviceplugin_operator import liveness
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 from manifests.kustomize import overlay, render
 from operators import fleet_cluster

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from drivers.dual_node import IDS, DualNode

@@ -8,15 +8,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from cluster import scripted_api
 from cluster.event_api import Answer, Api
+from cluster.scripted_api import Script
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools.events import _notice
 from deviceplugin.tools.events._cli import main
@@ -137,11 +137,12 @@ def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api, sta
 
 def test_an_api_server_that_is_slow_does_not_keep_it_from_looking_or_stopping(api: Api) -> None:
     api.silent = threading.Event()
-    page = json.dumps(document({"a": "too hot"})).encode()
-    with answering(200, page, times=4) as (place, asked), sidecar(api, 1, f"--plugin={place}"):
+    page = json.dumps(document({"a": "too hot"}))
+    plugin = Script(otherwise=lambda _asked: Answer(text=page))
+    with scripted_api.running(plugin), sidecar(api, 1, f"--plugin={plugin.url}"):
         eventually(lambda: 1 == len(api.asked))
-        seen = len(asked)
-        eventually(lambda: seen + 2 <= len(asked), "it looks on")
+        seen = len(plugin.asked)
+        eventually(lambda: seen + 2 <= len(plugin.asked), "it looks on")
     assert 1 == len(api.asked)
 
 
@@ -236,38 +237,6 @@ def test_help_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Without news it sends no requests to the cluster." in capsys.readouterr().out
 
 
-@contextmanager
-def answering(status: int, body: bytes, times: int = 1) -> Iterator[tuple[str, list[str]]]:
-    """Serve ``body`` so many times; give the address, and what has been asked."""
-    asked: list[str] = []
-    done = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            """Keep the tests' output clean."""
-
-    def serve() -> None:
-        while not done.is_set() and len(asked) < times:
-            server.handle_request()
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.timeout = 0.2
-        thread = Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            done.set()
-            thread.join()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "text"),
     [
@@ -283,9 +252,10 @@ def test_what_is_no_plugin_is_told_from_one(
     status: int, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_notice, "MAX_BYTES", 100 if len(body) == 101 else _notice.MAX_BYTES)
-    with answering(status, body) as (place, asked), pytest.raises(NoAnswerError, match=text):
-        read_facts(place, 5)
-    assert ["/devices"] == asked
+    plugin = Script(otherwise=lambda _asked: Answer(status, text=body))
+    with scripted_api.running(plugin), pytest.raises(NoAnswerError, match=text):
+        read_facts(plugin.url, 5)
+    assert ["/devices"] == [asked.path for asked in plugin.asked]
 
 
 def test_what_is_not_there_is_named() -> None:

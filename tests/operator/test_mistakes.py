@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from cluster.admission import admission_policy, quota, webhook
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NAMESPACE, NODE, POD, Object
-from cluster.policies import admission_policy, quota, webhook
 from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note

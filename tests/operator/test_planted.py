@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.admission import admission_policy, quota
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, Object
-from cluster.policies import admission_policy, quota
 from deviceplugin_operator import names
 from deviceplugin_operator.crd.specification import read
 from deviceplugin_operator.rollout import desired

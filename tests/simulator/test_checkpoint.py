@@ -10,8 +10,13 @@ import pytest
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
-from deviceplugin_testing.simulator._device_manager.checkpoint import CheckpointError, read, write
-from deviceplugin_testing.simulator._device_manager.records import Entry, Grant
+from deviceplugin_testing.simulator._device_manager.records import (
+    CheckpointError,
+    Grant,
+    HeldGrant,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 R = "x.io/dev"
 
@@ -78,11 +83,11 @@ def test_the_checksum_stays_what_it_was() -> None:
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     response = pb.ContainerAllocateResponse(envs={"A": "1"})
     entries = (
-        Entry("u1", "c", "x.io/one", Grant({-1: ("a", "b")}, response)),
-        Entry("u2", "c", "x.io/two", Grant({0: ("a",), 1: ("a", "ü")}, response)),
+        HeldGrant("u1", "c", "x.io/one", Grant({-1: ("a", "b")}, response)),
+        HeldGrant("u2", "c", "x.io/two", Grant({0: ("a",), 1: ("a", "ü")}, response)),
     )
-    write(tmp_path, entries, {"x.io/two": {"a"}, "x.io/three": set()})
-    checkpoint = read(tmp_path)
+    write_checkpoint(tmp_path, entries, {"x.io/two": {"a"}, "x.io/three": set()})
+    checkpoint = read_checkpoint(tmp_path)
     assert entries == checkpoint.entries
     assert {"x.io/two", "x.io/three"} == checkpoint.registered
     assert [FILE_NAME] == [path.name for path in tmp_path.iterdir()]
@@ -90,15 +95,15 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_entries_says_null(tmp_path: Path) -> None:
-    write(tmp_path, [], {})
+    write_checkpoint(tmp_path, [], {})
     document = json.loads((tmp_path / FILE_NAME).read_text())
     assert {"PodDeviceEntries": None, "RegisteredDevices": {}} == document["Data"]
-    assert () == read(tmp_path).entries
+    assert () == read_checkpoint(tmp_path).entries
 
 
 def test_a_missing_checkpoint_is_told(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="checkpoint is not found"):
-        read(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +121,13 @@ def test_a_missing_checkpoint_is_told(tmp_path: Path) -> None:
 def test_a_corrupted_checkpoint_is_told(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
     with pytest.raises(CheckpointError, match="checkpoint is corrupted"):
-        read(tmp_path)
+        read_checkpoint(tmp_path)
 
 
 def test_an_entry_whose_answer_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     data = {"PodDeviceEntries": [entry(AllocResp="AAAA")], "RegisteredDevices": {}}
     (tmp_path / FILE_NAME).write_text(json.dumps({"Data": data, "Checksum": checksum(data)}))
-    assert () == read(tmp_path).entries
+    assert () == read_checkpoint(tmp_path).entries
 
 
 def test_allocations_and_healthy_devices_are_in_the_file(

@@ -13,12 +13,16 @@ import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubPlugin
-from deviceplugin_testing.simulator._kubelet.live_view import LiveView, describe
 from deviceplugin_testing.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin_testing.tools.kubelet import _cli as _kubelet_cli
-from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock
+from deviceplugin_testing.tools.kubelet._commands import (
+    KubeletCommands,
+    LeapingClock,
+    LiveView,
+    describe,
+)
 from deviceplugin_testing.tools.stub import _cli as _stub_cli
-from deviceplugin_testing.tools.stub._commands import StubCommands, parse_devices
+from deviceplugin_testing.tools.stub._cli import StubCommands, parse_devices
 
 R = "x.io/dev"
 
@@ -462,7 +466,7 @@ def test_a_stub_tells_what_cannot_be_done(
 ) -> None:
     with pytest.raises(CommandError, match="unknown code 'bad'; known are OK, CANCELLED"):
         scripted.execute("fail Allocate bad")
-    monkeypatch.setattr("deviceplugin_testing.tools.stub._commands.PATIENCE", 0)
+    monkeypatch.setattr("deviceplugin_testing.tools.stub._cli.PATIENCE", 0)
     with pytest.raises(CommandError, match="waited 0 s"):
         scripted.execute("wait Allocate")
 

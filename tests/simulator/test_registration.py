@@ -14,9 +14,9 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import SimulatedKubelet, StubError, StubPlugin
 from deviceplugin_testing.simulator._device_manager.plugin_client import DialError, PluginClient
-from deviceplugin_testing.simulator._device_manager.resource_names import is_extended_resource
+from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
 from deviceplugin_testing.simulator._errors import ConnectError
-from deviceplugin_testing.simulator._wire.paths import dialled_path, go_quote, socket_path
+from deviceplugin_testing.simulator._wire import dialled_path, go_quote, socket_path
 from patience import PATIENCE
 
 R = "x.io/dev"

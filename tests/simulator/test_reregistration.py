@@ -17,8 +17,8 @@ from deviceplugin_testing.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin_testing.simulator._device_manager.connections import Connections
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
+from deviceplugin_testing.simulator._device_manager.registration import Connections
 from patience import PATIENCE
 
 R = "x.io/dev"

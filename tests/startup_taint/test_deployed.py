@@ -9,7 +9,7 @@ import pytest
 from cluster.kinds import DAEMON_SET, NODE, POD
 from cluster.pod import NAME
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from manifests.kustomize import overlay
 from patience import eventually
 
@@ -86,7 +86,7 @@ def test_a_plugin_that_is_replaced_leaves_its_node_open(tmp_path: Path) -> None:
         cluster.kubectl(*words)
         cluster.kubectl("rollout", "restart", f"daemonset/{PLUGIN}", f"-n{PLUGIN}")
         cluster.kubectl(*words)
-        changes = [one.object for one in cluster.store.since(0) if one.kind == NODE]
+        changes = [one.last for one in cluster.store.since(0) if one.kind == NODE]
         assert [] == [one for one in changes if one["spec"].get("taints")]
         generation = cluster.store.get(DAEMON_SET, PLUGIN, PLUGIN)["metadata"]["generation"]
         assert 2 == generation

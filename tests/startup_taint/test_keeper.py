@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cluster.patches import MERGE, patched
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.tools.startup_taint._keeper import AGAIN, SHOWN, Keeper, Readiness, TaintedNode
+from deviceplugin_testing.simulator._control_plane.api_server.objects import MERGE, merged
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
 OTHER_KEY = "startup.deviceplugin.dev/fpga-device-plugin"
@@ -56,7 +56,7 @@ class Cluster:
         assert ("PATCH", MERGE) == (asked.method, asked.headers["Content-Type"])
         if asked.body["metadata"]["resourceVersion"] != self.node["metadata"]["resourceVersion"]:
             return Answer(409, "the object has been modified")
-        self.node = patched(self.node, asked.body, MERGE) or {}
+        self.node = merged(self.node, asked.body)
         self.touch()
         return Answer.of(self.node)
 

@@ -14,7 +14,7 @@ from deviceplugin._dra.claims.record import Record, RecordedDevice
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.kit.state import State
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator._device_manager import records as simulated
 from hardware.failing_calls import failing_calls
 from hardware.faults import Faults
 
@@ -68,7 +68,7 @@ def rounds_of_records(
 
 
 def test_a_checkpoint_is_known_or_not_and_ends_nothing(folder: Path) -> None:
-    simulated.write(folder, [], {"example.com/gopher": ["a", "b"]})
+    simulated.write_checkpoint(folder, [], {"example.com/gopher": ["a", "b"]})
     checkpoint = Checkpoint(folder)
     for whole in rounds(folder):
         assert [] == list(checkpoint.entries())

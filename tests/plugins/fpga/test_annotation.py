@@ -1,68 +1,32 @@
 """The node's annotation, asked for from an API server only if that is wanted."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import socket
+from threading import Event
 
 import pytest
 
 import deviceplugin as dp
+from cluster.scripted_api import Answer, Script, running
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, annotation
 
 NAME = "fpga.intel.com/device-plugin-mode"
 
 
-class ApiServer:
-    """Answers with ``body``, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.status, self.body = 200, b""
-        self.elsewhere = ""
-        self.release = threading.Event()
-        self.release.set()
-        self.asked: list[tuple[str, str | None]] = []
-        self.hangs_up = self.after = 0
-        api = self
-
-        class Answer(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                api.asked.append((self.path, self.headers["Authorization"]))
-                api.release.wait(10)
-                if api.hangs_up:
-                    api.hangs_up -= 1
-                    return
-                self.send_response(api.status)
-                if api.after:
-                    self.send_header("Retry-After", str(api.after))
-                if api.elsewhere:
-                    self.send_header("Location", api.elsewhere)
-                self.end_headers()
-                self.wfile.write(api.body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def annotate(self, value: str) -> None:
-        self.body = json.dumps({"metadata": {"annotations": {NAME: value}}}).encode()
+def annotated(value: str) -> Answer:
+    return Answer.of({"metadata": {"annotations": {NAME: value}}})
 
 
 @pytest.fixture
-def api() -> Iterator[ApiServer]:
-    server = ApiServer()
-    thread = threading.Thread(target=server.server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.release.set()
-    server.server.shutdown()
-    thread.join()
-    server.server.server_close()
+def api() -> Iterator[Script]:
+    with running(Script()) as script:
+        yield script
+
+
+def always(api: Script, answer: Answer) -> None:
+    api.otherwise = lambda _asked: answer
 
 
 @pytest.fixture
@@ -72,7 +36,7 @@ def account(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(api: ApiServer, account: Path) -> Callable[..., str]:
+def ask(api: Script, account: Path) -> Callable[..., str]:
     def ask_for_mode(patience: float = 5, **changes: object) -> str:
         values = {"node_annotation": True, "node_name": "node-1", "api_server": api.url, **changes}
         settings = FpgaSettings(**values)  # type: ignore[arg-type]
@@ -86,18 +50,20 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_nothing_is_asked_unless_it_is_wanted(
-    api: ApiServer, ask: Callable[..., str], account: Path
+    api: Script, ask: Callable[..., str], account: Path
 ) -> None:
-    api.annotate("region")
+    always(api, annotated("region"))
     assert "af" == ask(node_annotation=False)
     assert [] == api.asked
     assert "af" == FpgaPlugin(FpgaSettings(sysfs_dir=account, api_server=api.url)).mode
 
 
-def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[..., str]) -> None:
-    api.annotate("region")
+def test_the_annotation_wins_over_the_setting(api: Script, ask: Callable[..., str]) -> None:
+    always(api, annotated("region"))
     assert "region" == ask(mode="regiondevel")
-    assert [("/api/v1/nodes/node-1", None)] == api.asked  # a token is for TLS only
+    (asked,) = api.asked
+    assert "/api/v1/nodes/node-1" == asked.path
+    assert "Authorization" not in asked.headers, "a token is for TLS only"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +76,9 @@ def test_the_annotation_wins_over_the_setting(api: ApiServer, ask: Callable[...,
     ],
 )
 def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture, body: str
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture, body: str
 ) -> None:
-    api.body = body.encode()
+    always(api, Answer(text=body))
     assert "region" == ask(mode="region")
     assert [] == problems(caplog)
 
@@ -126,66 +92,66 @@ def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
     ],
 )
 def test_whatever_goes_wrong_is_a_warning(
-    api: ApiServer,
+    api: Script,
     ask: Callable[..., str],
     caplog: pytest.LogCaptureFixture,
     status: int,
     body: bytes,
     expected: str,
 ) -> None:
-    api.status, api.body = status, body
+    always(api, Answer(status, text=body))
     assert "regiondevel" == ask(mode="regiondevel", patience=3)
     (problem,) = problems(caplog)
     assert problem.endswith(expected)
 
 
 def test_the_token_is_not_taken_elsewhere(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.status, api.elsewhere = 302, f"{api.url}/elsewhere"
+    always(api, Answer(302, headers={"Location": f"{api.url}/elsewhere"}))
     assert "af" == ask(patience=3)
     assert "302" in problems(caplog)[0]
-    assert {"/api/v1/nodes/node-1"} == {path for path, _ in api.asked}
+    assert {"/api/v1/nodes/node-1"} == {asked.path for asked in api.asked}
 
 
 def test_a_mode_that_is_none_is_a_warning(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.annotate("everything")
+    always(api, annotated("everything"))
     assert "af" == ask()
     assert ["'everything' is not one of af, region, regiondevel"] == problems(caplog)
 
 
 def test_a_mode_that_is_a_whole_text_is_shown_in_part(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.annotate("x" * 100_000)
+    always(api, annotated("x" * 100_000))
     assert "af" == ask()
     assert [f"'{'x' * 80}' is not one of af, region, regiondevel"] == problems(caplog)
 
 
 def test_an_api_server_that_hangs_is_given_up(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.release.clear()
+    api.silent = Event()
     assert "af" == ask(patience=0.05)
     assert ["no answer within 0.05 s"] == problems(caplog)
 
 
 def test_an_api_server_that_hangs_up_is_asked_again(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.annotate("region")
-    api.hangs_up = 2
+    always(api, annotated("region"))
+    api.answers += [Answer(raw=b"")] * 2
     assert "region" == ask()
     assert 3 == len(api.asked)
     assert [] == problems(caplog)
 
 
 def test_an_api_server_is_not_asked_again_before_it_wants_to_be(
-    api: ApiServer, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.status, api.after = 429, 60
+    always(api, Answer(429, headers={"Retry-After": "60"}))
     assert "af" == ask()
     assert 1 == len(api.asked)
     assert ["the API server answers 429: Too Many Requests"] == problems(caplog)

@@ -12,7 +12,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit.backoff import Clock
 from deviceplugin_gpu.nvml.events import LISTENING, EventWatch
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from gpu.fake_nvml import FakeMig, Fleet

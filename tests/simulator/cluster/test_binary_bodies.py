@@ -11,7 +11,7 @@ from cluster.dra_api.asking import CLAIMS, MERGE, SLICES, Asker, Object, Step, n
 from cluster.dra_api.binary_objects import MEDIA, WANTED, Pair, asked, record, recorded
 from deviceplugin.proto.objects import resource_objects_pb2 as pb
 from deviceplugin_testing.simulator import SimulatedCluster
-from deviceplugin_testing.simulator._control_plane.api_server import binary
+from deviceplugin_testing.simulator._control_plane.api_server import bodies
 
 RECORDED = recorded()
 MISSING = real_api_server.why_not()
@@ -50,7 +50,7 @@ def as_new(name: str) -> bytes:
 @pytest.mark.parametrize("name", WANTED)
 def test_what_go_wrote_is_read_as_the_same_in_json(name: str) -> None:
     pair = RECORDED[name]
-    assert pair.json == binary.read(pair.binary)
+    assert pair.json == bodies.read(pair.binary)
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -166,7 +166,7 @@ def test_a_field_without_a_value_is_there_if_json_has_it() -> None:
     spec = pb.ResourceSliceSpec(driver="", pool=pool, all_nodes=False)
     metadata = pb.ObjectMeta(name="", creation_timestamp=pb.Time())
     raw = pb.ResourceSlice(metadata=metadata, spec=spec).SerializeToString()
-    found = binary.read(enveloped("ResourceSlice", raw))
+    found = bodies.read(enveloped("ResourceSlice", raw))
     assert {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}.items() <= found.items()
     assert {} == found["metadata"]
     empty = {"name": "", "generation": 0, "resourceSliceCount": 0}
@@ -177,7 +177,7 @@ def test_parameters_may_be_missing() -> None:
     opaque = pb.OpaqueConfiguration(driver="g", parameters=pb.Json())
     config = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=opaque))
     spec = pb.DeviceClassSpec(config=[config])
-    found = binary.read(enveloped("DeviceClass", pb.DeviceClass(spec=spec).SerializeToString()))
+    found = bodies.read(enveloped("DeviceClass", pb.DeviceClass(spec=spec).SerializeToString()))
     assert [{"opaque": {"driver": "g"}}] == found["spec"]["config"]
 
 
@@ -196,5 +196,5 @@ def test_the_real_server_writes_as_recorded_and_takes_what_is_sent(real: Asker) 
 
 def shown(pairs: dict[str, Pair]) -> Any:
     return {
-        name: [normal(one.json), normal(binary.read(one.binary))] for name, one in pairs.items()
+        name: [normal(one.json), normal(bodies.read(one.binary))] for name, one in pairs.items()
     }

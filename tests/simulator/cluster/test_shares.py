@@ -9,7 +9,7 @@ import pytest
 from cluster.dra_objects import Objects
 from deviceplugin.apiserver import ApiServer, InvalidError
 from deviceplugin_testing.simulator import SimulatedCluster
-from deviceplugin_testing.simulator._control_plane.scheduler.consumption import consumed
+from deviceplugin_testing.simulator._control_plane.scheduler.pools import consumed
 
 STEPS = {"default": "1", "validRange": {"min": "1", "step": "1"}}
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

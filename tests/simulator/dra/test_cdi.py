@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator import (
     Pod,
     SimulatedKubelet,
 )
-from deviceplugin_testing.simulator._containers.cdi import Specifications, UnresolvableError
+from deviceplugin_testing.simulator._containers.runtime import Specifications, UnresolvableError
 
 ENV = {"env": ["A=1"]}
 Edits = Mapping[str, Any]

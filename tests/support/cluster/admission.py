@@ -1,13 +1,138 @@
 """What the stand-in for an API server takes: by Kubernetes' own schemas, and a few other rules."""
 
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import kubernetes_validate
+from typing_extensions import override
 
 from cluster.defaults import add_defaults
 from cluster.kinds import ACCOUNT, DAEMON_SET, NAMESPACE, POD, Kind, Object
-from cluster.store import RefusedError, Store
+from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
+from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
+from deviceplugin_testing.simulator._control_plane.store import Store
+
+_KEYS = {
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "ports": "containerPort",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Lists whose entries are one if they have the same key; all other lists are taken as a whole."""
+_ORDER = "$setElementOrder/"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def patched(found: Object, patch: Object) -> Object:
+    """Return ``found`` as the patch says."""
+    result = deepcopy(found)
+    _merge(result, patch)
+    return result
+
+
+def _merge(place: Object, patch: Object) -> None:
+    kept = patch.get("$retainKeys", place)
+    for name in set(place) - set(kept):
+        del place[name]
+    for name, value in patch.items():
+        if not name.startswith("$"):
+            _merge_field(place, name, value)
+    _order(place, patch)
+
+
+def _merge_field(place: Object, name: str, value: Any) -> None:
+    if value is None:
+        place.pop(name, None)
+    elif isinstance(value, dict):
+        # Nothing is merged into what is no object, but the nulls of a patch are never kept.
+        inner = place.get(name)
+        place[name] = inner if isinstance(inner, dict) else {}
+        _merge(place[name], value)
+    elif _keyed(name, value):
+        _merge_entries(place.setdefault(name, []), value, _KEYS[name])
+    else:
+        place[name] = deepcopy(value)
+
+
+def _keyed(name: str, entries: Any) -> bool:
+    """Tell whether entries are merged; the ports of a network policy are not a container's."""
+    key = _KEYS.get(name, "")
+    return isinstance(entries, list) and bool(key) and all(key in entry for entry in entries)
+
+
+def _merge_entries(place: list[Object], entries: list[Object], key: str) -> None:
+    for entry in entries:
+        found = next((one for one in place if one.get(key) == entry[key]), None)
+        if entry.get("$patch") == "delete":
+            if found is not None:
+                place.remove(found)
+            continue
+        if found is None:
+            found = {}
+            place.append(found)
+        _merge(found, entry)
+
+
+def _order(place: Object, patch: Object) -> None:
+    for name, wanted in patch.items():
+        if name.startswith(_ORDER):
+            entries, key = place.get(name.removeprefix(_ORDER), []), _KEYS[name[len(_ORDER) :]]
+            order = [one[key] for one in wanted]
+            entries.sort(key=lambda one: order.index(one[key]) if one[key] in order else len(order))
+
+
+Policy = Callable[[str, Kind, Object, bool], None]
+"""Refuses a CREATE, UPDATE or DELETE of an object; the last says whether it is a dry run."""
+Wrong = Callable[[Object], bool]
+NAME: Final = "guard"
+
+
+def _by(name: str, kind: Kind, found: Object) -> str:
+    return f'{kind.resource} "{found["metadata"]["name"]}" is forbidden: {name}'
+
+
+def admission_policy(
+    kind: Kind, wrong: Wrong, verbs: str = "CREATE UPDATE", *, in_dry_run: bool = True
+) -> Policy:
+    """Return a ValidatingAdmissionPolicy: 422, with its words as the cause."""
+
+    def ask(verb: str, about: Kind, found: Object, dry: bool) -> None:
+        if about == kind and verb in verbs.split() and (in_dry_run or not dry) and wrong(found):
+            said = f"ValidatingAdmissionPolicy '{NAME}' with binding '{NAME}' denied request"
+            message = _by(f"{said}: not allowed here", kind, found)
+            causes = [{"field": "", "message": message}]
+            raise RefusedError(422, "Invalid", message, {"causes": causes})
+
+    return ask
+
+
+def quota(kind: Kind, wrong: Wrong) -> Policy:
+    """Return a ResourceQuota that is used up: 403."""
+
+    def ask(verb: str, about: Kind, found: Object, _dry: bool) -> None:
+        if about == kind and verb == "CREATE" and wrong(found):
+            said = f"exceeded quota: {NAME}, requested: count/{kind.resource}=1"
+            raise RefusedError(403, "Forbidden", _by(said, kind, found))
+
+    return ask
+
+
+def webhook(kind: Kind, wrong: Wrong, code: int, reason: str, said: str) -> Policy:
+    """Return a webhook that answers with a code of its own, or not in time: that is 500."""
+
+    def ask(verb: str, about: Kind, found: Object, _dry: bool) -> None:
+        if about == kind and verb != "DELETE" and wrong(found):
+            raise RefusedError(code, reason, said)
+
+    return ask
+
 
 VERSION = "1.32"
 """Of Kubernetes; there are schemas for it, and it is the newest that each kubectl at hand takes."""
@@ -16,35 +141,61 @@ kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.sche
 _LEVEL = "pod-security.kubernetes.io/enforce"
 
 
-def admit(store: Store, kind: Kind, namespace: str, made: Object) -> None:
+class CheckedObjects(Objects):
+    """The objects of a stand-in for a cluster; ``policies`` is what lets nobody write something."""
+
+    patches: ClassVar = {**Objects.patches, STRATEGIC: patched}
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.policies: list[Policy] = []
+
+    @override
+    def read(self, kind: Kind, made: Object) -> Object:
+        own = {"apiVersion": kind.api_version, "kind": kind.name}
+        return {**made, **own, "metadata": {**made.get("metadata", {})}}
+
+    @override
+    def admit(self, kind: Kind, made: Object, *, dry_run: bool) -> None:
+        admit(self.store, kind, made)
+        self._ask("CREATE", kind, made, dry_run=dry_run)
+
+    @override
+    def admit_change(self, kind: Kind, old: Object, new: Object, part: str) -> None:
+        check(kind, new)
+        if kind == DAEMON_SET and old["spec"]["selector"] != new["spec"]["selector"]:
+            raise _invalid(kind, new, "spec.selector: Invalid value: field is immutable")
+        status = new.get("status")
+        add_defaults(kind, new)
+        if status is not None:
+            new["status"] = status
+        if not part:
+            self._ask("UPDATE", kind, new)
+
+    @override
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: Mapping[str, Any] | None = None
+    ) -> Object:
+        with self.store.changed:
+            self._ask("DELETE", kind, self.store.get(kind, namespace, name))
+            return super().delete(kind, namespace, name, options)
+
+    def _ask(self, verb: str, kind: Kind, made: Object, *, dry_run: bool = False) -> None:
+        for policy in self.policies:
+            policy(verb, kind, made, dry_run)
+
+
+def admit(store: Store, kind: Kind, made: Object) -> None:
     """Refuse what a cluster would not create, and make of the rest what it would."""
-    made.setdefault("metadata", {})
     if kind.namespaced:
-        made["metadata"].setdefault("namespace", namespace)
-        _check_namespace(store, kind, namespace, made)
+        _check_namespace(store, kind, made)
     check(kind, made)
     if kind == POD:
-        _check_pod(store, namespace, made)
+        _check_pod(store, made["metadata"]["namespace"], made)
     add_defaults(kind, made)
 
 
-def admit_change(kind: Kind, old: Object, new: Object) -> None:
-    """The same for a change."""
-    check(kind, new)
-    if kind == DAEMON_SET and old["spec"]["selector"] != new["spec"]["selector"]:
-        raise _invalid(kind, new, "spec.selector: Invalid value: field is immutable")
-    status = new.get("status")
-    add_defaults(kind, new)
-    if status is not None:
-        new["status"] = status
-
-
 def check(kind: Kind, made: Object) -> None:
-    if made.get("kind") != kind.name or made.get("apiVersion") != kind.api_version:
-        message = (
-            f"the object provided is unrecognized: {made.get('apiVersion')} {made.get('kind')}"
-        )
-        raise RefusedError(400, "BadRequest", message)
     try:
         kubernetes_validate.validate(made, VERSION, strict=True)
     except kubernetes_validate.SchemaNotFoundError:
@@ -76,12 +227,8 @@ def _invalid(kind: Kind, made: Object, message: str) -> RefusedError:
     return RefusedError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {message}')
 
 
-def _check_namespace(store: Store, kind: Kind, namespace: str, made: Object) -> None:
-    if made["metadata"]["namespace"] != namespace:
-        message = (
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-        raise RefusedError(400, "BadRequest", message)
+def _check_namespace(store: Store, kind: Kind, made: Object) -> None:
+    namespace = made["metadata"]["namespace"]
     if "deletionTimestamp" in store.get(NAMESPACE, "", namespace)["metadata"]:
         name = made["metadata"].get("name", "")
         raise _forbidden(
@@ -93,7 +240,7 @@ def _check_namespace(store: Store, kind: Kind, namespace: str, made: Object) -> 
 def _check_pod(store: Store, namespace: str, pod: Object) -> None:
     name = f'pods "{pod["metadata"].get("name", "")}" is forbidden'
     account = pod["spec"].get("serviceAccountName", "default")
-    if not store.exists(ACCOUNT, namespace, account):
+    if store.find(ACCOUNT, namespace, account) is None:
         missing = f'serviceaccount "{account}" not found'
         raise _forbidden(
             f"{name}: error looking up service account {namespace}/{account}: {missing}"

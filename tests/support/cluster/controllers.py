@@ -21,8 +21,8 @@ from cluster.kinds import (
     Kind,
     Object,
 )
-from cluster.quantities import number
 from cluster.store import Store, tell
+from deviceplugin_testing.simulator._control_plane.quantities import amount
 from operators.pods import fits
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
@@ -45,6 +45,7 @@ def keep_namespaces(store: Store) -> None:
     for space in store.list(NAMESPACE):
         name = space["metadata"]["name"]
         if "deletionTimestamp" in space["metadata"]:
+            store.change(NAMESPACE, "", name, _terminate)
             empty(store, name)
             continue
         for kind, given in _GIVEN:
@@ -52,6 +53,10 @@ def keep_namespaces(store: Store) -> None:
                 metadata = {"name": given, "namespace": name}
                 made = {"apiVersion": "v1", "kind": kind.name, "metadata": metadata}
                 store.create(kind, made)
+
+
+def _terminate(space: Object) -> None:
+    space["status"] = {"phase": "Terminating"}
 
 
 def empty(store: Store, namespace: str) -> None:
@@ -139,7 +144,7 @@ def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
         },
         "spec": json.loads(json.dumps(template["spec"])),
     }
-    admit(store, POD, metadata["namespace"], pod)
+    admit(store, POD, pod)
     store.create(POD, pod)
 
 
@@ -177,7 +182,7 @@ def _missing(store: Store, pod: Object, node: Object) -> list[str]:
     return [
         f"Insufficient {resource}"
         for resource, count in devices(pod["spec"]).items()
-        if count > number(there.get(resource, "0")) - taken[resource]
+        if count > int(amount(there.get(resource, "0"))) - taken[resource]
     ]
 
 
@@ -187,7 +192,7 @@ def devices(spec: Object) -> Counter[str]:
     for container in spec["containers"]:
         for name, count in container.get("resources", {}).get("limits", {}).items():
             if "/" in name:
-                total[name] += number(count)
+                total[name] += int(amount(count))
     return total
 
 

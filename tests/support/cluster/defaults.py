@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from cluster.kinds import Kind, Object
-from cluster.quantities import canonical
+from deviceplugin_testing.simulator._control_plane.quantities import canonical
 
 _POD = {
     "restartPolicy": "Always",

@@ -6,12 +6,13 @@ from pathlib import Path
 from cluster.container import Container, Image
 from cluster.kinds import CONFIG_MAP, NODE, NODE_LABELS, POD, Object
 from cluster.pod import NAME, RunningPod, WaitingError
-from cluster.quantities import canonical
-from cluster.store import RefusedError, Store, tell
+from cluster.store import Store, tell
 from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_testing.simulator._control_plane.quantities import canonical
+from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 
 
-class Node:
+class ProcessNode:
     """``root`` stands for the node's root directory, with /tmp and all that pods mount of it.
 
     It should be short, because sockets are below it. ``images`` are those that the node has; there
@@ -59,9 +60,11 @@ class Node:
             for name, counts in (("capacity", status.capacity), ("allocatable", status.allocatable))
         }
         self._store.change(NODE, "", NAME, lambda found: found["status"].update(amounts))
-        for pod in self._store.list(POD):
-            if pod["spec"].get("nodeName") == NAME:
-                self._step(pod)
+        pods = [one for one in self._store.list(POD) if one["spec"].get("nodeName") == NAME]
+        for gone in self._pods.keys() - {one["metadata"]["uid"] for one in pods}:
+            self._pods.pop(gone).stop(0)
+        for pod in pods:
+            self._step(pod)
 
     def _step(self, pod: Object) -> None:
         metadata = pod["metadata"]

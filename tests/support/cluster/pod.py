@@ -7,10 +7,10 @@ from typing import Protocol
 
 from cluster.container import Container, Image, View
 from cluster.kinds import Object
-from cluster.quantities import number
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.simulator import Container as Wanted
 from deviceplugin_testing.simulator import ContainerStartError, Pod, SimulatedKubelet
+from deviceplugin_testing.simulator._control_plane.quantities import amount
 
 NAME = "node-1"
 BACK_OFF = 10.0
@@ -202,5 +202,5 @@ class RunningPod:
 
 def _wanted(container: Object) -> Wanted:
     limits = container.get("resources", {}).get("limits", {})
-    devices = {name: number(count) for name, count in limits.items() if "/" in name}
+    devices = {name: int(amount(count)) for name, count in limits.items() if "/" in name}
     return Wanted(container["name"], devices)

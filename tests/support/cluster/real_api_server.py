@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deviceplugin.apiserver import Account, ApiServer, ApiServerError
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from patience import eventually
 
 _ADMIN = "admin-token"

@@ -31,8 +31,10 @@ class Answer:
     status: int = 200
     message: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
-    text: str | None = None
+    text: str | bytes | None = None
     """The body, if it is not a Status with ``message``."""
+    raw: bytes | None = None
+    """All that is sent, in place of an answer by HTTP."""
     parts: Iterable[bytes] = ()
     """The body in parts, sent one after the other; the connection ends with the last."""
 
@@ -89,6 +91,10 @@ def _handler(script: Script) -> type[BaseHTTPRequestHandler]:
                     dict(self.headers),
                 )
             )
+            if answer.raw is not None:
+                self.close_connection = True
+                self.wfile.write(answer.raw)
+                return
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)
@@ -100,10 +106,11 @@ def _handler(script: Script) -> type[BaseHTTPRequestHandler]:
                     self.wfile.write(part)
                 return
             status = json.dumps({"kind": "Status", "message": answer.message})
-            text = (status if answer.text is None else answer.text).encode()
-            self.send_header("Content-Length", str(len(text)))
+            text = status if answer.text is None else answer.text
+            body = text.encode() if isinstance(text, str) else text
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(text)
+            self.wfile.write(body)
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from threading import Event, Thread
 
 from cluster import controllers
-from cluster.api_server import Server
+from cluster.api_server import KubectlAnswering, server
 from cluster.container import BIN, Image
 from cluster.kinds import NAMESPACE, Kind, Object
-from cluster.node import Node
+from cluster.node import ProcessNode
 from cluster.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -50,17 +50,17 @@ class SmallCluster:
 
     def __init__(self, root: Path, images: Mapping[str, Image]) -> None:
         self.store = Store()
-        self.node = Node(root / "node", self.store, images)
-        self._server = Server(self.store, self.node)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.node = ProcessNode(root / "node", self.store, images)
+        self._server = server(KubectlAnswering(self.store, self.node))
         self.config = root / "config"
-        self.config.write_text(_CONFIG.format(url=self.url))
         self._stop = Event()
         self.failure: Exception | None = None
-        self._threads = [
-            Thread(target=self._server.serve_forever, args=(0.05,), name="api-server"),
-            Thread(target=self._run, name="controllers"),
-        ]
+        self._thread = Thread(target=self._run, name="controllers")
+
+    @property
+    def url(self) -> str:
+        """The address of the API server, once it is started."""
+        return self._server.url
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,8 +74,9 @@ class SmallCluster:
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "status": status}
             self.store.create(NAMESPACE, made)
         self.node.start()
-        for thread in self._threads:
-            thread.start()
+        self._server.start()
+        self.config.write_text(_CONFIG.format(url=self._server.url))
+        self._thread.start()
 
     def _run(self) -> None:
         try:
@@ -88,17 +89,14 @@ class SmallCluster:
             # Nobody waits for what will never be.
             self.failure = error
             self.node.bell.unlink(missing_ok=True)
-            self._server.stopping.set()
-            self._server.shutdown()
+            self._server.stop()
 
     def stop(self) -> None:
         self._stop.set()
-        self._server.stopping.set()
-        self._server.shutdown()
-        for thread in self._threads:
-            thread.join()
-        self._server.server_close()
+        self._server.stop()
+        self._thread.join()
         self.node.stop()
+        assert not self._server.crashes, repr(self._server.crashes)
 
     def kubectl(self, *words: str, text: str = "") -> str:
         """Return what kubectl prints; it fails a test if it fails."""

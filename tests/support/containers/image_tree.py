@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 import images
 from deviceplugin.__main__ import COMMANDS
 from deviceplugin.kit.cdi import Edits, Specification
-from deviceplugin_testing.simulator._device_manager import checkpoint
+from deviceplugin_testing.simulator._device_manager import records
 from trim import trim
 
 ABSENT = {name: one.package for name, one in COMMANDS.items() if one.package != "deviceplugin"}
@@ -79,7 +79,7 @@ def small_node(root: Path) -> Path:
     """Make the root of a node with files that the doctor reads, and return it."""
     plugin_dir, cdi = root / "var/lib/kubelet/device-plugins", root / "etc/cdi"
     plugin_dir.mkdir(parents=True)
-    checkpoint.write(plugin_dir, [], {"example.com/gopher": ["gary"]})
+    records.write_checkpoint(plugin_dir, [], {"example.com/gopher": ["gary"]})
     cdi.mkdir(parents=True)
     document = Specification("example.com/gopher", {"gary": Edits({"A": "1"})}).document()
     (cdi / "a.json").write_text(json.dumps(document))

@@ -20,8 +20,8 @@ from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ResourceSlices
 from deviceplugin_testing.simulator import SimulatedCluster
-from deviceplugin_testing.simulator._control_plane.api_server.answering import Asked
-from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
+from deviceplugin_testing.simulator._control_plane.api_server.answering import Answer, Asked
+from deviceplugin_testing.simulator._control_plane.api_server.request import Watching
 from dra.node_index import Dispatch, View, listed
 from driven_clock import DrivenClock
 from patience import PATIENCE
@@ -70,6 +70,7 @@ class Line:
         if isinstance(answer, Watching):
             nodes.note(self._node, "watch", 200)
             return Stream(nodes, self._node, answer)
+        assert isinstance(answer, Answer)
         verb = {"POST": "create", "PUT": "update", "DELETE": "delete"}.get(method)
         plural = parts.path.rsplit("/", 1)[1]
         verb = verb or ("list" if plural.endswith("slices") else "get")

@@ -30,7 +30,7 @@ from deviceplugin.tools.devices._inventory import Inventory
 from deviceplugin.tools.drain._cli import through_dra
 from deviceplugin_simulated.plugin import SimulatedParameters
 from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.simulator._device_manager import checkpoint as simulated
+from deviceplugin_testing.simulator._device_manager import records as simulated
 from fuzzing.samples import Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads_object
 
@@ -61,7 +61,7 @@ def _checkpoint(folder: Path) -> Iterator[Read]:
         holds.given((_RESOURCE, "a"))
         holds.remembers(_RESOURCE)
         with suppress(simulated.CheckpointError):
-            simulated.read(folder)
+            simulated.read_checkpoint(folder)
 
     yield read
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
 from typing_extensions import override
 
+from cluster.scripted_api import Answer, Script, running
 from deviceplugin._http.listener import listen
 from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
@@ -87,32 +87,14 @@ def _answer(client: socket.socket, content: bytes) -> bytes:
 @contextmanager
 def _plugin(read: Callable[[str], object], _folder: Path) -> Iterator[Read]:
     """Have ``read`` ask a plugin that answers with the sample."""
-    content = b""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        @override
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    script = Script()
 
     def run(sample: Sample) -> None:
-        nonlocal content
-        content = sample.content
-        read(f"http://127.0.0.1:{server.server_address[1]}")
+        script.otherwise = lambda _asked: Answer(text=sample.content)
+        read(script.url)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=[0.05])
-        thread.start()
-        try:
-            yield run
-        finally:
-            server.shutdown()
-            thread.join(PATIENCE)
+    with running(script):
+        yield run
 
 
 def _evict(url: str) -> None:

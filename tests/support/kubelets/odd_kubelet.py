@@ -51,3 +51,13 @@ def odd_kubelet(
         yield odd
     finally:
         odd.stop()
+
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
+
+
+@contextmanager
+def stream(socket: Path) -> Iterator[Any]:
+    """Open one more stream, which ends with the context. It waits for who will serve there."""
+    with rpc.connect(socket) as channel:
+        yield rpc.calls(channel, _SERVICE)["ListAndWatch"](pb.Empty(), wait_for_ready=True)

@@ -13,7 +13,7 @@ from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, StubError, StubPlugin
-from deviceplugin_testing.simulator._device_manager import checkpoint
+from deviceplugin_testing.simulator._device_manager import records
 from patience import PATIENCE
 
 _FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")
@@ -199,8 +199,8 @@ class Twin:
         """Return what the checkpoint file says, sorted, or why it cannot be used."""
         path = self._dir / FILE_NAME
         try:
-            checkpoint.read(self._dir)
-        except checkpoint.CheckpointError as error:
+            records.read_checkpoint(self._dir)
+        except records.CheckpointError as error:
             return str(error)
         data = json.loads(path.read_text(encoding="utf-8"))["Data"]
         entries = data["PodDeviceEntries"] or []

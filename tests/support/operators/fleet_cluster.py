@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Thread
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
-from cluster.api_server import Server
+from cluster.api_server import KubectlAnswering, server
 from cluster.kinds import (
     ACCOUNT,
     CONFIG_MAP,
@@ -25,12 +25,10 @@ from cluster.kinds import (
     NODE,
     NODE_LABELS,
     POD,
-    Kind,
     Object,
 )
-from cluster.policies import Policy
-from cluster.quantities import canonical
 from cluster.store import Store
+from deviceplugin_testing.simulator._control_plane.quantities import canonical
 from operators.pods import fits, is_kept_away, is_ready, mounted
 
 SPACE = "deviceplugin-operator"
@@ -66,14 +64,12 @@ class Fleet:
     """Nodes whose pods were deleted, in order."""
     most_away: int = 0
     """The most nodes that were without a ready pod at once, after all had one."""
-    away: Event = field(default_factory=Event)
-    """Set while the API server answers nothing."""
-    unknown: set[Kind] = field(default_factory=set)
-    """Kinds whose definitions have been deleted."""
-    policies: list[Policy] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    """The plural of the kind of each request."""
     _stop: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        self.answering = KubectlAnswering(self.store)
+        self.away, self.unknown = self.answering.away, self.answering.unknown
+        self.asked, self.policies = self.answering.asked, self.answering.checked.policies
 
     def node(self, name: str, **labels: str) -> None:
         metadata = {"name": name, "labels": {**NODE_LABELS, **labels}}
@@ -252,6 +248,8 @@ class Fleet:
                 before = self.store.version
                 self.step()
                 self.store.wait(before, 0.05)
+                if self.unknown:
+                    self.answering.cut_watches()
         except Exception as error:
             self.failure = error
             raise
@@ -274,20 +272,17 @@ def running(nodes: int = 1) -> Iterator[Fleet]:
     )
     for number in range(nodes):
         fleet.node(f"node-{number}")
-    server = Server(fleet.store, cast("Any", None), fleet.away)
-    server.unknown, server.asked, server.policies = fleet.unknown, fleet.asked, fleet.policies
-    fleet.url = f"http://127.0.0.1:{server.server_port}"
-    threads = [Thread(target=server.serve_forever, args=(0.05,)), Thread(target=fleet.run)]
-    for thread in threads:
-        thread.start()
+    api_server = server(fleet.answering)
+    api_server.start()
+    fleet.url = api_server.url
+    thread = Thread(target=fleet.run)
+    thread.start()
     try:
         yield fleet
     finally:
         fleet._stop.set()
-        server.stopping.set()
-        server.shutdown()
-        for thread in threads:
-            thread.join()
-        server.server_close()
+        api_server.stop()
+        thread.join()
+    assert not api_server.crashes, repr(api_server.crashes)
     if fleet.failure is not None:
         raise fleet.failure

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from containers.pod_config import NOTHING
-from deviceplugin_testing.conformance._place import free_port
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.simulator import Pod, RunOptions, SimulatedKubelet
 from homes.case import cases
 from homes.home import Given, Plugin

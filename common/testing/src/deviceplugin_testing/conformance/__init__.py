@@ -4,9 +4,8 @@ The plugin runs as its own process on a simulated kubelet, so it can be in any l
 """
 
 from deviceplugin_testing.conformance._check import Check, Result, Verdict
-from deviceplugin_testing.conformance._limits import QUICK, Limits
-from deviceplugin_testing.conformance._runner import run
-from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance._lanes import run
+from deviceplugin_testing.conformance._subject import QUICK, Limits, Subject
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks import CHECKS, GROUPS
 

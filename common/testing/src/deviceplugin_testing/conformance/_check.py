@@ -1,9 +1,14 @@
-"""Checks and their results."""
+"""Checks, their results, and what the checks of a run share."""
 
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from threading import Event, RLock
+from typing import Any, Final, Self, TypeVar, cast
+
+from deviceplugin_testing.conformance._subject import Limits, Subject
 
 _Trial = TypeVar("_Trial")
 
@@ -73,7 +78,7 @@ class Result:
     seconds: float
 
 
-class Group:
+class CheckGroup:
     """The checks of one module, in their order there."""
 
     def __init__(self, name: str, title: str, *, disturbing: bool = False, lane: str = "") -> None:
@@ -95,3 +100,98 @@ class Group:
             return run
 
         return add
+
+
+_T = TypeVar("_T")
+
+
+class Findings:
+    """Plays each scenario once in a run. The first caller plays it, and others wait for it."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[Callable[..., Any], RLock] = defaultdict(RLock)
+        self._found: dict[Callable[..., Any], object] = {}
+        self._reported: set[Callable[..., Any]] = set()
+
+    def once(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T:
+        """Return what ``scenario`` found. ``name`` identifies the scenario.
+
+        Raises:
+            Failed: It failed, and no check has reported that yet.
+            NotApplicable: It raised that, or it failed and a check has reported that.
+        """
+        with self._locks[name]:
+            found = self._play(scenario, name)
+            if isinstance(found, Failed) and name not in self._reported:
+                self._reported.add(name)
+                raise Failed(str(found)) from found
+        return self._result(found)
+
+    def before(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T:
+        """Return what ``scenario`` found, for a check that does not fail because of it.
+
+        Raises:
+            NotApplicable: It raised that, or it failed. Another check reports that.
+        """
+        with self._locks[name]:
+            return self._result(self._play(scenario, name))
+
+    def _play(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T | Exception:
+        if name not in self._found:
+            try:
+                self._found[name] = scenario()
+            except (Failed, NotApplicable) as outcome:
+                self._found[name] = outcome
+        return cast("_T | Exception", self._found[name])
+
+    def _result(self, found: _T | Exception) -> _T:
+        if isinstance(found, Failed):
+            raise NotApplicable(f"not seen, because: {found}") from found
+        if isinstance(found, NotApplicable):
+            raise NotApplicable(str(found)) from found
+        return cast("_T", found)
+
+
+class CheckRun:
+    """One run of checks, and the state that they share."""
+
+    def __init__(self, subject: Subject, limits: Limits, seed: int) -> None:
+        self.subject = subject
+        self.limits = limits
+        self.seed = seed
+        self.hopeless = ""
+        """Why the plugin is not started any more; empty if it is."""
+        self.over = Event()
+        """Set when the run is given up. Then whatever waits raises ``Abandoned``."""
+        self._nodes = ExitStack()
+        self._findings = Findings()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def discard(self) -> None:
+        """End the plugin and its node; the next check gets new ones."""
+        self._nodes.close()
+
+    def once(self, scenario: Callable[[Self], _T]) -> _T:
+        """Return what ``scenario`` found. It is played once in a run; see ``Findings.once``."""
+        return self._findings.once(lambda: scenario(self), scenario)
+
+    def once_before(self, scenario: Callable[[Self], _T]) -> _T:
+        """Return what ``scenario`` found, for a check that only depends on it.
+
+        Raises:
+            NotApplicable: It failed. Another check reports that.
+        """
+        return self._findings.before(lambda: scenario(self), scenario)
+
+    def is_fine(self, scenario: Callable[[Self], object]) -> bool:
+        """Return whether ``scenario`` succeeded."""
+        try:
+            self.once_before(scenario)
+        except NotApplicable:
+            return False
+        return True

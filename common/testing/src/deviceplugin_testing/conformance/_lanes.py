@@ -1,14 +1,76 @@
-"""Running independent checks side by side."""
+"""Running checks one after the other and side by side, with a progress line."""
 
+import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import Final
+from threading import Lock, Thread
+from types import TracebackType
+from typing import Final, Self, TextIO
 
-from deviceplugin_testing.conformance._check import FIRST_LANE, LAST_LANE, Check, Result
-from deviceplugin_testing.conformance._runner import run
+import grpc
+
+from deviceplugin._platform import rpc
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._platform.waiting import Waiter
+from deviceplugin_testing.conformance._check import (
+    FIRST_LANE,
+    LAST_LANE,
+    Check,
+    CheckRun,
+    Failed,
+    NotApplicable,
+    Result,
+    Verdict,
+)
 from deviceplugin_testing.conformance._trial import Trial
+from deviceplugin_testing.simulator import (
+    CallError,
+    ContainerStartError,
+    KubeletCrashed,
+    KubeletStopped,
+)
+
+
+def run(
+    trial: CheckRun,
+    checks: Sequence[Check],
+    say: Callable[[Result], None],
+    begins: Callable[[Check], None] = lambda _: None,
+) -> list[Result]:
+    """Run ``checks`` in order, and return their results.
+
+    ``begins`` is called with each check before it runs, and ``say`` with each result at once.
+    """
+    results = []
+    for check in checks:
+        begins(check)
+        begin = time.monotonic()
+        verdict, text = _run(trial, check)
+        if verdict is Verdict.FAIL and check.disturbing and not trial.hopeless:
+            trial.discard()
+        result = Result(check, verdict, text, time.monotonic() - begin)
+        results.append(result)
+        say(result)
+    return results
+
+
+def _run(trial: CheckRun, check: Check) -> tuple[Verdict, str]:
+    try:
+        return Verdict.PASS, check.run(trial)
+    except NotApplicable as reason:
+        return Verdict.NOT_APPLICABLE, str(reason)
+    except Failed as failure:
+        return Verdict.FAIL, str(failure)
+    except grpc.RpcError as error:
+        return Verdict.FAIL, f"a call failed: {rpc.status_text(error)}"
+    except (KubeletCrashed, KubeletStopped) as end:
+        trial.discard()
+        return Verdict.NOT_APPLICABLE, str(end)
+    except (CallError, ContainerStartError, LookupError, TimeoutError) as error:
+        return Verdict.FAIL, str(error)
+
 
 Lane = Sequence[Check]
 
@@ -120,3 +182,64 @@ def _lanes(checks: Sequence[Check]) -> dict[str, list[Check]]:
     for check in checks:
         lanes.setdefault(check.lane, []).append(check)
     return lanes
+
+
+_EVERY: Final = 0.5
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Progress:
+    """Shows which checks are running, and how long the run has taken, while it is open.
+
+    It shows nothing if ``terminal`` is not a terminal.
+    """
+
+    def __init__(self, order: InOrder, terminal: TextIO, clock: Clock = MONOTONIC) -> None:
+        self._order = order
+        self._terminal = terminal if terminal.isatty() else None
+        self._waiter = Waiter(clock)
+        self._begin = clock.now()
+        self._lock = Lock()
+        self._thread = Thread(target=self._run, name="conformance-progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._terminal:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._waiter.end()
+        if self._terminal:
+            self._thread.join()
+            self._show("")
+
+    def print(self, text: str) -> None:
+        """Print ``text`` above the progress line."""
+        with self._lock:
+            self._write("")
+            print(text, flush=True)  # noqa: T201 - what the command is for
+
+    def _run(self) -> None:
+        for _ in self._waiter.ticks(_EVERY):
+            self._show(self._line())
+
+    def _line(self) -> str:
+        order = self._order
+        names = ", ".join(check.id for check in list(order.running))
+        seconds = self._waiter.clock.now() - self._begin
+        return f"  {seconds:.0f} s, {order.done} of {len(order.checks)} checks done; now: {names}"
+
+    def _show(self, line: str) -> None:
+        with self._lock:
+            self._write(line)
+
+    def _write(self, line: str) -> None:
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1
+            self._terminal.write(_CLEAR + line[:width])
+            self._terminal.flush()

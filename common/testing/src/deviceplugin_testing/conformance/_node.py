@@ -4,15 +4,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Event
 from typing import Final
 
 from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin_testing.conformance._check import Abandoned, Failed
 from deviceplugin_testing.conformance._kubelet import Listed, ObservedKubelet, Registered
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._place import Place
-from deviceplugin_testing.conformance._plugin import Plugin
-from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance._process import Plugin
+from deviceplugin_testing.conformance._subject import Limits, Place, Subject
+from deviceplugin_testing.simulator import SimulatedKubelet
 
 _DIAL_TIMEOUT: Final = 10.0
 """Seconds, as in the kubelet."""
@@ -20,16 +20,65 @@ _OTHERS: Final = 0.3
 """Seconds to wait for the lists of other resources after the first one."""
 
 
-class Node:
+class CheckedProcess:
+    """One process at a time, on a kubelet that may be waited for."""
+
+    kubelet: SimulatedKubelet
+    noun = "plugin"
+
+    def __init__(self, subject: Subject, place: Place, limits: Limits, over: Event) -> None:
+        self._subject = subject
+        self._place = place
+        self._over = over
+        self.limits = limits
+        self.plugin: Plugin | None = None
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Wait until ``condition()`` is true, and return whether it became true.
+
+        Raises:
+            Failed: The process ended meanwhile.
+            Abandoned: The run was given up meanwhile.
+        """
+        return self._wait(condition, timeout, self._check_running)
+
+    def observe(self, seconds: float) -> None:
+        """Let ``seconds`` pass; raise ``Failed`` at once if the process ends."""
+        self.wait(lambda: False, seconds)
+
+    def _wait(
+        self, condition: Callable[[], object], timeout: float, check: Callable[[], None]
+    ) -> bool:
+        def holds() -> bool:
+            if self._over.is_set():
+                raise Abandoned
+            if condition():
+                return True
+            check()
+            return False
+
+        try:
+            return self.kubelet.wait(holds, timeout=timeout)
+        except TimeoutError:
+            return False
+
+    def _check_running(self) -> None:
+        if self.plugin is not None and self.plugin.status is not None:
+            words = self.plugin.last_words()
+            raise Failed(
+                f"the {self.noun} ended with status {self.plugin.status}" + (words and f": {words}")
+            )
+
+
+class PluginNode(CheckedProcess):
     """One kubelet, with one process of the plugin at a time."""
 
+    kubelet: ObservedKubelet
+
     def __init__(
-        self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
+        self, subject: Subject, place: Place, limits: Limits, seed: int, over: Event
     ) -> None:
-        self._subject = subject
-        self._over = over
-        self._place = place
-        self.limits = limits
+        super().__init__(subject, place, limits, over)
         self.resource = subject.resource
         """The resource to check; empty until it is known."""
         self.kubelet = ObservedKubelet(
@@ -40,7 +89,6 @@ class Node:
             dial_timeout=min(_DIAL_TIMEOUT, limits.start),
         )
         self.placeholders = place.placeholders()
-        self.plugin: Plugin | None = None
 
     def launch(self) -> Plugin:
         """Start the plugin."""
@@ -71,48 +119,11 @@ class Node:
 
     # Waiting
 
-    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition()`` is true, and return whether it became true.
-
-        Raises:
-            Failed: The plugin ended meanwhile.
-            Abandoned: The run was given up meanwhile.
-        """
-        return self._wait(condition, timeout, self._check_running)
-
     def await_gone(self) -> None:
         """Wait until the kubelet has noticed that the plugin ended, after a check ended it."""
         self._wait(
             lambda: self.resource not in self.kubelet.registered, self.limits.within, lambda: None
         )
-
-    def _wait(
-        self, condition: Callable[[], object], timeout: float, check: Callable[[], None]
-    ) -> bool:
-        def holds() -> bool:
-            if self._over.is_set():
-                raise Abandoned
-            if condition():
-                return True
-            check()
-            return False
-
-        try:
-            return self.kubelet.wait(holds, timeout=timeout)
-        except TimeoutError:
-            return False
-
-    def _check_running(self) -> None:
-        """Raise ``Failed`` if the plugin has ended."""
-        if self.plugin is not None and self.plugin.status is not None:
-            words = self.plugin.last_words()
-            raise Failed(
-                f"the plugin ended with status {self.plugin.status}" + (words and f": {words}")
-            )
-
-    def observe(self, seconds: float) -> None:
-        """Let ``seconds`` pass; raise ``Failed`` at once if the plugin ends."""
-        self.wait(lambda: False, seconds)
 
     def wait_up(self) -> str:
         """Wait until the plugin's devices are listed; return the problem if they are not."""

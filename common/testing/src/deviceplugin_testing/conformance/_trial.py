@@ -3,51 +3,31 @@
 import random
 import shutil
 import subprocess
-import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Self, TypeVar, cast
+from typing import cast
 
-from deviceplugin_testing.conformance._check import Failed, NotApplicable
-from deviceplugin_testing.conformance._findings import Findings
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._node import Node
-from deviceplugin_testing.conformance._place import fill
-from deviceplugin_testing.conformance._subject import Subject
+from typing_extensions import override
 
-_T = TypeVar("_T")
+from deviceplugin_testing.conformance._check import CheckRun, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
+from deviceplugin_testing.conformance._subject import Limits, Subject, fill
 
 
-class Trial:
+class Trial(CheckRun):
     """Starts the plugin as often as checks need it, and shares results between checks."""
 
     def __init__(self, subject: Subject, limits: Limits, seed: int) -> None:
-        self.subject = subject
-        self.limits = limits
-        self.seed = seed
+        super().__init__(subject, limits, seed)
         self.resource = subject.resource
         """The resource to check; empty until the first start has shown it."""
         self.others: frozenset[str] = frozenset()
         """Resources of the plugin that are not checked."""
-        self.hopeless = ""
-        """Why the plugin is not started any more; empty if it is."""
         self.start_took = 0.0
         """Seconds that its last start took."""
         self.crashes: list[str] = []
         """The reasons of all crashes of kubelets in the run."""
-        self._nodes = ExitStack()
-        self._node: Node | None = None
-        self._first: Node | None = None
-        self.over = threading.Event()
-        """Set when the run is given up. Then whatever waits raises ``Abandoned``."""
-        self._findings = Findings()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
+        self._node: PluginNode | None = None
+        self._first: PluginNode | None = None
 
     def beside(self) -> "Trial":
         """Return another trial of the same run, with its own plugin and kubelet."""
@@ -68,13 +48,13 @@ class Trial:
 
     # Nodes
 
-    def first(self) -> Node:
+    def first(self) -> PluginNode:
         """Return the first node, even if the plugin did not start on it or has ended."""
         if self._first is None:
             self._bring_up()
-        return cast("Node", self._first)
+        return cast("PluginNode", self._first)
 
-    def node(self) -> Node:
+    def node(self) -> PluginNode:
         """Return a node on which the plugin is up: the last one if it still is, or a new one.
 
         Raises:
@@ -84,31 +64,31 @@ class Trial:
             self._bring_up()
         if self.hopeless:
             raise NotApplicable(self.hopeless)
-        return cast("Node", self._node)
+        return cast("PluginNode", self._node)
 
-    def fresh(self) -> Node:
+    def fresh(self) -> PluginNode:
         """Return a new node on which the plugin is up; see ``node``."""
         if not self.hopeless:
             self.discard()
         return self.node()
 
-    def empty(self) -> Node:
+    def empty(self) -> PluginNode:
         """Return a new node on which neither kubelet nor plugin runs yet."""
         if self.hopeless:
             raise NotApplicable(self.hopeless)
         self.discard()
         return self._make()
 
+    @override
     def discard(self) -> None:
-        """End the plugin and its kubelet; the next check gets new ones."""
         if self._node is not None:
             self.crashes += self._node.kubelet.crashes
         self._node = None
-        self._nodes.close()
+        super().discard()
 
-    def _make(self) -> Node:
+    def _make(self) -> PluginNode:
         place = self._nodes.enter_context(self.subject.place())
-        node = Node(self.subject, place, self.limits, self.seed, self.over)
+        node = PluginNode(self.subject, place, self.limits, self.seed, self.over)
         node.resource = self.resource
         self._nodes.callback(node.close)
         self._node = node
@@ -131,23 +111,11 @@ class Trial:
 
     # Shared by checks
 
-    def once(self, scenario: Callable[["Trial"], _T]) -> _T:
-        """Return what ``scenario`` found. It is played once in a run; see ``Findings.once``."""
-        return self._findings.once(lambda: scenario(self), scenario)
-
-    def once_before(self, scenario: Callable[["Trial"], _T]) -> _T:
-        """Return what ``scenario`` found, for a check that only depends on it.
-
-        Raises:
-            NotApplicable: It failed. Another check reports that.
-        """
-        return self._findings.before(lambda: scenario(self), scenario)
-
     def rng(self, name: str) -> random.Random:
         """Return a random generator that depends only on the seed and ``name``."""
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - reproducible on purpose
 
-    def trigger(self, node: Node) -> None:
+    def trigger(self, node: PluginNode) -> None:
         """Run the user's command that changes the devices.
 
         Raises:

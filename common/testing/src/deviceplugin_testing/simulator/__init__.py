@@ -6,12 +6,10 @@ allocation (DRA), there is a simulated cluster: an API server over HTTP, and a s
 """
 
 from deviceplugin_testing.simulator._clock import ManualClock
-from deviceplugin_testing.simulator._control_plane.api_server.access import ApiRequest
-from deviceplugin_testing.simulator._control_plane.api_server.faults import Faults
+from deviceplugin_testing.simulator._control_plane.api_server.access import ApiRequest, Faults
 from deviceplugin_testing.simulator._control_plane.cluster import SimulatedCluster
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
-from deviceplugin_testing.simulator._dra.claims import ClaimDevice
-from deviceplugin_testing.simulator._dra.containers import ResourceHealth
+from deviceplugin_testing.simulator._dra.claims import ClaimDevice, ResourceHealth
 from deviceplugin_testing.simulator._errors import (
     CallError,
     ContainerCreateError,
@@ -20,7 +18,6 @@ from deviceplugin_testing.simulator._errors import (
     KubeletStopped,
     PodNotReadyError,
 )
-from deviceplugin_testing.simulator._host.behaviour import Behaviour
 from deviceplugin_testing.simulator._host.claim_source import (
     ApiCluster,
     Cluster,
@@ -29,18 +26,22 @@ from deviceplugin_testing.simulator._host.claim_source import (
     allocated_claim,
 )
 from deviceplugin_testing.simulator._host.config import KubeletConfig
-from deviceplugin_testing.simulator._host.observer import Observer
-from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES
+from deviceplugin_testing.simulator._host.host import Observer
+from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES, Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
-from deviceplugin_testing.simulator._node.node import SimulatedNode
-from deviceplugin_testing.simulator._pods.bookings import double_bookings
-from deviceplugin_testing.simulator._pods.claims import (
+from deviceplugin_testing.simulator._node import SimulatedNode
+from deviceplugin_testing.simulator._pods.pod import (
+    Container,
     ContainerClaim,
     ExtendedClaim,
+    Outcome,
+    Pod,
     PodClaim,
+    PodState,
     RequestMapping,
+    RunOptions,
+    double_bookings,
 )
-from deviceplugin_testing.simulator._pods.pod import Container, Outcome, Pod, PodState, RunOptions
 from deviceplugin_testing.simulator._stubs.driver import StubDriver
 from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
 from deviceplugin_testing.simulator._stubs.scripted import StubError

@@ -7,7 +7,7 @@ import grpc
 
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._dra.containers import ContainerClaims
+from deviceplugin_testing.simulator._dra.claims import ContainerClaims
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._pods.pod import Container, Pod
 

@@ -2,31 +2,28 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Check, Group
+from deviceplugin_testing.conformance._check import Check, CheckGroup
 from deviceplugin_testing.conformance.checks import (
     _allocation,
     _crash,
     _hot_plug,
     _lists,
-    _pre_start,
+    _losses,
     _preferred,
     _registration,
     _resources,
-    _restart,
     _shutdown,
-    _socket_loss,
-    _stream_loss,
 )
 
-GROUPS: Final[tuple[Group, ...]] = (
+GROUPS: Final[tuple[CheckGroup, ...]] = (
     _registration.GROUP,
     _lists.GROUP,
     _allocation.GROUP,
-    _preferred.GROUP,
-    _pre_start.GROUP,
-    _restart.GROUP,
-    _stream_loss.GROUP,
-    _socket_loss.GROUP,
+    _preferred.PREFERRED,
+    _preferred.PRE_START,
+    _losses.RESTART,
+    _losses.STREAM_LOSS,
+    _losses.SOCKET_LOSS,
     _hot_plug.GROUP,
     _shutdown.GROUP,
     _resources.GROUP,

@@ -2,21 +2,22 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance import _wire
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
-from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance import _kubelet
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 
-GROUP: Final = Group("allocation", "Allocation", lane=FIRST_LANE)
+GROUP: Final = CheckGroup("allocation", "Allocation", lane=FIRST_LANE)
 
 _PATIENCE: Final = 10.0
 """How long to wait for a late answer, as a multiple of the limit of a call."""
@@ -28,7 +29,7 @@ _ENV: Final = re.compile(r"[^=\0]+")
 Answer = pb.ContainerAllocateResponse
 
 
-def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
+def allocate(node: PluginNode, ids: Sequence[str]) -> pb.AllocateResponse:
     """Call Allocate for one container and return the answer unchanged."""
     request = pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
     limit = node.limits.call * _PATIENCE
@@ -36,7 +37,7 @@ def allocate(node: Node, ids: Sequence[str]) -> pb.AllocateResponse:
     return answer
 
 
-def healthy(trial: Trial) -> tuple[Node, list[str]]:
+def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
     """Return a node and a limited number of healthy devices of its plugin.
 
     Raises:
@@ -67,7 +68,7 @@ def each_device(trial: Trial) -> Sequence[Allocated]:
     return [_allocate_one(node, id_) for id_ in ids]
 
 
-def _allocate_one(node: Node, id_: str) -> Allocated:
+def _allocate_one(node: PluginNode, id_: str) -> Allocated:
     begin = time.monotonic()
     try:
         responses, error = tuple(allocate(node, [id_]).container_responses), ""
@@ -144,7 +145,7 @@ def _unhealthy_refused(trial: Trial) -> str:
     return _refusal(node, node.unhealthy[0])
 
 
-def _refusal(node: Node, id_: str) -> str:
+def _refusal(node: PluginNode, id_: str) -> str:
     try:
         answer = allocate(node, [id_])
     except grpc.RpcError as error:
@@ -174,7 +175,7 @@ def _beside_streams(trial: Trial) -> str:
     node, count = trial.node(), trial.limits.streams
     path = node.kubelet.socket_of(node.resource)
     with ExitStack() as stack:
-        for stream in [stack.enter_context(_wire.Stream(path)) for _ in range(count)]:
+        for stream in [stack.enter_context(_kubelet.Stream(path)) for _ in range(count)]:
             stream.wait(trial.limits.call)
         beside = _allocate_one(node, alone.id)
     if beside.error:
@@ -192,15 +193,13 @@ def _beside_streams(trial: Trial) -> str:
     why="The kubelet passes anything on; the runtime fails when the container is created.",
 )
 def _device_nodes(trial: Trial) -> str:
-    def complaint(answer: Answer) -> str:
-        for node in answer.devices:
-            if not _absolute(node.host_path, node.container_path):
-                return f"device node {node.host_path!r} at {node.container_path!r}"
-            if not _PERMISSIONS.fullmatch(node.permissions):
-                return f"permissions {node.permissions!r} of {node.host_path}"
-        return _twice("device node", [node.container_path for node in answer.devices])
+    def complaint(node: pb.DeviceSpec) -> str:
+        if not _absolute(node.host_path, node.container_path):
+            return f"device node {node.host_path!r} at {node.container_path!r}"
+        fits = _PERMISSIONS.fullmatch(node.permissions)
+        return "" if fits else f"permissions {node.permissions!r} of {node.host_path}"
 
-    return _inspect(trial, "device nodes", lambda answer: len(answer.devices), complaint)
+    return _inspect(trial, "device nodes", lambda answer: answer.devices, complaint)
 
 
 @GROUP.check(
@@ -209,13 +208,11 @@ def _device_nodes(trial: Trial) -> str:
     why="The kubelet passes anything on; of two mounts on one target it keeps the first.",
 )
 def _mounts(trial: Trial) -> str:
-    def complaint(answer: Answer) -> str:
-        for mount in answer.mounts:
-            if not _absolute(mount.host_path, mount.container_path):
-                return f"mount of {mount.host_path!r} at {mount.container_path!r}"
-        return _twice("mount", [mount.container_path for mount in answer.mounts])
+    def complaint(mount: pb.Mount) -> str:
+        fits = _absolute(mount.host_path, mount.container_path)
+        return "" if fits else f"mount of {mount.host_path!r} at {mount.container_path!r}"
 
-    return _inspect(trial, "mounts", lambda answer: len(answer.mounts), complaint)
+    return _inspect(trial, "mounts", lambda answer: answer.mounts, complaint)
 
 
 @GROUP.check(
@@ -224,13 +221,11 @@ def _mounts(trial: Trial) -> str:
     why="A runtime refuses a container with a variable that is empty or has = in its name.",
 )
 def _envs(trial: Trial) -> str:
-    def complaint(answer: Answer) -> str:
-        for name, value in answer.envs.items():
-            if not _ENV.fullmatch(name) or "\0" in value:
-                return f"variable {name!r}"
-        return ""
+    def complaint(variable: tuple[str, str]) -> str:
+        name, value = variable
+        return "" if _ENV.fullmatch(name) and "\0" not in value else f"variable {name!r}"
 
-    return _inspect(trial, "variables", lambda answer: len(answer.envs), complaint)
+    return _inspect(trial, "variables", lambda answer: answer.envs.items(), complaint)
 
 
 @GROUP.check(
@@ -239,32 +234,33 @@ def _envs(trial: Trial) -> str:
     why="The runtime cannot resolve another name, and does not create the container.",
 )
 def _cdi_names(trial: Trial) -> str:
-    def complaint(answer: Answer) -> str:
-        for device in answer.cdi_devices:
-            if not _CDI_NAME.fullmatch(device.name):
-                return f"CDI device {device.name!r}"
-        return ""
+    def complaint(device: pb.CDIDevice) -> str:
+        return "" if _CDI_NAME.fullmatch(device.name) else f"CDI device {device.name!r}"
 
-    return _inspect(trial, "CDI devices", lambda answer: len(answer.cdi_devices), complaint)
+    return _inspect(trial, "CDI devices", lambda answer: answer.cdi_devices, complaint)
 
 
 def _inspect(
-    trial: Trial, noun: str, count: Callable[[Answer], int], complaint: Callable[[Answer], str]
+    trial: Trial,
+    noun: str,
+    items: Callable[[Answer], Iterable[Any]],
+    complaint: Callable[[Any], str],
 ) -> str:
-    answers = [(each.id, each.responses[0]) for each in _answered(trial) if each.responses]
-    total = sum(count(answer) for _, answer in answers)
+    """Check each of ``items`` of all answers; no two of an answer may have one container path."""
+    answers = [
+        (each.id, [*items(each.responses[0])]) for each in _answered(trial) if each.responses
+    ]
+    total = sum(len(found) for _, found in answers)
     if not total:
         raise NotApplicable(f"no {noun} in any answer")
-    for id_, answer in answers:
-        if text := complaint(answer):
+    for id_, found in answers:
+        paths = (getattr(item, "container_path", "") for item in found)
+        targets = Counter(filter(None, paths))
+        twice = [f"{noun[:-1]} {target} twice" for target in sorted(targets) if targets[target] > 1]
+        if text := next(filter(None, [*map(complaint, found), *twice]), ""):
             raise Failed(f"{id_} gets the {text}")
     return f"{total} {noun} in {len(answers)} answers"
 
 
 def _absolute(*paths: str) -> bool:
     return all(path.startswith("/") and "\0" not in path for path in paths)
-
-
-def _twice(noun: str, targets: Sequence[str]) -> str:
-    repeated = {target for target in targets if targets.count(target) > 1}
-    return f"{noun} {min(repeated)} twice" if repeated else ""

@@ -3,13 +3,13 @@
 import time
 from typing import Final
 
-from deviceplugin_testing.conformance._check import LAST_LANE, Failed, Group, NotApplicable
-from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._check import LAST_LANE, CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
-from deviceplugin_testing.conformance.checks._restart import restart
+from deviceplugin_testing.conformance.checks._losses import restart
 from deviceplugin_testing.simulator import Container, KubeletCrashed, Pod
 
-GROUP: Final = Group("crash", "Never crash the kubelet", lane=LAST_LANE)
+GROUP: Final = CheckGroup("crash", "Never crash the kubelet", lane=LAST_LANE)
 
 _PODS: Final = 4
 
@@ -22,7 +22,7 @@ _PODS: Final = 4
 def _none(trial: Trial) -> str:
     if not trial.hopeless:
         try:
-            comes_back = _comes_back(trial)
+            comes_back = trial.is_fine(restart)
             pods = _use(trial.fresh(), comes_back=comes_back)
         except KubeletCrashed as crash:
             raise Failed(str(crash)) from crash
@@ -36,15 +36,7 @@ def _none(trial: Trial) -> str:
     return f"no crash, also not with {pods} pods admitted, resized and admitted again"
 
 
-def _comes_back(trial: Trial) -> bool:
-    try:
-        trial.once_before(restart)
-    except NotApplicable:
-        return False
-    return True
-
-
-def _use(node: Node, *, comes_back: bool) -> int:
+def _use(node: PluginNode, *, comes_back: bool) -> int:
     """Allocate devices to pods with a topology policy, and make the kubelet look them up again.
 
     This includes a restart of the kubelet, unless the plugin is known not to come back after one.

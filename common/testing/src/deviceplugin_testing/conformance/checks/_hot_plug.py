@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._kubelet import Listed
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.simulator import Pod
 
-GROUP: Final = Group("hot-plug", "Hot-plug")
+GROUP: Final = CheckGroup("hot-plug", "Hot-plug")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DeviceChange:
     """One change of the devices, while a pod held all healthy ones."""
 
     before: Listed
@@ -25,7 +25,7 @@ class Change:
     held: frozenset[str]
 
 
-def change(trial: Trial) -> Change:
+def change(trial: Trial) -> DeviceChange:
     """Let a pod hold all healthy devices, and run the user's command."""
     if not trial.subject.trigger:
         raise NotApplicable("no --trigger-change")
@@ -41,7 +41,7 @@ def change(trial: Trial) -> Change:
     node.wait(lambda: len(node.lists) > count, trial.limits.within)
     node.observe(trial.limits.settle)
     lists = node.lists[count:]
-    return Change(before, lists, lists[0].at - begin if lists else 0.0, held)
+    return DeviceChange(before, lists, lists[0].at - begin if lists else 0.0, held)
 
 
 @GROUP.check(

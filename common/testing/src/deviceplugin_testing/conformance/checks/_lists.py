@@ -7,13 +7,13 @@ from typing import Final
 
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance import _wire
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
-from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance import _kubelet
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
 
-GROUP: Final = Group("lists", "Lists and health", lane=FIRST_LANE)
+GROUP: Final = CheckGroup("lists", "Lists and health", lane=FIRST_LANE)
 
 _MAX_ID: Final = 63
 
@@ -37,7 +37,7 @@ def _prompt(trial: Trial) -> str:
     lists = node.kubelet.lists(accepted[0].resource)
     if not lists:
         _need_running(node)
-        with _wire.Stream(node.kubelet.plugin_dir / accepted[0].endpoint) as stream:
+        with _kubelet.Stream(node.kubelet.plugin_dir / accepted[0].endpoint) as stream:
             if not stream.wait(trial.limits.first_list):
                 raise Failed(f"no list within {trial.limits.first_list:g} s {stream.error}")
             return f"sent after {stream.waited:.2f} s"
@@ -150,7 +150,7 @@ def _size(trial: Trial) -> str:
     sizes = [pb.ListAndWatchResponse(devices=each.devices).ByteSize() for each in node.lists]
     if not sizes:
         _need_running(node)
-        with _wire.Stream(node.kubelet.plugin_dir / accepted[-1].endpoint) as stream:
+        with _kubelet.Stream(node.kubelet.plugin_dir / accepted[-1].endpoint) as stream:
             if not stream.wait(trial.limits.within):
                 raise NotApplicable("no list came")
             sizes = [stream.size]
@@ -168,7 +168,7 @@ def _streams(trial: Trial) -> str:
     node = trial.node()
     path, count = node.kubelet.socket_of(node.resource), trial.limits.streams
     with ExitStack() as stack:
-        streams = [stack.enter_context(_wire.Stream(path)) for _ in range(count)]
+        streams = [stack.enter_context(_kubelet.Stream(path)) for _ in range(count)]
         served = sum(stream.wait(trial.limits.first_list) for stream in streams)
         if served < count:
             raise Failed(f"of {count} more streams {served} got a list")
@@ -184,15 +184,15 @@ def _streams(trial: Trial) -> str:
 def _deaf_stream(trial: Trial) -> str:
     node = trial.node()
     path = node.kubelet.socket_of(node.resource)
-    with _wire.deaf_stream(path, trial.limits.call):
+    with _kubelet.deaf_stream(path, trial.limits.call):
         node.observe(min(trial.limits.settle, 0.2))
-        with _wire.Stream(path) as stream:
+        with _kubelet.Stream(path) as stream:
             if not stream.wait(trial.limits.first_list):
                 raise Failed(f"no list on another stream within {trial.limits.first_list:g} s")
             return f"another stream got its list within {stream.waited:.2f} s"
 
 
-def _need_running(node: Node) -> None:
+def _need_running(node: PluginNode) -> None:
     if node.plugin is None or node.plugin.status is not None:
         raise NotApplicable("the plugin has ended")
 

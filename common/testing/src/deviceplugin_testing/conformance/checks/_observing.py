@@ -7,9 +7,9 @@ from pathlib import Path
 
 from deviceplugin_testing.conformance._check import NotApplicable
 from deviceplugin_testing.conformance._kubelet import Listed, Registered
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._node import Node
-from deviceplugin_testing.conformance._proc import PROC, activity
+from deviceplugin_testing.conformance._node import PluginNode
+from deviceplugin_testing.conformance._process import PROC, activity
+from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.conformance._trial import Trial
 
 
@@ -24,11 +24,19 @@ class Effort:
 
     def excess(self, limits: Limits) -> str:
         """Return what exceeds the limits of an idle plugin, or an empty string."""
-        if self.cpu > limits.idle_cpu:
-            return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
-        if self.wakeups > limits.wakeups:
-            return f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
-        return ""
+        return self.cpu_excess(limits) or self.wakeups_excess(limits)
+
+    def cpu_excess(self, limits: Limits) -> str:
+        """Return that it uses too much CPU time, or an empty string."""
+        if self.cpu <= limits.idle_cpu:
+            return ""
+        return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
+
+    def wakeups_excess(self, limits: Limits) -> str:
+        """Return that it wakes up too often, or an empty string."""
+        if self.wakeups <= limits.wakeups:
+            return ""
+        return f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ def quiet(trial: Trial) -> Quiet:
     )
 
 
-def calmed(node: Node) -> Effort:
+def calmed(node: PluginNode) -> Effort:
     """Observe a plugin until it is idle, or should be; return its last effort."""
     node.observe(node.limits.settle)
     deadline = time.monotonic() + node.limits.calm
@@ -66,7 +74,7 @@ def calmed(node: Node) -> Effort:
             return effort
 
 
-def _effort(node: Node, seconds: float) -> Effort:
+def _effort(node: PluginNode, seconds: float) -> Effort:
     pid = node.plugin.pid if node.plugin else 0
     before, begin = activity(pid), time.monotonic()
     node.observe(seconds)

@@ -1,5 +1,6 @@
-"""Preferred allocation, if the plugin offers it."""
+"""Preferred allocation and pre-start, if the plugin asks for them."""
 
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,24 +8,26 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
-from deviceplugin_testing.conformance._node import Node
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
-from deviceplugin_testing.conformance.checks._allocation import healthy
+from deviceplugin_testing.conformance.checks._allocation import allocate, healthy
 
-GROUP: Final = Group("preferred", "Preferred allocation", lane=FIRST_LANE)
+PREFERRED: Final = CheckGroup("preferred", "Preferred allocation", lane=FIRST_LANE)
 
 _UNKNOWN: Final = "no-such-device"
 
 
-def _offered(trial: Trial) -> tuple[Node, list[str]]:
+def _offered(trial: Trial) -> tuple[PluginNode, list[str]]:
     node, ids = healthy(trial)
     if not node.kubelet.options(node.resource).get_preferred_allocation_available:
         raise NotApplicable("not offered")
     return node, ids
 
 
-def _prefer(node: Node, available: Sequence[str], required: Sequence[str], size: int) -> list[str]:
+def _prefer(
+    node: PluginNode, available: Sequence[str], required: Sequence[str], size: int
+) -> list[str]:
     request = pb.ContainerPreferredAllocationRequest(
         available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
     )
@@ -37,7 +40,7 @@ def _prefer(node: Node, available: Sequence[str], required: Sequence[str], size:
     return [id_ for container in answer.container_responses[:1] for id_ in container.deviceIDs]
 
 
-@GROUP.check(
+@PREFERRED.check(
     "size",
     "Prefers as many devices as are asked for",
     why="The kubelet fills a short answer, and cuts a long one, at random.",
@@ -51,7 +54,7 @@ def _size(trial: Trial) -> str:
     return f"asked for 1 to {len(ids)} of {len(ids)} devices"
 
 
-@GROUP.check(
+@PREFERRED.check(
     "must-include",
     "Prefers what must be included",
     why="Those devices are taken already; a set chosen without them is the wrong set.",
@@ -65,7 +68,7 @@ def _must_include(trial: Trial) -> str:
     return "included what it had to"
 
 
-@GROUP.check(
+@PREFERRED.check(
     "only-available",
     "Prefers only what is available",
     why="The kubelet drops the others, and fills up at random.",
@@ -81,7 +84,7 @@ def _only_available(trial: Trial) -> str:
     return "five random choices, all available"
 
 
-@GROUP.check(
+@PREFERRED.check(
     "no-errors",
     "Answers odd requests too",
     why="An error here rejects the pod, although the answer is only a wish.",
@@ -103,3 +106,49 @@ def _no_errors(trial: Trial) -> str:
         except grpc.RpcError as error:
             raise Failed(f"asked for {name}: {rpc.status_text(error)}") from error
     return f"answered {len(odd)} odd requests"
+
+
+PRE_START: Final = CheckGroup("pre-start", "Pre-start", lane=FIRST_LANE)
+
+
+def _pre_start(trial: Trial, times: int) -> float:
+    """Call PreStartContainer for an allocated device; return the seconds of the last call."""
+    node, ids = healthy(trial)
+    if not node.kubelet.options(node.resource).pre_start_required:
+        raise NotApplicable("not required")
+    allocate(node, ids[:1])
+    request = pb.PreStartContainerRequest(devices_ids=ids[:1])
+    begin = time.monotonic()
+    for _ in range(times):
+        begin = time.monotonic()
+        node.kubelet.call(node.resource, "PreStartContainer", request, trial.limits.pre_start)
+    return time.monotonic() - begin
+
+
+@PRE_START.check(
+    "in-time",
+    "Answers PreStartContainer within 30 s",
+    why="The kubelet gives up then, and the container is not created.",
+)
+def _in_time(trial: Trial) -> str:
+    try:
+        return f"took {_pre_start(trial, 1):.2f} s"
+    except grpc.RpcError as error:
+        raise Failed(f"did not succeed: {rpc.status_text(error)}") from error
+
+
+@PRE_START.check(
+    "again",
+    "Answers PreStartContainer for each start of a container",
+    why="It is called again for every restart, with the same devices and without an Allocate.",
+)
+def _again(trial: Trial) -> str:
+    try:
+        _pre_start(trial, 1)
+    except grpc.RpcError as error:
+        raise NotApplicable(f"not even once: {rpc.status_text(error)}") from error
+    try:
+        _pre_start_again = _pre_start(trial, 2)
+    except grpc.RpcError as error:
+        raise Failed(f"did not succeed again: {rpc.status_text(error)}") from error
+    return f"took {_pre_start_again:.2f} s for a restart"

@@ -6,14 +6,14 @@ from urllib.parse import quote
 
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.conformance._check import FIRST_LANE, Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._kubelet import Registered
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
-from deviceplugin_testing.simulator._device_manager.resource_names import is_extended_resource
-from deviceplugin_testing.simulator._wire.paths import dialled_path, socket_path
+from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
+from deviceplugin_testing.simulator._wire import dialled_path, socket_path
 
-GROUP: Final = Group("registration", "Registration", lane=FIRST_LANE)
+GROUP: Final = CheckGroup("registration", "Registration", lane=FIRST_LANE)
 
 _OPTIONS_REFUSED: Final = "failed to get device plugin options"
 

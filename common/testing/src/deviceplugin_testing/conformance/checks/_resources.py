@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from deviceplugin._platform.waiting import Waiter
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance._node import Node
-from deviceplugin_testing.conformance._proc import Holdings, holdings
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._node import PluginNode
+from deviceplugin_testing.conformance._process import Holdings, holdings
 from deviceplugin_testing.conformance._trial import Trial
+from deviceplugin_testing.conformance.checks._losses import lose, restart
 from deviceplugin_testing.conformance.checks._observing import calmed, need_proc, quiet
-from deviceplugin_testing.conformance.checks._restart import restart
 from deviceplugin_testing.conformance.checks._shutdown import sockets
-from deviceplugin_testing.conformance.checks._stream_loss import lose
 
-GROUP: Final = Group("resources", "Resources")
+GROUP: Final = CheckGroup("resources", "Resources")
 
 _POLL: Final = 0.1
 _MIB: Final = 1024 * 1024
@@ -52,16 +51,16 @@ def churn(trial: Trial) -> Churn:
     return Churn(before, after, sockets_before, len(sockets(node.kubelet.plugin_dir)))
 
 
-def _restart(node: Node) -> None:
+def _restart(node: PluginNode) -> None:
     node.kubelet.stop()
     node.back_after("a restart", node.kubelet.start)
 
 
-def _held(node: Node) -> Holdings:
+def _held(node: PluginNode) -> Holdings:
     return holdings(node.plugin.pid if node.plugin else 0)
 
 
-def _rested(node: Node, before: Holdings) -> Holdings:
+def _rested(node: PluginNode, before: Holdings) -> Holdings:
     """Return what the plugin has once it is back to ``before``, or some time later."""
     now = _held(node)
 
@@ -95,10 +94,10 @@ def _gained(trial: Trial, name: str, noun: str) -> str:
 )
 def _idle_cpu(trial: Trial) -> str:
     need_proc()
-    share = trial.once(quiet).effort.cpu
-    if share > trial.limits.idle_cpu:
-        raise Failed(f"used {share:.1%} of a CPU; {trial.limits.idle_cpu:.1%} is fine")
-    return f"used {share:.2%} of a CPU"
+    effort = trial.once(quiet).effort
+    if excess := effort.cpu_excess(trial.limits):
+        raise Failed(excess)
+    return f"used {effort.cpu:.2%} of a CPU"
 
 
 @GROUP.check(
@@ -108,10 +107,10 @@ def _idle_cpu(trial: Trial) -> str:
 )
 def _wake_ups(trial: Trial) -> str:
     need_proc()
-    rate = trial.once(quiet).effort.wakeups
-    if rate > trial.limits.wakeups:
-        raise Failed(f"woke up {rate:.0f} times a second; {trial.limits.wakeups:g} is fine")
-    return f"woke up {rate:.1f} times a second"
+    effort = trial.once(quiet).effort
+    if excess := effort.wakeups_excess(trial.limits):
+        raise Failed(excess)
+    return f"woke up {effort.wakeups:.1f} times a second"
 
 
 @GROUP.check(
@@ -172,7 +171,7 @@ def _socket_files(trial: Trial) -> str:
 def _stays_calm(
     trial: Trial,
     what: str,
-    happens: Callable[[Node], object],
+    happens: Callable[[PluginNode], object],
     known_by: Callable[[Trial], object] | None = None,
 ) -> str:
     """Call ``happens`` on a plugin, and check that the plugin is idle afterwards.
@@ -183,7 +182,7 @@ def _stays_calm(
     need_proc()
     if trial.once_before(quiet).effort.excess(trial.limits):
         raise NotApplicable("it is not idle before that")
-    recovers = known_by is not None and _is_fine(trial, known_by)
+    recovers = known_by is not None and trial.is_fine(known_by)
     node, begin = trial.fresh(), time.monotonic()
     try:
         happens(node)
@@ -197,14 +196,6 @@ def _stays_calm(
     return f"used {effort.cpu:.2%} of a CPU, woke up {effort.wakeups:.1f} times a second"
 
 
-def _is_fine(trial: Trial, scenario: Callable[[Trial], object]) -> bool:
-    try:
-        trial.once_before(scenario)
-    except NotApplicable:
-        return False
-    return True
-
-
 @GROUP.check(
     "after-restart",
     "Is idle again after the kubelet has restarted",
@@ -212,11 +203,9 @@ def _is_fine(trial: Trial, scenario: Callable[[Trial], object]) -> bool:
     apart=True,
 )
 def _after_restart(trial: Trial) -> str:
-    def happens(node: Node) -> None:
-        node.kubelet.stop()
-        node.kubelet.start()
-
-    return _stays_calm(trial, "after a restart of the kubelet", happens, restart)
+    return _stays_calm(
+        trial, "after a restart of the kubelet", lambda node: node.kubelet.restart(), restart
+    )
 
 
 @GROUP.check(
@@ -226,10 +215,9 @@ def _after_restart(trial: Trial) -> str:
     apart=True,
 )
 def _after_stream_loss(trial: Trial) -> str:
-    def happens(node: Node) -> None:
-        node.kubelet.hang_up(node.resource)
-
-    return _stays_calm(trial, "after its stream ended", happens, lose)
+    return _stays_calm(
+        trial, "after its stream ended", lambda node: node.kubelet.hang_up(node.resource), lose
+    )
 
 
 @GROUP.check(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance._trial import Trial
 
-GROUP: Final = Group("shutdown", "Shutdown")
+GROUP: Final = CheckGroup("shutdown", "Shutdown")
 
 _AT_LEAST: Final = 0.2
 """Least seconds between the end of the kubelet and SIGTERM."""

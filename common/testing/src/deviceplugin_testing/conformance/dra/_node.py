@@ -2,26 +2,76 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.conformance._check import Abandoned, Failed
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._place import Place
-from deviceplugin_testing.conformance._plugin import Plugin
-from deviceplugin_testing.conformance._subject import Subject
-from deviceplugin_testing.conformance.dra._pools import Offered, Slices, newest, offered
+from deviceplugin_testing.conformance._check import Failed
+from deviceplugin_testing.conformance._node import CheckedProcess
+from deviceplugin_testing.conformance._process import Plugin
+from deviceplugin_testing.conformance._subject import Limits, Place, Subject
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     Pod,
     SimulatedCluster,
-    SimulatedKubelet,
     SimulatedNode,
     allocated_claim,
 )
+
+Slices = Sequence[Mapping[str, Any]]
+
+
+class Offered(NamedTuple):
+    """A device in the driver's slices."""
+
+    pool: str
+    device: str
+    consumed: tuple[tuple[str, str], ...] | None = None
+    """What a claim consumes that asks for nothing special; None of a device that is not shared."""
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """What the scheduler writes about it, but for the request and the driver."""
+        found: dict[str, Any] = {"pool": self.pool, "device": self.device}
+        if self.consumed is not None:
+            found |= {"shareID": str(uuid4()), "consumedCapacity": dict(self.consumed)}
+        return found
+
+
+def newest(slices: Slices) -> dict[str, Slices]:
+    """Return the slices of the newest generation, by pool."""
+    pools: dict[str, list[Mapping[str, Any]]] = {}
+    for one in slices:
+        pools.setdefault(one["spec"]["pool"]["name"], []).append(one)
+    return {name: _newest(found) for name, found in pools.items()}
+
+
+def _newest(slices: Slices) -> Slices:
+    generation = max(one["spec"]["pool"]["generation"] for one in slices)
+    return [one for one in slices if one["spec"]["pool"]["generation"] == generation]
+
+
+def offered(pools: Mapping[str, Slices]) -> Iterator[Offered]:
+    """Yield the devices without taints of complete pools, in the order of the scheduler."""
+    for name, slices in sorted(pools.items()):
+        if len(slices) == slices[0]["spec"]["pool"]["resourceSliceCount"]:
+            for one in sorted(slices, key=lambda one: str(one["metadata"]["name"])):
+                for device in one["spec"].get("devices", ()):
+                    if not device.get("taints"):
+                        yield Offered(name, device["name"], _consumed(device))
+
+
+def _consumed(device: Mapping[str, Any]) -> tuple[tuple[str, str], ...] | None:
+    if not device.get("allowMultipleAllocations"):
+        return None
+    return tuple(
+        (name, one.get("requestPolicy", {}).get("default") or one["value"])
+        for name, one in device.get("capacity", {}).items()
+    )
+
 
 NODE: Final = "node"
 CLASS: Final = "conformance"
@@ -32,17 +82,16 @@ _SYNC: Final = 1.0
 Claim = dict[str, Any]
 
 
-class DraNode:
+class DraNode(CheckedProcess):
     """One cluster and its node, with one process of the driver at a time."""
+
+    noun = "driver"
 
     def __init__(
         self, subject: Subject, place: Place, limits: Limits, seed: int, over: threading.Event
     ) -> None:
-        self._subject = subject
-        self._place = place
-        self._over = over
+        super().__init__(subject, place, limits, over)
         self._claims = 0
-        self.limits = limits
         self.driver = subject.resource
         """The driver to check; empty until it is known."""
         client = _client()
@@ -58,13 +107,8 @@ class DraNode:
         )
         api = client(self.cluster.url)
         self.node = SimulatedNode(place.root, api, NODE, interval=_QUICK, config=config, seed=seed)
-        self.plugin: Plugin | None = None
+        self.kubelet = self.node.kubelet
         self.placeholders = {**place.placeholders(), **self._places()}
-
-    @property
-    def kubelet(self) -> SimulatedKubelet:
-        """The kubelet of the node."""
-        return self.node.kubelet
 
     def _places(self) -> Mapping[str, str]:
         kubeconfig = self._place.scratch / "kubeconfig"
@@ -118,27 +162,6 @@ class DraNode:
 
     # Waiting
 
-    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition()`` is true, and return whether it became true.
-
-        Raises:
-            Failed: The driver ended meanwhile.
-            Abandoned: The run was given up meanwhile.
-        """
-
-        def holds() -> bool:
-            if self._over.is_set():
-                raise Abandoned
-            if condition():
-                return True
-            self._check_running()
-            return False
-
-        try:
-            return self.kubelet.wait(holds, timeout=timeout)
-        except TimeoutError:
-            return False
-
     def require(
         self,
         condition: Callable[[], object],
@@ -154,17 +177,6 @@ class DraNode:
         if not self.wait(condition, seconds):
             reason = why()
             raise Failed(f"{problem} within {seconds:g} s" + (reason and f": {reason}"))
-
-    def observe(self, seconds: float) -> None:
-        """Let ``seconds`` pass; raise ``Failed`` at once if the driver ends."""
-        self.wait(lambda: False, seconds)
-
-    def _check_running(self) -> None:
-        if self.plugin is not None and self.plugin.status is not None:
-            words = self.plugin.last_words()
-            raise Failed(
-                f"the driver ended with status {self.plugin.status}" + (words and f": {words}")
-            )
 
     def wait_up(self) -> str:
         """Wait until the driver is connected and has slices; return the problem if it has none."""

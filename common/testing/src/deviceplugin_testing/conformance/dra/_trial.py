@@ -1,41 +1,67 @@
 """One run of the checks of a driver, and the state that they share."""
 
-import threading
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Self, TypeVar
+from typing import Any
 
-from deviceplugin_testing.conformance._check import NotApplicable
-from deviceplugin_testing.conformance._findings import Findings
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._subject import Subject
-from deviceplugin_testing.conformance.dra._node import DraNode
+from typing_extensions import override
 
-_T = TypeVar("_T")
+from deviceplugin_testing.conformance._check import CheckRun, Failed, NotApplicable
+from deviceplugin_testing.conformance._subject import Limits, Subject
+from deviceplugin_testing.conformance.dra._node import Claim, DraNode, Offered
+from deviceplugin_testing.simulator import CallError
 
 
-class DraTrial:
+def prepared(node: DraNode, *claims: Claim) -> list[Any]:
+    """Prepare ``claims``, and return the answers; raise ``Failed`` if one is an error."""
+    answers = node.prepare(*claims)
+    for answer in answers:
+        if answer.error:
+            raise Failed(f"refused: {answer.error}")
+    return answers
+
+
+def released(node: DraNode, *claims: Claim) -> None:
+    """Unprepare ``claims``; raise ``Failed`` if that is an error."""
+    for answer in node.unprepare(*claims):
+        if answer.error:
+            raise Failed(f"not unprepared: {answer.error}")
+
+
+def refused(node: DraNode, claim: Claim, what: str) -> str:
+    """Prepare a claim that must be refused, and return how it was; raise ``Failed`` if it was not.
+
+    An error of the whole call is a refusal too, as it is for the kubelet, but not the end of the
+    driver or of the time.
+    """
+    try:
+        (answer,) = node.prepare(claim)
+    except CallError as error:
+        if "code = Unavailable" in str(error):
+            node.observe(node.limits.within)  # tells if the driver has ended
+        if any(f"code = {code}" in str(error) for code in ("Unavailable", "DeadlineExceeded")):
+            raise
+        return f"refused {what}: {error}"
+    if not answer.error:
+        node.unprepare(claim)
+        raise Failed(f"prepared {what}")
+    return f"refused {what}: {answer.error}"
+
+
+def exclusive(node: DraNode) -> list[Offered]:
+    """Return the devices that one claim has alone; raise ``NotApplicable`` if there is none."""
+    found = [device for device in node.devices if device.consumed is None]
+    if not found:
+        raise NotApplicable("all its devices are shared")
+    return found
+
+
+class DraTrial(CheckRun):
     """Starts the driver as often as checks need it, and shares results between checks."""
 
     def __init__(self, subject: Subject, limits: Limits, seed: int) -> None:
-        self.subject = subject
-        self.limits = limits
-        self.seed = seed
+        super().__init__(subject, limits, seed)
         self.driver = subject.resource
         """The driver to check; empty until the first start has shown it."""
-        self.hopeless = ""
-        """Why the driver is not started any more; empty if it is."""
-        self.over = threading.Event()
-        """Set when the run is given up. Then whatever waits raises ``Abandoned``."""
-        self._nodes = ExitStack()
         self._node: DraNode | None = None
-        self._findings = Findings()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.discard()
 
     def node(self) -> DraNode:
         """Return a node on which the driver is up: the last one if it still is, or a new one.
@@ -63,19 +89,7 @@ class DraTrial:
             raise NotApplicable(self.hopeless)
         return node
 
+    @override
     def discard(self) -> None:
-        """End the driver, its node and its cluster; the next check gets new ones."""
         self._node = None
-        self._nodes.close()
-
-    def once(self, scenario: Callable[["DraTrial"], _T]) -> _T:
-        """Return what ``scenario`` found. It is played once in a run; see ``Findings.once``."""
-        return self._findings.once(lambda: scenario(self), scenario)
-
-    def once_before(self, scenario: Callable[["DraTrial"], _T]) -> _T:
-        """Return what ``scenario`` found, for a check that only depends on it.
-
-        Raises:
-            NotApplicable: It failed. Another check reports that.
-        """
-        return self._findings.before(lambda: scenario(self), scenario)
+        super().discard()

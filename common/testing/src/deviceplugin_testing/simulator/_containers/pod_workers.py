@@ -5,8 +5,7 @@ from threading import RLock
 from typing import Final
 from weakref import WeakValueDictionary
 
-from deviceplugin_testing.simulator._containers.runtime import Runtime
-from deviceplugin_testing.simulator._containers.starting import Starter
+from deviceplugin_testing.simulator._containers.runtime import Runtime, Starter
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
 from deviceplugin_testing.simulator._dra.manager import DraManager
 from deviceplugin_testing.simulator._dra.preparing import PrepareError

@@ -1,14 +1,98 @@
 """The container runtime, as far as it concerns devices: it adds the edits of CDI devices."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
 
+from deviceplugin.kit.cdi._files import (
+    SpecError,
+    UnreadableYAMLError,
+    names,
+    read,
+    specification_files,
+)
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._containers.cdi import Specifications, UnresolvableError
-from deviceplugin_testing.simulator._errors import ContainerCreateError
+from deviceplugin_testing.simulator._device_manager.allocating import Allocator
+from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
+from deviceplugin_testing.simulator._errors import (
+    AllocationRefusedError,
+    CallError,
+    ContainerCreateError,
+    ContainerStartError,
+)
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._pods.pod import RunOptions
+from deviceplugin_testing.simulator._pods.pod import Container, Pod, RunOptions
+
+
+class UnresolvableError(Exception):
+    """Devices that no valid specification has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """A device, and the edits of its specification, which count once for all its devices."""
+
+    file: Path
+    common: Mapping[str, Any]
+    edits: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Specifications:
+    """The valid specifications in some directories; of equal devices, those in the last one win."""
+
+    devices: dict[str, _Device] = field(default_factory=dict)
+    documents: dict[Path, Any] = field(default_factory=dict)
+    """What is in the valid files."""
+    problems: dict[Path, str] = field(default_factory=dict)
+    """The files that are ignored, and why."""
+
+    @classmethod
+    def read(cls, directories: Iterable[Path], newest: str) -> "Specifications":
+        """Read the files in ``directories``; ``newest`` is the newest version known."""
+        found = cls()
+        for directory in directories:
+            found.devices |= found._directory(directory, newest)
+        return found
+
+    def _directory(self, directory: Path, newest: str) -> dict[str, _Device]:
+        devices: dict[str, _Device] = {}
+        conflicts = set()
+        for path in specification_files(directory):
+            for name, device in self._file(path, newest):
+                if name in devices:
+                    conflicts.add(name)
+                devices[name] = device
+        return {name: device for name, device in devices.items() if name not in conflicts}
+
+    def _file(self, path: Path, newest: str) -> Iterator[tuple[str, _Device]]:
+        try:
+            document = read(path, newest)
+        except (OSError, SpecError, UnreadableYAMLError) as error:
+            self.problems[path] = str(error)
+            return
+        self.documents[path] = document
+        for name, device in zip(names(document), document["devices"], strict=True):
+            yield name, _Device(path, document.get("containerEdits", {}), device["containerEdits"])
+
+    def edits(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the edits for the devices ``names``, in the order in which they are applied.
+
+        Raises:
+            UnresolvableError: Some are in no valid specification.
+        """
+        missing = [name for name in names if name not in self.devices]
+        if missing:
+            raise UnresolvableError(f"unresolvable CDI devices {', '.join(missing)}")
+        edits, used = [], set()
+        for name in names:
+            device = self.devices[name]
+            if device.file not in used:
+                used.add(device.file)
+                edits.append(device.common)
+            edits.append(device.edits)
+        return edits
 
 
 class Runtime:
@@ -76,3 +160,99 @@ def _mount(mount: Mapping[str, Any]) -> pb.Mount:
         host_path=mount["hostPath"],
         read_only="ro" in mount.get("options", ()),
     )
+
+
+_LONGEST_NAME: Final = 63
+"""Most characters of an annotation's name after its prefix. A longer one is not written."""
+
+
+class Starter:
+    """Prepares containers for the runtime."""
+
+    def __init__(self, host: Host, manager: DeviceManager, allocator: Allocator) -> None:
+        self._host = host
+        self._manager = manager
+        self._allocator = allocator
+
+    def run_options(self, pod: Pod, container: Container) -> RunOptions | None:
+        """Return what the container gets, after PreStartContainer if a plugin requires it.
+
+        None if the container has no devices. Devices that admission should have allocated, but
+        did not, are allocated now.
+
+        Raises:
+            ContainerStartError: A call to a plugin failed, or devices are missing.
+        """
+        try:
+            if self._prepare(pod, container):
+                self._allocator.allocate(pod, container)
+        except AllocationRefusedError as error:
+            raise ContainerStartError(str(error)) from None
+        with self._host.changed:
+            grants = self._manager.records.of_container(pod.uid, container.name)
+            order = self._host.shuffled(set(grants))
+            if not grants:
+                return None
+            options = RunOptions.merge(grants[resource].response for resource in order)
+            return self._passed(options, f"{pod.uid}-{container.name}")
+
+    def _passed(self, options: RunOptions, owner: str) -> RunOptions:
+        """Return ``options`` with the CDI names in the form that this release passes on."""
+        release = self._host.release
+        if not release.passes_cdi_names:
+            return replace(options, cdi_devices=())
+        name = f"devicemanager_{owner.replace('/', '_')}"
+        if not (release.annotates_cdi_names and options.cdi_devices) or len(name) > _LONGEST_NAME:
+            return options
+        annotation = {f"cdi.k8s.io/{name}": ",".join(sorted(options.cdi_devices))}
+        return replace(options, annotations={**annotation, **options.annotations})
+
+    def _prepare(self, pod: Pod, container: Container) -> bool:
+        """Call PreStartContainer if it is required; return whether any devices are missing."""
+        missing = False
+        for resource in self._host.shuffled(set(container.limits)):
+            with self._host.changed:
+                managed = self._manager.manages(resource)
+            if not managed or not container.limits[resource] or self._leaves(container, resource):
+                continue
+            self._pre_start(pod, container, resource)
+            with self._host.changed:
+                grant = self._manager.records.get(pod.uid, container.name, resource)
+                missing |= grant is None and self._manager.active(pod.uid)
+        return missing
+
+    def _leaves(self, container: Container, resource: str) -> bool:
+        """Return whether the resource is a claim's, and the kubelet takes that into account."""
+        return (
+            resource in container.claimed
+            and self._host.release.leaves_claimed
+            and not self._host.behaviour.claimed_resource_needs_pre_start
+        )
+
+    def _pre_start(self, pod: Pod, container: Container, resource: str) -> None:
+        with self._host.changed:
+            endpoint = self._manager.endpoints.get(resource)
+            if endpoint is None:
+                raise ContainerStartError(
+                    f"endpoint not found in cache for a registered resource: {resource}"
+                )
+            if not (endpoint.options and endpoint.options.pre_start_required):
+                return
+            grant = self._manager.records.get(pod.uid, container.name, resource)
+            if grant is None:
+                raise ContainerStartError(
+                    f"no devices found allocated in local cache for pod {pod.uid}, "
+                    f"container {container.name}, resource {resource}"
+                )
+            ids = self._host.shuffled(grant.ids)
+        try:
+            endpoint.call(
+                "PreStartContainer",
+                pb.PreStartContainerRequest(devices_ids=ids),
+                self._host.config.pre_start_timeout,
+            )
+        except CallError as error:
+            self._manager.check_alive()
+            raise ContainerStartError(
+                f"device plugin PreStartContainer rpc failed with err: {error}"
+            ) from None

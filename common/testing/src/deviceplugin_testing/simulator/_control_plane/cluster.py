@@ -9,13 +9,19 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
-from deviceplugin_testing.simulator._control_plane.api_server.access import Access, ApiRequest, User
+from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    Access,
+    ApiRequest,
+    Faults,
+    User,
+)
 from deviceplugin_testing.simulator._control_plane.api_server.answering import Answering
-from deviceplugin_testing.simulator._control_plane.api_server.faults import Faults
 from deviceplugin_testing.simulator._control_plane.api_server.http_server import ApiHttpServer
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
-from deviceplugin_testing.simulator._control_plane.controllers.claims import ClaimControllers
-from deviceplugin_testing.simulator._control_plane.controllers.eviction import DeviceEviction
+from deviceplugin_testing.simulator._control_plane.controllers import (
+    ClaimControllers,
+    DeviceEviction,
+)
 from deviceplugin_testing.simulator._control_plane.kinds import (
     KINDS,
     NAMESPACE,
@@ -24,7 +30,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Kind,
     Object,
 )
-from deviceplugin_testing.simulator._control_plane.rules import features
+from deviceplugin_testing.simulator._control_plane.rules import schema
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store
 
@@ -67,7 +73,7 @@ class SimulatedCluster:
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self._store = Store(KINDS, clock=clock, seed=seed, waits=waits)
-        counts_shares = features.checked(feature_gates).get(features.SHARES, True)
+        counts_shares = schema.checked(feature_gates).get(schema.SHARES, True)
         self._objects = Objects(self._store, counts_shares=counts_shares)
         self._access = Access(self._store)
         self.faults = Faults()

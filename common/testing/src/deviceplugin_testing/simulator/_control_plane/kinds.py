@@ -31,7 +31,11 @@ class Kind:
     def plural(self) -> str:
         """Return the name in addresses."""
         name = self.name.lower()
-        return f"{name}es" if name.endswith("s") else f"{name}s"
+        if name.endswith("y"):
+            return f"{name[:-1]}ies"
+        if name.endswith("ss"):
+            return f"{name}es"
+        return name if name.endswith("s") else f"{name}s"
 
     @property
     def resource(self) -> str:

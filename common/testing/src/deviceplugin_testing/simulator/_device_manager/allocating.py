@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._device_manager.choosing import Chooser, Taking
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._device_manager.records import NO_NODE, Entry, Grant
+from deviceplugin_testing.simulator._device_manager.records import NO_NODE, Grant, HeldGrant
 from deviceplugin_testing.simulator._errors import AllocationRefusedError, CallError
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._pods.pod import Container, Pod
@@ -76,7 +76,7 @@ class Allocator:
             response = self._ask(resource, taking.taken)
             with self._host.changed:
                 grant = Grant(self._by_node(resource, taking.taken), response)
-                entry = Entry(pod.uid, container.name, resource, grant)
+                entry = HeldGrant(pod.uid, container.name, resource, grant)
                 self._manager.records.insert(entry)
                 self._host.notify()
             return True

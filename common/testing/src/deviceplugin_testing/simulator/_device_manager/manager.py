@@ -11,12 +11,12 @@ import grpc
 
 from deviceplugin.proto.v1beta1 import HEALTHY, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._device_manager import checkpoint
+from deviceplugin_testing.simulator._device_manager import records
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._device_manager.records import Records, numa_nodes
 from deviceplugin_testing.simulator._errors import CallError, KubeletCrashed, KubeletStopped
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._wire.errors import go_error
+from deviceplugin_testing.simulator._wire import go_error
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ class DeviceManager:
     def restore(self) -> None:
         """Load the checkpoint. Its resources have no devices until their plugins come back."""
         try:
-            restored = checkpoint.read(self._host.plugin_dir)
-        except checkpoint.CheckpointError as error:
+            restored = records.read_checkpoint(self._host.plugin_dir)
+        except records.CheckpointError as error:
             log.debug("no checkpoint: %s", error)
             return
         for entry in restored.entries:
@@ -102,7 +102,7 @@ class DeviceManager:
     def save(self) -> None:
         """Write the checkpoint."""
         with self._host.changed:
-            checkpoint.write(self._host.plugin_dir, self.records, self.healthy)
+            records.write_checkpoint(self._host.plugin_dir, self.records, self.healthy)
 
     # Plugins
 

@@ -9,9 +9,12 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._wire.channel import LARGEST_MESSAGE, wait_until_ready
-from deviceplugin_testing.simulator._wire.errors import ClientClosed
-from deviceplugin_testing.simulator._wire.paths import dialled_path
+from deviceplugin_testing.simulator._wire import (
+    LARGEST_MESSAGE,
+    ClientClosed,
+    dialled_path,
+    wait_until_ready,
+)
 
 _DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 

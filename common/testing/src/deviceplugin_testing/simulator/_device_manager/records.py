@@ -1,8 +1,17 @@
-"""Which container holds which devices."""
+"""Which container holds which devices, in memory and in the kubelet's checkpoint."""
 
+import base64
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from deviceplugin._platform.checkpoint import FILE_NAME, checksum, decode
+from deviceplugin._platform.checkpoint import Entry as Recorded
+from deviceplugin.kit import files
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 NO_NODE = -1
@@ -33,7 +42,7 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HeldGrant:
     """A grant and the container that has it."""
 
     pod: str
@@ -48,10 +57,10 @@ class Records:
     def __init__(self) -> None:
         self._grants: dict[tuple[str, str, str], Grant] = {}
 
-    def __iter__(self) -> Iterator[Entry]:
-        return iter([Entry(*key, grant) for key, grant in self._grants.items()])
+    def __iter__(self) -> Iterator[HeldGrant]:
+        return iter([HeldGrant(*key, grant) for key, grant in self._grants.items()])
 
-    def insert(self, entry: Entry) -> None:
+    def insert(self, entry: HeldGrant) -> None:
         """Store ``entry``, and replace what the container had of that resource."""
         self._grants[entry.pod, entry.container, entry.resource] = entry.grant
 
@@ -98,3 +107,63 @@ class Records:
                 for id_ in entry.grant.ids:
                     found.setdefault(id_, entry.pod)
         return found
+
+
+class CheckpointError(Exception):
+    """There is no usable checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The state that the device manager restores after a restart."""
+
+    entries: tuple[HeldGrant, ...]
+    registered: frozenset[str]
+    """The names of the resources that had a plugin."""
+
+
+def write_checkpoint(
+    directory: Path, entries: Iterable[HeldGrant], healthy: Mapping[str, Iterable[str]]
+) -> None:
+    """Replace the checkpoint in ``directory``."""
+    data = {
+        "PodDeviceEntries": [_encode(entry) for entry in entries] or None,
+        "RegisteredDevices": {name: sorted(ids) for name, ids in sorted(healthy.items())},
+    }
+    text = json.dumps(
+        {"Data": data, "Checksum": checksum(data)}, separators=(",", ":"), ensure_ascii=False
+    )
+    files.write(directory / FILE_NAME, text, mode=0o600, durable=False, again=True)
+
+
+def read_checkpoint(directory: Path) -> Checkpoint:
+    """Return the checkpoint in ``directory``, or raise ``CheckpointError``."""
+    try:
+        found = decode((directory / FILE_NAME).read_bytes())
+    except FileNotFoundError:
+        raise CheckpointError("checkpoint is not found") from None
+    except ValueError:
+        raise CheckpointError("checkpoint is corrupted") from None
+    entries = tuple(_granted(entry) for entry in found.entries)
+    return Checkpoint(tuple(entry for entry in entries if entry), found.registered)
+
+
+def _encode(entry: HeldGrant) -> dict[str, Any]:
+    nodes = sorted(entry.grant.nodes.items(), key=lambda pair: str(pair[0]))
+    return {
+        "PodUID": entry.pod,
+        "ContainerName": entry.container,
+        "ResourceName": entry.resource,
+        "DeviceIDs": {str(node): list(ids) for node, ids in nodes},
+        "AllocResp": base64.b64encode(entry.grant.response.SerializeToString()).decode(),
+    }
+
+
+def _granted(entry: Recorded) -> HeldGrant | None:
+    """Return the entry, or None if the plugin's answer in it cannot be read."""
+    try:
+        response = pb.ContainerAllocateResponse.FromString(entry.response)
+    except DecodeError:
+        return None
+    nodes = {node: tuple(ids) for node, ids in entry.devices.items()}
+    return HeldGrant(entry.pod, entry.container, entry.resource, Grant(nodes, response))

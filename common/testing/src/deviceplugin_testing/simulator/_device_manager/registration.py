@@ -1,14 +1,202 @@
 """The Registration service on kubelet.sock."""
 
+import re
+import threading
+
 import grpc
 
 from deviceplugin.proto.v1beta1 import VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._device_manager.connections import Connections
-from deviceplugin_testing.simulator._device_manager.resource_names import is_extended_resource
+from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
+from deviceplugin_testing.simulator._device_manager.plugin_client import DialError, PluginClient
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._wire.paths import go_quote, socket_path
+from deviceplugin_testing.simulator._wire import go_error, go_quote, socket_path
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+
+_QUOTA_PREFIX = "requests."
+"""Names must stay valid with this prefix, because resource quotas use it."""
+
+_MAX_DOMAIN = 253 - len(_QUOTA_PREFIX)
+_MAX_NAME = 63
+
+
+def is_extended_resource(name: str) -> bool:
+    """Return whether the kubelet accepts ``name`` as the resource of a plugin."""
+    domain, slash, rest = name.partition("/")
+    return (
+        slash == "/"
+        and "kubernetes.io/" not in name
+        and not name.startswith(_QUOTA_PREFIX)
+        and len(domain) <= _MAX_DOMAIN
+        and len(rest) <= _MAX_NAME
+        and _DOMAIN.fullmatch(domain) is not None
+        and _NAME.fullmatch(rest) is not None
+    )
+
+
+class Connections:
+    """The current client of each resource, and the threads that read their streams.
+
+    In Kubernetes 1.36, the name of its resource alone identifies a client. So when the stream of a
+    replaced plugin ends, the kubelet disconnects the plugin that replaced it.
+    """
+
+    def __init__(self, host: Host, manager: DeviceManager, *, dial_timeout: float) -> None:
+        self._host = host
+        self._manager = manager
+        self._dial_timeout = dial_timeout
+        self._current: dict[str, PluginClient] = {}
+        self._open: set[PluginClient] = set()
+        self._readers: set[threading.Thread] = set()
+        self._closed = False
+
+    def connect(self, resource: str, path: str, context: grpc.ServicerContext | None) -> None:
+        """Make the plugin at ``path`` the resource's plugin and read its lists from now on.
+
+        The request for its options ends when ``context`` is no longer active.
+        """
+        client = PluginClient(resource, path)
+        early = self._host.behaviour.failed_registration_orphans
+        self._host.changed.until(lambda: self._take_up(client))
+        with self._host.changed:
+            if client not in self._open:
+                raise ConnectError("the kubelet has stopped")
+            self._host.notify()
+            if early:
+                self._current[resource] = client
+        try:
+            options = self._greet(client, context)
+        except ConnectError:
+            self._give_up(client)
+            raise
+        with self._host.changed:
+            if not early:
+                self._current[resource] = client
+            self._manager.connected(client, options)
+            client.greeting = False
+            self._read(client)
+            if client.unwanted:
+                self._manager.disconnected(resource)
+        if client.unwanted:
+            client.close()
+
+    def _take_up(self, client: PluginClient) -> bool:
+        """Add the client to the open ones, unless the kubelet has stopped; return whether done.
+
+        It must wait, and returns False, while a stream of its resource has ended and that has not
+        been handled yet. On a busy machine, threads are late. As in a real kubelet, a stream that
+        ended before a plugin registered must not disconnect that plugin.
+        """
+        if self._closed:
+            return True
+        others = (other for other in self._open if other.resource == client.resource)
+        if any(other.streaming and other.ended for other in others):
+            return False
+        self._open.add(client)
+        return True
+
+    def _greet(
+        self, client: PluginClient, context: grpc.ServicerContext | None
+    ) -> pb.DevicePluginOptions:
+        try:
+            client.dial(self._dial_timeout)
+            return client.options(context)
+        except DialError as error:
+            raise ConnectError(f"failed to dial device plugin: {error}") from None
+        except grpc.FutureCancelledError:
+            raise ConnectError(
+                "failed to get device plugin options: "
+                "rpc error: code = Canceled desc = context canceled"
+            ) from None
+        except grpc.RpcError as error:
+            raise ConnectError(
+                f"failed to get device plugin options: {go_error(error, client.path)}"
+            ) from None
+
+    def _give_up(self, client: PluginClient) -> None:
+        with self._host.changed:
+            self._open.discard(client)
+            self._host.notify()
+            if self._host.behaviour.failed_registration_orphans:
+                self._current.pop(client.resource, None)
+        client.close()
+
+    def _read(self, client: PluginClient) -> None:
+        reader = threading.Thread(
+            target=self._run, args=(client,), name=f"list-{client.resource}", daemon=True
+        )
+        with self._host.changed:
+            client.streaming = True
+            self._readers.add(reader)
+            self._host.notify()
+            reader.start()
+
+    def _run(self, client: PluginClient) -> None:
+        try:
+            for response in client.lists():
+                self._listed(client, response)
+            if not self._closed:
+                self._stream_ended(client)
+        finally:
+            with self._host.changed:
+                client.streaming = False
+                self._readers.discard(threading.current_thread())
+                self._host.notify()
+
+    def _listed(self, client: PluginClient, response: pb.ListAndWatchResponse) -> None:
+        with self._host.changed:
+            if self._applies_lists_of(client):
+                self._host.metrics.lists[client.resource] += 1
+                self._host.observer.listed(client.resource, response.devices)
+                self._manager.listed(client.resource, response.devices)
+
+    def _applies_lists_of(self, client: PluginClient) -> bool:
+        endpoint = self._manager.endpoints.get(client.resource)
+        replaced = endpoint is not None and endpoint.client is not client
+        still = self._host.behaviour.replaced_plugin_still_lists
+        return not self._closed and (still or not replaced)
+
+    def _stream_ended(self, client: PluginClient) -> None:
+        if self._host.behaviour.stale_stream_disconnects_successor:
+            self.disconnect(client.resource, once_greeted=True)
+        else:
+            self.disconnect(client.resource, only=client)
+            client.close()
+
+    def disconnect(
+        self, resource: str, *, only: PluginClient | None = None, once_greeted: bool = False
+    ) -> bool:
+        """Close the connection to the resource's current plugin; return False if there is none.
+
+        If ``only`` is given and is not the current one, it does nothing. With ``once_greeted``, a
+        connection that is being established is closed after that, so that its own errors are
+        reported first.
+        """
+        with self._host.changed:
+            client = self._current.get(resource)
+            if client is None or only not in {None, client}:
+                return False
+            del self._current[resource]
+            self._manager.disconnected(resource)
+            client.unwanted = True
+            at_once = not (once_greeted and client.greeting)
+        if at_once:
+            client.close()
+        return True
+
+    def close(self) -> None:
+        """Close all connections and wait for the readers."""
+        with self._host.changed:
+            self._closed = True
+            clients, readers = list(self._open), list(self._readers)
+        for client in clients:
+            client.close()
+        for reader in readers:
+            reader.join()
 
 
 class Registration:

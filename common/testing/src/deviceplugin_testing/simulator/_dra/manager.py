@@ -4,14 +4,11 @@ import threading
 from typing import Final
 
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._dra.claims import ClaimCache
-from deviceplugin_testing.simulator._dra.containers import ContainerClaims
-from deviceplugin_testing.simulator._dra.drivers import Drivers
-from deviceplugin_testing.simulator._dra.health import HealthReader
+from deviceplugin_testing.simulator._dra.claims import ClaimCache, ContainerClaims
+from deviceplugin_testing.simulator._dra.drivers import Drivers, Wiper
+from deviceplugin_testing.simulator._dra.plugins import HealthReader
 from deviceplugin_testing.simulator._dra.preparing import Preparer
-from deviceplugin_testing.simulator._dra.wiping import Wiper
-from deviceplugin_testing.simulator._host.health_reports import Key
-from deviceplugin_testing.simulator._host.host import Host
+from deviceplugin_testing.simulator._host.host import Host, Key
 
 RECONCILE: Final = 60.0
 """Seconds between checks for claims whose pods are gone."""

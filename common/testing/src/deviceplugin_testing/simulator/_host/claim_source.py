@@ -5,8 +5,7 @@ from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from deviceplugin.errors import DevicePluginError
-from deviceplugin_testing.simulator._pods.claims import ContainerClaim, PodClaim
-from deviceplugin_testing.simulator._pods.pod import Container, Pod
+from deviceplugin_testing.simulator._pods.pod import Container, ContainerClaim, Pod, PodClaim
 
 _API: Final = "/apis/resource.k8s.io/v1"
 

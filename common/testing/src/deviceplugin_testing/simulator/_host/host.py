@@ -1,19 +1,125 @@
-"""What outlives a kubelet process: the machine, the API server's state, and the clock."""
+"""The machine of a simulated kubelet: what outlives its processes, and who observes them."""
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from deviceplugin.proto.dra import HEALTH_TIMEOUT, MAX_HEALTH_MESSAGE
+from deviceplugin.proto.dra import dra_health_v1alpha1_pb2 as health_pb
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-from deviceplugin_testing.simulator._host.behaviour import Behaviour
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._host.claim_source import Cluster
 from deviceplugin_testing.simulator._host.config import KubeletConfig
-from deviceplugin_testing.simulator._host.health_reports import HealthCache
-from deviceplugin_testing.simulator._host.observer import Observer
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._monitor import Monitor
-from deviceplugin_testing.simulator._pods.pod import PodState
+from deviceplugin_testing.simulator._pods.pod import Pod, PodState, RunOptions
+
+
+class Observer:
+    """Is called for registrations, lists and container starts, over all starts of a kubelet.
+
+    Override the methods that you need. The threads that serve the plugins call them. After each
+    call, threads that wait for a condition of the kubelet check it again.
+    """
+
+    def registering(
+        self,
+        request: pb.RegisterRequest,  # noqa: ARG002 - for those that override this
+        path: str,  # noqa: ARG002
+    ) -> Callable[[str], None]:
+        """Observe a call of Register before the kubelet handles it, for a socket at ``path``.
+
+        Returns:
+            A function to call with the answer: why it is refused, or an empty string.
+        """
+        return lambda _refusal: None
+
+    def listed(self, resource: str, devices: Sequence[pb.Device]) -> None:
+        """Observe a list of devices before the kubelet handles it. The kubelet waits meanwhile.
+
+        It is called in the thread of the stream.
+        """
+
+    def started(self, pod: Pod, container: str, options: RunOptions | None) -> None:
+        """Observe the start of a container, and what it got. The kubelet waits meanwhile."""
+
+
+UNKNOWN: Final = "Unknown"
+_WORDS: Final = {health_pb.HEALTHY: "Healthy", health_pb.UNHEALTHY: "Unhealthy"}
+
+Key = tuple[str, str]
+"""Pool and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """What a driver reported of a device."""
+
+    health: str = UNKNOWN
+    message: str = ""
+    timeout: float = HEALTH_TIMEOUT
+    at: float = 0.0
+    """When it arrived, by the kubelet's clock. The time in the report does not count."""
+
+    @property
+    def said(self) -> tuple[str, str, float]:
+        """What is news if it differs."""
+        return self.health, self.message, self.timeout
+
+
+class HealthCache:
+    """The last report of each device. ``host.changed`` guards it. It outlives the kubelet."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._drivers: dict[str, dict[Key, HealthReport]] = {}
+
+    def get(self, driver: str, key: Key) -> HealthReport:
+        """Return the last report of a device, or one that says nothing if it is too old."""
+        report = self._drivers.get(driver, {}).get(key)
+        return report if report and not self._is_old(report) else HealthReport()
+
+    def _is_old(self, report: HealthReport) -> bool:
+        return self._clock() - report.at > report.timeout
+
+    def update(self, driver: str, devices: Iterable[health_pb.DeviceHealth]) -> set[Key]:
+        """Apply a report, and return the devices whose health changed."""
+        known = self._drivers.setdefault(driver, {})
+        now = self._clock()
+        reported = {(d.device.pool_name, d.device.device_name): _read(d, now) for d in devices}
+        changed = {
+            key
+            for key, report in reported.items()
+            if key not in known or known[key].said != report.said
+        }
+        silent = {key: old for key, old in known.items() if key not in reported}
+        lost = {
+            key: HealthReport(timeout=old.timeout, at=now)
+            for key, old in silent.items()
+            if old.health != UNKNOWN and self._is_old(old)
+        }
+        known.update(reported | lost)
+        return changed | lost.keys()
+
+    def clear(self, driver: str) -> None:
+        """Forget what a driver reported."""
+        self._drivers.pop(driver, None)
+
+
+def _read(device: health_pb.DeviceHealth, now: float) -> HealthReport:
+    timeout = device.health_check_timeout_seconds
+    message = device.message.encode()
+    if len(message) > MAX_HEALTH_MESSAGE:
+        message = message[: MAX_HEALTH_MESSAGE - 3] + b"..."
+    return HealthReport(
+        _WORDS.get(device.health, UNKNOWN),
+        message.decode(errors="replace"),
+        float(timeout) if timeout > 0 else HEALTH_TIMEOUT,
+        now,
+    )
 
 
 @dataclass(slots=True)

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin_testing.simulator._dra.claims import ClaimDevice
-from deviceplugin_testing.simulator._dra.containers import ResourceHealth
+from deviceplugin_testing.simulator._dra.claims import ClaimDevice, ResourceHealth
 from deviceplugin_testing.simulator._errors import KubeletStopped
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._kubelet.process import Process

@@ -13,18 +13,16 @@ from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
 from deviceplugin_testing.simulator._admission import Admission, SyncLoop
 from deviceplugin_testing.simulator._containers.pod_workers import PodWorkers
-from deviceplugin_testing.simulator._containers.runtime import Runtime
-from deviceplugin_testing.simulator._containers.starting import Starter
+from deviceplugin_testing.simulator._containers.runtime import Runtime, Starter
 from deviceplugin_testing.simulator._device_manager.allocating import Allocator
-from deviceplugin_testing.simulator._device_manager.connections import Connections
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._device_manager.registration import Registration
+from deviceplugin_testing.simulator._device_manager.registration import Connections, Registration
 from deviceplugin_testing.simulator._dra.manager import DraManager
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._plugin_watcher.registrars import registrars
 from deviceplugin_testing.simulator._plugin_watcher.watcher import PluginWatcher
 from deviceplugin_testing.simulator._podresources import PodResources
-from deviceplugin_testing.simulator._wire.server import UnixServer
+from deviceplugin_testing.simulator._wire import UnixServer
 
 _REGISTRATION = deviceplugin_pb2.DESCRIPTOR.services_by_name["Registration"]
 _POD_RESOURCES = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]

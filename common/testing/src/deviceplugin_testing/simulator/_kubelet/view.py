@@ -9,11 +9,10 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._clock import PATIENCE
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
 from deviceplugin_testing.simulator._errors import KubeletStopped
-from deviceplugin_testing.simulator._host.behaviour import Behaviour
 from deviceplugin_testing.simulator._host.claim_source import GivenClaims
 from deviceplugin_testing.simulator._host.config import KubeletConfig
-from deviceplugin_testing.simulator._host.host import Host, Metrics, NodeStatus
-from deviceplugin_testing.simulator._host.observer import Observer
+from deviceplugin_testing.simulator._host.host import Host, Metrics, NodeStatus, Observer
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._kubelet.dra_view import DraView
 from deviceplugin_testing.simulator._kubelet.process import Process
 from deviceplugin_testing.simulator._pods.pod import Pod, PodState

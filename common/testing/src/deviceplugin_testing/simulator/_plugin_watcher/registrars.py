@@ -6,10 +6,12 @@ from typing import Protocol
 from deviceplugin.proto.dra import PLUGIN_TYPE
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
-from deviceplugin_testing.simulator._device_manager.connections import Connections
-from deviceplugin_testing.simulator._device_manager.resource_names import is_extended_resource
+from deviceplugin_testing.simulator._device_manager.registration import (
+    Connections,
+    is_extended_resource,
+)
 from deviceplugin_testing.simulator._dra.drivers import Drivers
-from deviceplugin_testing.simulator._wire.paths import go_quote
+from deviceplugin_testing.simulator._wire import go_quote
 
 
 class Registrar(Protocol):

@@ -18,8 +18,7 @@ from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._plugin_watcher.registrars import Registrar
-from deviceplugin_testing.simulator._wire.channel import LARGEST_MESSAGE, wait_until_ready
-from deviceplugin_testing.simulator._wire.paths import dialled_path
+from deviceplugin_testing.simulator._wire import LARGEST_MESSAGE, dialled_path, wait_until_ready
 
 log = logging.getLogger(__name__)
 

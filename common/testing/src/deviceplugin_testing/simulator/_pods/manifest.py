@@ -1,17 +1,37 @@
-"""Reading pods from manifests."""
+"""Pods from manifests in JSON or YAML."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deviceplugin_testing.simulator._documents import documents
-from deviceplugin_testing.simulator._pods.claims import (
+from deviceplugin._config.documents.yaml_nodes import plain
+from deviceplugin_testing.simulator._pods.pod import (
+    Container,
     ContainerClaim,
     ExtendedClaim,
+    Pod,
     PodClaim,
     RequestMapping,
 )
-from deviceplugin_testing.simulator._pods.pod import Container, Pod
+
+
+def documents(path: Path) -> list[Any]:
+    """Return the documents in ``path``: JSON has one, YAML any number.
+
+    YAML needs PyYAML, which the ``yaml`` extra installs.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not valid, or PyYAML is missing.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return [json.loads(text)]
+    try:
+        return plain(text)
+    except ImportError:
+        raise ValueError("YAML needs PyYAML: pip install 'deviceplugin[yaml]'") from None
 
 
 class ManifestError(Exception):

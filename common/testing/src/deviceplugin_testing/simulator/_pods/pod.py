@@ -1,12 +1,58 @@
-"""Pods, as far as they concern the kubelet's device manager, and their outcomes."""
+"""Pods, their containers and claims, and what they got."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator._pods.claims import ContainerClaim, ExtendedClaim, PodClaim
+
+
+class ContainerClaim(NamedTuple):
+    """A claim that a container uses: an entry of its ``resources.claims``."""
+
+    name: str
+    """The name of a ``PodClaim`` of the pod."""
+    request: str = ""
+    """One request of the claim; empty for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """A claim of a pod: an entry of ``spec.resourceClaims``, with its ``ResourceClaim`` object."""
+
+    name: str
+    claim: str | None
+    """The name of the object in the pod's namespace; empty if none is needed, None if it is not
+    created yet."""
+    from_template: bool = False
+    """Whether the object was created for this pod, which then must be its owner."""
+
+
+class RequestMapping(NamedTuple):
+    """A request of an extended claim, and the container and resource that it is for."""
+
+    container: str
+    resource: str
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedClaim:
+    """The claim by which the scheduler satisfies limits: ``status.extendedResourceClaimStatus``."""
+
+    claim: str
+    """The name of the object in the pod's namespace."""
+    mappings: Sequence[RequestMapping]
+
+    def __post_init__(self) -> None:
+        mappings = tuple(RequestMapping(*mapping) for mapping in self.mappings)
+        object.__setattr__(self, "mappings", mappings)
+
+    def resources(self, container: str) -> frozenset[str]:
+        """Return the resources that ``container`` has from this claim."""
+        return frozenset(each.resource for each in self.mappings if each.container == container)
+
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -206,3 +252,28 @@ class RunOptions:
     def of_claims(cls, names: Sequence[str]) -> "RunOptions | None":
         """Return the options of a container that has devices from claims only, or None."""
         return cls({}, (), (), {}, ()).with_claims(names) if names else None
+
+
+def device_nodes(options: RunOptions) -> Iterable[Hashable]:
+    """Return the paths of the device nodes on the host."""
+    return [device.host_path for device in options.devices]
+
+
+def double_bookings(
+    pods: Iterable[PodState],
+    devices: Callable[[RunOptions], Iterable[Hashable]] = device_nodes,
+) -> dict[Hashable, list[str]]:
+    """Return the devices that running containers of several pods have, and the UIDs of these pods.
+
+    Args:
+        pods: Such as ``kubelet.pods``.
+        devices: Returns the devices in what a container got at its start, whether from a device
+            plugin or from a claim.
+    """
+    users: dict[Hashable, dict[str, None]] = {}
+    for state in pods:
+        for container in state.running:
+            if options := state.started.get(container):
+                for device in devices(options):
+                    users.setdefault(device, {})[state.pod.uid] = None
+    return {device: list(found) for device, found in users.items() if len(found) > 1}

@@ -16,7 +16,7 @@ from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin_testing.simulator._dra.plugins import SERVICES
 from deviceplugin_testing.simulator._stubs.scripted import ScriptedService
-from deviceplugin_testing.simulator._wire.server import UnixServer
+from deviceplugin_testing.simulator._wire import UnixServer
 
 _HEALTH: Final = health_pb.DESCRIPTOR.services_by_name["DRAResourceHealth"]
 _REGISTRATION: Final = watcher_pb.DESCRIPTOR.services_by_name["Registration"]

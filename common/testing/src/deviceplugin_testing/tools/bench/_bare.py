@@ -20,12 +20,15 @@ import grpc
 
 _SOCKET: Final = "bare.sock"
 _RESOURCE: Final = "bench.example/bare"
-_MESSAGES: Final = "../../proto/v1beta1/deviceplugin_pb2.py"
-"""From this file. Importing it by its name would import the framework."""
+_MESSAGES: Final = "proto/v1beta1/deviceplugin_pb2.py"
+"""In the framework. Importing it by its name would import the framework."""
 
 
 def _messages() -> Any:
-    path = os.path.join(os.path.dirname(__file__), _MESSAGES)  # noqa: PTH118, PTH120 - no pathlib
+    framework = importlib.util.find_spec("deviceplugin")  # only found, not imported
+    if framework is None or framework.origin is None:
+        raise ImportError("deviceplugin")
+    path = os.path.join(os.path.dirname(framework.origin), _MESSAGES)  # noqa: PTH118, PTH120
     spec = importlib.util.spec_from_file_location("deviceplugin_pb2", path)
     if spec is None or spec.loader is None:
         raise ImportError(path)

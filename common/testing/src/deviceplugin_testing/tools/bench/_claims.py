@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin_testing.conformance._check import Failed
-from deviceplugin_testing.conformance._limits import Limits
-from deviceplugin_testing.conformance._proc import holdings
+from deviceplugin_testing.conformance._process import holdings
+from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.conformance._subject import Subject as Checked
 from deviceplugin_testing.conformance.dra._node import DraNode
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 _MIB: Final = 1024 * 1024
 
 
-def measure(subject: Subject, count: int, seed: int, say: Callable[[str], None]) -> Section:
+def measure(subject: BenchSubject, count: int, seed: int, say: Callable[[str], None]) -> Section:
     """Start the driver on a simulated node, and prepare ``count`` claims one after the other.
 
     Raises:

@@ -9,19 +9,10 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_testing.tools.bench import (
-    _entries,
-    _measure,
-    _node,
-    _plan,
-    _report,
-    _soak,
-    _versus,
-)
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Section
+from deviceplugin_testing.tools.bench import _figures, _measure, _plan, _versus
+from deviceplugin_testing.tools.bench._figures import BenchError, Section
 from deviceplugin_testing.tools.bench._plan import QUICK, Plan
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._subject import KINDS, BenchSubject
 
 _CALIBRATIONS: Final = 50
 _VERSUS: Final = "--versus"
@@ -43,7 +34,6 @@ examples:
   deviceplugin bench --soak 30m
   deviceplugin bench --claims -- my-device-plugin --protocol dra
   deviceplugin bench -- my-device-plugin --versus its-peer --versus another-peer --its-flag
-  deviceplugin bench --node
   deviceplugin bench --compare before.json after.json
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
@@ -78,7 +68,6 @@ def _problem(options: argparse.Namespace, commands: Sequence[Sequence[str]]) -> 
     other_kind = options.soak or options.bare
     wrong = {
         f"give a COMMAND after -- and after {_VERSUS}": any(not command for command in commands),
-        "--node is for itself": options.node and (commands or other_kind or options.core),
         "give --gopher, --core or a COMMAND": commands and (options.gopher or options.core),
         "--claims needs one COMMAND, and is for itself": (
             options.claims and (len(commands) != 1 or other_kind)
@@ -96,20 +85,20 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
         sections.append(section)
         work.append(_measure.calibrate(_CALIBRATIONS))
     calibration = replace(work[0], values=[value for each in work for value in each.values])
-    _print(_report.table(sections, calibration))
+    _print(_figures.table(sections, calibration))
     if options.bare or len(commands) > 1:
         first, *others = sections
         for other in others:
             _print(_versus.table(first.title, other.title, _versus.ratios(first, other)) + "\n")
     if options.json is not None:
-        text = _command_line.to_json(_report.document(sections, calibration))
+        text = _command_line.to_json(_figures.document(sections, calibration))
         try:
             options.json.write_text(text, encoding="utf-8")
         except OSError as error:
             raise BenchError(f"{options.json}: {error.strerror}") from error
 
 
-def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Iterator[Section]:
+def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> Iterator[Section]:
     """Yield the requested sections, one after the other."""
     plan = _plan_of(options)
     subject = subjects[0] if subjects else _gopher(options)
@@ -118,11 +107,9 @@ def _sections(options: argparse.Namespace, subjects: Sequence[Subject]) -> Itera
 
         yield _claims.measure(subject, plan.allocations, plan.seed, _say)
     elif options.soak is not None:
-        yield _soak.soak(subject, options.soak.total_seconds(), plan.seed, _say)
+        yield _plan.soak(subject, options.soak.total_seconds(), plan.seed, _say)
     elif len(subjects) > 1:
         yield from _versus.alternate(subjects, plan, _say)
-    elif options.node:
-        yield from _node.measure(plan.settle, _say)
     elif options.bare:
         bare = replace(_plan.bare(), http_address=options.http_address)
         # The bare plugin does not survive a restart of the kubelet.
@@ -146,12 +133,12 @@ def _core(plan: Plan) -> Iterator[Section]:
         yield from _plan.growth(kind, sections)
 
 
-def _gopher(options: argparse.Namespace) -> Subject:
+def _gopher(options: argparse.Namespace) -> BenchSubject:
     return replace(_plan.gopher(), http_address=options.http_address)
 
 
-def _subject(options: argparse.Namespace, command: Sequence[str]) -> Subject:
-    return Subject(
+def _subject(options: argparse.Namespace, command: Sequence[str]) -> BenchSubject:
+    return BenchSubject(
         title=Path(command[0]).name, command=command, touch=options.touch, entries=options.entries,
         resources=options.resources, http_address=options.http_address,
     )  # fmt: skip
@@ -185,7 +172,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--gopher", action="store_true", help="measure the gopher plugin")
     add("--claims", action="store_true", help="measure claims of COMMAND, which is a DRA driver")
     add("--core", action="store_true", help="measure the core: many devices, many resources")
-    add("--node", action="store_true", help="measure the memory of 1 to 5 plugins on a node")
     add("--quick", action="store_true", help="measure a few times only, to see that it works")
     add("--bare", action="store_true", help="compare with a minimal plugin")
     add(
@@ -217,7 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     group.add_argument(
         "--entries",
-        choices=_entries.KINDS,
+        choices=KINDS,
         default="file",
         help="what the entries of DIR and {devices_dir} are (file); node needs root, and link is a "
         "symbolic link to /dev/null",

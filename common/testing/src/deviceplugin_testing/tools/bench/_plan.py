@@ -1,17 +1,23 @@
 """What to measure for which plugin, and how often."""
 
 import itertools
+import random
 import shutil
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin_testing.tools.bench import _measure, _streams
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
-from deviceplugin_testing.tools.bench._subject import Subject, running
+import grpc
+
+from deviceplugin_testing.conformance._process import Holdings
+from deviceplugin_testing.tools.bench import _measure, _subject
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
+from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
 
 _GOPHER: Final = "gopher-device-plugin"
 _FEW: Final = 8
@@ -58,7 +64,7 @@ QUICK: Final = Plan(
 """Only shows that everything works; its figures mean little."""
 
 
-def measure(subject: Subject, plan: Plan, say: Say) -> Section:
+def measure(subject: BenchSubject, plan: Plan, say: Say) -> Section:
     """Measure everything about one plugin. What it cannot do is reported to ``say`` and skipped."""
     say(f"{subject.title}: starting it {plan.starts} times")
     figures = _measure.starts(subject, plan.starts)
@@ -80,14 +86,14 @@ def measure(subject: Subject, plan: Plan, say: Say) -> Section:
             figures += _measure.allocations(run, plan.allocations, ids)
         figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
         add(lambda: _measure.changes(run, plan.changes))
-        add(lambda: _streams.allocations_under(run, plan.allocations, _STREAMS))
+        add(lambda: _measure.allocations_under(run, plan.allocations, _STREAMS))
         if plan.restarts:
             say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
             add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))
     return Section(subject.title, subject.command, figures)
 
 
-def gopher() -> Subject:
+def gopher() -> BenchSubject:
     """Return the gopher plugin, with eight gophers.
 
     Raises:
@@ -99,10 +105,10 @@ def gopher() -> Subject:
         raise BenchError(f"{_GOPHER} is not installed; give a command to measure, after --")
     directory = "{devices_dir}"
     command = (path, "--directory", directory)
-    return Subject(title="gopher", command=command, touch=directory)
+    return BenchSubject(title="gopher", command=command, touch=directory)
 
 
-def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
+def many(devices: int, resources: int, *, keep: bool = False) -> BenchSubject:
     """Return a plugin on our core with this many devices for each of this many resources.
 
     With ``keep`` it creates them once, and not in each discovery.
@@ -110,7 +116,7 @@ def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
     directory = "{devices_dir}"
     module = ("-m", "deviceplugin_testing.tools.bench._many")
     numbers = (f"--devices={devices}", f"--resources={resources}", *(["--keep"] if keep else []))
-    return Subject(
+    return BenchSubject(
         title=f"{resources:,} x {devices:,} devices",
         command=(sys.executable, *module, *numbers, f"--directory={directory}"),
         resources=resources,
@@ -118,11 +124,11 @@ def many(devices: int, resources: int, *, keep: bool = False) -> Subject:
     )
 
 
-def bare() -> Subject:
+def bare() -> BenchSubject:
     """Return the least plugin that grpcio and our messages allow."""
     program = Path(__file__).with_name("_bare.py")  # as a file: a module would import its package
     command = (sys.executable, str(program), "{devices_dir}")
-    return Subject(title="bare", command=command)
+    return BenchSubject(title="bare", command=command)
 
 
 def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
@@ -172,3 +178,102 @@ def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
                 if figure.name in after and figure.unit and figure.median
             ],
         )
+
+
+_MIB: Final = 1024 * 1024
+_SAMPLES: Final = 20
+"""Number of samples of memory, threads and descriptors."""
+_MOMENT: Final = 0.2
+"""Most seconds between two events."""
+_SETTLE: Final = 3.0
+"""Most seconds to wait before a sample, for what is under way to end."""
+
+
+def soak(subject: BenchSubject, seconds: float, seed: int, say: Say) -> Section:
+    """Cause random events for ``subject`` for ``seconds``, and sample it periodically.
+
+    The events are allocations, changes of devices, lost streams and restarts of the kubelet, by
+    ``seed``. At the first sample, all kinds have happened. Later samples should not be larger.
+    """
+    with running(subject) as run:
+        run.wait_listed()
+        trouble = _Trouble(run, random.Random(seed))  # noqa: S311 - reproducible on purpose
+        samples: list[Holdings] = []
+        begin = time.monotonic()
+        settle = min(_SETTLE, seconds / _SAMPLES / 3)
+        for number in range(1, _SAMPLES + 1):
+            trouble.make(until=begin + seconds * number / _SAMPLES - settle)
+            run.wait_registered()
+            run.wait_listed()
+            time.sleep(settle)
+            samples.append(run.holdings())
+            minutes, mib = (time.monotonic() - begin) / 60, samples[-1].rss / _MIB
+            say(f"{minutes:5.1f} min: {mib:.1f} MiB, {samples[-1].threads} threads")
+        crashes = len(run.kubelet.crashes)
+    happened = [Figure(f"{what}, times", "", [n]) for what, n in sorted(trouble.made.items())]
+    return Section(
+        f"{subject.title}: {seconds / 60:g} minutes of trouble",
+        subject.command,
+        [*happened, Figure("kubelet crashed", "", [crashes]), *_over_time(samples)],
+    )
+
+
+def _over_time(samples: list[Holdings]) -> list[Figure]:
+    figures = [Figure("RSS", "MiB", [sample.rss / _MIB for sample in samples])]
+    half = len(samples) // 2
+    gained = _measure.rss_between(samples[:half], samples[half:])
+    figures.append(Figure("RSS, second half over first", "MiB", [gained]))
+    return figures + [
+        Figure(name, "", [getattr(sample, name) for sample in samples])
+        for name in ("threads", "descriptors", "sockets")
+    ]
+
+
+class _Trouble:
+    def __init__(self, run: Run, rng: random.Random) -> None:
+        self._run = run
+        self._rng = rng
+        self.made: Counter[str] = Counter()
+        self._kinds: list[tuple[str, int, Callable[[], object]]] = [
+            ("allocations", 60, self._allocate),
+            ("changes of devices", 30, self._change),
+            ("streams lost", 5, self._hang_up),
+            ("kubelet restarts", 5, self._restart),
+        ]
+
+    def make(self, until: float) -> None:
+        """Cause random events until then."""
+        names = [name for name, _, _ in self._kinds]
+        weights = [weight for _, weight, _ in self._kinds]
+        acts = {name: act for name, _, act in self._kinds}
+        while time.monotonic() < until:
+            (name,) = self._rng.choices(names, weights)
+            acts[name]()
+            self.made[name] += 1
+            time.sleep(self._rng.uniform(0, _MOMENT))
+
+    def _allocate(self) -> None:
+        names = sorted(self._run.kubelet.registered)
+        resource = self._rng.choice(names) if names else ""
+        devices = self._run.kubelet.devices(resource) if resource else {}
+        if healthy := sorted(id_ for id_, health in devices.items() if health == "Healthy"):
+            # There may be no connection at the moment, and a device may disappear meanwhile.
+            with suppress(grpc.RpcError, LookupError):
+                self._run.kubelet.allocate(resource, [self._rng.choice(healthy)])
+
+    def _change(self) -> None:
+        if (directory := self._run.touch_dir) is not None:
+            path = directory / f"dp-soak-{self._rng.randrange(4)}"
+            if path.exists():
+                _subject.remove_entry(path)
+            else:
+                _subject.make_entry(path, self._run.subject.entries)
+
+    def _hang_up(self) -> None:
+        for resource in sorted(self._run.kubelet.registered):
+            with suppress(LookupError):
+                self._run.kubelet.hang_up(resource)
+
+    def _restart(self) -> None:
+        self._run.kubelet.restart()
+        self._run.wait_registered()

@@ -1,5 +1,7 @@
 """The plugin to measure: its command, and its process on a simulated kubelet."""
 
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,13 +10,54 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.conformance._output import last_words
-from deviceplugin_testing.conformance._place import fill, scratch
-from deviceplugin_testing.conformance._plugin import Plugin
-from deviceplugin_testing.conformance._proc import Holdings, holdings
+from deviceplugin_testing.conformance._process import Holdings, Plugin, holdings, last_words
+from deviceplugin_testing.conformance._subject import fill, scratch
 from deviceplugin_testing.simulator import SimulatedKubelet
-from deviceplugin_testing.tools.bench._entries import make_devices
-from deviceplugin_testing.tools.bench._errors import BenchError
+from deviceplugin_testing.tools.bench._figures import BenchError
+
+KINDS: Final = ("file", "directory", "node", "link")
+"""``link`` is a symbolic link to ``/dev/null``, for those who may not make nodes."""
+_NULL: Final = Path("/dev/null")
+
+
+def make_entry(path: Path, kind: str) -> None:
+    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``.
+
+    Raises:
+        BenchError: This process may not make nodes, or not there.
+    """
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(_NULL)
+    elif kind == "node":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o600, _NULL.stat().st_rdev)
+        except PermissionError as error:
+            raise BenchError(
+                f"{path}: cannot make a device node: that needs CAP_MKNOD outside of a user "
+                "namespace, so run it as root, or give --entries link"
+            ) from error
+    else:
+        path.touch()
+
+
+def remove_entry(path: Path) -> None:
+    """Remove the entry at ``path``, of whatever kind."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink()
+
+
+def make_devices(directory: Path, number: int, kind: str) -> Path:
+    """Create ``devices`` in ``directory`` with so many entries, and return it."""
+    devices = directory / "devices"
+    devices.mkdir()
+    for one in range(number):
+        make_entry(devices / f"dev{one}", kind)
+    return devices
+
 
 _TIMEOUT: Final = 30.0
 """Seconds to wait for any reaction of a plugin."""
@@ -24,7 +67,7 @@ _TAIL: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class BenchSubject:
     """A plugin command to measure.
 
     ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
@@ -48,7 +91,7 @@ class Subject:
 class Run:
     """One process of ``subject``, with its kubelet."""
 
-    def __init__(self, subject: Subject, root: Path) -> None:
+    def __init__(self, subject: BenchSubject, root: Path) -> None:
         self.subject = subject
         self.kubelet = SimulatedKubelet(root)
         self.started_at = 0.0
@@ -148,7 +191,7 @@ class Run:
 
 
 @contextmanager
-def running(subject: Subject) -> Iterator[Run]:
+def running(subject: BenchSubject) -> Iterator[Run]:
     """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
     with scratch("dpb-") as root:
         run = Run(subject, root)

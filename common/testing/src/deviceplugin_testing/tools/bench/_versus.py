@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin_testing.tools.bench import _plan
-from deviceplugin_testing.tools.bench._errors import BenchError
-from deviceplugin_testing.tools.bench._figures import Figure, Section
+from deviceplugin_testing.tools.bench._figures import BenchError, Figure, Section
 from deviceplugin_testing.tools.bench._plan import Plan, Say
-from deviceplugin_testing.tools.bench._subject import Subject
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 ROUNDS: Final = 4
 """An even number, so that each goes first equally often."""
@@ -21,7 +20,7 @@ _NAME_WIDTH: Final = 46
 _WIDTH: Final = 11
 
 
-def alternate(subjects: Sequence[Subject], plan: Plan, say: Say) -> Sequence[Section]:
+def alternate(subjects: Sequence[BenchSubject], plan: Plan, say: Say) -> Sequence[Section]:
     """Measure ``subjects`` in turns, forwards and backwards, and return a section of each.
 
     So the machine's other work affects all of them, and each is as often early as late.

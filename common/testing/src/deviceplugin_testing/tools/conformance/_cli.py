@@ -13,12 +13,9 @@ from typing import Final, NamedTuple
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_testing.conformance._check import Check, Group, Result
-from deviceplugin_testing.conformance._lanes import InOrder, SideBySide
-from deviceplugin_testing.conformance._limits import QUICK, Limits
-from deviceplugin_testing.conformance._progress import Progress
-from deviceplugin_testing.conformance._runner import run
-from deviceplugin_testing.conformance._subject import Subject
+from deviceplugin_testing.conformance._check import Check, CheckGroup, Result
+from deviceplugin_testing.conformance._lanes import InOrder, Progress, SideBySide, run
+from deviceplugin_testing.conformance._subject import QUICK, Limits, Subject
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks import GROUPS
 from deviceplugin_testing.conformance.dra import DRA_GROUPS, DraTrial
@@ -186,7 +183,7 @@ def _try_driver(subject: Subject, limits: Limits, seed: int, order: InOrder) -> 
     return _Tried(trial.driver, trial.hopeless)
 
 
-def _chosen(wanted: Sequence[str], groups: Sequence[Group] = GROUPS) -> Sequence[Check]:
+def _chosen(wanted: Sequence[str], groups: Sequence[CheckGroup] = GROUPS) -> Sequence[Check]:
     """Return the checks of the groups and ids in ``wanted``, or all checks if it is empty."""
     checks = [check for group in groups for check in group.checks]
     known = {group.name for group in groups} | {check.id for check in checks}

@@ -15,13 +15,11 @@ from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin_testing.simulator._errors import KubeletStopped
-from deviceplugin_testing.simulator._host.behaviour import Behaviour
 from deviceplugin_testing.simulator._host.config import KubeletConfig, TopologyPolicy, TopologyScope
-from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES
+from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES, Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
-from deviceplugin_testing.simulator._kubelet.live_view import LiveView
 from deviceplugin_testing.tools._console import Console, listening, opened, send, serve, stopping
-from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock
+from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock, LiveView
 
 _CONTROL: Final = "control.sock"
 

@@ -2,18 +2,12 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Check, Group
-from deviceplugin_testing.conformance.dra.checks import (
-    _claims,
-    _devices,
-    _driver,
-    _losses,
-    _slices,
-)
+from deviceplugin_testing.conformance._check import Check, CheckGroup
+from deviceplugin_testing.conformance.dra.checks import _claims, _devices, _driver, _losses
 
-DRA_GROUPS: Final[tuple[Group, ...]] = (
-    _driver.GROUP,
-    _slices.GROUP,
+DRA_GROUPS: Final[tuple[CheckGroup, ...]] = (
+    _driver.DRIVER,
+    _driver.SLICES,
     _claims.GROUP,
     _devices.GROUP,
     _losses.GROUP,

@@ -2,13 +2,17 @@
 
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, refused, released
-from deviceplugin_testing.conformance.dra._node import Claim
-from deviceplugin_testing.conformance.dra._pools import Offered
-from deviceplugin_testing.conformance.dra._trial import DraTrial
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance.dra._node import Claim, Offered
+from deviceplugin_testing.conformance.dra._trial import (
+    DraTrial,
+    exclusive,
+    prepared,
+    refused,
+    released,
+)
 
-GROUP: Final = Group("claims", "Claims")
+GROUP: Final = CheckGroup("claims", "Claims")
 
 
 def first(trial: DraTrial) -> str:

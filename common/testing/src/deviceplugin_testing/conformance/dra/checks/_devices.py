@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from deviceplugin.kit.cdi import least_version
 from deviceplugin.kit.cdi._files import VERSIONS, specification_files
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, released
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import CLASS, DraNode
-from deviceplugin_testing.conformance.dra._trial import DraTrial
+from deviceplugin_testing.conformance.dra._trial import DraTrial, exclusive, prepared, released
 from deviceplugin_testing.conformance.dra.checks._claims import first
-from deviceplugin_testing.simulator._containers.cdi import Specifications
+from deviceplugin_testing.simulator._containers.runtime import Specifications
 
-GROUP: Final = Group("containers", "Containers")
+GROUP: Final = CheckGroup("containers", "Containers")
 
 
 def run_pod(node: DraNode, name: str) -> Any:

@@ -1,5 +1,6 @@
-"""Registration: how a driver introduces itself."""
+"""Registration and slices: how a driver introduces itself, and what it publishes."""
 
+from http import HTTPStatus
 from typing import Final
 
 import grpc
@@ -7,10 +8,11 @@ import grpc
 from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.conformance.dra._trial import DraTrial
 
-GROUP: Final = Group("driver", "Driver registration")
+DRIVER: Final = CheckGroup("driver", "Driver registration")
 
 _REGISTRATION: Final = pb.DESCRIPTOR.services_by_name["Registration"]
 
@@ -30,7 +32,7 @@ def _info(trial: DraTrial) -> pb.PluginInfo:
     return info
 
 
-@GROUP.check(
+@DRIVER.check(
     "up",
     "Registers soon after its start, serves, and publishes a device",
     why="Until then pods that need its devices wait, and all other checks are in vain.",
@@ -43,7 +45,7 @@ def _up(trial: DraTrial) -> str:
     return f"registered {node.driver}, offers {len(node.devices)} devices"
 
 
-@GROUP.check(
+@DRIVER.check(
     "services",
     "Serves v1 and v1beta1, and lists v1 first",
     why="The kubelet takes the first service that it knows; before 1.34 that is v1beta1 only.",
@@ -56,7 +58,7 @@ def _services(trial: DraTrial) -> str:
     return ", ".join(services)
 
 
-@GROUP.check(
+@DRIVER.check(
     "health",
     "Streams the health of its devices, all of them in each message",
     why="The status of a pod shows it; a device that a message lacks is unknown after a while.",
@@ -85,7 +87,7 @@ def _health(trial: DraTrial) -> str:
     return f"{len(node.devices)} devices"
 
 
-@GROUP.check(
+@DRIVER.check(
     "no-errors",
     "Answers a call for no claim",
     why="Monitoring calls a driver with an empty request to see whether it lives.",
@@ -97,3 +99,100 @@ def _no_errors(trial: DraTrial) -> str:
     except grpc.RpcError as error:
         raise Failed(rpc.status_text(error)) from error
     return f"{found} claims"
+
+
+SLICES: Final = CheckGroup("slices", "Resource slices")
+
+_READS: Final = {"get", "list", "watch"}
+_SLICES: Final = "resourceslices"
+
+
+@SLICES.check(
+    "complete",
+    "Publishes all slices of a pool",
+    why="The scheduler ignores a pool of which it sees fewer slices than the pool should have.",
+)
+def _complete(trial: DraTrial) -> str:
+    node = trial.node()
+    # Slices are written one by one, so a pool may still be on its way.
+    node.wait(lambda: not _incomplete(node), node.limits.within)
+    if incomplete := _incomplete(node):
+        raise Failed(incomplete)
+    return f"{len(node.slices)} slices in {len(node.pools())} pools"
+
+
+def _incomplete(node: DraNode) -> str:
+    """Return which pool lacks a slice, or has one too many; empty if none."""
+    for name, slices in node.pools().items():
+        wanted = {one["spec"]["pool"]["resourceSliceCount"] for one in slices}
+        if wanted != {len(slices)}:
+            return f"pool {name} has {len(slices)} slices, and says {sorted(wanted)}"
+    return ""
+
+
+@SLICES.check(
+    "owner",
+    "Makes the node the owner of its slices",
+    why="Otherwise slices of a node that is gone stay, and pods are scheduled to it.",
+)
+def _owner(trial: DraTrial) -> str:
+    for one in trial.node().slices:
+        kinds = [owner["kind"] for owner in one["metadata"].get("ownerReferences", ())]
+        if "Node" not in kinds:
+            raise Failed(f"{one['metadata']['name']} is owned by {', '.join(kinds) or 'nobody'}")
+    return "owned by the node"
+
+
+@SLICES.check(
+    "accepted",
+    "Writes what the API server takes",
+    why="One field that is wrong hides all devices of the slice.",
+)
+def _accepted(trial: DraTrial) -> str:
+    node = trial.node()
+    refused = [
+        one
+        for one in node.cluster.requests
+        if one.resource == _SLICES and one.code == HTTPStatus.UNPROCESSABLE_ENTITY
+    ]
+    if refused:
+        raise Failed(f"{len(refused)} writes of slices were refused")
+    return "nothing was refused"
+
+
+@SLICES.check(
+    "quiet",
+    "Writes slices only if something has changed",
+    why="Each write reaches every scheduler and every watcher of the cluster.",
+)
+def _quiet(trial: DraTrial) -> str:
+    node = trial.node()
+    node.observe(trial.limits.settle)
+    seen = len(node.cluster.requests)
+    node.observe(trial.limits.quiet)
+    writes = [
+        one
+        for one in node.cluster.requests[seen:]
+        if one.resource == _SLICES and one.verb not in _READS
+    ]
+    if writes:
+        raise Failed(f"wrote {len(writes)} times within {trial.limits.quiet:g} s")
+    return f"wrote nothing for {trial.limits.quiet:g} s"
+
+
+@SLICES.check(
+    "again",
+    "Publishes its slices again after they were deleted",
+    why="A kubelet deletes all slices of its node when it starts.",
+)
+def _again(trial: DraTrial) -> str:
+    node = trial.node()
+    before = len(node.devices)
+    for one in node.slices:
+        node.cluster.delete("ResourceSlice", one["metadata"]["name"])
+    node.require(
+        lambda: len(node.devices) == before,
+        f"not all {before} devices were offered again",
+        trial.limits.republished,
+    )
+    return f"{before} devices are offered again"

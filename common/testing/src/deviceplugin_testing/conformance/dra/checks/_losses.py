@@ -3,14 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
-from deviceplugin_testing.conformance._check import Failed, Group, NotApplicable
-from deviceplugin_testing.conformance.dra._answers import exclusive, prepared, refused, released
+from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import DraNode
-from deviceplugin_testing.conformance.dra._trial import DraTrial
+from deviceplugin_testing.conformance.dra._trial import (
+    DraTrial,
+    exclusive,
+    prepared,
+    refused,
+    released,
+)
 from deviceplugin_testing.conformance.dra.checks._claims import first, one_holder
 from deviceplugin_testing.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 
-GROUP: Final = Group("losses", "Restarts and losses", disturbing=True)
+GROUP: Final = CheckGroup("losses", "Restarts and losses", disturbing=True)
 
 
 def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> None:

@@ -1,32 +1,89 @@
 """What the API server answers to a request, however that came."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
     Access,
     ApiRequest,
+    Faults,
+    OverloadedError,
     User,
     Wanted,
 )
 from deviceplugin_testing.simulator._control_plane.api_server.bodies import object_of, options_of
-from deviceplugin_testing.simulator._control_plane.api_server.discovery import (
-    REVIEWS,
-    documents,
-    review,
-)
-from deviceplugin_testing.simulator._control_plane.api_server.faults import Faults, OverloadedError
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
-from deviceplugin_testing.simulator._control_plane.api_server.patches import MERGE
-from deviceplugin_testing.simulator._control_plane.api_server.request import Request
-from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
-from deviceplugin_testing.simulator._control_plane.kinds import Object
+from deviceplugin_testing.simulator._control_plane.api_server.request import Request, Watching
+from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, unknown_address
 from deviceplugin_testing.simulator._monitor import Monitor
+
+VERSION = "1.36"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_RESOURCE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+def documents(kinds: Iterable[Kind]) -> dict[str, Object]:
+    """Return what is at the addresses of groups and versions, by address."""
+    minor = VERSION.partition(".")[2]
+    found: dict[str, Object] = {
+        "/version": {"major": "1", "minor": minor, "gitVersion": f"v{VERSION}.2"},
+        "/readyz": {},
+        "/livez": {},
+    }
+    for kind in kinds:
+        usual: Object = {"kind": "APIResourceList", "apiVersion": "v1"}
+        place = found.setdefault(
+            kind.root, {**usual, "groupVersion": kind.api_version, "resources": []}
+        )
+        place["resources"] += [_resource(kind, part) for part in _parts(kind)]
+    return found
+
+
+def _parts(kind: Kind) -> list[str]:
+    return ["", "/status"] if kind.has_status else [""]
+
+
+def _resource(kind: Kind, part: str) -> Object:
+    return {
+        "name": f"{kind.plural}{part}",
+        "singularName": "" if part else kind.name.lower(),
+        "kind": kind.name,
+        "namespaced": kind.namespaced,
+        "verbs": ["get", "patch", "update"] if part else [*_RESOURCE_VERBS],
+    }
+
+
+def review(access: Access, kinds: Iterable[Kind], user: User, asked: Object) -> Object:
+    """Return whether ``user`` may do what a SelfSubjectAccessReview asks."""
+    wanted = asked.get("spec", {}).get("resourceAttributes", {})
+    allowed = any(
+        access.allows(
+            user,
+            Wanted(
+                wanted.get("verb", ""),
+                kind,
+                wanted.get("namespace", ""),
+                wanted.get("name", ""),
+                wanted.get("subresource", ""),
+            ),
+        )
+        for kind in kinds
+        if (kind.group, kind.plural) == (wanted.get("group", ""), wanted.get("resource"))
+    )
+    return {
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": asked.get("spec", {}),
+        "status": {"allowed": allowed},
+    }
+
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -48,8 +105,13 @@ class Answer(NamedTuple):
     """A whole answer."""
 
     code: int
-    body: Object
+    body: Object | str
+    """An object is sent as JSON."""
     headers: Mapping[str, str] = _NO_HEADERS
+
+
+Reply = Answer | Watching | Callable[[BaseHTTPRequestHandler], None]
+"""The last is called with the connection, and has it alone."""
 
 
 class Answering:
@@ -71,7 +133,7 @@ class Answering:
             self.cuts += 1
         self.objects.store.changed.poke()
 
-    def answer(self, asked: Asked) -> Answer | Watching:
+    def answer(self, asked: Asked) -> Reply:
         """Return the answer, or a watch that has begun."""
         try:
             if self.faults.latency:
@@ -83,31 +145,39 @@ class Answering:
         except RefusedError as error:
             return Answer(error.code, error.status())
 
-    def _read(self, user: User, asked: Asked) -> Answer | Watching:
+    def _read(self, user: User, asked: Asked) -> Reply:
         if document := self._documents.get(urlsplit(asked.address).path):
             return Answer(200, document)
-        request = Request.of(asked.address, self.objects.store.kinds)
+        request = Request.of(asked.address, self.kinds())
         is_watch = request.is_on("watch")
         verb = "watch" if is_watch else "get" if request.name else "list"
         with self._allowed(user, request, verb, asked):
             if is_watch:
-                return self._watch(request)
-            if not request.name:
-                return Answer(200, self.objects.list(request))
-            found = self.objects.store.get(request.kind, request.namespace, request.name)
-            return Answer(200, found)
+                cuts = self.cuts
+                return Watching(
+                    self.objects.store,
+                    request,
+                    bookmarks=self.bookmarks,
+                    is_cut=lambda: self.cuts != cuts,
+                )
+            return self.found(request, asked)
 
-    def _watch(self, request: Request) -> Watching:
-        cuts = self.cuts
-        return Watching(
-            self.objects.store,
-            request,
-            bookmarks=self.bookmarks,
-            is_cut=lambda: self.cuts != cuts,
-        )
+    def kinds(self) -> Sequence[Kind]:
+        """Return the kinds that are served."""
+        return self.objects.store.kinds
+
+    def serves(self, kind: Kind, part: str) -> bool:
+        """Return whether objects have this part at an address of its own."""
+        return part == "status" and kind.has_status
+
+    def found(self, request: Request, asked: Asked) -> Reply:  # noqa: ARG002 - its headers
+        """Return an object, its part, or a list; raise ``RefusedError``."""
+        if not request.name:
+            return Answer(200, self.objects.list(request))
+        return Answer(200, self.objects.store.get(request.kind, request.namespace, request.name))
 
     def _write(self, user: User, asked: Asked) -> Answer:
-        kinds = self.objects.store.kinds
+        kinds = self.kinds()
         if asked.address == REVIEWS:
             return Answer(201, review(self.access, kinds, user, json.loads(asked.body)))
         request = Request.of(asked.address, kinds)
@@ -124,10 +194,7 @@ class Answering:
         if verb == "delete":
             return Answer(200, objects.delete(*place, options_of(media, asked.body)))
         if verb == "patch":
-            if media != MERGE:
-                message = "415: Unsupported Media Type"
-                raise RefusedError(415, "UnsupportedMediaType", message, {})
-            return Answer(200, objects.merge(*place, json.loads(asked.body), request.part))
+            return Answer(200, objects.patch(request, json.loads(asked.body), media))
         made = object_of(kind, media, asked.body)
         if verb == "create":
             dry_run = request.is_dry_run()
@@ -141,7 +208,7 @@ class Answering:
         wanted = Wanted(verb, kind, request.namespace, request.name, request.part)
         code = 201 if verb == "create" else 200
         try:
-            if request.part and not (request.part == "status" and kind.has_status):
+            if request.part and not self.serves(kind, request.part):
                 raise unknown_address()
             self.faults.check(wanted)
             self.access.check(user, wanted)

@@ -1,15 +1,96 @@
 """Reading the body of a request."""
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from deviceplugin_testing.simulator._control_plane.api_server import binary
-from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
+from google.protobuf.message import DecodeError, Message
+
+from deviceplugin.proto.objects import resource_objects_pb2 as pb
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    Kind,
+    Object,
+)
 from deviceplugin_testing.simulator._control_plane.refusals import (
     RefusedError,
     bad_request,
     unhandled,
 )
+
+MEDIA: Final = "application/vnd.kubernetes.protobuf"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MAGIC: Final = b"k8s\0"
+_MESSAGES: Final[Mapping[str, type[Message]]] = {
+    RESOURCE_SLICE.name: pb.ResourceSlice,
+    RESOURCE_CLAIM.name: pb.ResourceClaim,
+    RESOURCE_CLAIM_TEMPLATE.name: pb.ResourceClaimTemplate,
+    DEVICE_CLASS.name: pb.DeviceClass,
+    "DeleteOptions": pb.DeleteOptions,
+}
+
+
+class UnknownKindError(Exception):
+    """The simulated server does not read objects of this kind in the binary format."""
+
+
+def read(body: bytes) -> Object:
+    """Return the object in ``body`` as it would be in JSON.
+
+    Raises:
+        ValueError: It is not in the format.
+        UnknownKindError: Its kind is read in JSON only.
+    """
+    if not body.startswith(_MAGIC):
+        raise ValueError("the body does not begin as the binary format does")
+    try:
+        envelope = pb.Envelope.FromString(body.removeprefix(_MAGIC))
+        message = _MESSAGES.get(envelope.type_meta.kind)
+        if message is None:
+            raise UnknownKindError(envelope.type_meta.kind)
+        found: Object = _plain(message.FromString(envelope.raw))
+    except (DecodeError, OverflowError) as error:  # the latter of a time
+        raise ValueError(str(error)) from error
+    return {**_plain(envelope.type_meta), **found}
+
+
+def _plain(value: Any) -> Any:
+    """Return a message, or the value of a field, as JSON has it."""
+    if isinstance(value, Message):
+        special = _SPECIAL.get(value.DESCRIPTOR.name)
+        return special(value) if special else dict(_fields(value))
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return value
+
+
+def _fields(message: Message) -> Iterator[tuple[str, Any]]:
+    for field, value in message.ListFields():
+        if isinstance(value, pb.Configuration):
+            yield from _fields(value)  # in JSON it has no level of its own
+        elif (plain := _plain(value)) is not None:
+            yield field.json_name, plain
+
+
+def _time(message: Any) -> str | None:
+    if not message.seconds:
+        return None
+    found = _EPOCH + timedelta(seconds=message.seconds)
+    return found.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "Quantity": lambda message: message.string,
+    "Time": _time,
+    "Json": lambda message: json.loads(message.raw or b"null"),
+}
+
 
 _JSON: Final = "application/json"
 _UNKNOWN: Final = "the body of the request was in an unknown format - accepted media types include"
@@ -28,8 +109,8 @@ def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
         RefusedError: It is not in a known format, or not an object of ``kind``.
     """
     form = _form(media)
-    if form not in {_JSON, binary.MEDIA}:
-        raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {binary.MEDIA}")
+    if form not in {_JSON, MEDIA}:
+        raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {MEDIA}")
     made = _of_json(kind, body) if form == _JSON else _of_binary(body)
     _check_kind(kind, made)
     return made
@@ -41,7 +122,7 @@ def options_of(media: str | None, body: bytes) -> Object:
     Raises:
         RefusedError: They cannot be read.
     """
-    is_binary = body and _form(media) == binary.MEDIA
+    is_binary = body and _form(media) == MEDIA
     found: Object = _of_binary(body) if is_binary else json.loads(body or b"{}")
     return found
 
@@ -52,8 +133,8 @@ def _form(media: str | None) -> str:
 
 def _of_binary(body: bytes) -> Object:
     try:
-        return binary.read(body)
-    except binary.UnknownKindError as kind:
+        return read(body)
+    except UnknownKindError as kind:
         raise _unsupported(f"the simulated server reads {kind} in JSON only") from kind
     except ValueError as error:
         raise bad_request(f"the object provided is unrecognized: {error}") from error

@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator._control_plane.api_server.answering import (
     Answering,
     Asked,
 )
-from deviceplugin_testing.simulator._control_plane.api_server.watching import Watching
+from deviceplugin_testing.simulator._control_plane.api_server.request import Watching
 
 _JSON: Final = "application/json"
 
@@ -117,8 +117,11 @@ class _Connection(BaseHTTPRequestHandler):
         answer = self.server.api.answering.answer(asked)
         if isinstance(answer, Watching):
             self._stream(answer)
-        else:
+        elif isinstance(answer, Answer):
             self._send(answer)
+        else:
+            self.close_connection = True
+            answer(self)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
@@ -127,13 +130,16 @@ class _Connection(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def _send(self, answer: Answer) -> None:
-        text = json.dumps(answer.body).encode()
+        media, text = _JSON, json.dumps(answer.body)
+        if isinstance(answer.body, str):
+            media, text = "text/plain", answer.body
+        body = text.encode()
         self.send_response(answer.code)
-        for name, value in {"Content-Type": _JSON, **answer.headers}.items():
+        for name, value in {"Content-Type": media, **answer.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(text)
+        self.wfile.write(body)
 
     def _stream(self, watching: Watching) -> None:
         self.close_connection = True

@@ -3,9 +3,9 @@
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from copy import deepcopy
+from typing import Any, ClassVar, Final
 
-from deviceplugin_testing.simulator._control_plane.api_server.patches import merged
 from deviceplugin_testing.simulator._control_plane.api_server.request import Request
 from deviceplugin_testing.simulator._control_plane.kinds import NAMESPACE, Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import (
@@ -21,8 +21,25 @@ from deviceplugin_testing.simulator._control_plane.rules.by_kind import (
     admit_change,
     known_fields,
 )
-from deviceplugin_testing.simulator._control_plane.rules.features import without_shares
+from deviceplugin_testing.simulator._control_plane.rules.schema import without_shares
 from deviceplugin_testing.simulator._control_plane.store import Store
+
+MERGE: Final = "application/merge-patch+json"
+
+
+def merged(found: Object, patch: Object) -> Object:
+    """Return ``found`` as the patch says: ``None`` removes a key, objects are merged."""
+    result = deepcopy(found)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            inner: Any = result.get(name)
+            result[name] = merged(inner if isinstance(inner, dict) else {}, value)
+        else:
+            result[name] = deepcopy(value)
+    return result
+
 
 _STALE: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
@@ -42,6 +59,9 @@ class Objects:
     ``counts_shares`` says whether devices can be shared, as the feature gate does.
     """
 
+    patches: ClassVar[Mapping[str, Callable[[Object, Object], Object]]] = {MERGE: merged}
+    """How a patch is applied, by its media type."""
+
     def __init__(self, store: Store, *, counts_shares: bool = True) -> None:
         self.store = store
         self.counts_shares = counts_shares
@@ -52,7 +72,7 @@ class Objects:
         With ``dry_run`` nothing is created.
         """
         with self.store.changed:
-            made = known_fields(kind, made)
+            made = self.read(kind, made)
             metadata = made["metadata"]
             if metadata.get("resourceVersion"):
                 raise RefusedError(
@@ -65,8 +85,20 @@ class Objects:
                 metadata.pop(name, None)
             self.store.complete_name(metadata)
             self._drop_fields(kind, made, None)
-            admit(self.store, kind, made)
+            self.admit(kind, made, dry_run=dry_run)
             return self.store.create(kind, made, dry_run=dry_run)
+
+    def read(self, kind: Kind, made: Object) -> Object:
+        """Return what is kept of an object that somebody sent; raise ``RefusedError``."""
+        return known_fields(kind, made)
+
+    def admit(self, kind: Kind, made: Object, *, dry_run: bool) -> None:  # noqa: ARG002
+        """Add defaults to a new object; raise ``RefusedError`` if it is not to be created."""
+        admit(self.store, kind, made)
+
+    def admit_change(self, kind: Kind, old: Object, new: Object, part: str) -> None:
+        """Add defaults to a changed object; raise ``RefusedError`` if it is not to be changed."""
+        admit_change(self.store, kind, old, new, part)
 
     def _drop_fields(self, kind: Kind, new: Object, old: Object | None) -> None:
         if not self.counts_shares:
@@ -76,7 +108,7 @@ class Objects:
         self, kind: Kind, namespace: str, name: str, made: Object, part: str = ""
     ) -> Object:
         """Put an object, or a part of it, in place of what is there; raise ``RefusedError``."""
-        new = known_fields(kind, made)
+        new = self.read(kind, made)
         _place(kind, namespace, new["metadata"])
         given = new["metadata"].get("name", name)
         if given != name:
@@ -85,13 +117,17 @@ class Objects:
             )
         return self.store.change(kind, namespace, name, self._edit(kind, lambda _: new, part))
 
-    def merge(self, kind: Kind, namespace: str, name: str, patch: Object, part: str = "") -> Object:
-        """Change an object by a merge patch; raise ``RefusedError``."""
+    def patch(self, request: Request, patch: Object, media: str | None) -> Object:
+        """Change an object by a patch; raise ``RefusedError``."""
+        kind, apply = request.kind, self.patches.get(media or "")
+        if apply is None:
+            raise RefusedError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
         def change(old: Object) -> Object:
-            return known_fields(kind, merged(old, patch))
+            return self.read(kind, apply(old, patch))
 
-        return self.store.change(kind, namespace, name, self._edit(kind, change, part))
+        edit = self._edit(kind, change, request.part)
+        return self.store.change(kind, request.namespace, request.name, edit)
 
     def _edit(
         self, kind: Kind, change: Callable[[Object], Object], part: str
@@ -101,7 +137,7 @@ class Objects:
             _check_version(kind, old["metadata"], new["metadata"])
             found = _merged_parts(kind, old, new, part)
             self._drop_fields(kind, found, old)
-            admit_change(self.store, kind, old, found, part)
+            self.admit_change(kind, old, found, part)
             return found
 
         return edit

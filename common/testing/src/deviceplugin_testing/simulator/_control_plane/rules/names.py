@@ -1,8 +1,11 @@
 """The rules for names, labels and identifiers, in the API server's words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
+
+from deviceplugin_testing.simulator._control_plane.kinds import Object
+from deviceplugin_testing.simulator._control_plane.refusals import FieldError, invalid, required
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -113,3 +116,46 @@ def _form(form: str) -> str:
 def _with_examples(words: str, examples: tuple[str, ...], form: str) -> str:
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{words} (e.g. {shown}regex used for validation is '{form}')"
+
+
+_OWNER = {"kind": "must not be empty", "name": "must not be empty", "uid": "must not be empty"}
+
+
+def check_metadata(metadata: Mapping[str, object]) -> Iterator[FieldError]:
+    """Yield the errors of ``metadata``, whose name is complete."""
+    generated = str(metadata.get("generateName", ""))
+    if generated:
+        prefix = f"{generated[:-1]}a" if len(generated) > 1 and generated[-1] == "-" else generated
+        for problem in subdomain(prefix):
+            yield invalid("metadata.generateName", generated, problem)
+    name = str(metadata.get("name", ""))
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from (invalid("metadata.name", name, one) for one in subdomain(name))
+    yield from _check_strings(metadata)
+    owners: list[Object] = metadata.get("ownerReferences", [])  # type: ignore[assignment]
+    for owner in owners:
+        yield from _check_owner(owner)
+
+
+def _check_strings(metadata: Mapping[str, object]) -> Iterator[FieldError]:
+    labels: Mapping[str, str] = metadata.get("labels", {})  # type: ignore[assignment]
+    for key, given in sorted(labels.items()):
+        for problem in qualified(key):
+            yield invalid("metadata.labels", key, problem)
+        for problem in value(given):
+            yield invalid("metadata.labels", given, problem)
+    annotations: Mapping[str, str] = metadata.get("annotations", {})  # type: ignore[assignment]
+    for key in sorted(annotations):
+        for problem in qualified(key.lower()):
+            yield invalid("metadata.annotations", key, problem)
+
+
+def _check_owner(owner: Object) -> Iterator[FieldError]:
+    place = "metadata.ownerReferences"
+    if not owner["apiVersion"]:
+        yield invalid(f"{place}.apiVersion", "", "version must not be empty")
+    for field, problem in _OWNER.items():
+        if not owner[field]:
+            yield invalid(f"{place}.{field}", "", problem)

@@ -1,13 +1,60 @@
 """Reading an object by the fields that a server knows: others vanish, and types are checked."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
+from deviceplugin_testing.simulator._control_plane.kinds import (
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+    Kind,
+    Object,
+)
 from deviceplugin_testing.simulator._control_plane.quantities import canonical
 from deviceplugin_testing.simulator._control_plane.refusals import unhandled
+from deviceplugin_testing.simulator._control_plane.rules.claims import requests_of
+
+SHARES: Final = "DRAConsumableCapacity"
+KNOWN: Final = (SHARES,)
+"""The feature gates that can be off."""
+_FIELDS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    RESOURCE_SLICE: ("allowMultipleAllocations", "requestPolicy"),
+    RESOURCE_CLAIM: ("capacity",),
+    RESOURCE_CLAIM_TEMPLATE: ("capacity",),
+}
+
+
+def checked(gates: Mapping[str, bool]) -> Mapping[str, bool]:
+    """Return ``gates``; raise ``ValueError`` if there is an unknown one."""
+    if unknown := sorted(gates.keys() - set(KNOWN)):
+        raise ValueError(f"{unknown[0]} is not simulated; there is {', '.join(KNOWN)}")
+    return gates
+
+
+def without_shares(kind: Kind, new: Object, old: Object | None) -> None:
+    """Remove from ``new`` what says that devices are shared, unless ``old`` has any of it."""
+    fields = _FIELDS.get(kind, ())
+    if old is not None and any(field in one for one in _owners(kind, old) for field in fields):
+        return
+    for one in _owners(kind, new):
+        for name in fields:
+            one.pop(name, None)
+
+
+def _owners(kind: Kind, made: Object) -> Iterator[Object]:
+    """Yield what can have such fields: devices and their capacities, or requests."""
+    if kind == RESOURCE_SLICE:
+        for device in made["spec"].get("devices", ()):
+            yield device
+            yield from device.get("capacity", {}).values()
+    elif kind in _FIELDS:
+        spec = made["spec"]["spec"] if kind == RESOURCE_CLAIM_TEMPLATE else made["spec"]
+        for request in requests_of(spec):
+            yield request.get("exactly", {})
+            yield from request.get("firstAvailable", ())
+
 
 _INT64: Final = 2**63
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)

@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.rules.claims import requests_of
-from deviceplugin_testing.simulator._control_plane.scheduler.consumption import (
-    Amounts,
-    consumed,
-    total,
-)
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
+    Amounts,
     DeviceKey,
     Offer,
     Pools,
+    consumed,
+    total,
     untolerated,
 )
 from deviceplugin_testing.simulator._control_plane.selectors import Candidate, parse_selector
@@ -43,7 +41,7 @@ class InUse(NamedTuple):
     """What is consumed of shared devices, by capacity."""
 
 
-class Allocator:
+class ClaimAllocator:
     """Takes devices of one node for one claim after the other.
 
     Args:

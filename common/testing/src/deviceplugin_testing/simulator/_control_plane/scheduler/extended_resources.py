@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount
-from deviceplugin_testing.simulator._control_plane.rules.pods import containers
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import containers
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"

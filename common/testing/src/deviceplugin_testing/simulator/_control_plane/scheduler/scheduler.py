@@ -17,10 +17,9 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
 from deviceplugin_testing.simulator._control_plane.quantities import amount
 from deviceplugin_testing.simulator._control_plane.scheduler.allocator import (
     AllocationError,
-    Allocator,
+    ClaimAllocator,
     InUse,
 )
-from deviceplugin_testing.simulator._control_plane.scheduler.consumption import Amounts, total
 from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources import (
     SpecialClaim,
     class_of,
@@ -28,8 +27,10 @@ from deviceplugin_testing.simulator._control_plane.scheduler.extended_resources 
     special_claim,
 )
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
+    Amounts,
     DeviceKey,
     pools_of,
+    total,
     untolerated,
 )
 from deviceplugin_testing.simulator._control_plane.selectors import SelectorError
@@ -109,7 +110,7 @@ class Scheduler:
         name = node["metadata"]["name"]
         classes = {one["metadata"]["name"]: one for one in self._store.list(DEVICE_CLASS)}
         through_dra = self._extended(pod, node, classes)
-        allocator = Allocator(
+        allocator = ClaimAllocator(
             pools_of(self._store.list(RESOURCE_SLICE), name),
             in_use(self._store.list(RESOURCE_CLAIM), counts_shares=self._objects.counts_shares),
             classes,
@@ -213,7 +214,7 @@ def in_use(claims: Iterable[Object], *, counts_shares: bool) -> InUse:
     return InUse(frozenset(devices), {key: total(each) for key, each in shares.items()})
 
 
-def _found(allocator: Allocator, claim: Object, node: str) -> Object:
+def _found(allocator: ClaimAllocator, claim: Object, node: str) -> Object:
     try:
         found = allocator.allocate(claim, node)
     except (AllocationError, SelectorError) as error:

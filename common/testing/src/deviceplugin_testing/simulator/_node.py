@@ -1,6 +1,6 @@
-"""A node of a cluster: a simulated kubelet that runs the pods which are bound to it."""
+"""A node of a cluster: a simulated kubelet that runs its pods, and reports their status."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -12,9 +12,53 @@ from deviceplugin_testing.simulator._errors import KubeletCrashed, KubeletStoppe
 from deviceplugin_testing.simulator._host.claim_source import ApiCluster
 from deviceplugin_testing.simulator._host.config import KubeletConfig
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
-from deviceplugin_testing.simulator._node.pod_status import pod_status
 from deviceplugin_testing.simulator._pods.manifest import pod_of
-from deviceplugin_testing.simulator._pods.pod import Pod
+from deviceplugin_testing.simulator._pods.pod import Container, Pod, PodState
+
+
+def pod_status(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, Any]:
+    """Return the ``status`` of a pod, as far as it concerns devices."""
+    state = kubelet.pod(pod)
+    status: dict[str, Any] = {"phase": state.phase}
+    if state.reason:
+        status |= {"reason": state.reason, "message": state.message}
+    health = {} if state.terminal else kubelet.dra.health(pod)
+    plugins = {} if state.terminal else kubelet.device_health(pod)
+    status["containerStatuses"] = [
+        _container(state, container) | _allocated(container, health, plugins)
+        for container in pod.containers
+    ]
+    return status
+
+
+def _container(state: PodState, container: Container) -> dict[str, Any]:
+    name = container.name
+    if name in state.running:
+        current: dict[str, Any] = {"running": {}}
+    elif name in state.started and name not in state.waiting:
+        current = {"terminated": {"exitCode": 0}}
+    else:
+        current = {"waiting": {"reason": "ContainerCreating", "message": state.event}}
+    return {"name": name, "ready": name in state.running, "state": current}
+
+
+def _allocated(container: Container, health: Any, plugins: Any) -> dict[str, Any]:
+    entries = [*_of_plugins(plugins.get(container.name, {}))]
+    for name, devices in health.get(container.name, {}).items():
+        resources = [
+            {"resourceID": one.resource_id, "health": one.health}
+            | ({"message": one.message} if one.message else {})
+            for one in devices
+        ]
+        entries.append({"name": name, "resources": resources})
+    return {"allocatedResourcesStatus": entries} if entries else {}
+
+
+def _of_plugins(resources: Any) -> Iterator[dict[str, Any]]:
+    for resource, devices in resources.items():
+        listed = [{"resourceID": id_, "health": health} for id_, health in devices.items()]
+        yield {"name": resource, "resources": listed}
+
 
 _GONE: Final = 404
 

@@ -1,14 +1,45 @@
-"""Facts from ``/proc`` about a process and its descendants.
-
-If a process ends, or starts another, while it is being read, only what was still there counts.
-"""
+"""The plugin under test: its process, its output, and what /proc says of it."""
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
+
+from deviceplugin.errors import ConfigError
+from deviceplugin_testing.conformance._subject import fill
+
+_LONGEST_LINE: Final = 300
+_CAUSE: Final = re.compile(r"\bpanic: |\bfatal\b|^F\d{4} \d\d:", re.IGNORECASE)
+"""What a plugin in Go prints before hundreds of lines about its goroutines."""
+
+
+def last_words(output: Path, count: int, begin: int = 0) -> list[str]:
+    """Return the last ``count`` lines, preceded by the one that says why the plugin ended.
+
+    Long lines are cut. ``begin`` is the offset in the file at which to begin, in bytes.
+    """
+    cause, last = "", deque[str](maxlen=count)
+    with output.open("rb") as written:
+        written.seek(begin)
+        for line in filter(None, map(_readable, written)):
+            last.append(line)
+            cause = cause or (line if _CAUSE.search(line) else "")
+    return [*last] if cause in {"", *last} else [cause, "...", *last]
+
+
+def _readable(written: bytes) -> str:
+    line = written.decode(errors="replace").strip()
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
+
 
 PROC: Final = Path("/proc")
 
@@ -133,3 +164,86 @@ def _sleeps(thread: Path) -> int:
 def _fields(path: Path) -> Mapping[str, str]:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return {name: value for name, _, value in (line.partition(":") for line in lines)}
+
+
+_LAST_LINES: Final = 3
+_VARIABLES: Final = (
+    "plugin_dir",
+    "pod_resources_socket",
+    "registry_dir",
+    "http_address",
+)
+"""Placeholders that are in the environment too, as ``DP_PLUGIN_DIR`` and so on."""
+
+
+class Plugin:
+    """One process of the plugin, with the processes that it starts."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        placeholders: Mapping[str, str],
+        output: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Start ``command``, with each ``{name}`` in it replaced.
+
+        Its output goes to the file ``output``. Its environment is this process's and
+        ``environment``.
+
+        Raises:
+            ConfigError: There is no such program.
+        """
+        self._output = output
+        words = [fill(word, placeholders) for word in command]
+        given = {f"DP_{k.upper()}": placeholders[k] for k in _VARIABLES if k in placeholders}
+        with output.open("ab") as sink:
+            self._begin = sink.tell()
+            self.started_at = time.monotonic()
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - the user's own command
+                    words,
+                    env={**os.environ, **given, **environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ConfigError(f"{words[0]}: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its process group."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, or minus the number of the signal; None while it runs."""
+        return self._process.poll()
+
+    def terminate(self, timeout: float) -> float | None:
+        """Send SIGTERM and return the seconds until it exits; None if it does not."""
+        begin = time.monotonic()
+        self._process.terminate()
+        return time.monotonic() - begin if _ends_within(self._process, timeout) else None
+
+    def kill(self) -> None:
+        """Kill it and all processes that it started. Idempotent."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def last_words(self) -> str:
+        """Return the last lines of its output, and the one that says why it ended, on one line."""
+        return " | ".join(last_words(self._output, _LAST_LINES, self._begin))
+
+
+def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for the end of ``process``, and return whether it came in time."""
+    # With a timeout, wait() would sleep between polls, and notice the end up to 50 ms late.
+    waiting = threading.Thread(target=process.wait, name="wait", daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return not waiting.is_alive()

@@ -1,1 +1,0 @@
-"""The controllers of claims and of device taints, and the garbage collector."""

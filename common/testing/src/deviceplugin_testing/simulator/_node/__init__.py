@@ -1,1 +1,0 @@
-"""A node of a simulated cluster: a kubelet that runs the pods bound to it."""

@@ -1,1 +1,0 @@
-"""gRPC as plugins see it from the kubelet, which is a Go program."""

@@ -1,5 +1,0 @@
-"""The error of the benchmark."""
-
-
-class BenchError(Exception):
-    """Something could not be measured."""
