@@ -82,10 +82,6 @@ def _of_files(plugin: str, root: Path) -> Iterator[str]:
 def _of_operator(plugin: str, root: Path) -> Iterator[str]:
     """Yield what is missing of a plugin that DevicePlugin objects can name: all or nothing."""
     wanted = {
-        "operator/src/deviceplugin_operator/crd/catalogue.py": (
-            rf'"{plugin}": Hosted\(',
-            "an entry",
-        ),
         "operator/pyproject.toml": (f'"deviceplugin-{plugin}"', "a dependency"),
         "build/operator.Dockerfile": (rf" plugins/{plugin}\b", "it to the wheels of the image"),
         f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),

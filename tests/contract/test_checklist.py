@@ -18,7 +18,6 @@ OWN = (
     "tests/plugins/{}",
 )
 OPERATOR = (
-    "operator/src/deviceplugin_operator/crd/catalogue.py",
     "operator/pyproject.toml",
     "build/operator.Dockerfile",
     "deployments/operator/samples/gopher.yaml",
@@ -95,18 +94,15 @@ LACKS: dict[str, Callable[[Path], object]] = {
     "gopher is an example": without("demo/examples/gopher/README.md"),
     "e2e/cases/gopher.py: add its case of the end to end suite; that of gopher is an "
     "example": without("e2e/cases/gopher.py"),
-    f"{OPERATOR[0]}: add an entry, for the operator": replaced(
-        OPERATOR[0], '"gopher": Hosted', '"mole": Hosted'
+    f"{OPERATOR[0]}: add a dependency, for the operator": replaced(
+        OPERATOR[0], "deviceplugin-gopher", "deviceplugin-mole"
     ),
-    f"{OPERATOR[1]}: add a dependency, for the operator": replaced(
-        OPERATOR[1], "deviceplugin-gopher", "deviceplugin-mole"
+    f"{OPERATOR[1]}: add it to the wheels of the image, for the operator": replaced(
+        OPERATOR[1], "plugins/gopher", "plugins/gophers"
     ),
-    f"{OPERATOR[2]}: add it to the wheels of the image, for the operator": replaced(
-        OPERATOR[2], "plugins/gopher", "plugins/gophers"
-    ),
-    f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
-    f"{OPERATOR[4]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
-    "operator": replaced(OPERATOR[4], "- gopher\n", "- mole\n"),
+    f"{OPERATOR[2]}: add an object, for the operator": without(OPERATOR[2]),
+    f"{OPERATOR[3]}: add its settings: python -m deviceplugin_operator.crd --write, for the "
+    "operator": replaced(OPERATOR[3], "- gopher\n", "- mole\n"),
 }
 
 

@@ -35,6 +35,8 @@ class Expected:
     """Components that it has from the start."""
     own_components: frozenset[str] = frozenset()
     """Components for it alone, whose settings others do not have."""
+    left_to_settings: frozenset[str] = frozenset()
+    """Keys of which the operator's schema cannot say all: names, what goes together."""
 
 
 def expected(plugin: str) -> Expected:
