@@ -146,9 +146,7 @@ def _largest(sizes: Mapping[str, int]) -> tuple[str, int]:
 
 
 def _sources() -> Iterable[Path]:
-    beside = [
-        ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
-    ]
+    beside = [ROOT / name for name in ("tests/support", "e2e/support", "build", "demo")]
     for source in (CORE, ROOT / "operator/src", *sorted((ROOT / "plugins").glob("*/src")), *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))
 

@@ -182,12 +182,6 @@ def test_what_can_be_set_in_the_file_is_set_nowhere_else(plugin: str) -> None:
     assert [path.name] == [*_config(manifests)]
 
 
-def test_every_component_is_on_the_page() -> None:
-    page = (ROOT / "common/docs/deploying.md").read_text()
-    table = page[page.index("| Component |") :].partition("\n\n")[0]
-    assert COMPONENTS == sorted(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE))
-
-
 def test_the_base_is_for_no_plugin_by_itself() -> None:
     (daemonset,) = (m for m in render(folder("base")) if m["kind"] == "DaemonSet")
     assert "device-plugin" == daemonset["spec"]["template"]["spec"]["containers"][0]["image"]

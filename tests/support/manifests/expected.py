@@ -4,19 +4,18 @@ The file is ``tests/plugins/NAME/deployment.toml``; a plugin that needs nothing 
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-PLUGINS = Path(__file__).parents[2] / "plugins"
-WIDE = {
-    "host-dev": {"/dev"},
-    "host-network-facts": {"/sys"},
-    "gpu-cdi": {"/usr"},
-    "node-amd": {"/dev"},
-    "node-intelgpu": {"/dev"},
-    "node-rdma": {"/dev", "/sys"},
-}
+import yaml
+
+ROOT = Path(__file__).parents[3]
+PLUGINS = ROOT / "tests/plugins"
+COMPONENTS = ROOT / "deployments/components"
+WIDE = {"host-dev": {"/dev"}, "host-network-facts": {"/sys"}, "gpu-cdi": {"/usr"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
+AGENT = "node"
+"""All plugins in one process: it has what they have, with a component for each."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +42,36 @@ def expected(plugin: str) -> Expected:
     """Return what the manifests of ``plugin`` may have beyond those of every other."""
     path = PLUGINS / plugin / "deployment.toml"
     given = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return Expected(**{key: frozenset(values) for key, values in given.items()})
+    own = Expected(**{key: frozenset(values) for key, values in given.items()})
+    if plugin != AGENT:
+        return own
+    others = [expected(path.parent.name) for path in _files() if path.parent.name != AGENT]
+    return replace(
+        own,
+        writable=own.writable.union(*(one.writable for one in others)),
+        variables=own.variables.union(*(one.variables for one in others)),
+    )
+
+
+def _files() -> list[Path]:
+    return [*PLUGINS.glob("*/deployment.toml")]
 
 
 def owner(component: str) -> str | None:
     """Return the plugin that ``component`` is for, or None if it is for all."""
-    for path in PLUGINS.glob("*/deployment.toml"):
-        if component in expected(path.parent.name).own_components:
-            return path.parent.name
+    for path in _files():
+        name = path.parent.name
+        if component == f"{AGENT}-{name}":
+            return AGENT
+        if component in expected(name).own_components:
+            return name
     return None
 
 
 def wide(plugin: str, *components: str) -> set[str]:
     """Return the wide directories that a plugin mounts with ``components`` and its own."""
-    return {path for one in (*components, *expected(plugin).included) for path in WIDE.get(one, ())}
+    names = [*components, *expected(plugin).included]
+    for name in names:
+        text = (COMPONENTS / name / "kustomization.yaml").read_text(encoding="utf-8")
+        names += [Path(one).name for one in yaml.safe_load(text).get("components", ())]
+    return {path for one in names for path in WIDE.get(one, ())}
