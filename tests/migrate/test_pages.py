@@ -9,14 +9,12 @@ from deviceplugin.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "common/docs"
+FOLDERS = (DOCS, *ROOT.glob("plugins/*/docs"))
 PAGES = [
-    DOCS / "coming-from-generic-device-plugin.md",
-    DOCS / "coming-from-smarter-device-manager.md",
-    DOCS / "coming-from-simple-device-plugin.md",
-    DOCS / "coming-from-intel.md",
-    ROOT / "plugins/amd/docs/coming-from-amd.md",
-    ROOT / "plugins/gpu/docs/coming-from-nvidia.md",
-    ROOT / "plugins/rdma/docs/coming-from.md",
+    page
+    for folder in FOLDERS
+    for page in sorted(folder.glob("coming-from*.md"))
+    if "## Migrate by command" in page.read_text()
 ]
 _SECTION = re.compile(
     r"^## Migrate by command\n.*?^```yaml\n(?P<manifest>.*?)^```\n.*?"
