@@ -34,7 +34,7 @@ class Hosted(Generic[S]):
     Raises ``ConfigError`` for what the plugin refuses only when it starts. None: objects of the
     operator cannot name the plugin.
     """
-    owned: Mapping[str, str] = field(default_factory=dict)
+    owned: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings that such an object cannot set, and why, beyond those of every plugin."""
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings that have another key in the file."""
