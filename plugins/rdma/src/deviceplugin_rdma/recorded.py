@@ -1,7 +1,6 @@
 """What ``deviceplugin record`` writes down of network cards."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from deviceplugin.kit.hardware import Tree
 from deviceplugin_rdma.entries import Entry
@@ -26,7 +25,6 @@ def read(tree: Tree) -> Iterable[str]:
             devinfo_dir=None,
             sysfs_dir=tree.sysfs.root,
             dev_dir=tree.dev,
-            proc_net_dir=Path("/proc/net"),
         )
         RdmaPlugin(settings, tree.sysfs).discover()
     return ()
