@@ -9,6 +9,8 @@ READY := $(VENV)/.ready
 PROTO := $(VENV)/proto
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 PACKAGES := common/node common/testing common/cli operator $(patsubst %/,%,$(wildcard plugins/*/))
+# What `make lock` must not look for: our own packages need each other, and plugins/node all plugins.
+OURS := deviceplugin $(patsubst %,deviceplugin-%,cli operator testing $(notdir $(wildcard plugins/*)))
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
@@ -43,11 +45,10 @@ format: $(READY) ## Format the code, and fix what the linter can fix.
 	$(BIN)/ruff check --fix .
 
 lock: $(READY) ## Pin the newest versions that fit, with hashes; the files name no index.
+	@printf '%s; python_version < "3"\n' $(OURS) > $(VENV)/ours.txt
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o requirements.lock --all-extras \
-	  --group pyproject.toml:dev $(PACKAGES:%=%/pyproject.toml) \
-	  --no-emit-package deviceplugin --no-emit-package deviceplugin-operator \
-  --no-emit-package deviceplugin-testing --no-emit-package deviceplugin-cli \
-	  $(patsubst plugins/%,--no-emit-package deviceplugin-%,$(wildcard plugins/*))
+	  --override $(VENV)/ours.txt --group pyproject.toml:dev \
+	  $(filter-out plugins/node/%,$(PACKAGES:%=%/pyproject.toml))
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/proto.lock build/proto.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/twine.lock build/twine.in
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade -o build/sigstore.lock build/sigstore.in

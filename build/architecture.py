@@ -110,9 +110,7 @@ def folders() -> Mapping[str, int]:
 
 
 def _sources() -> Iterable[Path]:
-    beside = [
-        ROOT / name for name in ("tests/support", "e2e/support", "e2e/cases", "build", "demo")
-    ]
+    beside = [ROOT / name for name in ("tests/support", "e2e/support", "build", "demo")]
     packages = [*ROOT.glob("common/*/src"), ROOT / "operator/src", *ROOT.glob("plugins/*/src")]
     for source in (*sorted(packages), *beside):
         yield from (path for path in source.rglob("*.py") if not path.stem.endswith("_pb2"))

@@ -1,118 +1,140 @@
-"""Report what a plugin of this repository still lacks of common/docs/new-plugin.md.
+"""Run plugins of this repository, and report what they lack of common/docs/new-plugin.md.
 
-    .venv/bin/python build/checklist.py [PLUGIN...]
+    .venv/bin/python build/checklist.py PLUGIN...
 
-Without names, it checks all plugins. It exits with 1 if one lacks something. The template is not
-deployed, because it only exists to be copied.
+It runs the plugin on the hardware that the end to end suite pretends, then all tests that concern
+it. It exits with 1 if one lacks something.
 """
 
+import json
+import os
 import re
+import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-NOT_DEPLOYED: Final = frozenset({"template"})
+FILES: Final = {
+    "plugins/{0}/README.md": "a page: what it is, how it is run, its settings",
+    "plugins/{0}/src/deviceplugin_{0}/py.typed": "it, empty: the types are public",
+    "deployments/{0}/kustomization.yaml": "its deployment",
+    "demo/examples/{0}/pod.yaml": "a pod that asks for a device",
+    "demo/examples/{0}/README.md": "what the example needs and what one will see",
+    "tests/plugins/{0}/case.py": "its case of the end to end suite",
+}
+"""What no run shows."""
+SUITES: Final = (
+    "e2e/test_homes.py",
+    "tests/contract/test_build.py",
+    "tests/contract/test_deployments.py",
+    "tests/contract/test_docs.py",
+    "tests/operator/test_crd.py",
+    "tests/plugins/node",
+)
+"""Tests of every plugin. Each of these must have one that runs for the plugin."""
+OF_ALL: Final = {
+    "tests/contract/test_deploying_page.py": "every_component",
+    "tests/operator/test_crd.py": "the_file_is_what",
+    "tests/operator/test_limits.py": "somebody_has_judged",
+    "tests/operator/test_manifests.py": "sample",
+    "tests/record/test_plugins.py": "reads_sysfs",
+}
+"""Tests of what all plugins have, and words of their names."""
 
 
 def plugins(root: Path = ROOT) -> list[str]:
-    """Return the names of all plugins."""
-    return sorted(path.name for path in (root / "plugins").iterdir() if path.is_dir())
+    """Return the names of all plugins. The template is none: it only exists to be copied."""
+    found = {path.parent.name for path in root.glob("plugins/*/pyproject.toml")}
+    return sorted(found - {"template"})
 
 
 def missing(plugin: str, root: Path = ROOT) -> list[str]:
-    """Return what ``plugin`` lacks: a message for each, with what to add and where."""
-    found = [*_of_package(plugin, root), *_of_lists(plugin, root)]
-    if plugin not in NOT_DEPLOYED:
-        found += [*_of_deployment(plugin, root), *_of_files(plugin, root)]
-        found += _of_operator(plugin, root)
-    return found
-
-
-def _of_package(plugin: str, root: Path) -> Iterator[str]:
-    folder, package = root / "plugins" / plugin, f"deviceplugin_{plugin}"
-    project = folder / "pyproject.toml"
-    if not project.is_file():
-        yield f"plugins/{plugin}/pyproject.toml: add it; that of plugins/template is an example"
-        return
-    scripts = tomllib.loads(_text(project)).get("project", {}).get("scripts", {})
-    if f"{plugin}-device-plugin" not in scripts:
-        yield f"plugins/{plugin}/pyproject.toml: add the command {plugin}-device-plugin to scripts"
-    if not (folder / f"src/{package}/__init__.py").is_file():
-        yield f"plugins/{plugin}/src/{package}/__init__.py: add the package"
-    if not (folder / f"src/{package}/py.typed").is_file():
-        yield f"plugins/{plugin}/src/{package}/py.typed: add it, empty: the types are public"
-    if not _text(folder / "README.md").strip():
-        yield f"plugins/{plugin}/README.md: add a page: what it is, how it is run, its settings"
-    own = [*folder.glob("tests/test_*.py"), *root.glob(f"tests/plugins/{plugin}/test_*.py")]
-    if not own:
-        yield f"plugins/{plugin}/tests: add tests, on the simulated kubelet"
-
-
-def _of_lists(plugin: str, root: Path) -> Iterator[str]:
-    workspace = tomllib.loads(_text(root / "pyproject.toml"))
+    """Return what ``plugin`` lacks, apart from its tests: a message for each."""
+    lines = [
+        f"{place.format(plugin)}: add {what}; that of gopher is an example"
+        for place, what in FILES.items()
+        if not (root / place.format(plugin)).is_file()
+    ]
+    tests = (f"plugins/{plugin}/tests/test_*.py", f"tests/plugins/{plugin}/test_*.py")
+    if not any([*root.glob(one)] for one in tests):
+        lines.append(f"plugins/{plugin}/tests: add tests, on the simulated kubelet")
+    workspace = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     if f"plugins/{plugin}/src" not in workspace["tool"]["mypy"]["mypy_path"]:
-        yield f'pyproject.toml: add "plugins/{plugin}/src" to mypy_path'
-    if f"| [{plugin}](plugins/{plugin}/README.md) |" not in _text(root / "README.md"):
-        yield f"README.md: add a row for {plugin} to the table of plugins"
+        lines.append(f'pyproject.toml: add "plugins/{plugin}/src" to mypy_path')
+    if plugin != "node" and not lines:
+        lines += _of_runs(plugin, root)
+    return lines
 
 
-def _of_deployment(plugin: str, root: Path) -> Iterator[str]:
-    place = f"deployments/{plugin}/kustomization.yaml"
-    text = _text(root / place)
-    if not text:
-        yield f"{place}: add it; that of deployments/gopher is an example"
-    elif not re.search(rf"^    newName: {plugin}-device-plugin$", text, re.MULTILINE):
-        yield f"{place}: add the image, with newName: {plugin}-device-plugin"
+def _of_runs(plugin: str, root: Path) -> Iterator[str]:
+    """Yield what a plugin fails to do on the hardware of its case."""
+    sys.path[:0] = [str(root / "tests/support"), str(root / "e2e/support")]
+    from agents.agent_node import agent_node
+
+    with tempfile.TemporaryDirectory(prefix="checklist-") as name:
+        folder = Path(name)
+        node = agent_node(folder / "node", folder / "cache", [plugin])
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(node.config.read_text())[plugin]))
+        own = Path(sys.executable).with_name(f"{plugin}-device-plugin")
+        agent = Path(sys.executable).with_name("device-plugins")
+        for words in (
+            [str(own), f"--config={file}", "--print-config"],
+            [str(own), f"--config={file}", "--once"],
+            [str(agent), f"--config={node.config}", "--print-config"],
+        ):
+            try:
+                done = subprocess.run(
+                    words,
+                    env={**os.environ, **node.environment},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            except FileNotFoundError:
+                yield f"{own}: is not there: add the command to scripts, then make setup"
+                return
+            if done.returncode:
+                output = (done.stderr or done.stdout).strip()
+                yield f"{Path(words[0]).name} {words[-1]}: status {done.returncode}: {output}"
 
 
-def _of_files(plugin: str, root: Path) -> Iterator[str]:
-    wanted = {
-        f"demo/examples/{plugin}/pod.yaml": "a pod that asks for a device",
-        f"demo/examples/{plugin}/README.md": "what the example needs and what one will see",
-        f"e2e/cases/{plugin}.py": "its case of the end to end suite",
-    }
-    for place, what in wanted.items():
-        if not _text(root / place).strip():
-            yield f"{place}: add {what}; that of gopher is an example"
-
-
-def _of_operator(plugin: str, root: Path) -> Iterator[str]:
-    """Yield what is missing of a plugin that DevicePlugin objects can name: all or nothing."""
-    wanted = {
-        "operator/src/deviceplugin_operator/crd/catalogue.py": (
-            rf'"{plugin}": Hosted\(',
-            "an entry",
-        ),
-        "operator/pyproject.toml": (f'"deviceplugin-{plugin}"', "a dependency"),
-        "build/operator.Dockerfile": (rf" plugins/{plugin}\b", "it to the wheels of the image"),
-        f"deployments/operator/samples/{plugin}.yaml": (rf"plugin: {plugin}\n", "an object"),
-        "deployments/operator/crd/deviceplugins.yaml": (
-            rf" {plugin}:\n",
-            "its settings: make generate",
-        ),
-    }
-    lacks = {
-        place: what
-        for place, (part, what) in wanted.items()
-        if not re.search(part, _text(root / place))
-    }
-    if len(lacks) < len(wanted):
-        yield from (f"{place}: add {what}, for the operator" for place, what in lacks.items())
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+def untested(plugin: str, root: Path = ROOT) -> list[str]:
+    """Run all tests that concern ``plugin``; return those that fail, and suites without one."""
+    own = [one for one in (f"plugins/{plugin}", f"tests/plugins/{plugin}") if (root / one).is_dir()]
+    words = " or ".join((plugin, *OF_ALL.values()))
+    command = [sys.executable, "-m", "pytest", "-q", "-rpfE", "-p", "no:cacheprovider", "-k", words]
+    places = dict.fromkeys((*own, *SUITES, *OF_ALL))
+    done = subprocess.run(
+        [*command, *places],
+        cwd=root,
+        env={one: text for one, text in os.environ.items() if not one.startswith("PYTEST_")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"^(PASSED|FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    if not found:
+        return [f"pytest: status {done.returncode}: {(done.stderr or done.stdout).strip()}"]
+    passed = [name for verdict, name in found if verdict == "PASSED" and plugin in name]
+    lacking = [one for one in SUITES if not any(name.startswith(one) for name in passed)]
+    return [
+        *(f"{name}: fails" for verdict, name in found if verdict != "PASSED"),
+        *(f"{one}: has no test that passes for {plugin}" for one in lacking),
+    ]
 
 
 def main(words: Sequence[str]) -> int:
     """Print what is missing; 1 if anything is."""
-    if unknown := sorted({*words} - {*plugins()}):
-        sys.stderr.write(f"checklist.py: no folder in plugins/: {', '.join(unknown)}\n")
+    if unknown := sorted({*words} - {*plugins()}) or not words:
+        known = ", ".join(plugins())
+        sys.stderr.write(f"checklist.py: no plugin {unknown}: name some of {known}\n")
         return 2
-    lines = [f"{one}: {line}" for one in words or plugins() for line in missing(one)]
+    lines = [f"{one}: {line}" for one in words for line in missing(one) or untested(one)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 1 if lines else 0
 

@@ -28,8 +28,8 @@ COPY plugins plugins
 COPY operator operator
 COPY deployments deployments
 COPY build/kustomize.py build/operator_manifests.py build/
-RUN for package in common/node operator plugins/amd plugins/fpga plugins/generic plugins/gopher \
-      plugins/gpu plugins/intelgpu plugins/rdma plugins/simulated; do \
+RUN plugins=$(grep -l 'deviceplugin.plugins' plugins/*/pyproject.toml | xargs -n1 dirname) \
+ && for package in common/node operator plugins/node ${plugins}; do \
       cp LICENSE $package && (cd $package && PYTHONPATH=/tools python3 -m hatchling build -t wheel -d /wheels) || exit 1; \
     done
 RUN python3 locked.py pins < requirements.lock > pins.txt \

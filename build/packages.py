@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -26,31 +25,20 @@ def packages() -> list[str]:
 def build(target: Path, version: str, home: str) -> None:
     """Make a wheel and a source distribution of each package in ``target``.
 
-    They need each other in versions that fit. With ``home``, the repository's address, they have
-    project URLs, and their pages absolute links.
+    With ``home``, the repository's address, they have project URLs, and their pages absolute links.
     """
     operator_manifests.write()
     with tempfile.TemporaryDirectory() as scratch:
-        for folder in packages():
+        for folder in packages():  # all at first: plugins/node finds the others beside it
             project = Path(scratch, folder)
             shutil.copytree(ROOT / folder, project, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy2(ROOT / "LICENSE", project)
-            need_each_other(project, version)
+        for folder in packages():
+            project = Path(scratch, folder)
             if home:
                 give_home(project, folder, home, version)
             words = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
             subprocess.run(words, cwd=project, check=True, capture_output=True)
-
-
-def need_each_other(project: Path, version: str) -> None:
-    """Write what versions of our own packages a copy of a package fits."""
-    path = project / "pyproject.toml"
-    text = path.read_text(encoding="utf-8")
-    named = tomllib.loads(text)["project"].get("dependencies", [])
-    for need in named:
-        if re.fullmatch(r"deviceplugin(-\w+)*(\[[\w,]+\])?", need):
-            text = text.replace(f'"{need}"', f'"{need}~={version}"')
-    path.write_text(text, encoding="utf-8")
 
 
 def give_home(project: Path, folder: str, home: str, version: str) -> None:

@@ -43,9 +43,11 @@ ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
 IMAGES: Final = ROOT / "dist" / "images"
 PLACES: Final = (
-    ("common/*/pyproject.toml", r'^version = "(.+)"$'),
-    ("operator/pyproject.toml", r'^version = "(.+)"$'),
-    ("plugins/*/pyproject.toml", r'^version = "(.+)"$'),
+    *(
+        (f"{place}/pyproject.toml", pattern)
+        for place in ("common/*", "operator", "plugins/*")
+        for pattern in (r'^version = "(.+)"$', r'"deviceplugin[^"]*~=([^"]+)"')
+    ),
     ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
     ("deployments/*/kustomization.yaml", r"^      app.kubernetes.io/version: (.+)$"),
     ("deployments/operator/operator/kustomization.yaml", r"kubernetes.io/version: (.+)$"),

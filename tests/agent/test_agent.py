@@ -341,19 +341,6 @@ def text() -> Hosted[dp.Settings]:
     return Hosted(lambda _settings: "a lamp", dp.Settings)
 
 
-@pytest.mark.parametrize("name", _sections.names())
-def test_every_plugin_of_the_repository_can_be_run_beside_others(name: str, tmp_path: Path) -> None:
-    found = _sections.hosted(name)
-    path = tmp_path / "section.json"
-    path.write_text(json.dumps(NEEDED.get(name, {})))
-    assert isinstance(found.make(found.settings.of_file(path)), dp.Plugin)
-
-
-NEEDED = {
-    "generic": {"devices": [{"name": "null", "groups": [{"paths": [{"path": "/dev/null"}]}]}]}
-}
-
-
 def test_every_plugin_with_an_image_can_be_run_beside_others() -> None:
     folders = (Path(__file__).parents[2] / "deployments").glob("*/kustomization.yaml")
     assert {one.parent.name for one in folders} - {"base", "node"} == {*_sections.names()}

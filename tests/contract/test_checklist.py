@@ -1,10 +1,8 @@
-"""Every plugin has what the checklist asks for, and one that has not is told what to add where."""
+"""Every plugin has what the checklist asks for, and one that has not is told what it lacks."""
 
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,17 +11,6 @@ import checklist
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "common/docs/new-plugin.md"
-OWN = (
-    *("plugins/{}", "deployments/{}", "demo/examples/{}", "e2e/cases/{}.py"),
-    "tests/plugins/{}",
-)
-OPERATOR = (
-    "operator/src/deviceplugin_operator/crd/catalogue.py",
-    "operator/pyproject.toml",
-    "build/operator.Dockerfile",
-    "deployments/operator/samples/gopher.yaml",
-    "deployments/operator/crd/deviceplugins.yaml",
-)
 
 
 @pytest.mark.parametrize("plugin", checklist.plugins())
@@ -33,111 +20,60 @@ def test_a_plugin_has_all_of_the_checklist(plugin: str) -> None:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of all that the checklist looks at of the gopher plugin."""
-    own = [place.format("gopher") for place in OWN]
-    for place in (*own, *OPERATOR, "README.md", "pyproject.toml"):
-        target = tmp_path / place
+    """Return a copy of what the checklist looks at of the gopher plugin without running it."""
+    for place in (*checklist.FILES, "tests/plugins/{}/test_gopher.py", "pyproject.toml"):
+        target = tmp_path / place.format("gopher")
         target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / place).is_dir():
-            shutil.copytree(ROOT / place, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / place, target)
-    assert [] == checklist.missing("gopher", tmp_path)
+        shutil.copy(ROOT / place.format("gopher"), target)
     return tmp_path
 
 
-def without(place: str) -> Callable[[Path], object]:
-    def remove(tree: Path) -> None:
-        path = tree / place
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return remove
-
-
-def replaced(place: str, old: str, new: str) -> Callable[[Path], object]:
-    def replace(tree: Path) -> None:
-        text = (tree / place).read_text()
-        assert old in text
-        (tree / place).write_text(text.replace(old, new))
-
-    return replace
+@pytest.mark.parametrize("place", [*checklist.FILES, "tests/plugins/{}/test_gopher.py"])
+def test_a_file_that_is_not_there_is_named(place: str, tree: Path) -> None:
+    (tree / place.format("gopher")).unlink()
+    (line,) = checklist.missing("gopher", tree)
+    assert line.startswith((place.format("gopher"), "plugins/gopher/tests: add"))
 
 
-PACKAGE = "plugins/gopher/src/deviceplugin_gopher"
-LACKS: dict[str, Callable[[Path], object]] = {
-    "plugins/gopher/pyproject.toml: add it; that of plugins/template is an example": without(
-        "plugins/gopher/pyproject.toml"
-    ),
-    "plugins/gopher/pyproject.toml: add the command gopher-device-plugin to scripts": replaced(
-        "plugins/gopher/pyproject.toml", "gopher-device-plugin =", "gophers ="
-    ),
-    f"{PACKAGE}/__init__.py: add the package": without(f"{PACKAGE}/__init__.py"),
-    f"{PACKAGE}/py.typed: add it, empty: the types are public": without(f"{PACKAGE}/py.typed"),
-    "plugins/gopher/README.md: add a page: what it is, how it is run, its settings": without(
-        "plugins/gopher/README.md"
-    ),
-    "plugins/gopher/tests: add tests, on the simulated kubelet": without("tests/plugins/gopher"),
-    'pyproject.toml: add "plugins/gopher/src" to mypy_path': replaced(
-        "pyproject.toml", '  "plugins/gopher/src",\n', ""
-    ),
-    "README.md: add a row for gopher to the table of plugins": replaced(
-        "README.md", "| [gopher]", "| [gophers]"
-    ),
-    "deployments/gopher/kustomization.yaml: add it; that of deployments/gopher is an example": (
-        without("deployments/gopher")
-    ),
-    "deployments/gopher/kustomization.yaml: add the image, with newName: gopher-device-plugin": (
-        replaced("deployments/gopher/kustomization.yaml", "newName: gopher-", "newName: mole-")
-    ),
-    "demo/examples/gopher/pod.yaml: add a pod that asks for a device; that of gopher is an "
-    "example": without("demo/examples/gopher/pod.yaml"),
-    "demo/examples/gopher/README.md: add what the example needs and what one will see; that of "
-    "gopher is an example": without("demo/examples/gopher/README.md"),
-    "e2e/cases/gopher.py: add its case of the end to end suite; that of gopher is an "
-    "example": without("e2e/cases/gopher.py"),
-    f"{OPERATOR[0]}: add an entry, for the operator": replaced(
-        OPERATOR[0], '"gopher": Hosted', '"mole": Hosted'
-    ),
-    f"{OPERATOR[1]}: add a dependency, for the operator": replaced(
-        OPERATOR[1], "deviceplugin-gopher", "deviceplugin-mole"
-    ),
-    f"{OPERATOR[2]}: add it to the wheels of the image, for the operator": replaced(
-        OPERATOR[2], "plugins/gopher", "plugins/gophers"
-    ),
-    f"{OPERATOR[3]}: add an object, for the operator": without(OPERATOR[3]),
-    f"{OPERATOR[4]}: add its settings: make generate, for the operator": replaced(
-        OPERATOR[4], " gopher:\n", " mole:\n"
-    ),
-}
+def test_a_plugin_without_types_is_told_where(tree: Path) -> None:
+    file = tree / "pyproject.toml"
+    file.write_text(file.read_text().replace('  "plugins/gopher/src",\n', ""))
+    assert ['pyproject.toml: add "plugins/gopher/src" to mypy_path'] == checklist.missing(
+        "gopher", tree
+    )
 
 
-@pytest.mark.parametrize("sentence", LACKS)
-def test_a_plugin_that_lacks_something_is_told_what_to_add_where(sentence: str, tree: Path) -> None:
-    LACKS[sentence](tree)
-    assert [sentence] == checklist.missing("gopher", tree)
+def test_a_plugin_that_does_not_run_lacks_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DP_LOG_LEVEL", "loud")
+    lines = checklist.missing("gopher")
+    assert 3 == len(lines)
+    assert lines[0].startswith("gopher-device-plugin --print-config: status 2: ")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    (line,) = checklist.missing("gopher")
+    assert line == (
+        "/nowhere/gopher-device-plugin: is not there: add the command to scripts, then make setup"
+    )
 
 
-def test_a_plugin_that_the_operator_does_not_know_at_all_lacks_nothing(tree: Path) -> None:
-    for place in OPERATOR:
-        without(place)(tree)
-    assert [] == checklist.missing("gopher", tree)
+def test_tests_that_fail_and_suites_without_one_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checklist, "SUITES", ("one.py", "two.py"))
+    monkeypatch.setattr(checklist, "OF_ALL", {})
+    (tmp_path / "one.py").write_text("def test_mole() -> None: ...\n")
+    (tmp_path / "two.py").write_text("def test_gopher() -> None: ...\n")
+    own = tmp_path / "plugins/mole/test_own.py"
+    own.parent.mkdir(parents=True)
+    own.write_text("def test_digging() -> None:\n    assert False\n")
+    assert [
+        "plugins/mole/test_own.py::test_digging: fails",
+        "two.py: has no test that passes for mole",
+    ] == checklist.untested("mole", tmp_path)
 
 
-def test_a_folder_with_nothing_in_it_lacks_everything(tree: Path) -> None:
-    (tree / "plugins/mole").mkdir()
-    assert ["gopher", "mole"] == checklist.plugins(tree)
-    assert 7 == len(checklist.missing("mole", tree))
-
-
-def test_the_command_prints_what_is_missing_and_knows_the_plugins() -> None:
-    def run(*words: str) -> tuple[int, str, str]:
-        command = [sys.executable, checklist.__file__, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    assert (0, "", "") == run()
-    assert (0, "", "") == run("gopher", "template")
-    assert (2, "", "checklist.py: no folder in plugins/: mole\n") == run("gopher", "mole")
+def test_the_command_knows_the_plugins(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == checklist.main(["gopher", "mole"])
+    assert "no plugin ['mole']: name some of amd, " in capsys.readouterr().err
 
 
 def test_the_page_is_numbered_and_names_what_a_reviewer_expects() -> None:
@@ -145,7 +81,7 @@ def test_the_page_is_numbered_and_names_what_a_reviewer_expects() -> None:
     assert [str(number) for number in range(1, len(items) + 1)] == [number for number, _ in items]
     expected = {
         *("Code", "Settings", "Docs", "Unit tests", "End to end", "Image", "Deployment"),
-        *("Example", "Dashboards and alerts", "README", "CHANGELOG"),
+        *("Example", "Dashboards and alerts", "README"),
     }
     assert expected <= {title for _, title in items}
 

@@ -13,7 +13,7 @@ import pytest
 
 from deviceplugin.plugin import Plugin
 from served.both_protocols import by_both
-from served.every_plugin import PLUGINS
+from served.odd_hardware import SUBJECTS
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def make(name: str, path: Path) -> Plugin:
     """Return the plugin with its devices, in an empty directory."""
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
-    return PLUGINS[name](path)
+    return SUBJECTS[name](path)()
 
 
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_a_container_gets_the_same_through_either_protocol(
     name: str, root: Path, tmp_path: Path
 ) -> None:

@@ -19,6 +19,10 @@ WORDS = {
     "resource": "example.com/serial",
     "driver": "serial.example.com",
     "version": VERSION,
+    "framework": VERSION,
+    "imports": "from deviceplugin_template import SerialPlugin\n"
+    "from deviceplugin_testing.fixture import Kubelet",
+    **dict.fromkeys(("entries", "hosting", "hosted"), ""),  # it only exists to be copied
     "nodes": "ttyUSB",
     "thing": "an_adapter",
     "summary": "Advertise USB serial adapters as example.com/serial.",

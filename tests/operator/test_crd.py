@@ -17,6 +17,7 @@ import deviceplugin as dp
 from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import SPEC
 from deviceplugin_operator.manifests import components, template
+from manifests.expected import expected
 from operators.crd_documents import documents, refused
 
 ROOT = Path(__file__).parents[2]
@@ -136,25 +137,6 @@ def test_what_deployments_have_can_be_said_in_an_object(plugin: str) -> None:
     assert judged(plugin, written(document))
 
 
-LEFT_TO_SETTINGS = {
-    "amd": set(),
-    "fpga": {"ignore-errors"},
-    "generic": {"devices", "domain"},
-    "gopher": {"resource"},
-    "gpu": {
-        *("cdi-annotation-prefix", "device-list-strategy", "imex-channel-ids", "kubelet-socket"),
-        *("mps-root", "resources", "sharing"),
-    },
-    "intelgpu": {"resource-name"},
-    "rdma": {"resource", "resource-prefix"},
-    "simulated": {
-        *("annotation-prefix", "device-file-prefix", "device-id-prefix", "env-prefix"),
-        *("plugin-name", "profile", "resource"),
-    },
-}
-"""Keys of which a schema cannot say all: names, what goes together, what is known elsewhere."""
-
-
 @pytest.mark.parametrize("plugin", PLUGINS)
 @settings(max_examples=DOCUMENTS, deadline=None, suppress_health_check=[*HealthCheck])
 @given(data=st.data())
@@ -176,7 +158,7 @@ def test_what_the_crd_takes_the_settings_take_but_for_what_no_schema_says(
                 continue
             found = re.match("([a-z-]*)", line)
             assert found
-            assert found[1] in LEFT_TO_SETTINGS[plugin] | durations | {"no"}, line
+            assert found[1] in expected(plugin).left_to_settings | durations | {"no"}, line
 
 
 def test_columns_say_it_at_a_glance() -> None:

@@ -59,7 +59,8 @@ def is_harmless(path: str) -> bool:
 
 
 def test_somebody_has_judged_everything_that_an_object_can_say() -> None:
-    said = [*keys({"properties": {key: one for key, one in SPEC.items() if key != "profiles"}})]
+    closed = {"profiles", *PLUGINS.keys() - {*ALLOWED["plugins"]}}
+    said = [*keys({"properties": {key: one for key, one in SPEC.items() if key not in closed}})]
     assert [] == [one for one in said if not is_harmless(one) and one not in LISTED]
     assert [] == [one for one in LISTED if one not in said]
     assert [] == [one for one in said if one in LISTED and is_harmless(one)]
@@ -77,7 +78,8 @@ def test_somebody_has_judged_every_component_and_none_that_is_listed_has_power()
 
 
 def test_somebody_has_judged_every_plugin() -> None:
-    assert {*PLUGINS} == {*ALLOWED["plugins"]}
+    """Another one, such as a new plugin, cannot be named where there are limits."""
+    assert {*ALLOWED["plugins"]} <= {*PLUGINS}
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
 """A recording has all that our plugins read: on it they find the same devices."""
 
 import json
-from collections.abc import Callable, Sequence
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,11 @@ import deviceplugin as dp
 from amd import machines as amd_machines
 from amd.tree import AmdTree
 from deviceplugin.__main__ import main
-from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin.kit.sysfs import Kernel, Sysfs
+from deviceplugin.tools.record._devices import GROUP
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, recorded
 from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from deviceplugin_rdma import RdmaPlugin, RdmaSettings
 from fpga.trees import AFU, BOTH, OTHER_AFU, FpgaTree
@@ -23,17 +28,32 @@ from intelgpu.tree import IntelTree
 from rdma import machines as rdma_machines
 from rdma.tree import RdmaTree
 
+PLUGINS = Path(__file__).parents[2] / "plugins"
 Discover = Callable[[Path], Sequence[dp.Device]]
 """Returns what a plugin finds on the machine below a directory."""
 
 
 @pytest.fixture
-def survives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Discover], str]:
-    """Return what checks that a plugin finds the same on a machine and on its recording."""
+def survives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Discover], str]:
+    """Return what checks that a plugin finds the same on a machine and on its recording.
+
+    All that it reads of the machine's devices must be in the recording.
+    """
+    read: dict[str, bytes] = {}
+
+    def noting(_: Kernel, path: str, most: int = 4096) -> bytes:
+        read[os.path.realpath(path)] = found = kernel_read(Kernel(), path, most)
+        return found
+
+    kernel_read = Kernel.read
 
     def check(discover: Discover) -> str:
         root = tmp_path / "machine"
-        before = discover(root)
+        with monkeypatch.context() as patch:
+            patch.setattr(Kernel, "read", noting)
+            before = discover(root)
         assert before
         text = ""
         for number, flags in enumerate(([], ["--mask-serials"])):
@@ -42,9 +62,20 @@ def survives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Di
             copy = tmp_path / f"copy{number}"
             load(text, Hardware(copy))
             assert _described(before, root) == _described(discover(copy), copy)
+            lacking = [path for path in _of_devices(read, root) if not (copy / path).is_file()]
+            assert [] == lacking
         return text
 
     return check
+
+
+def _of_devices(read: Mapping[str, bytes], root: Path) -> list[str]:
+    """Return what was read below devices, but for what is empty and what has its own lines."""
+    return [
+        os.path.relpath(path, root)
+        for path, content in read.items()
+        if path.startswith(f"{root}/sys/devices/") and content.strip()
+    ]
 
 
 def _described(devices: Sequence[dp.Device], root: Path) -> list[str]:
@@ -152,3 +183,42 @@ def test_of_fpgas(
         return [*FpgaPlugin(settings).discover()]
 
     survives(discover)
+
+
+def test_of_what_a_file_selects(
+    survives: Callable[[Discover], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hardware = Hardware(tmp_path / "machine")
+    usb = hardware.usb("1-2", "10c4:ea60", 5)
+    (hardware.sys / "devices" / usb / "bcdDevice").write_text("0100\n")
+    hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"LAMP": "red", "FS_UUID": "u"})
+    hardware.device("virtual/lamp/lamp0", "lamp", node="lamp0", attributes={"colour": "red"})
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "devices:\n"
+        "- name: tty\n"
+        "  groups:\n"
+        "  - select: {subsystem: tty, properties: {LAMP: red}, attributes: {bcdDevice: '01*'}}\n"
+        "- {name: lamp, groups: [{select: {subsystem: lamp, attributes: {colour: red}}}]}\n"
+    )
+    monkeypatch.setattr(recorded, "DEFAULT_CONFIG", file)
+
+    def discover(root: Path) -> list[dp.Device]:
+        roots = Roots(root / "dev", root / "sys", root / "udev")
+        found = [*GenericPlugin(GenericSettings.of_file(file), roots).discover()]
+        assert {"devic.es/tty", "devic.es/lamp"} == {str(device.resource) for device in found}
+        return found
+
+    assert "FS_UUID" not in survives(discover)
+
+
+def test_every_plugin_that_reads_sysfs_is_among_them() -> None:
+    """The GPU plugin asks NVML; of sysfs it reads only what is recorded of any PCI device."""
+    reading = {
+        path.relative_to(PLUGINS).parts[0]
+        for path in PLUGINS.glob("*/src/**/*.py")
+        if re.search(
+            r"^from deviceplugin.kit.* import .*(Sysfs|hardware)\b", path.read_text(), re.MULTILINE
+        )
+    }
+    assert reading - {"gpu"} == {entry.name for entry in entry_points(group=GROUP)}

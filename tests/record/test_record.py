@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deviceplugin.__main__ import main
+from deviceplugin.kit.hardware import Tree
 from deviceplugin.tools.record import _devices
 from hardware.recording import RECORDINGS, load, play
 from hardware.tree import Hardware
@@ -151,29 +154,84 @@ def test_odd_texts_stay_in_their_lines(hardware: Hardware, record: Record, tmp_p
     )
 
 
-def test_plugins_add_attributes_of_their_subsystems(
+def given(monkeypatch: pytest.MonkeyPatch, *found: Callable[[Tree], Iterable[str]]) -> None:
+    """Make these the only functions that plugins have for recordings."""
+    entries = [
+        SimpleNamespace(name=str(number), load=partial(lambda one: one, read))
+        for number, read in enumerate(found)
+    ]
+    monkeypatch.setattr(_devices, "entry_points", lambda **_: entries)
+
+
+def test_what_a_plugin_reads_is_recorded(
     hardware: Hardware, record: Record, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = hardware.device("virtual/kfd/kfd", "kfd", node="kfd")
     for path, text in (("topology/nodes/1/gpu_id", "77"), ("topology/nodes/1/secret", "no")):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(f"{text}\n")
-    ours = EntryPoint("ours", "record_entry:ATTRIBUTES", _devices.GROUP)
-    module = tmp_path / "record_entry.py"
-    module.write_text('ATTRIBUTES = {"kfd": ["topology/nodes/*/gpu_id"]}\n')
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_devices, "entry_points", lambda **_: [ours])
+    properties = {"LAMP": "red", "ID_FS_UUID": "u"}
+    usb = hardware.usb("1-2", "10c4:ea60", 5)
+    hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties=properties)
+
+    def read(tree: Tree) -> Iterable[str]:
+        for node in tree.sysfs.names("class/kfd/kfd/topology/nodes"):
+            tree.sysfs.number(f"class/kfd/kfd/topology/nodes/{node}/gpu_id")
+        yield "LAMP"
+
+    given(monkeypatch, read)
     text = record()
     assert ["A: topology/nodes/1/gpu_id=77\\n"] == lines(text, "A: topology")
+    assert ["E: LAMP=red"] == lines(text, "E: LAMP") + lines(text, "E: ID_FS")
     loaded = Hardware(tmp_path / "loaded")
     load(text, loaded)
     assert "77\n" == (loaded.sys / "devices/virtual/kfd/kfd/topology/nodes/1/gpu_id").read_text()
 
 
+def test_parts_of_pci_devices_that_a_plugin_finds_are_recorded(
+    hardware: Hardware, record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = hardware.pci("0000:03:00.0", "8086:1572", "020000").relative_to(hardware.sys / "devices")
+    for path in (f"{card}/net/eth0", "virtual/net/docker0"):
+        hardware.device(path, "net", attributes={"mtu": "1500"})
+
+    def read(tree: Tree) -> Iterable[str]:
+        return {one.attribute("no such") for one in tree.subsystem("net")} - {""}
+
+    given(monkeypatch)
+    assert not lines(record(), "E: SUBSYSTEM=net")
+    given(monkeypatch, read)
+    text = record()
+    assert ["E: SUBSYSTEM=net"] == lines(text, "E: SUBSYSTEM=net")
+    assert "eth0" in text
+    assert "docker0" not in text
+
+
+def test_a_plugin_that_fails_spoils_nothing(
+    hardware: Hardware,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    usb = hardware.usb("1-2", "10c4:ea60", 5)
+    (hardware.sys / "devices" / usb / "lamp").write_text("on\n")
+
+    def fail(_: Tree) -> Iterable[str]:
+        raise ValueError("no")
+
+    def read(tree: Tree) -> Iterable[str]:
+        return {one.attribute("lamp") for one in tree.subsystem("usb")} - {"", "on"}
+
+    given(monkeypatch, fail, read)
+    assert 0 == main(["record", f"--root={hardware.sys.parent}"])
+    out, err = capsys.readouterr()
+    assert "A: lamp=on" in out
+    assert err.startswith("deviceplugin record: the plugin 0: ValueError: no")
+
+
 def test_a_plugin_that_cannot_be_imported_is_named(
     hardware: Hardware, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = EntryPoint("lamp", "no_such_module:ATTRIBUTES", _devices.GROUP)
+    broken = EntryPoint("lamp", "no_such_module:read", _devices.GROUP)
     monkeypatch.setattr(_devices, "entry_points", lambda **_: [broken])
     hardware.pci("0000:03:00.0", "8086:1572", "020000")
     assert 2 == main(["record", f"--root={hardware.sys.parent}"])

@@ -9,22 +9,18 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config.loading import load
+from deviceplugin.tools.agent import _sections
 from deviceplugin_amd.settings import AmdSettings
-from deviceplugin_fpga.settings import FpgaSettings
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_intelgpu.settings import IntelGpuSettings
-from deviceplugin_rdma import RdmaSettings
-from deviceplugin_simulated.settings import SimulatedSettings
 
-SETTINGS: Final = (
-    *(AmdSettings, FpgaSettings, GpuSettings, IntelGpuSettings, RdmaSettings, SimulatedSettings),
-)
-FILTERS: Final = (
-    *((kind, "include") for kind in (AmdSettings, GpuSettings, IntelGpuSettings)),
-    *((kind, "exclude") for kind in (AmdSettings, GpuSettings, IntelGpuSettings)),
-    *((kind, "ignore-errors") for kind in (AmdSettings, FpgaSettings)),
-)
+SETTINGS: Final = [_sections.hosted(name).settings for name in _sections.names()]
+FILTERS: Final = [
+    (kind, key)
+    for kind in SETTINGS
+    for key in ("include", "exclude", "ignore-errors")
+    if key.replace("-", "_") in kind.__dataclass_fields__
+]
 
 
 def of_file(

@@ -1,4 +1,4 @@
-"""What the common tests need to know of a plugin: a file in e2e/cases for each, by its name."""
+"""What the common tests need to know of a plugin: the file case.py of its own tests."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pathlib import Path
 from homes.home import Given, Plugin
 from homes.pretended_hardware import StandIn
 
-FOLDER = Path(__file__).parents[2] / "cases"
+PLUGINS = Path(__file__).parents[3] / "tests/plugins"
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,16 @@ class Case:
 @cache
 def cases() -> Mapping[str, Case]:
     """Return the case of each plugin, by its name."""
-    return {path.stem: _load(path) for path in sorted(FOLDER.glob("*.py"))}
+    return {path.parent.name: _load(path) for path in sorted(PLUGINS.glob("*/case.py"))}
 
 
 def _load(path: Path) -> Case:
-    spec = spec_from_file_location(f"e2e_case_{path.stem}", path)
+    name = path.parent.name
+    spec = spec_from_file_location(f"e2e_case_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     case: Case = module.CASE
-    assert path.stem == case.plugin.name, f"{path} is about {case.plugin.name}"
+    assert name == case.plugin.name, f"{path} is about {case.plugin.name}"
     return case

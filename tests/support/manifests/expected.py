@@ -4,23 +4,20 @@ The file is ``tests/plugins/NAME/deployment.toml``; a plugin that needs nothing 
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import yaml
 
 _PLUGINS = Path(__file__).parents[2] / "plugins"
 _DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 _FOLDERS = {path.parent for path in _DEPLOYMENTS.glob("**/kustomization.yaml")}
 PLUGINS = sorted(one.name for one in _FOLDERS if one.parent == _DEPLOYMENTS and one.name != "base")
 COMPONENTS = sorted(one.name for one in _FOLDERS if one.parent.name == "components")
-WIDE = {
-    "host-dev": {"/dev"},
-    "host-network-facts": {"/sys"},
-    "gpu-cdi": {"/usr"},
-    "node-amd": {"/dev"},
-    "node-intelgpu": {"/dev"},
-    "node-rdma": {"/dev", "/sys"},
-}
+WIDE = {"host-dev": {"/dev"}, "host-network-facts": {"/sys"}, "gpu-cdi": {"/usr"}}
 """What components mount, read-only, that is too wide for a plugin by itself."""
+AGENT = "node"
+"""All plugins in one process: it has what they have, with a component for each."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +36,37 @@ class Expected:
     """Components that it has from the start."""
     own_components: frozenset[str] = frozenset()
     """Components for it alone, whose settings others do not have."""
+    left_to_settings: frozenset[str] = frozenset()
+    """Keys of which the operator's schema cannot say all: names, what goes together."""
 
 
 def expected(plugin: str) -> Expected:
     """Return what the manifests of ``plugin`` may have beyond those of every other."""
     path = _PLUGINS / plugin / "deployment.toml"
     given = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return Expected(**{key: frozenset(values) for key, values in given.items()})
+    own = Expected(**{key: frozenset(values) for key, values in given.items()})
+    if plugin != AGENT:
+        return own
+    others = [expected(path.parent.name) for path in _files() if path.parent.name != AGENT]
+    return replace(
+        own,
+        writable=own.writable.union(*(one.writable for one in others)),
+        variables=own.variables.union(*(one.variables for one in others)),
+    )
+
+
+def _files() -> list[Path]:
+    return [*_PLUGINS.glob("*/deployment.toml")]
 
 
 def owner(component: str) -> str | None:
     """Return the plugin that ``component`` is for, or None if it is for all."""
-    for path in _PLUGINS.glob("*/deployment.toml"):
-        if component in expected(path.parent.name).own_components:
-            return path.parent.name
+    for path in _files():
+        name = path.parent.name
+        if component == f"{AGENT}-{name}":
+            return AGENT
+        if component in expected(name).own_components:
+            return name
     return None
 
 
@@ -63,4 +77,10 @@ def fitting(plugin: str) -> list[str]:
 
 def wide(plugin: str, *components: str) -> set[str]:
     """Return the wide directories that a plugin mounts with ``components`` and its own."""
-    return {path for one in (*components, *expected(plugin).included) for path in WIDE.get(one, ())}
+    names = [*components, *expected(plugin).included]
+    for name in names:
+        text = (_DEPLOYMENTS / "components" / name / "kustomization.yaml").read_text(
+            encoding="utf-8"
+        )
+        names += [Path(one).name for one in yaml.safe_load(text).get("components", ())]
+    return {path for one in names for path in WIDE.get(one, ())}

@@ -3,7 +3,8 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin_amd.advertised import DOMAIN
 from deviceplugin_amd.plugin import AmdPlugin
 from deviceplugin_amd.settings import AmdSettings
 
@@ -12,7 +13,17 @@ __all__ = ["AmdPlugin", "AmdSettings", "main"]
 
 def hosted() -> Hosted[AmdSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(AmdPlugin, AmdSettings)
+    owned = {
+        "labels-file": "it needs a directory: deployments/components/amd-labels",
+        "state-file": MOUNTED,
+        "sysfs-dir": "every container has its own /sys",
+        "dev-dir": MOUNTED,
+    }
+    return Hosted(AmdPlugin, AmdSettings, _resources, owned)
+
+
+def _resources(settings: AmdSettings) -> list[str]:
+    return [f"{DOMAIN}/{'gpu' if settings.resource_naming_strategy == 'single' else '*'}"]
 
 
 def main() -> NoReturn:

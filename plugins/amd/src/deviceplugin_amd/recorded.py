@@ -1,22 +1,19 @@
-"""What ``deviceplugin record`` writes down of AMD GPUs, beyond what it does of any device."""
+"""What ``deviceplugin record`` writes down of AMD GPUs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
 
-ATTRIBUTES: Final[Mapping[str, Sequence[str]]] = {
-    "kfd": [
-        "topology/generation_id",
-        "topology/nodes/*/gpu_id",
-        "topology/nodes/*/properties",
-        "topology/nodes/*/*/*/properties",
-    ],
-    "pci": [
-        "available_*_partition",
-        "current_*_partition",
-        "mem_info_vram_total",
-        "product_name",
-        "ras/*_err_count",
-        "ras/gpu_vram_bad_pages",
-    ],
-}
-"""Names of attributes by subsystem. Processes of KFD are not among them."""
+from deviceplugin.kit.hardware import Tree
+from deviceplugin_amd import advertised
+from deviceplugin_amd.plugin import AmdPlugin
+from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_amd.snapshot import Reader
+
+
+def read(tree: Tree) -> Iterable[str]:
+    """Read what a discovery reads, and the labels; but nothing of processes."""
+    settings = AmdSettings(
+        sysfs_dir=tree.sysfs.root, dev_dir=tree.dev, state_file=None, clean_handover=False
+    )
+    advertised.labels(Reader(tree.sysfs, tree.dev).read().units, tree.sysfs)
+    AmdPlugin(settings, tree.sysfs).discover()
+    return ()

@@ -11,6 +11,7 @@ import deviceplugin as dp
 from deviceplugin.kit import files, sysfs
 from deviceplugin.kit.hosting import Hosted
 from deviceplugin_fpga.plugin import FpgaPlugin
+from deviceplugin_fpga.resource_names import NAMESPACE
 from deviceplugin_fpga.settings import FpgaSettings
 
 INTERPRETERS: Final = (
@@ -89,7 +90,13 @@ def main() -> NoReturn:
 
 def hosted() -> Hosted[FpgaSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(FpgaPlugin, FpgaSettings)
+    owned = {
+        "aliases": "it names a file: deployments/components/fpga-aliases",
+        "node-annotation": "it needs a token: deployments/components/node-annotation",
+        "sysfs-dir": "every container has its own /sys",
+        "hook": "an init container of the manifest writes it",
+    }
+    return Hosted(FpgaPlugin, FpgaSettings, lambda _: [f"{NAMESPACE}/*"], owned)
 
 
 # Imported late: a plugin on a node never needs these.

@@ -1,16 +1,15 @@
-"""What ``deviceplugin record`` writes down of FPGAs, beyond what it does of any device."""
+"""What ``deviceplugin record`` writes down of FPGAs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
+from typing import get_args
 
-from deviceplugin_fpga.health import DETAILS, OF_FME, OF_PORT
+from deviceplugin.kit.hardware import Tree
+from deviceplugin_fpga.plugin import FpgaPlugin
+from deviceplugin_fpga.settings import FpgaSettings, Mode
 
-ATTRIBUTES: Final[Mapping[str, Sequence[str]]] = {
-    "fpga": [],
-    "fpga_region": ["compat_id"],
-    "platform": [
-        *("afu_id", "id", "pr/interface_id"),
-        *(f"errors/{name}" for name in (*OF_PORT, *OF_FME, *DETAILS)),
-    ],
-}
-"""Names of attributes by subsystem. Ports and engines are platform devices."""
+
+def read(tree: Tree) -> Iterable[str]:
+    """Read what a discovery reads in each mode. Nothing is served, so no file is written."""
+    for mode in get_args(Mode):
+        FpgaPlugin(FpgaSettings(mode=mode, sysfs_dir=tree.sysfs.root), tree.sysfs).discover()
+    return ()

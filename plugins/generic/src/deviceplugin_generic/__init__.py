@@ -35,7 +35,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def hosted() -> Hosted[GenericSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(partial(GenericPlugin, checker=Checker(), cache=Cache()), GenericSettings)
+    make = partial(GenericPlugin, checker=Checker(), cache=Cache())
+    return Hosted(make, GenericSettings, _resources, renamed={"device": "devices"})
+
+
+def _resources(settings: GenericSettings) -> list[str]:
+    names = [entry.name for entry in configured(settings).entries]
+    return [f"{domain}/{name}" for domain in settings.domain.names for name in names]
 
 
 def check(arguments: Sequence[str]) -> int:

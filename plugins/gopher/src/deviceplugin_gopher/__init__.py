@@ -11,7 +11,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import RESOURCE_NAME
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,12 @@ def _why_skipped(entry: "os.DirEntry[str]") -> str | None:
 
 def hosted() -> Hosted[GopherSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(GopherPlugin, GopherSettings)
+    return Hosted(
+        GopherPlugin,
+        GopherSettings,
+        lambda settings: [str(GopherPlugin(settings).resource)],
+        {"directory": MOUNTED},
+    )
 
 
 def main() -> NoReturn:

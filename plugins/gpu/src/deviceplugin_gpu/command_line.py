@@ -12,8 +12,9 @@ from threading import Thread
 from typing import Any, Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
 from deviceplugin_gpu.configuration.node_choice import NodeFacts, NodeReader, Reloading
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN
 from deviceplugin_gpu.configuration.settings import GpuSettings, of_node, without_effect
 from deviceplugin_gpu.discovery import gpu_discovery
 from deviceplugin_gpu.discovery.driver import Driver
@@ -92,9 +93,28 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def hosted() -> Hosted[GpuSettings]:
     """Return the plugin for ``device-plugins``. It waits for NVML: the others must not restart."""
     command = Command()
+    owned = {
+        "driver-root-ctr-path": MOUNTED,
+        "state-file": MOUNTED,
+        "labels-file": "the manifest would have to mount its directory",
+        "kubelet-socket": "plugin-dir has replaced it",
+        "cdi-feature-flags": "it has no effect",
+        "node-labels-file": "use profiles of the object instead",
+        "node-choice": "the plugin finds it by itself",
+    }
     return Hosted(
-        lambda settings: command.make(replace(settings, fail_on_init_error=False)), GpuSettings
+        lambda settings: command.make(replace(settings, fail_on_init_error=False)),
+        GpuSettings,
+        _resources,
+        owned,
     )
+
+
+def _resources(settings: GpuSettings) -> list[str]:
+    naming = (*settings.resources.gpus, *settings.resources.migs)
+    names = [name for _, name in naming] + [share.rename for share in settings.sharing.shares]
+    others = [name for name in names if name and not name.startswith(f"{DOMAIN}/")]
+    return [f"{DOMAIN}/*", *dict.fromkeys(others)]
 
 
 def _with_two_dashes(arguments: Sequence[str]) -> list[str]:

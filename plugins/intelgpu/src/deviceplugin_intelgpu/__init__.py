@@ -3,7 +3,8 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin_intelgpu import advertised
 from deviceplugin_intelgpu.plugin import IntelGpuPlugin
 from deviceplugin_intelgpu.settings import IntelGpuSettings
 
@@ -21,4 +22,10 @@ def main() -> NoReturn:
 
 def hosted() -> Hosted[IntelGpuSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(IntelGpuPlugin, IntelGpuSettings)
+    owned = {
+        "labels-file": "it needs a directory: deployments/components/intelgpu-labels",
+        "state-file": MOUNTED,
+        "sysfs-dir": "every container has its own /sys",
+        "dev-dir": MOUNTED,
+    }
+    return Hosted(IntelGpuPlugin, IntelGpuSettings, advertised.resources, owned)

@@ -8,7 +8,7 @@ from typing import Final
 from deviceplugin.kit import drm, pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.selection import Selection
-from deviceplugin.kit.sysfs import Sysfs, SysfsError
+from deviceplugin.kit.sysfs import AbsentError, Sysfs, SysfsError
 
 VENDOR: Final = 0x8086
 DRIVERS: Final = ("i915", "xe")
@@ -159,9 +159,12 @@ def is_divided(function: pci.Function) -> bool:
 def has_file(sysfs: Sysfs, function: pci.Function, name: str) -> bool:
     """Return whether a function has an attribute, which only root may be able to read."""
     try:
-        return name in sysfs.names(function.device.path)
-    except SysfsError:
+        sysfs.read(f"{function.device.path}/{name}")
+    except AbsentError:
         return False
+    except SysfsError:
+        pass
+    return True
 
 
 def product(function: pci.Function) -> str:

@@ -1,9 +1,16 @@
-"""What ``deviceplugin record`` writes down of Intel GPUs, beyond what it does of any device."""
+"""What ``deviceplugin record`` writes down of Intel GPUs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
 
-from deviceplugin_intelgpu.gpus import SURVIVABILITY
+from deviceplugin.kit.hardware import Tree
+from deviceplugin_intelgpu.plugin import IntelGpuPlugin
+from deviceplugin_intelgpu.settings import IntelGpuSettings
 
-ATTRIBUTES: Final[Mapping[str, Sequence[str]]] = {"pci": [SURVIVABILITY, "gpu_health"]}
-"""Names of attributes by subsystem."""
+
+def read(tree: Tree) -> Iterable[str]:
+    """Read what a discovery reads."""
+    settings = IntelGpuSettings(
+        enable_monitoring=True, sysfs_dir=tree.sysfs.root, dev_dir=tree.dev, state_file=None
+    )
+    IntelGpuPlugin(settings, tree.sysfs).discover()
+    return ()

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted
 from deviceplugin_rdma.plugin import RdmaPlugin
 from deviceplugin_rdma.settings import RdmaSettings
 
@@ -21,4 +21,10 @@ def main() -> NoReturn:
 
 def hosted() -> Hosted[RdmaSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(RdmaPlugin, RdmaSettings)
+    mounted = ("proc-net-dir", "devinfo-dir", "state-file", "sysfs-dir", "dev-dir")
+    renamed = {"resources": "resourceList"}
+    return Hosted(RdmaPlugin, RdmaSettings, _resources, dict.fromkeys(mounted, MOUNTED), renamed)
+
+
+def _resources(settings: RdmaSettings) -> list[str]:
+    return [settings.resource(entry) for entry in settings.resources]

@@ -1,11 +1,29 @@
-"""What ``deviceplugin record`` writes down of network cards, beyond what it does of any device."""
+"""What ``deviceplugin record`` writes down of network cards."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
 
-ATTRIBUTES: Final[Mapping[str, Sequence[str]]] = {
-    "infiniband": [f"ports/*/{name}" for name in ("state", "phys_state", "rate", "link_layer")],
-    "net": ["carrier", "flags", "phys_port_name"],
-    "pci": ["acpi_index", "current_link_width", "max_link_width"],
-}
-"""Names of attributes by subsystem. Addresses of interfaces, GIDs and GUIDs are not among them."""
+from deviceplugin.kit.hardware import Tree
+from deviceplugin_rdma.entries import Entry, Selector
+from deviceplugin_rdma.plugin import RdmaPlugin
+from deviceplugin_rdma.settings import RdmaSettings
+
+_WAYS = (
+    Entry("shared", shares=2),
+    Entry("rdma", selectors=(Selector(is_rdma=True),)),
+    Entry("whole"),
+    Entry("accelerator", pci_class="12"),
+)
+
+
+def read(tree: Tree) -> Iterable[str]:
+    """Read what a discovery reads in each way to offer a function; but no addresses and routes."""
+    for entry in _WAYS:
+        settings = RdmaSettings(
+            resources=(entry,),
+            state_file=None,
+            devinfo_dir=None,
+            sysfs_dir=tree.sysfs.root,
+            dev_dir=tree.dev,
+        )
+        RdmaPlugin(settings, tree.sysfs).discover()
+    return ()

@@ -1,10 +1,11 @@
 """The command ``simulated-device-plugin``."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
+from deviceplugin_simulated import scenario
 from deviceplugin_simulated.plugin import SimulatedPlugin
 from deviceplugin_simulated.settings import SimulatedSettings
 
@@ -22,7 +23,16 @@ def main() -> NoReturn:
 
 def hosted() -> Hosted[SimulatedSettings]:
     """Return the plugin for ``device-plugins``."""
-    return Hosted(SimulatedPlugin, SimulatedSettings)
+    owned = {
+        "devices": "it names a file, which the manifest would have to mount",
+        "control-socket": "the manifest would have to mount its directory",
+    }
+    return Hosted(SimulatedPlugin, SimulatedSettings, _resources, owned)
+
+
+def _resources(settings: SimulatedSettings) -> Iterable[str]:
+    devices = scenario.load(settings).devices
+    return dict.fromkeys([device.resource for device in devices] or [settings.resource])
 
 
 def ctl(argv: Sequence[str]) -> int:

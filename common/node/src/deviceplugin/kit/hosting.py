@@ -1,4 +1,4 @@
-"""Let ``device-plugins`` run a plugin beside others, in one process.
+"""Let ``device-plugins`` run a plugin beside others, and objects of the operator name it.
 
 A package names a function that returns a ``Hosted`` as an entry point:
 
@@ -6,12 +6,14 @@ A package names a function that returns a ``Hosted`` as an entry point:
     lamp = "deviceplugin_lamp:hosted"
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 
 from deviceplugin._config.settings import Settings
 
+MOUNTED: Final = "the manifest mounts it"
+"""Why an object of the operator cannot set a path."""
 S = TypeVar("S", bound=Settings)
 
 
@@ -26,3 +28,13 @@ class Hosted(Generic[S]):
 
     make: Callable[[S], object]
     settings: type[S]
+    resources: Callable[[S], Iterable[str]] | None = None
+    """Returns the resources that settings lead to; a name that ends in ``*`` stands for several.
+
+    Raises ``ConfigError`` for what the plugin refuses only when it starts. None: objects of the
+    operator cannot name the plugin.
+    """
+    owned: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings that such an object cannot set, and why, beyond those of every plugin."""
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings that have another key in the file."""

@@ -44,11 +44,14 @@ class Tree(hardware.Tree):
 
     Args:
         names: From the last discovery, to reuse what has not changed.
+        sysfs: What reads sysfs, if it is not to be read as it is.
     """
 
-    def __init__(self, roots: Roots | None = None, names: Names | None = None) -> None:
+    def __init__(
+        self, roots: Roots | None = None, names: Names | None = None, sysfs: Sysfs | None = None
+    ) -> None:
         self.roots = roots or Roots()
-        super().__init__(Sysfs(self.roots.sys), dev=self.roots.dev, udev=self.roots.udev)
+        super().__init__(sysfs or Sysfs(self.roots.sys), dev=self.roots.dev, udev=self.roots.udev)
         self.names = names or Names(str(self.roots.dev))
         self.names.begin()
 

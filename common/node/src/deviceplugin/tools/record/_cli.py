@@ -22,9 +22,9 @@ changes nothing.
 
 In the output are USB and PCI devices, devices with character device nodes, and those above them:
 paths in sysfs, names of device nodes, links to drivers and IOMMU groups, and a fixed list of
-attributes such as vendor, product, class and NUMA node; attributes that installed plugins read; and
-udev's names and links. Not in it are contents of devices, disks, network addresses, files outside
-of sysfs and udev, and attributes that are not listed. Serial numbers are in it, unless you mask
+attributes such as vendor, product, class and NUMA node; what installed plugins read of devices; and
+udev's names and links. Not in it are contents of devices, network addresses, files outside of sysfs
+and udev, and what no installed plugin reads. Serial numbers are in it, unless you mask
 them: then the same serial number is the same word everywhere, so that doubled ones stay visible.
 
 The format is that of umockdev-record."""

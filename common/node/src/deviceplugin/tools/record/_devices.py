@@ -2,18 +2,21 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 from typing import Final
 
-from deviceplugin.errors import ConfigError
+from typing_extensions import override
+
+from deviceplugin._app.exit_status import complain
+from deviceplugin._platform import hooks
+from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.kit.hardware import Device, Tree
-from deviceplugin.kit.sysfs import natural
+from deviceplugin.kit.sysfs import Kernel, Sysfs, natural
 
 GROUP: Final = "deviceplugin.record"
-"""The group of entry points with further attributes of plugins, by subsystem."""
+"""The group of entry points of functions that read what a plugin's discovery reads."""
 ATTRIBUTES: Final = (
     *("bDeviceClass", "bInterfaceClass", "bInterfaceNumber", "busnum", "devnum", "idProduct"),
     *("idVendor", "manufacturer", "port_number", "product", "serial", "uniq", "interface"),
@@ -51,35 +54,96 @@ class Record:
     targets: Mapping[str, str]
 
 
-def more_attributes() -> dict[str, list[str]]:
-    """Return the patterns of attributes that installed plugins read, by subsystem.
+@dataclass(frozen=True)
+class Asked:
+    """What plugins read of a machine, as far as it belongs to devices."""
+
+    files: Mapping[str, frozenset[str]]
+    """Paths of files and links below each device, by the device's path; none where it was found."""
+    properties: frozenset[str]
+    """Names of udev's properties."""
+
+
+class _Noting(Kernel):
+    """Notes what is read. Whoever looks into a directory has found the device there."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    @override
+    def read(self, path: str, most: int = _MOST_BYTES) -> bytes:
+        self.paths.add(path)
+        return super().read(path, most)
+
+    @override
+    def names(self, path: str) -> list[str]:
+        self.paths.add(f"{path}/.")
+        return super().names(path)
+
+    @override
+    def link(self, path: str) -> str:
+        self.paths.add(path)
+        return super().link(path)
+
+    @override
+    def resolve(self, path: str) -> str:
+        found = super().resolve(path)
+        self.paths.add(f"{found}/.")
+        return found
+
+
+def asked(tree: Tree) -> Asked:
+    """Let each installed plugin read the machine, and return what it read.
 
     Raises:
         ConfigError: A plugin cannot be imported.
     """
-    found: dict[str, list[str]] = {}
+    kernel, properties = _Noting(), set[str]()
+    noting = Tree(Sysfs(tree.sysfs.root, kernel), dev=tree.dev, udev=tree.udev)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
-            given: Mapping[str, Sequence[str]] = entry.load()
+            read: Callable[[Tree], Iterable[str]] = entry.load()
         except ImportError as error:
             raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
-        for subsystem, patterns in given.items():
-            found.setdefault(subsystem, []).extend(patterns)
-    return found
+        try:
+            properties.update(hooks.call(_finished, read, noting))
+        except DevicePluginError as error:
+            complain("deviceplugin record", f"the plugin {entry.name}: {error}")
+    found: dict[str, set[str]] = {}
+    for path in kernel.paths:
+        folder, name = posixpath.split(path)
+        folder = posixpath.realpath(folder)
+        if device := next((one for one in _above(folder, tree) if _is_device(one)), ""):
+            found.setdefault(device, set()).add(posixpath.relpath(f"{folder}/{name}", device))
+    return Asked({path: frozenset(names) for path, names in found.items()}, frozenset(properties))
+
+
+def _finished(read: Callable[[Tree], Iterable[str]], tree: Tree) -> set[str]:
+    return {*read(tree)}
+
+
+def _above(folder: str, tree: Tree) -> Iterator[str]:
+    while tree.contains(folder):
+        yield folder
+        folder = posixpath.dirname(folder)
+
+
+def _is_device(folder: str) -> bool:
+    return posixpath.lexists(f"{folder}/subsystem")
 
 
 def records(tree: Tree) -> Iterator[Record]:
     """Yield USB and PCI devices, devices with character device nodes, and those above them.
 
-    Of subsystems whose attributes a plugin reads, devices without nodes count too, if they are
-    parts of PCI devices: ports, regions, network interfaces.
+    Of devices without nodes, those count that a plugin has read and that are parts of PCI devices:
+    ports, regions, network interfaces.
     """
-    more = more_attributes()
+    noted = asked(tree)
     starts = [*tree.subsystem("usb"), *tree.subsystem("pci"), *_with_nodes(tree)]
-    starts += [one for name in more for one in tree.subsystem(name) if _is_part(one)]
+    starts += [one for one in map(tree.device, noted.files) if one.node or _is_part(one)]
     devices = {one.path: one for start in starts for one in start.line if one.subsystem}
     for path in sorted(devices, key=natural):
-        yield _record(devices[path], more)
+        yield _record(devices[path], noted)
 
 
 def _with_nodes(tree: Tree) -> Iterator[Device]:
@@ -97,22 +161,27 @@ def _is_part(device: Device) -> bool:
     return "pci" in above and "usb" not in above
 
 
-def _record(device: Device, more: Mapping[str, Sequence[str]]) -> Record:
-    tree = device.tree
+def _record(device: Device, noted: Asked) -> Record:
+    tree, names = device.tree, {*ATTRIBUTES, *noted.files.get(device.path, ())} - {"uevent"}
     lines = tree.text(f"{device.path}/uevent").split("\n")
     events = dict(line.split("=", 1) for line in lines if "=" in line)
     properties = {key: events[key] for key in _EVENT if key in events}
-    udev = {key: text for key, text in device.properties.items() if key.startswith(_UDEV)}
+    udev = {
+        key: text
+        for key, text in device.properties.items()
+        if key.startswith(_UDEV) or key in noted.properties
+    }
+    links = [name for name in tree.entries(device.path) if name in names or _LINKS.fullmatch(name)]
     return Record(
         path=f"/devices/{_below(device.path, f'{tree.sysfs.root}/devices')}",
         node=_below(device.node, str(tree.dev)) if device.node else "",
         links=tuple(sorted(link.removeprefix("/dev/") for link in device.links)),
         properties={**properties, **udev, "SUBSYSTEM": device.subsystem},
-        attributes=dict(_attributes(device, (*ATTRIBUTES, *more.get(device.subsystem, ())))),
+        attributes=dict(_attributes(device, names)),
         targets={
             name: target
-            for name in sorted(tree.entries(device.path), key=natural)
-            if _LINKS.fullmatch(name) and (target := _target(tree, f"{device.path}/{name}"))
+            for name in sorted({*links} - {"subsystem"}, key=natural)
+            if (target := _target(tree, f"{device.path}/{name}"))
         },
     )
 
@@ -121,30 +190,12 @@ def _below(path: str, root: str) -> str:
     return posixpath.relpath(path, posixpath.realpath(root) if "/devices" in root else root)
 
 
-def _attributes(device: Device, patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and content of the text attributes that match a pattern."""
-    depth = max(pattern.count("/") for pattern in patterns)
-    for name in sorted(_names(device.tree, device.path, "", depth), key=natural):
-        if any(_fits(name, pattern) for pattern in patterns):
-            text = device.tree.text(f"{device.path}/{name}")
-            if text and "\0" not in text and len(text) < _MOST_BYTES:
-                yield name, text.removesuffix("\n")
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return name.count("/") == pattern.count("/") and fnmatchcase(name, pattern)
-
-
-def _names(tree: Tree, folder: str, prefix: str, depth: int) -> Iterator[str]:
-    """Yield the names of files, and with a depth those in directories that are not devices."""
-    for name in tree.entries(folder):
-        path = f"{folder}/{name}"
-        if posixpath.islink(path):
-            continue
-        if not posixpath.isdir(path):
-            yield prefix + name
-        elif depth and not posixpath.exists(f"{path}/subsystem"):
-            yield from _names(tree, path, f"{prefix}{name}/", depth - 1)
+def _attributes(device: Device, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and content of those attributes that are text."""
+    for name in sorted(names, key=natural):
+        text = device.tree.text(f"{device.path}/{name}")
+        if text and "\0" not in text and len(text) < _MOST_BYTES:
+            yield name, text.removesuffix("\n")
 
 
 def _target(tree: Tree, path: str) -> str:

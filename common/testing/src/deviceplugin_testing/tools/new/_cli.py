@@ -17,9 +17,9 @@ _DESCRIPTION: Final = """\
 Create a working plugin called NAME: its package, test, README, image and deployment. It
 advertises the device nodes /dev/NAME* until you change that.
 
-In the root of this framework's repository, it becomes a plugin there: a folder in plugins/ and in
-deployments/, an example, a case of the end to end suite, and a line each in pyproject.toml and
-README.md. Elsewhere, or with --directory, it becomes a separate repository."""
+In the root of this framework's repository, it becomes a plugin there: folders in plugins/,
+deployments/, tests/plugins/ and demo/examples/, and a line in pyproject.toml. Elsewhere, or with
+--directory, it becomes a separate repository."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -33,9 +33,9 @@ then nothing is left behind."""
 
 _NEXT_HERE: Final = """
 What to do next:
-  make setup                    to install the new package
-  make test ARGS=plugins/{name}
-  make test ARGS="e2e -m {name}"
+  make setup                                              install the new package
+  .venv/bin/python -m deviceplugin_operator.crd --write   add its settings to the operator's
+  .venv/bin/python build/checklist.py {name}              run it, and all tests of it
 
 Then write discover() in plugins/{name}/src/deviceplugin_{name}/__init__.py, and continue with the
 checklist, common/docs/new-plugin.md.
@@ -77,7 +77,7 @@ def _make(options: argparse.Namespace) -> int:
 def _in_workspace(root: Path, subject: Subject, *, dry: bool) -> None:
     if (root / "plugins" / subject.name).exists():
         raise ConfigError(f"plugins/{subject.name}: exists already; choose another name")
-    subject = replace(subject, version=_workspace.version(root))
+    subject = replace(subject, version=_workspace.version(root), is_here=True)
     new, edits = _contents.workspace(subject), _workspace.edits(subject)
     write(root, new, edits, dry=dry)
     _report([*new], [*edits], dry=dry)

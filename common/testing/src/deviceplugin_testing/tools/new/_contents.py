@@ -28,11 +28,13 @@ REPOSITORY: Final[Mapping[str, str]] = {
 WORKSPACE: Final[Mapping[str, str]] = {
     **{f"plugins/{{{{name}}}}/{place}": file for place, file in PACKAGE.items()},
     "plugins/{{name}}/README.md": "plugin-readme.md",
+    "deployments/components/node-{{name}}/kustomization.yaml": "node-component.yaml",
+    "deployments/operator/samples/{{name}}.yaml": "sample.yaml",
     "deployments/{{name}}/config.yaml": "config.yaml",
     "deployments/{{name}}/kustomization.yaml": "kustomization.yaml",
     "demo/examples/{{name}}/README.md": "example-readme.md",
     "demo/examples/{{name}}/pod.yaml": "pod.yaml",
-    "e2e/cases/{{name}}.py": "case.py",
+    "tests/plugins/{{name}}/case.py": "case.py",
     "tests/plugins/{{name}}/deployment.toml": "deployment.toml",
 }
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Final
 
 from deviceplugin._app.dra_settings import driver_of
@@ -14,6 +15,21 @@ _LONGEST_NAME: Final = 20
 _LONGEST_RESOURCE: Final = 48
 """With this limit, no line of the created files exceeds 100 characters."""
 _TAKEN: Final = frozenset({"base", "common", "components", "plugins", "template", "workspace"})
+_ENTRIES: Final = """
+[project.entry-points."deviceplugin.plugins"]
+{name} = "deviceplugin_{name}.__main__:hosted"
+"""
+_HOSTED: Final = '''def hosted() -> Hosted[Settings]:
+    """Return the plugin for ``device-plugins`` and for the operator."""
+    resources, owned = ["{resource}"], {{"directory": MOUNTED}}
+    return Hosted(_made, Settings, lambda _settings: resources, owned)
+
+
+def _made(settings: Settings) -> {plugin}:
+    return {plugin}(settings.directory)
+
+
+'''
 _WORD: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -29,6 +45,8 @@ class Subject:
     """Its command is ``<name>-device-plugin``, its package ``deviceplugin_<name>``."""
     resource: str
     version: str = "0.1.0"
+    is_here: bool = False
+    """Whether it is a plugin of the framework's repository, where all packages are its own."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or len(self.name) > _LONGEST_NAME:
@@ -49,9 +67,19 @@ class Subject:
     @property
     def words(self) -> Mapping[str, str]:
         """The values of ``{{...}}``."""
+        plugin = f"{self.name.capitalize()}Plugin"
+        imports = [
+            "from deviceplugin_testing.fixture import Kubelet",
+            f"from deviceplugin_{self.name} import {plugin}",
+        ]
         return {
             "name": self.name,
-            "class": f"{self.name.capitalize()}Plugin",
+            "class": plugin,
+            "framework": version("deviceplugin"),
+            "imports": "\n".join(sorted(imports)) if self.is_here else "\n\n".join(imports),
+            "entries": _ENTRIES.format(name=self.name),
+            "hosting": "from deviceplugin.kit.hosting import MOUNTED, Hosted\n",
+            "hosted": _HOSTED.format(resource=self.resource, plugin=plugin),
             "resource": self.resource,
             "driver": driver_of(self.resource),
             "version": self.version,

@@ -1,4 +1,4 @@
-"""The framework's own repository: recognising it, and the two lines that a plugin adds there."""
+"""The framework's own repository: recognising it, and the line that a plugin adds there."""
 
 import re
 import tomllib
@@ -12,7 +12,6 @@ from deviceplugin_testing.tools.new._writing import Edit
 
 _PROJECT: Final = "deviceplugin-workspace"
 _PATHS: Final = re.compile(r'^  "plugins/(\w+)/src",\n', re.MULTILINE)
-_ROW: Final = re.compile(r"^\| \[template\]\(plugins/template/README\.md\) \|", re.MULTILINE)
 
 
 def is_workspace(folder: Path) -> bool:
@@ -34,14 +33,11 @@ def version(folder: Path) -> str:
 
 
 def edits(subject: Subject) -> Mapping[Path, Edit]:
-    """Return the edits of the workspace's files, each of which adds a line.
+    """Return the edits of the workspace's files: mypy takes no wildcard for its paths.
 
     An edit raises ``ConfigError`` if it does not find the place for its line.
     """
-    return {
-        Path("pyproject.toml"): lambda text: _with_path(text, subject.name),
-        Path("README.md"): lambda text: _with_row(text, subject.name),
-    }
+    return {Path("pyproject.toml"): lambda text: _with_path(text, subject.name)}
 
 
 def _with_path(text: str, name: str) -> str:
@@ -53,13 +49,3 @@ def _with_path(text: str, name: str) -> str:
     after = [one.end() for one in found if one[1] < name]
     place = after[-1] if after else found[0].start()
     return text[:place] + line + text[place:]
-
-
-def _with_row(text: str, name: str) -> str:
-    template = _ROW.search(text)
-    if template is None:
-        raise ConfigError("README.md: the table of plugins has no row of the template")
-    if f"](plugins/{name}/README.md) |" in text:
-        raise ConfigError(f"README.md: the table of plugins has a row of {name} already: remove it")
-    row = f"| [{name}](plugins/{name}/README.md) | the device nodes `/dev/{name}*` | |\n"
-    return text[: template.start()] + row + text[template.start() :]
