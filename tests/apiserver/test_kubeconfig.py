@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import ssl
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -223,15 +222,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match=r"odd: .*decode"):
         connection([tmp_path / "odd"], "")
-
-
-def test_without_a_library_for_yaml_it_is_said_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "needs PyYAML: install deviceplugin[cluster,yaml]" == problem(
-        tmp_path / "config", config()
-    )
 
 
 @pytest.mark.parametrize(

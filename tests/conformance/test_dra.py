@@ -1,7 +1,6 @@
 """For each check of drivers there is a driver that fails it; the good one passes all."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -192,21 +191,3 @@ def test_options_that_do_not_fit_are_refused(
 def test_the_checks_of_drivers_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--dra", "--list"])
     assert "claims.one-holder" in capsys.readouterr().out
-
-
-def test_checks_of_plugins_do_not_need_the_client_of_the_api_server(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = """
-import sys
-sys.modules["urllib3"] = None
-from deviceplugin_testing.tools.conformance import main
-sys.exit(main(sys.argv[1:]))
-"""
-    words = [sys.executable, "-c", code, "--list"]
-    assert subprocess.run(words, check=True, capture_output=True).stdout
-    for module in ("yaml", "deviceplugin.apiserver"):
-        monkeypatch.setitem(sys.modules, module, None)
-        assert 2 == main(["--dra", "--", *command("Good")])
-        needs = "--dra needs urllib3 and PyYAML: pip install 'deviceplugin[cluster,yaml]'"
-        assert needs in capsys.readouterr().err

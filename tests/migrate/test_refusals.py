@@ -232,16 +232,6 @@ def test_a_manifest_comes_from_standard_input_too(
     assert "mode: regiondevel" in capsys.readouterr().out
 
 
-def test_without_pyyaml_the_extra_is_named(
-    refused: Refusal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    document = yaml.safe_dump(daemon_set(SQUAT))
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    assert "peer.yaml: reading manifests needs PyYAML: pip install 'deviceplugin[yaml]'" == refused(
-        document
-    )
-
-
 def test_variables_in_arguments_are_filled_in_as_the_kubelet_does(
     refused: Refusal, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -1,9 +1,6 @@
 """Pods from manifests."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,20 +87,6 @@ def test_claims_are_loaded_with_their_objects(tmp_path: Path) -> None:
     (loaded,) = load(tmp_path, CLAIMING)
     assert demo == loaded
     assert frozenset({"x.io/dev"}) == loaded.containers[0].claimed
-
-
-def test_json_needs_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    document: dict[str, Any] = {
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c"}]},
-    }
-    assert [Pod("p", [Container("c", {})])] == load(tmp_path, json.dumps(document), "pod.json")
-    with pytest.raises(
-        ManifestError, match=r"YAML needs PyYAML: pip install 'deviceplugin\[yaml\]'"
-    ):
-        load(tmp_path, POD)
 
 
 @pytest.mark.parametrize(

@@ -257,8 +257,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except ImportError as error:
-        raise ConfigError(f"{path}: needs PyYAML: install deviceplugin[cluster,yaml]") from error
     if root is None:
         return {}
     if root.kind != "mapping":

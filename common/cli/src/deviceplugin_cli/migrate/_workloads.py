@@ -17,7 +17,6 @@ STANDARD_INPUT: Final = "-"
 _MOST_BYTES: Final = 16 * 1024**2
 _MOST_VALUES: Final = 500_000
 """Keys and values of a file. A DaemonSet has some 500."""
-_NO_YAML: Final = "reading manifests needs PyYAML: pip install 'deviceplugin[yaml]'"
 _VARIABLE: Final = re.compile(r"\$(\$|\(([-A-Za-z0-9_.]+)\))")
 _SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
 
@@ -98,8 +97,6 @@ def _of(place: str, content: Any) -> Iterator[Document]:
 def _parsed(path: str, text: str) -> list[Any]:
     try:
         return plain(text, _MOST_VALUES)
-    except ImportError as error:
-        raise ConfigError(f"{path}: {_NO_YAML}") from error
     except MalformedError as error:
         line = f":{error.line}" if error.line else ""
         template = "; a Helm template has to be rendered first" if "{{" in text else ""

@@ -4,11 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
-from deviceplugin.errors import ConfigError
+from deviceplugin.apiserver import ApiServer
 from deviceplugin_testing.conformance._check import Failed
 from deviceplugin_testing.conformance._node import CheckedProcess
 from deviceplugin_testing.conformance._process import Plugin
@@ -94,7 +93,6 @@ class DraNode(CheckedProcess):
         self._claims = 0
         self.driver = subject.resource
         """The driver to check; empty until it is known."""
-        client = _client()
         self.cluster = SimulatedCluster(seed=seed)
         self.cluster.add_node(NODE)
         self.cluster.start()
@@ -105,7 +103,7 @@ class DraNode(CheckedProcess):
             sync_interval=_QUICK,
             sync_frequency=_SYNC,
         )
-        api = client(self.cluster.url)
+        api = ApiServer(self.cluster.url)
         self.node = SimulatedNode(place.root, api, NODE, interval=_QUICK, config=config, seed=seed)
         self.kubelet = self.node.kubelet
         self.placeholders = {**place.placeholders(), **self._places()}
@@ -268,17 +266,6 @@ class DraNode(CheckedProcess):
 
 
 _REQUEST: Final = {"name": "r", "exactly": {"deviceClassName": CLASS}}
-
-
-def _client() -> Any:
-    needs = "--dra needs urllib3 and PyYAML: pip install 'deviceplugin[cluster,yaml]'"
-    try:  # late, because checks of device plugins do not need the extra
-        from deviceplugin.apiserver import ApiServer
-    except ImportError:
-        raise ConfigError(needs) from None
-    if find_spec("yaml") is None:  # drivers in Go write their CDI files in it
-        raise ConfigError(needs)
-    return ApiServer
 
 
 def _answers(answers: Mapping[str, Any], claims: Sequence[Claim]) -> list[Any]:

@@ -19,19 +19,14 @@ from deviceplugin_testing.simulator._pods.pod import (
 def documents(path: Path) -> list[Any]:
     """Return the documents in ``path``: JSON has one, YAML any number.
 
-    YAML needs PyYAML, which the ``yaml`` extra installs.
-
     Raises:
         OSError: It cannot be read.
-        ValueError: It is not valid, or PyYAML is missing.
+        ValueError: It is not valid.
     """
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return [json.loads(text)]
-    try:
-        return plain(text)
-    except ImportError:
-        raise ValueError("YAML needs PyYAML: pip install 'deviceplugin[yaml]'") from None
+    return plain(text)
 
 
 class ManifestError(Exception):
@@ -40,8 +35,6 @@ class ManifestError(Exception):
 
 def load_pods(path: Path) -> list[Pod]:
     """Return the pods in the YAML or JSON file ``path``.
-
-    YAML needs PyYAML, which the ``yaml`` extra installs.
 
     Raises:
         ManifestError: It cannot be read, or has no pod.
