@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
+from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.catalogue import CUSTOM, OWNED, PLUGINS, judged, written
 from deviceplugin_operator.crd.specification import SPEC
 from deviceplugin_operator.manifests import components, template
@@ -46,6 +47,10 @@ def places(schema: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 EVERYWHERE = dict(places(SCHEMA))
+
+
+def test_the_file_is_what_the_settings_make() -> None:
+    assert definition.text() == FILE.read_text(), "stale: run make generate"
 
 
 def test_plain_apply_takes_it() -> None:

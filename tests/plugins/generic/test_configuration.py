@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin.kit.configuration import InvalidError, of_text
-from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_generic import GenericPlugin, GenericSettings, schema
 from deviceplugin_generic.configuration import loading
 from deviceplugin_generic.configuration.entries import (
     UNLIMITED,
@@ -294,6 +294,10 @@ def test_the_schema_and_the_parser_agree(text: str) -> None:
 def test_the_schema_knows_every_setting() -> None:
     known = SCHEMA["anyOf"][0]["properties"]
     assert {one.name.replace("_", "-") for one in fields(GenericSettings)} <= set(known)
+
+
+def test_the_schema_that_is_published_is_the_one_of_the_code() -> None:
+    assert schema.text() == SCHEMA_FILE.read_text(), "stale: run make generate"
 
 
 def test_all_faults_are_told_at_once_with_file_line_and_key(tmp_path: Path) -> None:

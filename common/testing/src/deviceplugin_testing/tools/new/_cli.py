@@ -33,9 +33,9 @@ then nothing is left behind."""
 
 _NEXT_HERE: Final = """
 What to do next:
-  make setup                                              install the new package
-  .venv/bin/python -m deviceplugin_operator.crd --write   add its settings to the operator's
-  .venv/bin/python build/checklist.py {name}              run it, and all tests of it
+  make setup                                   install the new package
+  make generate                                add its settings to the operator's
+  .venv/bin/python build/checklist.py {name}   run it, and all tests of it
 
 Then write discover() in plugins/{name}/src/deviceplugin_{name}/__init__.py, and continue with the
 checklist, common/docs/new-plugin.md.
