@@ -1,7 +1,7 @@
 """Write everything that is generated, or check that it is current.
 
-    .venv/bin/python build/generate.py            write it: make generate
-    .venv/bin/python build/generate.py --check    exit with 1 if something is stale, and name it
+    generate.py [NAME...]            write it: make generate
+    generate.py --check [NAME...]    exit with 1 if something is stale, and name it
 
 Each generator returns the files that it makes, with their content.
 """
@@ -10,7 +10,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -50,12 +50,12 @@ def kind() -> Files:
     return {KIND: definition.text()}
 
 
-GENERATORS: Final[Iterable[Callable[[], Files]]] = (
-    messages,
-    kind,
-    lambda: {GENERIC / "schema.json": schema.text()},
-    lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},
-)
+GENERATORS: Final[Mapping[str, Callable[[], Files]]] = {
+    "messages": messages,
+    "kind": kind,
+    "schema": lambda: {GENERIC / "schema.json": schema.text()},
+    "architecture": lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},
+}
 
 
 def main() -> int:
@@ -64,17 +64,21 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if one is stale")
-    check = parser.parse_args().check
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(GENERATORS))
+    options = parser.parse_args()
+    if unknown := {*options.names} - {*GENERATORS}:
+        parser.error(f"unknown {', '.join(sorted(unknown))}: name some of {', '.join(GENERATORS)}")
     stale = 0
-    for path, text in (item for made in GENERATORS for item in made().items()):
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if not check:
-            path.write_text(text, encoding="utf-8")
-        said = "is stale: run make generate" if check else "written"
-        print(f"{path.relative_to(ROOT)}: {said}")
-    return 1 if check and stale else 0
+    for name in options.names or GENERATORS:
+        for path, text in GENERATORS[name]().items():
+            if path.is_file() and path.read_text(encoding="utf-8") == text:
+                continue
+            stale += 1
+            if not options.check:
+                path.write_text(text, encoding="utf-8")
+            said = "is stale: run make generate" if options.check else "written"
+            print(f"{path.relative_to(ROOT)}: {said}")
+    return 1 if options.check and stale else 0
 
 
 if __name__ == "__main__":

@@ -204,8 +204,8 @@ def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [*install, f"--python={place}/bin/python", *projects], check=True, capture_output=True
     )
-    crd = [str(place / "bin/python"), "-m", "deviceplugin_operator.crd", "--write"]
-    subprocess.run(crd, cwd=tree, check=True, capture_output=True)
+    kind = [str(place / "bin/python"), "build/generate.py", "kind"]
+    subprocess.run(kind, cwd=tree, check=True, capture_output=True)
     return place / "bin"
 
 
