@@ -1,6 +1,7 @@
 """``make deploy`` and ``make undeploy``, by the real kubectl, on a stand-in for a cluster."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,8 +190,8 @@ def test_a_kubectl_that_is_missing_or_fails_is_one_line(
 
 def test_the_page_names_the_variables_that_there_are() -> None:
     page = (ROOT / "common/docs/deploying.md").read_text()
-    (line,) = (line for line in page.splitlines() if line.startswith("$ make deploy "))
-    given = read(line.removeprefix("$ make deploy ").split())
+    (words,) = re.findall(r"`make deploy (.+?)`", page)
+    given = read(words.split())
     assert {"RESOURCE_NAME": given["RESOURCE_NAME"]}.items() <= variables(given).items()
     with pytest.raises(DeployError):
         variables({**given, "RESOURCE_NAME": "x"})
