@@ -71,7 +71,7 @@ def figures(files: Sequence[Path]) -> Mapping[str, int]:
         "lines of generated files": lines(generated),
         "pages": len(words),
         "words on pages": sum(words.values()),
-        "words on the longest page": max(words.values()),
+        "words on the longest page": max(words.values(), default=0),
         "KiB of the wheel that a node installs": wheel_size(ROOT / "common/node") // KIB,
         "arrows between rooms": sum(map(len, architecture.arrows().values())),
     }

@@ -29,12 +29,12 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 GAIN = """
 import os, socket, threading
-from deviceplugin_testing.conformance import _proc
-before = _proc.holdings(os.getpid())
+from deviceplugin_testing.conformance import _process
+before = _process.holdings(os.getpid())
 stop = threading.Event()
 threading.Thread(target=stop.wait).start()
 with socket.socket():
-    after = _proc.holdings(os.getpid())
+    after = _process.holdings(os.getpid())
 stop.set()
 print(*(getattr(after, n) - getattr(before, n) for n in ("threads", "descriptors", "sockets")))
 """
