@@ -32,9 +32,9 @@ BUDGETS: Final = {
     "lines of tests, with e2e": 111_100,
     "lines of generated files": 5_000,
     "pages": 90,
-    "words on pages": 89_200,
-    "words on the longest page": 3_200,
-    "KiB of the wheel that a node installs": 1_330,
+    "words on pages": 79_000,
+    "words on the longest page": 2_700,
+    "KiB of the wheel that a node installs": 1_250,
     "arrows between rooms": 110,
 }
 """The most that each figure may be."""
@@ -58,7 +58,7 @@ def figures(files: Sequence[Path]) -> Mapping[str, int]:
     def below(*folders: str) -> int:
         return lines(one for one in sources if str(one).startswith(folders))
 
-    words = {one: len(content(one).split()) for one in files if one.suffix == ".md"}
+    words = {one: words_of(content(one)) for one in files if one.suffix == ".md"}
     return {
         "lines of source": lines(sources),
         "of deviceplugin": below("common/node/"),
@@ -75,6 +75,11 @@ def figures(files: Sequence[Path]) -> Mapping[str, int]:
         "KiB of the wheel that a node installs": wheel_size(ROOT / "common/node") // KIB,
         "arrows between rooms": sum(map(len, architecture.arrows().values())),
     }
+
+
+def words_of(page: str) -> int:
+    """Return how many words a page has; the bars of tables are none."""
+    return sum(1 for one in page.split() if any(map(str.isalnum, one)))
 
 
 def lines(files: Iterable[Path]) -> int:
