@@ -20,6 +20,7 @@ from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.connections import MAX_HEAD
 from deviceplugin._http.server import Shared
 from deviceplugin._platform import open_files
+from deviceplugin._platform.clock import MONOTONIC
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
@@ -128,11 +129,14 @@ def test_a_request_that_does_not_end_is_dropped_in_time(monkeypatch: pytest.Monk
         assert b"" == answer(server.port, _LINE)
 
 
-def test_an_answer_that_is_not_read_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "_ANSWER_TIME", 1.0)
+def test_an_answer_that_is_not_read_is_dropped_in_time() -> None:
     with serving(metrics=long_answer()) as server, connect(server.port) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert b"HTTP/1.0 200" == client.recv(12)
+        (late,) = server._connections._answering._clients
+        assert late.deadline <= MONOTONIC.now() + answering._ANSWER_TIME
+        late.deadline = 0.0
+        connect(server.port).close()  # so that the server looks at its clock
         eventually(lambda: threads_of_clients() == 0, "its thread to end")
 
 
