@@ -167,7 +167,10 @@ OWN = ("plugins/lamp/", "deployments/lamp/", "tests/plugins/lamp/")
 NAMED = ("demo/examples/lamp/", "deployments/components/node-lamp/")
 """Folders and a file that are the plugin's by their names."""
 SAMPLE = "deployments/operator/samples/lamp.yaml"
-GENERATED = "deployments/operator/crd/deviceplugins.yaml"
+GENERATED = {
+    "deployments/operator/crd/deviceplugins.yaml",
+    "operator/src/deviceplugin_operator/manifests.json",
+}
 BUDGET = {"pyproject.toml": 1}
 """Lines more in files elsewhere. What is generated does not count."""
 
@@ -176,7 +179,7 @@ def test_it_is_in_its_own_folders_and_one_line_besides(tree: Path) -> None:
     before, after = files(ROOT), files(tree)
     new = after.keys() - before.keys()
     assert set() == {one for one in new if not one.startswith((*OWN, *NAMED))} - {SAMPLE}
-    written = (before.keys() & after.keys()) - {GENERATED}
+    written = (before.keys() & after.keys()) - GENERATED
     changed = {path: len(difference(before[path], after[path])) for path in written}
     assert {path: number for path, number in changed.items() if number} == BUDGET
 
