@@ -158,8 +158,7 @@ def test_a_fault_costs_only_the_devices_that_it_concerns(name: str, root: Path) 
 def test_a_fault_costs_only_the_nvidia_gpus_that_it_concerns(
     strategy: str, root: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pytestconfig.cache is not None
-    library = fake_library.build_or_skip(pytestconfig.cache.mkdir("fake-nvml"))
+    library = fake_library.build_or_skip(fake_library.kept(pytestconfig, "fake-nvml"))
     rig = gpus(root, library, monkeypatch)
     chance = random.Random(f"{strategy} {SEED}")
 

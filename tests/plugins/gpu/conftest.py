@@ -13,16 +13,14 @@ from gpu.rig import GpuRig
 @pytest.fixture(scope="session")
 def nvml_library(pytestconfig: pytest.Config) -> Path:
     """Compile the fake library unless an earlier run has; all workers share it."""
-    assert pytestconfig.cache is not None
-    return fake_library.build_or_skip(pytestconfig.cache.mkdir("fake-nvml"))
+    return fake_library.build_or_skip(fake_library.kept(pytestconfig, "fake-nvml"))
 
 
 @pytest.fixture(scope="session")
 def compiled(pytestconfig: pytest.Config, nvml_library: Path) -> Path:
     """Return a folder for what is compiled of the fake driver, where there is a C compiler."""
     assert nvml_library.exists()
-    assert pytestconfig.cache is not None
-    return pytestconfig.cache.mkdir("fake-driver")
+    return fake_library.kept(pytestconfig, "fake-driver")
 
 
 @pytest.fixture

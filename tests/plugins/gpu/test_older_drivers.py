@@ -51,8 +51,7 @@ def node(
     tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Node]:
     """Return what makes a node whose library lacks functions."""
-    assert pytestconfig.cache is not None
-    folder = pytestconfig.cache.mkdir("fake-nvml")
+    folder = fake_library.kept(pytestconfig, "fake-nvml")
     # What other tests have of pynvml comes back in the end.
     monkeypatch.setattr(pynvml, "nvmlLib", pynvml.nvmlLib)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})

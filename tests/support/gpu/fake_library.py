@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def build(into: Path, without: Collection[str] = ()) -> Path:
                 arguments.append(f"-Wl,--version-script={script}")
             _compile(library, [*arguments, *(str(path) for path in sources if path.suffix == ".c")])
     return library
+
+
+def kept(config: pytest.Config, name: str) -> Path:
+    """Return a folder that later runs have too: pytest's, or where that cannot be the user's."""
+    try:
+        return config.cache.mkdir(name)
+    except (AttributeError, OSError):  # it is switched off, or the checkout cannot be written
+        folder = Path(tempfile.gettempdir(), f"deviceplugin-tests-{os.getuid()}", name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
 def build_or_skip(into: Path, without: Collection[str] = ()) -> Path:
