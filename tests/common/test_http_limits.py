@@ -140,6 +140,18 @@ def test_an_answer_that_is_not_read_is_dropped_in_time() -> None:
         eventually(lambda: threads_of_clients() == 0, "its thread to end")
 
 
+def test_who_comes_where_nobody_can_give_way_is_turned_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving() as server:
+        monkeypatch.setattr(connections, "_FEWEST", 0)
+        monkeypatch.setattr(open_files, "spare", lambda: 0)
+        with connect(server.port) as client:  # and asks nothing: what is sent could reset it
+            assert b"" == client.recv(1)
+        monkeypatch.undo()
+        assert 200 == status(server.port, padded(100))
+
+
 def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
