@@ -29,7 +29,7 @@ BUDGETS: Final = {
     "of the plugins": 18_000,
     "of the operator": 3_750,
     "lines of build and demo": 4_600,
-    "lines of tests, with e2e": 111_100,
+    "lines of tests, with e2e": 111_300,
     "lines of generated files": 5_000,
     "pages": 90,
     "words on pages": 79_000,
