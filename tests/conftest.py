@@ -51,10 +51,15 @@ def _stalls(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
-    """Take away what a command that ran in this process logs to: it is closed by now."""
+    """Take away what commands that ran in this process log to: it is closed by now."""
     root = logging.getLogger()
     level = root.level
+    _take_away(root)  # of a test elsewhere, or of a thread that was late
     yield
     root.setLevel(level)
+    _take_away(root)
+
+
+def _take_away(root: logging.Logger) -> None:
     for handler in [one for one in root.handlers if type(one) is logging.StreamHandler]:
         root.removeHandler(handler)

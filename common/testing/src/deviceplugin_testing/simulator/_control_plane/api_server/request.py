@@ -187,8 +187,13 @@ class Watching:
         self.is_cut = is_cut
         self._bookmarks = bookmarks if request.is_on("allowWatchBookmarks") else 0.0
         self._clock = store.changed.clock
-        self._starts = request.asks_for_beginning()
         self._version = request.version() or store.version
+        self._found: list[Object] | None = None
+        """What there is at the beginning, if it is asked for: before the client is answered."""
+        if request.asks_for_beginning():
+            with store.changed:
+                self._found = store.list(request.kind, request.namespace)
+                self._version = store.version
 
     def events(self) -> Iterator[Event]:
         """Yield what the client is sent, until the watch ends."""
@@ -215,12 +220,9 @@ class Watching:
         return self._store.version > self._version or self.is_cut()
 
     def _beginning(self) -> Iterator[Event]:
-        if not self._starts:
+        if self._found is None:
             return
-        with self._store.changed:
-            found = self._store.list(self._request.kind, self._request.namespace)
-            self._version = self._store.version
-        for one in filter(self._wants, found):
+        for one in filter(self._wants, self._found):
             yield {"type": "ADDED", "object": one}
         if self._request.option("sendInitialEvents") and self._bookmarks:
             yield self._bookmark(_FIRST_END)
