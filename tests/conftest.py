@@ -61,5 +61,7 @@ def _log_as_before() -> Iterator[None]:
 
 
 def _take_away(root: logging.Logger) -> None:
-    for handler in [one for one in root.handlers if type(one) is logging.StreamHandler]:
-        root.removeHandler(handler)
+    for handler in list(root.handlers):
+        own = not type(handler).__module__.startswith("_pytest")
+        if own and isinstance(handler, logging.StreamHandler):
+            root.removeHandler(handler)

@@ -216,6 +216,12 @@ def test_a_certificate_or_token_without_end_is_not_read(tmp_path: Path) -> None:
             read_token(tmp_path / name)
 
 
+def test_a_name_that_cannot_be_printed_is_escaped(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text('contexts:\n- name: "\\u0000"\n  context: ""\n')
+    with pytest.raises(ConfigError, match=r"contexts\['\\x00'\]: context: is not a mapping"):
+        connection([tmp_path / "config"], "")
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing: No such file or directory"):
         connection([tmp_path / "missing"], "")

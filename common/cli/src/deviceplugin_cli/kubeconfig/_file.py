@@ -90,7 +90,9 @@ class ConfigEntry:
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
         return [
-            ConfigEntry(f"{self._place}: {key}[{item.get('name', number)}]", self.folder, item)
+            ConfigEntry(
+                f"{self._place}: {key}[{_shown(item.get('name', number))}]", self.folder, item
+            )
             for number, item in enumerate(value)
         ]
 
@@ -215,6 +217,11 @@ def _described(cluster: ConfigEntry) -> dict[str, Any]:
         if extension.text("name") == "client.authentication.k8s.io/exec":
             found["config"] = extension.any("extension")
     return found
+
+
+def _shown(name: object) -> str:
+    """Return a name for a message: of one line, whatever is in it."""
+    return bounded(text if (text := str(name)).isprintable() else ascii(text))
 
 
 class _Merged:
