@@ -1,11 +1,10 @@
 """A new virtual environment without the network: others' packages are links to this one's."""
 
 import venv
-from collections.abc import Collection
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import Distribution
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from needed_packages import closure
 
 OURS = "deviceplugin"
 INSTALLERS = ("pip", "hatchling", "editables")
@@ -18,7 +17,7 @@ def make(place: Path, *wanted: str) -> dict[str, str]:
     """
     venv.create(place, with_pip=False, symlinks=True)
     (site,) = place.glob("lib/python*/site-packages")
-    found = {**_needed(INSTALLERS), **_needed(wanted)}
+    found = closure(*INSTALLERS, *wanted)
     for name, one in found.items():
         if not name.startswith(OURS):
             _link(one, site)
@@ -32,20 +31,6 @@ def make(place: Path, *wanted: str) -> dict[str, str]:
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # is how one says in the environment: no isolation
     }
-
-
-def _needed(names: Collection[str], extras: Collection[str] = ()) -> dict[str, Distribution]:
-    """Return the distributions of these names and all that they need."""
-    found: dict[str, Distribution] = {}
-    for name in names:
-        found[name] = distribution(name)
-        for text in found[name].requires or ():
-            wanted = Requirement(text)
-            if not wanted.marker or any(
-                wanted.marker.evaluate({"extra": extra}) for extra in ("", *extras)
-            ):
-                found |= _needed((wanted.name,), wanted.extras)
-    return found
 
 
 def _link(one: Distribution, site: Path) -> None:

@@ -5,19 +5,17 @@ The workspace's packages come from their sources, and what they need from where 
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import Distribution, distribution
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
-
-from packaging.requirements import Requirement
 
 import images
 from deviceplugin.__main__ import COMMANDS
 from deviceplugin.kit.cdi import Edits, Specification
 from deviceplugin_testing.simulator._device_manager import records
+from needed_packages import closure
 from trim import trim
 
 ABSENT = {name: one.package for name, one in COMMANDS.items() if one.package != "deviceplugin"}
@@ -29,28 +27,12 @@ def lay_out(name: str, folder: Path) -> Path:
     wanted = ["deviceplugin-operator"]
     if name != images.OPERATOR:
         wanted = [f"deviceplugin-{name}", "deviceplugin[cluster]"]  # as build/Dockerfile says
-    for package in _closure(wanted):
-        for path, place in _files(distribution(package)):
+    for package in closure(*wanted).values():
+        for path, place in _files(package):
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             _copy(path, folder / place)
     trim(folder)
     return folder
-
-
-def _closure(wanted: list[str]) -> set[str]:
-    """Return the packages that ``wanted`` need, with themselves, by the names that they have."""
-    found: set[tuple[str, str]] = set()
-    waiting = [Requirement(text) for text in wanted]
-    while waiting:
-        one = waiting.pop()
-        new = {(one.name, extra) for extra in ("", *one.extras)} - found
-        found |= new
-        for name, extra in new:
-            needed = [Requirement(text) for text in distribution(name).requires or ()]
-            waiting += [
-                each for each in needed if not each.marker or each.marker.evaluate({"extra": extra})
-            ]
-    return {re.sub(r"[-_.]+", "_", name).lower() for name, _ in found}
 
 
 def _files(package: Distribution) -> Iterator[tuple[Path, Path]]:
