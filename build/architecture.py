@@ -14,7 +14,8 @@ from typing import Final
 import grimp
 
 ROOT: Final = Path(__file__).parent.parent
-CORE: Final = ROOT / "common/node/src/deviceplugin"
+PACKAGE: Final = "deviceplugin"
+CORE: Final = ROOT / "common/node/src" / PACKAGE
 PAGE: Final = ROOT / "common" / "docs" / "architecture.md"
 BEGIN: Final = "<!-- drawn by build/architecture.py -->"
 END: Final = "<!-- end of the drawing -->"
@@ -23,17 +24,17 @@ NO_ROOMS: Final = {"__init__", "__main__"}
 Arrows = Mapping[str, frozenset[str]]
 
 
-def arrows(package: str = "deviceplugin") -> Arrows:
-    """Return which rooms each room of ``package`` imports.
+def arrows() -> Arrows:
+    """Return which rooms each room of the framework imports.
 
-    A room is a folder of the package, or a file beside it.
+    A room is a folder of its package, or a file beside it.
     """
-    graph = grimp.build_graph(package, cache_dir=None)
-    rooms = {room.removeprefix(f"{package}.") for room in graph.find_children(package)}
+    graph = grimp.build_graph(PACKAGE, cache_dir=None)
+    rooms = {room.removeprefix(f"{PACKAGE}.") for room in graph.find_children(PACKAGE)}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}
     for importer in graph.modules:
         for imported in graph.find_modules_directly_imported_by(importer):
-            source, target = _room(importer, package), _room(imported, package)
+            source, target = _room(importer), _room(imported)
             if source != target and source in found and target in found:
                 found[source].add(target)
     return {room: frozenset(targets) for room, targets in found.items()}
@@ -120,10 +121,9 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def _room(module: str, package: str) -> str:
-    """Return the room of ``package`` that ``module`` is in; an empty string if it is outside."""
-    inside = module.startswith(f"{package}.")
-    return module.removeprefix(f"{package}.").partition(".")[0] if inside else ""
+def _room(module: str) -> str:
+    """Return the room that ``module`` is in; an empty string for the package itself."""
+    return module.removeprefix(PACKAGE).removeprefix(".").partition(".")[0]
 
 
 def _node(room: str) -> str:

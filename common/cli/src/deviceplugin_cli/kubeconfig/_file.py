@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._config.documents.faults import bounded, printable, suggestion
 from deviceplugin._config.documents.nodes import DocumentNode, MalformedError
 from deviceplugin._config.documents.reading import content
 from deviceplugin._config.documents.yaml_nodes import compose
@@ -91,7 +91,9 @@ class ConfigEntry:
             raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
         return [
             ConfigEntry(
-                f"{self._place}: {key}[{_shown(item.get('name', number))}]", self.folder, item
+                f"{self._place}: {key}[{bounded(printable(str(item.get('name', number))))}]",
+                self.folder,
+                item,
             )
             for number, item in enumerate(value)
         ]
@@ -217,11 +219,6 @@ def _described(cluster: ConfigEntry) -> dict[str, Any]:
         if extension.text("name") == "client.authentication.k8s.io/exec":
             found["config"] = extension.any("extension")
     return found
-
-
-def _shown(name: object) -> str:
-    """Return a name for a message: of one line, whatever is in it."""
-    return bounded(text if (text := str(name)).isprintable() else ascii(text))
 
 
 class _Merged:

@@ -89,9 +89,7 @@ class HttpServer:
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
-        with suppress(
-            RequestRefusedError
-        ):  # nobody else might ask for long, so that it is logged now
+        with suppress(RequestRefusedError):  # it is logged now: nobody might ask for long
             self._access.read_token()
         self._connections.run()
 

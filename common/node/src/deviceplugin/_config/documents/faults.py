@@ -73,6 +73,11 @@ def bounded(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
 
 
+def printable(name: str) -> str:
+    """Return a name for a message: escaped if anything in it would change the line."""
+    return name if name.isprintable() else repr(name)
+
+
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """Return the one of ``known`` that is most like ``name``; an empty string if none is."""
     from difflib import get_close_matches  # for mistakes only
@@ -87,5 +92,5 @@ def suggestion(name: str, known: Collection[str], likeness: float = 0.6) -> str:
     if not known:
         return "there are none"
     more = ", ..." if len(known) > _MOST_NAMES else ""
-    shown = (one if one.isprintable() else repr(one) for one in [*known][:_MOST_NAMES])
+    shown = map(printable, [*known][:_MOST_NAMES])
     return f"known are {', '.join(map(bounded, shown))}{more}"

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from deviceplugin._config.documents.faults import Faults, InvalidError, suggestion
+from deviceplugin._config.documents.faults import Faults, InvalidError, printable, suggestion
 from deviceplugin._config.documents.nodes import (
     DocumentNode,
     Kind,
@@ -110,7 +110,7 @@ class Place:
         return Place(self.faults, self.node.pairs.get(key, self.node), self._inner(key))
 
     def _inner(self, key: str) -> str:
-        shown = key if key.isprintable() else repr(key)
+        shown = printable(key)
         return f"{self.key}.{shown}" if self.key else shown
 
     def items(self) -> "list[Place]":
