@@ -15,17 +15,20 @@ PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check generate format lock images dist deploy undeploy clean
+.PHONY: help setup demo test test-all check generate format lock images dist deploy undeploy clean
 
 help: ## List the verbs.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## Install everything into .venv (the other verbs do it when needed).
 
 demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet; ARGS=gpu: the GPU plugin.
 	@$(BIN)/python -m demo.$(or $(ARGS),demo)
 
-test: $(READY) ## Run all tests; some only: make test ARGS="tests/common -k kubelet".
+test: $(READY) ## Run the quick tests; some only: make test ARGS="tests/common -k kubelet".
+	@$(PYTEST) -n auto -m "not slow" $(ARGS)
+
+test-all: $(READY) ## Run the slow tests too.
 	@$(PYTEST) -n auto $(ARGS)
 
 check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, budgets, and whether what is generated is current.
