@@ -10,7 +10,7 @@ import tiers
 def report(
     name: str, when: Literal["setup", "call", "teardown"], seconds: float, *marks: str
 ) -> pytest.TestReport:
-    keywords = dict.fromkeys(marks, 1)
+    keywords: dict[str, Literal[1]] = dict.fromkeys(marks, 1)
     return pytest.TestReport(
         name, (name, 1, name), keywords, "passed", None, when, duration=seconds
     )
