@@ -13,6 +13,8 @@ PACKAGES := common/node common/testing common/cli operator $(patsubst %/,%,$(wil
 OURS := deviceplugin $(patsubst %,deviceplugin-%,cli operator testing $(notdir $(wildcard plugins/*)))
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
+# Collecting the tests takes three times as long where compiled modules are not kept.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check generate format lock images dist deploy undeploy clean

@@ -5,6 +5,7 @@ The file is ``tests/plugins/NAME/deployment.toml``; a plugin that needs nothing 
 
 import tomllib
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -40,6 +41,7 @@ class Expected:
     """Keys of which the operator's schema cannot say all: names, what goes together."""
 
 
+@cache
 def expected(plugin: str) -> Expected:
     """Return what the manifests of ``plugin`` may have beyond those of every other."""
     path = _PLUGINS / plugin / "deployment.toml"
@@ -59,6 +61,7 @@ def _files() -> list[Path]:
     return [*_PLUGINS.glob("*/deployment.toml")]
 
 
+@cache
 def owner(component: str) -> str | None:
     """Return the plugin that ``component`` is for, or None if it is for all."""
     for path in _files():
