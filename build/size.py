@@ -28,7 +28,7 @@ BUDGETS: Final = {
     "of deviceplugin-cli": 1_950,
     "of the plugins": 18_000,
     "of the operator": 3_750,
-    "lines of build and demo": 4_600,
+    "lines of build and demo": 4_800,
     "lines of tests, with e2e": 111_300,
     "lines of generated files": 5_000,
     "pages": 90,

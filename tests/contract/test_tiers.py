@@ -16,14 +16,19 @@ def report(
     )
 
 
+REPORTS = [
+    report("tests/a/test_it.py::test_quick", "call", tiers.LIMIT - 0.1),
+    report("tests/a/b/test_it.py::test_late", "setup", 1),
+    report("tests/a/b/test_it.py::test_late", "call", tiers.LIMIT - 0.5),
+    report("e2e/test_it.py::test_later", "call", tiers.LIMIT + 1),
+    report("e2e/test_it.py::test_marked", "call", tiers.LIMIT + 2, "slow"),
+]
+
+
 def test_a_test_that_takes_long_and_is_not_marked_is_named() -> None:
-    reports = [
-        report("quick", "call", tiers.LIMIT - 0.1),
-        report("late", "setup", 1),
-        report("late", "call", tiers.LIMIT - 0.5),
-        report("later", "call", tiers.LIMIT + 1),
-        report("marked", "call", tiers.LIMIT + 1, "slow"),
-    ]
-    assert [("later", tiers.LIMIT + 1), ("late", tiers.LIMIT + 0.5)] == tiers.late(
-        [*reports, "a warning"]
-    )
+    later, late = "e2e/test_it.py::test_later", "tests/a/b/test_it.py::test_late"
+    assert [(later, tiers.LIMIT + 1), (late, tiers.LIMIT + 0.5)] == tiers.late(REPORTS)
+
+
+def test_a_folder_has_a_row() -> None:
+    assert ["| `e2e` | 1 | 3 | 1 | 4 |", "| `tests/a` | 2 | 4 | 0 | 0 |"] == tiers.folders(REPORTS)
