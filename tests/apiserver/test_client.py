@@ -66,28 +66,20 @@ def test_each_verb_is_one_request(script: Script) -> None:
     assert ("DELETE", path, {}, {"preconditions": {"uid": "u"}}) == sent(script)
 
 
-def test_connections_are_used_again(script: Script) -> None:
-    script.otherwise = lambda _: Answer.of(NODE)
-    api = ApiServer(script.url)
-    for _ in range(5):
-        api.get("/api/v1/nodes/n")
-    assert 1 == len(script.connections)
-
-
 def test_threads_share_a_client(script: Script) -> None:
     script.otherwise = lambda asked: Answer.of({"path": asked.path})
     api = ApiServer(script.url)
     wrong: list[int] = []
 
     def ask(number: int) -> None:
-        wrong.extend(number for _ in range(10) if api.get(f"/{number}") != {"path": f"/{number}"})
+        wrong.extend(number for _ in range(5) if api.get(f"/{number}") != {"path": f"/{number}"})
 
-    threads = [Thread(target=ask, args=(number,)) for number in range(8)]
+    threads = [Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ([], 80) == (wrong, len(script.asked))
+    assert ([], 20) == (wrong, len(script.asked))
 
 
 def test_a_name_with_odd_characters_stays_one_name(script: Script) -> None:

@@ -103,16 +103,6 @@ def test_an_undecodable_name_is_told_like_any_other(tmp_path: Path) -> None:
         assert "\udcff" == changes.next()
 
 
-def test_a_file_that_is_written_is_told(tmp_path: Path) -> None:
-    changes, file = Changes(), tmp_path / "file"
-    file.touch()
-    with running(FileWatcher(NEVER)) as watcher:
-        watcher.watch(file, changes)
-        (tmp_path / "beside").touch()
-        file.write_text("new")
-        assert changes.next() is None
-
-
 def test_a_file_that_is_replaced_is_followed(tmp_path: Path) -> None:
     changes, file = Changes(), tmp_path / "file"
     file.touch()

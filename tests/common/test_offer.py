@@ -86,15 +86,6 @@ def test_lists_are_announced_by_ownership_too_until_the_offer_is_closed(node: No
     assert [listed(a=False)] == lists
 
 
-def test_a_list_is_the_latest_until_there_is_another(node: Node) -> None:
-    node.resource.publish([dp.Device("a")])
-    sent = node.list()
-    assert sent
-    assert sent == node.offer.latest()
-    node.ownership.prepare(CLAIM, [(NAME, "a")])
-    assert sent != node.offer.latest()
-
-
 def test_the_options_are_what_the_plugin_overrides(node: Node) -> None:
     assert Options(pre_start=False, prefer=False) == node.offer.options
     node.resource.plugin = Starting()

@@ -13,7 +13,6 @@ import grpc
 import inotify_simple
 import pytest
 
-import deviceplugin as dp
 from deviceplugin._kubelet.server import remove_stale_sockets
 from deviceplugin._kubelet.streams import MAX_STREAMS
 from deviceplugin._platform.waiting import Waiter
@@ -64,24 +63,6 @@ def test_the_first_list_is_complete(kubelet: Kubelet) -> None:
         assert 1 == node.kubelet.lists_received(RESOURCE)
 
 
-def test_nothing_is_sent_when_nothing_changed_on_the_wire(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin("a", sick("b", "too hot"))
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"}, {"b"})
-        plugin.set(sick("b", "too cold"), dp.Device("a", envs={"X": "1"}))
-        plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
-        assert 2 == node.kubelet.lists_received(RESOURCE)
-
-
-@EVERY_RELEASE
-def test_a_restarted_kubelet_gets_the_devices_again(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-        node.restart_kubelet()
-        node.wait_for(RESOURCE, {"a", "b"})
-
-
 @EVERY_RELEASE
 def test_a_stream_that_ends_with_both_sockets_in_place_is_replaced(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
@@ -124,15 +105,6 @@ def test_without_inotify_the_poll_alone_recovers(
         node.wait_for(RESOURCE, {"a", "b"})
         node.restart_kubelet()
         node.wait_for(RESOURCE, {"a", "b"})
-
-
-def test_an_old_server_that_stops_leaves_the_socket_of_the_new_one(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-        for _ in range(5):
-            node.restart_kubelet()
-            node.wait_for(RESOURCE, {"a", "b"})
-        assert 1 == len(own_sockets(kubelet))
 
 
 def test_a_plugin_may_name_the_socket_of_its_resource(kubelet: Kubelet) -> None:
@@ -221,19 +193,6 @@ def test_every_stream_sees_the_last_of_a_hundred_rapid_changes(kubelet: Kubelet)
             for each in streams:
                 assert any("last" in healths(message) for message in each)
         node.wait_for(RESOURCE, {"a", "b", "last"})
-
-
-def test_allocations_go_on_while_fifty_streams_hang(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin("a")
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
-        (socket,) = own_sockets(kubelet)
-        with _streams(socket, 50) as streams:
-            assert 50 == len([next(s) for s in streams])  # and none is ever read again
-            for _ in range(20):
-                node.allocate("a")
-            plugin.set("a", "b")
-            node.wait_for(RESOURCE, {"a", "b"})
 
 
 @contextmanager

@@ -68,14 +68,6 @@ def test_two_looks_in_a_row_are_one(ledger: ReleaseLedger) -> None:
     assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (101, 105.9, 106)]
 
 
-def test_a_device_that_is_held_again_is_not_released(ledger: ReleaseLedger) -> None:
-    assert [[], [], [], []] == observed(ledger, seen(A), seen(), seen(A), seen())
-
-
-def test_a_device_that_was_never_held_is_not_released(ledger: ReleaseLedger) -> None:
-    assert [[], [], []] == observed(ledger, seen(), seen(), seen())
-
-
 def test_what_has_been_told_is_told_once(ledger: ReleaseLedger) -> None:
     assert [[], [], [A]] == observed(ledger, seen(A), seen(), seen())
     ledger.forget([A, B])

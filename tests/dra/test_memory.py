@@ -87,6 +87,7 @@ def run_a_pod(cluster: SimulatedCluster) -> None:
     eventually(runs, "the pod")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_dra_costs_a_plugin_at_most_8_mib(root: Path) -> None:
     (root / "a").mkdir()

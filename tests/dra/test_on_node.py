@@ -74,25 +74,6 @@ def test_a_plugin_with_pre_start_does_not_prevent_pods_that_get_its_resource_fro
 # Health.
 
 
-def health(node: ServedNode, pool: str, device: str) -> str:
-    return node.kubelet.dra.report(DRIVER, pool, device).health
-
-
-def test_a_device_that_fails_is_tainted_and_unhealthy_and_recovers(root: Path) -> None:
-    plugin = Gophers()
-    with served(root, plugin, protocol="dra") as node:
-        node.await_offer()
-        (place,) = [place for place, (_, id_) in node.offered().items() if id_ == "gina"]
-        eventually(lambda: health(node, *place) == "Healthy", "a report of health")
-        plugin.sick["gina"] = "too hot"
-        eventually(lambda: health(node, *place) == "Unhealthy", "the report of a failure")
-        assert "too hot" in node.kubelet.dra.report(DRIVER, *place).message
-        eventually(lambda: place not in node.offered(), "a taint")
-        plugin.sick.clear()
-        eventually(lambda: health(node, *place) == "Healthy", "the report of a recovery")
-        eventually(lambda: place in node.offered(), "no taint")
-
-
 # Old kubelets.
 
 

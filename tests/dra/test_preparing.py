@@ -9,7 +9,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._dra.naming import pool_name
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.hooks import HookFailedError, HookTimeoutError
 from drivers.driver_node import (
@@ -125,13 +125,6 @@ def test_annotations_that_have_no_way_into_a_claim_are_reported(
     ]
 
 
-def test_a_name_that_slices_cannot_have_means_the_same_device_again(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, gopher("0000:3b:00.0"), gopher("0000-3b-00-0"))
-    (given,) = node.prepare(node.allocate("one", result("0000:3b:00.0")))
-    assert "0000:3b:00.0" == given.id
-    assert device_name("0000:3b:00.0") == given.name
-
-
 def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) -> None:
     claim = node.allocate("one", result("gary"))
     node.unusable = "cdi has been renamed under its mount"
@@ -244,20 +237,6 @@ def test_a_device_is_never_given_to_two_claims(node: DriverNode) -> None:
     assert ["gary"] == [each.id for each in node.prepare(two)]
 
 
-def test_a_device_that_a_pod_holds_through_the_device_plugin_is_not_given(node: DriverNode) -> None:
-    node.hold("gary")
-    claim = node.allocate("one", result("gary"))
-    expected = "gary is held by pod default/pod through the device plugin"
-    assert expected == node.refusal(claim)
-    assert [] == node.recorded()
-
-
-def test_nothing_is_given_before_it_is_known_what_pods_hold(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, gopher("gary"), known=False)
-    assert "not known yet" in node.refusal(node.allocate("one", result("gary")))
-    assert [] == node.plugin.calls
-
-
 def test_admin_access_holds_nothing_and_does_not_disturb_who_does(node: DriverNode) -> None:
     user, watcher = (
         node.allocate("user", result("gary")),
@@ -313,16 +292,6 @@ def refused(node: DriverNode, *results: Any, **more: Any) -> str:
     text = node.refusal(node.allocate("refused", *results, **more))
     assert before == (node.recorded(), node.cdi_files(), dict(node.ownership.claims()))
     return text
-
-
-def test_a_claim_that_was_made_again_under_its_name_is_another(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
-    node.allocate("one", result("gary"), uid="other")
-    expected = (
-        "claim default/one has uid 'other' instead of uid-one: it was deleted and created again"
-    )
-    assert expected == node.refusal(claim)
 
 
 def test_devices_that_are_not_there_are_named(node: DriverNode) -> None:
