@@ -83,6 +83,7 @@ def opened(process: "subprocess.Popen[bytes]") -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))  # noqa: PTH208
 
 
+@pytest.mark.slow
 def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
     kubelet: Kubelet,
 ) -> None:
@@ -110,12 +111,14 @@ def test_a_plugin_with_too_few_open_files_says_so_and_does_not_abort(kubelet: Ku
     assert 0 == process.returncode
 
 
+@pytest.mark.slow
 def test_a_plugin_may_open_as_many_files_as_the_hard_limit_allows(kubelet: Kubelet) -> None:
     with running(kubelet, 64, free_port(), soft=13) as process:
         kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         assert (64, 64) == resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
 
 
+@pytest.mark.slow
 def test_so_may_the_tools_beside_it() -> None:
     program = (
         "import resource, sys; from deviceplugin.__main__ import main; "

@@ -98,6 +98,7 @@ def test_a_user_who_may_not_write_to_the_plugin_directory_is_told_so_once(direct
     assert ([text] * 3 + ["''"], 1) == (said, logged)
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_user_who_may_not_even_look_for_the_plugin_directory_is_told_so_once(
     directory: Path,
@@ -108,6 +109,7 @@ def test_a_user_who_may_not_even_look_for_the_plugin_directory_is_told_so_once(
     assert ([text] * 3 + ["''"], 1) == (said, logged)
 
 
+@pytest.mark.slow
 @needs_root
 def test_a_plugin_directory_that_is_mounted_read_only_is_told_once(directory: Path) -> None:
     mount = f'mount -t tmpfs -o ro none {directory} && exec "$@"'

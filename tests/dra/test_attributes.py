@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
@@ -173,6 +173,7 @@ DEVICES = st.builds(
 ).filter(lambda device: not device_problem(device))
 
 
+@settings(max_examples=25)
 @given(DEVICES)
 def test_whatever_a_device_has_the_api_server_accepts_it(device: dp.Device) -> None:
     found, _ = Describer(DRIVER).describe(device, RESOURCE)

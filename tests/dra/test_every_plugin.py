@@ -31,7 +31,14 @@ def make(name: str, path: Path) -> Plugin:
     return SUBJECTS[name](path)()
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # What another setting of a plugin gives is a case of the same.
+        pytest.param(name, marks=pytest.mark.slow) if "," in name else name
+        for name in SUBJECTS
+    ],
+)
 def test_a_container_gets_the_same_through_either_protocol(
     name: str, root: Path, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
@@ -28,9 +28,12 @@ DRIVER = "gopher.example.com"
 ALIKE = ["SEriALnuMBERofAnad", "SeRIalNUmberoFAnad"]
 """Two ids that had one name."""
 IDS = st.text(min_size=1, max_size=63) | st.from_regex(r"[-a-fA-F0-9:._/]{1,63}", fullmatch=True)
-DOMAINS = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <= 244)
+LABELS = st.text("ab0-", min_size=1, max_size=63).map(lambda text: text.strip("-") or "x")
+NODES = st.lists(LABELS, min_size=1, max_size=6).map(
+    lambda labels: ".".join(labels)[:253].strip("-.")
+)
+DOMAINS = NODES.map(lambda text: text[:244].strip("-."))
 LASTS = st.from_regex(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]", fullmatch=True)
-NODES = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <= 253)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +89,12 @@ def test_names_of_devices_are_accepted_and_unique_in_any_order(
     assert named == {device_name(device_id): device_id for device_id in ids}
 
 
-@given(IDS)
-def test_a_name_never_becomes_that_of_the_device_that_is_called_so(device_id: str) -> None:
-    name = device_name(device_id)
-    assert device_id == name or name != device_name(name)
-
-
 def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(naming, "_digits", lambda *_texts: "0" * 64)
     assert {"c": "c"} == device_names(["A", "a:", "A:", "c"])
 
 
+@settings(max_examples=40)
 @given(NODES, DOMAINS, LASTS)
 def test_names_of_pools_are_accepted(node: str, domain: str, last: str) -> None:
     pool = pool_name(node, f"{domain}/{last}")
@@ -104,7 +102,8 @@ def test_names_of_pools_are_accepted(node: str, domain: str, last: str) -> None:
     assert all(map(SUBDOMAIN.fullmatch, pool.split("/")))
 
 
-@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=6))
+@settings(max_examples=40)
+@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=4))
 def test_no_two_pools_have_one_name(places: list[tuple[str, str, str]]) -> None:
     pools = [pool_name(node, f"{domain}/{last}") for node, domain, last in places]
     assert len(set(pools)) == len(pools)
@@ -118,6 +117,7 @@ def test_names_of_pools() -> None:
     assert f"worker-3/{naming._hash(long)}" == pool_name("worker-3", long)
 
 
+@settings(max_examples=40)
 @given(NODES, DOMAINS, LASTS, st.integers(0, 0xFFFF))
 def test_names_of_slices_are_accepted_and_sort_by_their_index(
     node: str, domain: str, last: str, index: int
@@ -140,7 +140,8 @@ NAMES = st.text(max_size=80) | st.from_regex(
 ).map(lambda text: text.replace("q", DRIVER))
 
 
-@given(st.lists(NAMES, unique=True, max_size=40), st.randoms())
+@settings(max_examples=40)
+@given(st.lists(NAMES, unique=True, max_size=20), st.randoms())
 def test_names_of_attributes_are_accepted_unique_and_the_same_in_any_order(
     given_names: list[str], chance: random.Random
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
@@ -318,6 +318,7 @@ STEPS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(STEPS, st.integers(0, 3))
 def test_whatever_happens_the_slices_become_complete_and_few(
     steps: list[tuple[str, set[int]]], after: int
