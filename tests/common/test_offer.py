@@ -9,7 +9,8 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.published import Resource, encode_list
-from deviceplugin._kubelet.offer import AdmitAll, Offer, Options, RegistrationNeed
+from deviceplugin._kubelet.offer import Offer, Options, RegistrationNeed
+from idle_tracker import IdleTracker
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
@@ -136,12 +137,12 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
 def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     node = Node(Starting())
     node.resource.publish([dp.Device("a")])
-    need = RegistrationNeed(node.offer, AdmitAll())
+    need = RegistrationNeed(node.offer, IdleTracker())
     need.told(node.offer.options)
     node.ownership.switch("dra")
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there
-    assert not RegistrationNeed(node.offer, AdmitAll()).is_there, (
+    assert not RegistrationNeed(node.offer, IdleTracker()).is_there, (
         "the kubelet does not know the resource"
     )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from threading import Event
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import grpc
 import grpc.aio
@@ -22,12 +22,13 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet import service
-from deviceplugin._kubelet.offer import Admission, AdmitAll, Defer, Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._platform import event_loop, rpc
 from deviceplugin._platform.hooks import MAX_HANGING, HookFailedError, Hooks, call, reason_of
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, _node
+from idle_tracker import IdleTracker
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
@@ -39,7 +40,6 @@ FULL = dp.Device(
     annotations={"vendor.com/d2": "yes"},
     cdi_names=["vendor.com/d=2"],
 )
-ADMIT_ALL = AdmitAll()
 OTHER = dp.Device(
     "d10",
     nodes=[dp.DeviceNode("/dev/d10", "/dev/ten"), dp.DeviceNode("/dev/ctl", permissions="r")],
@@ -236,13 +236,13 @@ class PreferringPlugin(ScriptedPlugin):
 
 
 def servicer(
-    plugin: dp.Plugin, ids: Iterable[str], admission: Admission = ADMIT_ALL
+    plugin: dp.Plugin, ids: Iterable[str], admission: IdleTracker | None = None
 ) -> service.Servicer:
     resource = Resource(RESOURCE, plugin)
     resource.publish([dp.Device(device_id) for device_id in ids])
     return service.Servicer(
         Offer(resource, Ownership()),
-        admission=admission,
+        admission=admission or IdleTracker(),
         hooks=Hooks(),
         metrics=Metrics(),
         news=lambda: None,
@@ -418,10 +418,14 @@ def test_the_kubelet_is_told_a_short_reason_whatever_was_raised(
 # Admission.
 
 
-class Register(AdmitAll):
+Defer = Callable[[Callable[[], None]], Any]
+
+
+class Register(IdleTracker):
     """Notes what is admitted, and how it ended."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.entries: list[tuple[str, list[str], str]] = []
 
     @override

@@ -57,10 +57,7 @@ class _Track:
 
 
 class ReleaseLedger:
-    """The devices that were allocated and whose release has not been observed.
-
-    All times are as in `AttributionTiming`, and of a monotonic clock.
-    """
+    """The devices that were allocated and not released. Times are those of `AttributionTiming`."""
 
     def __init__(self, confirm: float, admission: float, recorded: float) -> None:
         self._confirm = confirm

@@ -3,16 +3,11 @@
 ``tenacity`` is imported at the first failure: most starts have none, and it brings asyncio's half.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from deviceplugin._platform.waiting import Waiter
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
     from tenacity.wait import wait_base
-
-_T = TypeVar("_T")
 
 
 class Backoff:
@@ -70,44 +65,3 @@ class Backoff:
         wait = self._waits()(self._attempts)
         self._attempts.prepare_for_next_attempt()
         return wait
-
-    def retry(
-        self,
-        attempt: Callable[[], _T],
-        *,
-        on: type[Exception],
-        waiter: Waiter,
-        give_up: Callable[[], bool],
-        before_wait: Callable[[BaseException | None], None],
-    ) -> _T:
-        """Return what ``attempt`` returns. After each error of the class ``on``, wait and retry.
-
-        ``before_wait`` is called with the error. Waits begin with ``first``, as after ``reset``.
-
-        Raises:
-            on: The last error, once ``waiter`` is over or ``give_up`` returns true.
-        """
-        try:
-            return attempt()
-        except on as error:
-            earlier = [error]  # the first attempt of what follows
-
-        from tenacity import Retrying, retry_if_exception_type
-
-        def before_sleep(state: "RetryCallState") -> None:
-            before_wait(state.outcome.exception() if state.outcome else None)
-
-        def again() -> _T:
-            if earlier:
-                raise earlier.pop()
-            return attempt()
-
-        retrying = Retrying(
-            retry=retry_if_exception_type(on),
-            wait=self._waits(),
-            stop=lambda _: waiter.is_over() or give_up(),
-            sleep=waiter.pause,
-            before_sleep=before_sleep,
-            reraise=True,
-        )
-        return retrying(again)

@@ -12,10 +12,7 @@ from deviceplugin._platform.waiting import Waiter
 
 
 class Slots:
-    """A number of slots, and a queue of threads that wait for one, each with its own waiter.
-
-    It is a semaphore that is first come, first served, and whose waits can be ended.
-    """
+    """A semaphore that is first come, first served, and whose waits can be ended."""
 
     def __init__(self, slots: int) -> None:
         self._lock = threading.Lock()
@@ -67,10 +64,7 @@ class Slots:
 
 
 class SharedChannel:
-    """A channel that ``connect`` opens for the first of several users, and the last one closes.
-
-    Opening one costs three times as much as a call.
-    """
+    """A channel for all that call at a time: to open one costs three times as much as a call."""
 
     def __init__(self, connect: Callable[[], grpc.Channel]) -> None:
         self._connect = connect

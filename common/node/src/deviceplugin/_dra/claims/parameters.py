@@ -42,10 +42,7 @@ class ParameterReader:
         """Return the parameters of the devices ``found`` of ``claim``, as far as they take some.
 
         Those that the claim had ``before`` are the same again, even if defaults have changed.
-
-        Raises:
-            AllocationError: Some are wrong, or for devices that take none. The message names the
-                request and the key.
+        AllocationError if some are wrong, or for devices that take none, with request and key.
         """
         known = {(one.request, one.resource): one for one in before}
         groups = {(one.result.request, one.resource.name): one for one in found}

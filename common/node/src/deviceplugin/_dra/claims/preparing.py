@@ -43,11 +43,7 @@ class ClaimLocks:
 
     @contextmanager
     def hold(self, uid: str, seconds: float) -> Iterator[None]:
-        """Hold the lock of the claim ``uid``.
-
-        Raises:
-            AllocationError: It was not free within ``seconds``.
-        """
+        """Hold the lock of the claim; AllocationError if it is not free within ``seconds``."""
         with self._guard:
             lock, users = self._locks.get(uid, (threading.Lock(), 0))
             self._locks[uid] = lock, users + 1
@@ -101,10 +97,8 @@ class Preparing:
         """Make the devices of ``claim`` ready for its containers, and return them.
 
         A claim that is prepared gets the same answer, and what its containers need is checked
-        again. ``left`` returns the seconds that are left of the call.
-
-        Raises:
-            DevicePluginError: It is not prepared, and the devices are given to nobody. Try again.
+        again. ``left`` returns the seconds that are left of the call. After a DevicePluginError it
+        is not prepared, and nobody is given the devices: try again.
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
@@ -154,14 +148,12 @@ class Preparing:
                 undo.callback(self._undo, claim)
             if before is None or before.held != record.held:
                 self.records.write(record)
-            answer = self._asking.ask(claim.uid, found, parameters, left)
-            if answer.document is None:
+            devices, document = self._asking.ask(claim.uid, found, parameters, left)
+            if document is None:
                 self.claim_files.drop(claim.uid)
             else:
-                self.claim_files.put(claim.uid, answer.document)
-            record = replace(
-                record, state="prepared", devices=[*answer.devices, *kept], document=answer.document
-            )
+                self.claim_files.put(claim.uid, document)
+            record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
             self.records.write(record)
             undo.pop_all()
         self._changed()
@@ -186,9 +178,7 @@ class Preparing:
         """Release the devices of ``claim``; of one that is unknown there are none.
 
         The plugin's ``released`` is called first, so nobody gets the devices before it returns.
-
-        Raises:
-            DevicePluginError: It is still prepared. Try again.
+        After a DevicePluginError it is still prepared: try again.
         """
         if not is_uid(claim.uid):
             return

@@ -162,10 +162,9 @@ def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> 
 
 
 def _same(old: Object, new: Object) -> bool:
-    """Return whether ``old`` is what ``new`` became when it was sent.
+    """Return whether ``old`` is what ``new`` became when it was sent, by the hash.
 
-    The hash says so unless somebody has edited the slice while nobody watched. What matters most is
-    therefore compared as well, and the API server does not rewrite that.
+    Somebody may have edited the slice while nobody watched, so what matters most is compared too.
     """
     content = new["metadata"]["annotations"][CONTENT]
     return (
