@@ -463,6 +463,6 @@ def test_a_plugin_without_hooks_needs_none(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_stops_does_not_wait_for_hooks(node: DriverNode) -> None:
-    node.calls.close()
+    node.preparing.close()
     with pytest.raises(HookTimeoutError, match="the plugin is stopping"):
         node.prepare(node.allocate("one", result("gary")))

@@ -10,7 +10,6 @@ from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims import devices
-from deviceplugin._dra.claims.allocations import PluginCalls
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.preparing import Preparing
@@ -76,7 +75,6 @@ class Driver:
             ownership=self.ownership,
             claims=self.claims,
             locator=Locator(self.settings.node, self.resources, self.discovered),
-            calls=PluginCalls(),
             metrics=self.metrics,
             unusable=self.unusable,
             clock=self.clock,
