@@ -78,18 +78,6 @@ def wait_held(node: Node, *expected: tuple[str, str]) -> None:
     eventually(lambda: set(expected) == held(node), f"{expected} to be held")
 
 
-def wait_for_one(node: Node) -> str:
-    """Wait until one device is held, and return it."""
-    seen: list[str] = []
-
-    def look() -> bool:
-        seen.extend(device for device, _ in held(node))
-        return bool(seen)
-
-    eventually(look, "a pod")
-    return seen[0]
-
-
 def wait_counted(node: Node, name: str, expected: float | None) -> None:
     """Wait until the resource's metric has the value; None is absent.
 
@@ -153,18 +141,6 @@ def polls(node: Node, count: int) -> None:
 
     before = asked()
     eventually(lambda: asked() >= before + count, f"{count} looks")
-
-
-def test_holders_are_in_the_inventory(kubelet: Kubelet) -> None:
-    with running(kubelet, ScriptedPlugin("a", "b")) as node:
-        node.kubelet.run(Pod("door", POD.containers, namespace="house"))
-        mine = {"namespace": "house", "pod": "door", "container": "main"}
-
-        def told() -> list[Any]:
-            devices = node.host.inventory()["resources"][0]["devices"]
-            return [device["holders"] for device in devices]
-
-        eventually(lambda: told() in ([[mine], []], [[], [mine]]), "the holder")
 
 
 def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> None:
@@ -288,21 +264,6 @@ def test_a_kubelet_whose_get_is_missing_or_off_is_asked_for_it_once(
         assert ("OK", "Get") not in requests
 
 
-def test_nobody_knows_any_more_of_a_pod_that_was_deleted_without_a_grace_period(
-    kubelet: Kubelet,
-) -> None:
-    """Its container may still run; the kubelet has forgotten it, and admits the next pod."""
-    simulated, following = kubelet.simulated, Pod.of("next", main={RESOURCE: 1})
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
-        assert simulated.run(POD)
-        wait_held(node, ("a", "door"))
-        with pytest.raises(grpc.RpcError, match="held by another pod"):
-            node.allocate("a")
-        simulated.delete(POD)
-        assert {("a", "door")} == held(node)
-        assert {"a"} == simulated.run(following).devices["main"][RESOURCE]
-
-
 # Restarts.
 
 
@@ -365,63 +326,6 @@ def hooked() -> Iterator[threading.Event]:
     event = threading.Event()
     yield event
     event.set()
-
-
-def test_a_release_that_fails_is_told_again(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
-) -> None:
-    class FailingPlugin(ReleasedPlugin):
-        @override
-        def released(self, devices: Sequence[dp.Device]) -> None:
-            super().released(devices)
-            if len(self.released_ids) < 3:
-                raise RuntimeError("cannot wipe")
-
-    plugin = FailingPlugin("a")
-    with running(kubelet, plugin) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        node.kubelet.terminate(POD)
-        eventually(lambda: samples(node, "released_devices_total"), "the release")
-    assert [["a"]] * 3 == plugin.released_ids
-    (told,) = [r for r in caplog.records if r.message == "released() failed"]
-    assert vars(told)["error"].startswith(
-        "RuntimeError: cannot wipe (tests/common/test_attribution.py:"
-    )
-
-
-def test_an_allocation_waits_for_the_release_of_its_device(
-    kubelet: Kubelet, hooked: threading.Event
-) -> None:
-    class WipingPlugin(ReleasedPlugin):
-        wiping = threading.Event()
-
-        @override
-        def released(self, devices: Sequence[dp.Device]) -> None:
-            self.wiping.set()
-            assert hooked.wait(PATIENCE)
-            super().released(devices)
-
-    plugin = WipingPlugin("a", "b")
-    with running(kubelet, plugin) as node:
-        node.kubelet.run(POD)
-        device = wait_for_one(node)
-        node.kubelet.terminate(POD)
-        assert plugin.wiping.wait(PATIENCE)
-        answered: list[list[list[str]]] = []
-
-        def allocate() -> None:
-            node.allocate(device)
-            answered.append(list(plugin.released_ids))
-
-        thread = threading.Thread(target=allocate)
-        thread.start()
-        (other,) = {"a", "b"} - {device}
-        node.allocate(other)  # does not
-        assert [] == answered
-        hooked.set()
-        thread.join(PATIENCE)
-        assert [[[device]]] == answered
 
 
 def test_a_hanging_release_does_not_keep_the_plugin_from_stopping(
@@ -518,21 +422,6 @@ def test_a_device_that_a_kubelet_has_recorded_is_in_the_first_list(kubelet: Kube
     assert RECORDED_BUT_ABSENT == reason
 
 
-def test_an_allocation_that_is_refused_is_not_released(kubelet: Kubelet) -> None:
-    class RefusingPlugin(ReleasedPlugin):
-        @override
-        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-            raise dp.AllocationError("not today")
-
-    plugin = RefusingPlugin("a")
-    with running(kubelet, plugin) as node:
-        with pytest.raises(grpc.RpcError):
-            node.allocate("a")
-        polls(node, 0)
-        turned(node, 5)
-    assert [] == plugin.released_ids
-
-
 def turned(node: Node, count: int) -> None:
     """Wait for that many more turns of the thread, which may ask nobody."""
     turns = threading.Semaphore(0)
@@ -622,41 +511,6 @@ def test_where_it_is_not_known_what_pods_hold_a_device_is_given_out(kubelet: Kub
 
 
 # How the kubelet is asked.
-
-
-def test_no_list_is_asked_for_in_the_middle_of_an_allocation(
-    kubelet: Kubelet, hooked: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tracker, "_IDLE_TIMEOUT", PATIENCE)
-
-    class SlowPlugin(ScriptedPlugin):
-        allocating = threading.Event()
-
-        @override
-        def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
-            self.allocating.set()
-            assert hooked.wait(PATIENCE)
-            return super().allocate(devices)
-
-    socket = kubelet.simulated.root / "told" / "kubelet.sock"
-    plugin = SlowPlugin("a")
-    with (
-        pod_resources(socket) as pods,
-        running(kubelet, plugin, pod_resources_socket=socket) as node,
-    ):
-        thread = threading.Thread(target=node.allocate, args=("a",))
-        thread.start()
-        assert plugin.allocating.wait(PATIENCE)
-        asking = threading.Thread(target=node.host._tracker.ask)
-        asking.start()
-        eventually(lambda: node.host._tracker._awaits_idle, "a list that waits")
-        asked = pods.asked
-        asking.join(0.2)  # in which ten looks would have been made
-        assert (asked, True) == (pods.asked, asking.is_alive())
-        hooked.set()
-        asking.join(PATIENCE)
-        thread.join(PATIENCE)
-        eventually(lambda: pods.asked >= asked + 2, "the list after the allocation")
 
 
 def holders(
@@ -750,6 +604,15 @@ def test_no_list_is_made_before_an_allocation_is_recorded(tmp_path: Path) -> Non
     thread.join(PATIENCE)
     assert [True] == listed
     assert [(RESOURCE, "a")] == [*asking._schedule.unseen]
+
+
+def test_an_allocation_that_is_refused_is_expected_nowhere(tmp_path: Path) -> None:
+    asking = holders(Service(tmp_path / "kubelet.sock"), ReleasedPlugin("a"), interval=30)
+    resource = asking._resources()[RESOURCE]
+    with pytest.raises(dp.AllocationError), asking.admit(resource, ["a"], at_once):
+        raise dp.AllocationError("not today")
+    assert not asking._schedule.unseen
+    assert not asking._ownership._pods.held
 
 
 def test_an_allocation_wakes_the_thread_only_if_a_poll_is_due_earlier(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ The GPU plugin is in tests/plugins/gpu.
 """
 
 import shutil
-import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,14 +12,6 @@ import pytest
 from deviceplugin.plugin import Plugin
 from served.both_protocols import by_both
 from served.odd_hardware import SUBJECTS
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    yield path
-    shutil.rmtree(path)
 
 
 def make(name: str, path: Path) -> Plugin:

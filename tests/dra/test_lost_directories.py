@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -80,13 +78,6 @@ with DualNode(host) as node:
     reasons = sorted({one["reason"] for one in devices})
     print(json.dumps([before, said.replace(f"{inside}/", ""), said in not_ready, reasons]))
 """
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    with TemporaryDirectory(prefix="dp") as path:
-        yield Path(path)
 
 
 def outcome(root: Path, protocol: str, name: str, how: str) -> Any:

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from typing_extensions import override
@@ -19,12 +18,6 @@ from patience import PATIENCE, eventually
 
 ALL = set(IDS)
 DRIVER = "gopher.example.com"
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="dra-") as path:
-        yield Path(path)
 
 
 @pytest.fixture
@@ -98,6 +91,7 @@ def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there
     eventually(lambda: not records(root), "the release")
 
 
+@pytest.mark.slow
 def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
     node: DualNode, root: Path
 ) -> None:
