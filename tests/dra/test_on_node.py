@@ -11,7 +11,8 @@ from typing_extensions import override
 import deviceplugin as dp
 from cluster import certificates
 from deviceplugin._app import dra
-from deviceplugin.apiserver import ApiServer
+from deviceplugin._dra.slices import publisher
+from deviceplugin.apiserver import ApiServer, _slices
 from deviceplugin.apiserver._credentials import Account
 from deviceplugin_testing.simulator import KubeletConfig
 from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE_SLICE
@@ -129,10 +130,11 @@ def test_the_health_of_a_device_is_reported_again_after_the_driver_was_replaced(
         eventually(lambda: shown(node, pod) == ["Healthy"], "the recovery")
 
 
-@pytest.mark.slow
 def test_while_the_api_server_is_away_the_plugin_is_ready_and_says_so_once(
-    root: Path, caplog: pytest.LogCaptureFixture
+    root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module, name in ((publisher, "_FIRST_WAIT"), (publisher, "_SPREAD"), (_slices, "_SPREAD")):
+        monkeypatch.setattr(module, name, 0.1)
     plugin = Gophers()
     with served(root, plugin, protocol="dra") as node:
         node.await_offer()

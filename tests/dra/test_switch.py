@@ -185,6 +185,7 @@ def test_the_device_plugin_goes_on_while_the_api_server_is_away(node: DualNode) 
     node.wait_for(plugin=set(), dra=ALL)
 
 
+@pytest.mark.slow
 def test_readiness_is_that_of_the_protocol_that_is_wanted(node: DualNode) -> None:
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)
