@@ -23,7 +23,6 @@ class Forgotten:
     would give that to others. What a pod held is forgotten with the pod, and once the kubelet says
     that the pod holds devices of the same resource. A device that the new kubelet has restored is
     not lost: if it is not listed then, its pod has ended, and old kubelets list such pods too.
-    ``socket`` identifies the kubelet. ``is_recorded`` returns whether it has recorded a device.
     """
 
     def __init__(self, socket: Path, is_recorded: Callable[[Key], bool]) -> None:

@@ -219,8 +219,7 @@ class Driver:
         if refusal:
             self._failed(f"refused by the kubelet: {refusal}")
         else:
-            self._problem = ""
-            self._problems.over("driver")
+            self._served()
             log.info("driver registered", extra={"driver": self.settings.name})
             self.registered()
 

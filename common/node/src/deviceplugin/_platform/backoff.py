@@ -14,15 +14,9 @@ class Backoff:
     """How long to wait before the next attempt, in seconds. For one thread.
 
     The longest wait doubles from ``first`` to ``longest``. The actual wait is random, at least half
-    of that: clients that fail together do not try again together. With ``full_jitter`` it can be
-    any time from ``first`` on.
-
-    Args:
-        first: The longest wait after the first failure, in seconds; more than 0.
-        longest: The longest wait after many failures, in seconds.
-        full_jitter: Use it where thousands fail together, such as all nodes of a cluster.
-        spread: Seconds by which the wait after the first failure is longer at most, by chance, so
-            that those who fail together are spread from the first attempt on.
+    of that: clients that fail together do not try again together. Where thousands may fail, such as
+    all nodes of a cluster, ``full_jitter`` makes it any time from ``first`` on, and ``spread`` are
+    the seconds by which the first wait is longer at most.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -176,6 +176,29 @@ class Hooks:
             self._hanging[name] -= 1
             self._waiting.discard(done)
         done()
+
+
+class HooksByResource:
+    """The `Hooks` of all resources. Thread-safe. Once it is closed, all of them are."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: defaultdict[str, Hooks] = defaultdict(Hooks)
+        self._closed = False
+
+    def __getitem__(self, resource: str) -> Hooks:
+        with self._lock:
+            hooks = self._all[resource]
+            if self._closed:
+                hooks.close()
+            return hooks
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            hooks = list(self._all.values())
+        for each in hooks:
+            each.close()
 
 
 def reason_of(error: DevicePluginError) -> str:

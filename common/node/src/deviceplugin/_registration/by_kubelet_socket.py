@@ -128,11 +128,10 @@ class KubeletSocket(Registrar):
 
     @override
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Register until a kubelet accepts, and return its identity.
+        """Register until a kubelet accepts, and return its identity. It waits between attempts.
 
-        It waits between attempts, longer each time up to 5 s. None if trying on is pointless: the
-        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and a
-        second one would confuse the kubelet. RegistrationRefusedError if it will never accept it.
+        None if trying on is pointless: the kubelet restarted, ``waiter`` is over, or an attempt that
+        failed left a stream, and a second one would confuse the kubelet.
         """
         registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()

@@ -1,7 +1,6 @@
 """What a claim gets: the plugins' allocations for its requests, as CDI devices."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._inventory.allocating import allocation_of, hook_of
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._platform.hooks import Hooks
+from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin.errors import AllocationError
 from deviceplugin.kit import cdi
 from deviceplugin.kit.log import Problems
@@ -38,29 +37,21 @@ class PluginCalls:
     """Calls hooks of plugins, for at most ``seconds`` each; raises as `Hooks.call`. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._hooks: dict[str, Hooks] = {}
-        self._closed = False
-
-    def close(self) -> None:
-        """Stop waiting for hooks: calls under way and later ones raise at once."""
-        with self._lock:
-            self._closed = True
-            hooks = list(self._hooks.values())
-        for each in hooks:
-            each.close()
+        self._hooks = HooksByResource()
+        self.close = self._hooks.close
+        """Stops waiting for hooks: calls under way and later ones raise at once."""
 
     def pre_start(self, resource: Resource, devices: Sequence[Device], seconds: float) -> None:
         """Prepare ``devices`` for a container, if the plugin wants that."""
         plugin = resource.plugin
         if Capabilities.of(plugin).pre_start:
-            self._of(resource).call("pre_start", plugin.pre_start, devices, timeout=seconds)
+            self._hooks[resource.name].call("pre_start", plugin.pre_start, devices, timeout=seconds)
 
     def allocate(
         self, resource: Resource, devices: Sequence[Device], parameters: object, seconds: float
     ) -> Allocation:
         """Return what a container that is given ``devices`` gets; see `allocation_of`."""
-        plugin, hooks = resource.plugin, self._of(resource)
+        plugin, hooks = resource.plugin, self._hooks[resource.name]
         arguments = (plugin, devices, parameters)
         return hooks.call(hook_of(plugin), allocation_of, *arguments, timeout=seconds)
 
@@ -69,15 +60,8 @@ class PluginCalls:
         plugin = resource.plugin
         if not Capabilities.of(plugin).released:
             return False
-        self._of(resource).call("released", plugin.released, devices, timeout=seconds)
+        self._hooks[resource.name].call("released", plugin.released, devices, timeout=seconds)
         return True
-
-    def _of(self, resource: Resource) -> Hooks:
-        with self._lock:
-            hooks = self._hooks.setdefault(resource.name, Hooks())
-            if self._closed:
-                hooks.close()
-            return hooks
 
 
 def document_of(kind: str, devices: Mapping[str, cdi.Edits]) -> dict[str, Any] | None:
