@@ -21,6 +21,7 @@ from deviceplugin.apiserver import (
     NotFoundError,
     UnavailableError,
     _client,
+    devices_in,
 )
 from deviceplugin.apiserver._credentials import reason_of
 from deviceplugin.errors import ConfigError
@@ -319,3 +320,27 @@ def test_who_asks_is_said_and_no_token_without_tls(script: Script) -> None:
     asked: Asked = script.asked[0]
     assert "test" == asked.headers["User-Agent"]
     assert "Authorization" not in asked.headers
+
+
+def test_devices_are_counted_as_the_api_server_writes_them() -> None:
+    amounts = {
+        "cpu": "8",
+        "memory": "16Gi",
+        "hugepages-2Mi": "0",
+        "kubernetes.io/batch-cpu": "4",
+        "nvidia.com/gpu": "8",
+        "example.com/dongle": "1k",
+        "example.com/port": "1500",
+        "example.com/none": "0",
+        "example.com/part": "500m",
+        "example.com/half": "0.5",
+        "example.com/number": 3,
+    }
+    expected = {
+        "nvidia.com/gpu": 8,
+        "example.com/dongle": 1000,
+        "example.com/port": 1500,
+        "example.com/none": 0,
+        "example.com/number": 3,
+    }
+    assert expected == devices_in(amounts)

@@ -63,15 +63,6 @@ def test_the_first_list_is_complete(kubelet: Kubelet) -> None:
         assert 1 == node.kubelet.lists_received(RESOURCE)
 
 
-@EVERY_RELEASE
-def test_a_stream_that_ends_with_both_sockets_in_place_is_replaced(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-        before = node.kubelet.registration_count(RESOURCE)
-        node.hang_up()
-        registered_anew(node, before)
-
-
 def test_a_socket_that_is_deleted_is_replaced(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
@@ -212,20 +203,6 @@ def test_surplus_streams_are_refused_and_the_others_go_on(kubelet: Kubelet) -> N
             assert grpc.StatusCode.RESOURCE_EXHAUSTED is refusal.value.code()
             node.allocate("a")
             assert (RESOURCE,) == tuple(node.kubelet.registered)
-
-
-def test_another_client_that_comes_and_goes_does_not_disturb_the_registration(
-    kubelet: Kubelet,
-) -> None:
-    plugin = ScriptedPlugin("a")
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
-        (socket,) = own_sockets(kubelet)
-        with stream(socket) as other:
-            next(other)
-        plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
-        assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
 def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(

@@ -130,8 +130,8 @@ class KubeletSocket(Registrar):
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Register until a kubelet accepts, and return its identity. It waits between attempts.
 
-        None if trying on is pointless: the kubelet restarted, ``waiter`` is over, or an attempt that
-        failed left a stream, and a second one would confuse the kubelet.
+        None if trying on is pointless: the kubelet restarted, ``waiter`` is over, or an attempt
+        failed and left a stream: a second one would confuse the kubelet.
         """
         registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()
