@@ -137,14 +137,22 @@ def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) ->
 # Once more.
 
 
-def test_a_prepared_claim_gets_the_same_answer_without_hooks(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"), result("gina"))
+def test_a_prepared_claim_gets_the_same_answer_without_hooks_or_api_server(
+    node: DriverNode,
+) -> None:
+    claim, other = (
+        node.allocate(name, *map(result, ids))
+        for name, ids in (("one", ("gary", "gina")), ("two", ("gerd",)))
+    )
     given = node.prepare(claim)
     node.plugin.calls.clear()
+    node.store.away = True
+    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot")), gopher("gina")])
     assert given == node.prepare(claim)
     node.restart()
     assert given == node.prepare(claim)
     assert [] == node.plugin.calls
+    assert "the API server is away" == node.refusal(other)
 
 
 def test_what_the_containers_need_is_written_again_before_the_same_answer(node: DriverNode) -> None:
@@ -154,27 +162,6 @@ def test_what_the_containers_need_is_written_again_before_the_same_answer(node: 
     (node.cdi_dir / name).write_text("{}")
     node.prepare(claim)
     assert "gary" in (node.cdi_dir / name).read_text()
-
-
-def test_a_recorded_claim_is_prepared_while_the_api_server_is_away(node: DriverNode) -> None:
-    claim, other = (
-        node.allocate(name, result(device)) for name, device in (("a", "gary"), ("b", "gina"))
-    )
-    given = node.prepare(claim)
-    node.store.away = True
-    assert given == node.prepare(claim)
-    node.restart()
-    assert given == node.prepare(claim)
-    assert "the API server is away" == node.refusal(other)
-
-
-def test_a_device_that_has_become_unhealthy_does_not_keep_its_claim_from_starting_again(
-    node: DriverNode,
-) -> None:
-    claim = node.allocate("one", result("gary"))
-    given = node.prepare(claim)
-    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
-    assert given == node.prepare(claim)
 
 
 def test_after_a_reboot_hooks_are_called_again_for_the_same_names(node: DriverNode) -> None:
