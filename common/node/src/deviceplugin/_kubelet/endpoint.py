@@ -127,7 +127,7 @@ class Endpoint:
                     yield from self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
-                    self._status.report("endpoint failed, starting over", text, cause=error)
+                    self._status.failed(text, error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.close()

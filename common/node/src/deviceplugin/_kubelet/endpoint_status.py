@@ -35,11 +35,16 @@ class EndpointStatus:
         self.problem = problem
         self._metrics.registered.labels(self._resource).set(0 if problem else 1)
 
-    def report(self, event: str, error: str, cause: Exception | None = None) -> None:
-        """Set the current problem, and log it unless it has been logged. It may be ours."""
+    def report(self, event: str, error: str) -> None:
+        """Set the current problem, and log it unless it has been logged."""
         self.set(f"{event}: {error}")
-        problems = self._failures if cause else self._problems
-        if problems.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
+        if self._problems.say(_SERVE, event, resource=self._resource, error=error):
+            self._metrics.events.add(event, resource=self._resource, detail=error)
+
+    def failed(self, error: str, cause: Exception) -> None:
+        event = "endpoint failed, starting over"
+        self.set(f"{event}: {error}")
+        if self._failures.say(_SERVE, event, cause=cause, resource=self._resource, error=error):
             self._metrics.events.add(event, resource=self._resource, detail=error)
 
     def refused(self, reason: str) -> None:
