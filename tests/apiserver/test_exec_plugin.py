@@ -15,6 +15,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin_cli.kubeconfig import _user, api_server_of
 from deviceplugin_cli.kubeconfig._file import ConfigEntry, exec_plugin
 from deviceplugin_cli.kubeconfig._user import ExecPlugin
+from patience import PATIENCE
 
 V1 = "client.authentication.k8s.io/v1"
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -30,12 +31,17 @@ def program(folder: Path, text: str) -> Path:
     """Return a program that counts its runs, saves what it was asked, and then does ``text``."""
     path = folder / "login"
     path.write_text(
-        f"#!{sys.executable}\nimport os, sys\n"
-        f"open({str(folder / 'runs')!r}, 'a').write('run\\n')\n"
-        f"open({str(folder / 'asked')!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'])\n{text}\n"
+        f'#!/bin/sh\necho run >> "{folder}/runs"\n'
+        f'printf %s "$KUBERNETES_EXEC_INFO" > "{folder}/asked"\n{text}\n'
     )
     path.chmod(0o755)
     return path
+
+
+def printing(folder: Path, text: str) -> Path:
+    """Return a program that prints ``text``."""
+    (folder / "answer").write_text(text)
+    return program(folder, f'cat "{folder}/answer"')
 
 
 def runs(folder: Path) -> int:
@@ -48,7 +54,7 @@ def plugin(folder: Path, values: Json, cluster: Json | None = None) -> ExecPlugi
 
 
 def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Path) -> None:
-    program(tmp_path, f"print({printed({'token': 't'})!r})")
+    printing(tmp_path, printed({"token": "t"}))
     found = plugin(tmp_path, {})
     assert ("t", "t", 1) == (found.credential().token, found.credential().token, runs(tmp_path))
     asked = json.loads((tmp_path / "asked").read_text())
@@ -60,10 +66,8 @@ def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Pat
 
 
 def test_arguments_variables_and_the_cluster_are_passed_on(tmp_path: Path) -> None:
-    status = printed({"token": "TOKEN"}, BETA)
-    program(
-        tmp_path, f"print({status!r}.replace('TOKEN', os.environ['WHO'] + '-'.join(sys.argv[1:])))"
-    )
+    status = printed({"token": "$WHO$1-$2"}, BETA).replace('"', '\\"')
+    program(tmp_path, f'echo "{status}"')
     values = {"apiVersion": BETA, "args": ["a", "b"], "env": [{"name": "WHO", "value": "me"}]}
     wanted = {"region": "eu"}
     cluster = {
@@ -84,7 +88,7 @@ def test_arguments_variables_and_the_cluster_are_passed_on(tmp_path: Path) -> No
 def test_a_credential_that_expires_is_renewed(tmp_path: Path, seconds: int, count: int) -> None:
     expires = (NOW + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
     status = printed({"token": "t", "expirationTimestamp": expires})
-    path = program(tmp_path, f"print({status!r})")
+    path = printing(tmp_path, status)
     environ = {"KUBERNETES_EXEC_INFO": ""}
     found = ExecPlugin([str(path)], environ, V1, now=lambda: NOW)
     found.credential()
@@ -99,7 +103,7 @@ def test_a_client_certificate_can_come_from_a_program(tmp_path: Path) -> None:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=shown)
     status = printed({"clientCertificateData": shown, "clientKeyData": key})
-    program(tmp_path, f"print({status!r})")
+    printing(tmp_path, status)
     with running(Script(otherwise=lambda _: Answer.of({})), context) as script:
         cluster = {"server": script.url, "certificate-authority": "server/ca.crt"}
         content = {
@@ -117,29 +121,29 @@ def test_a_client_certificate_can_come_from_a_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "print('secret')",
-        f"print({printed({'token': 'secret'}, BETA)!r})",
-        f"print({printed({})!r})",
-        f"print({printed({'token': ['secret']})!r})",
-        f"print({printed({'token': 'sécret'})!r})",
-        f"print({printed({'clientCertificateData': 'secret'})!r})",
-        f"print({printed({'token': 'secret', 'expirationTimestamp': 'soon'})!r})",
-        f"print({printed(None)!r})",
-        "print('[]')",
-        "print('[' * 100000)",
+        "secret",
+        printed({"token": "secret"}, BETA),
+        printed({}),
+        printed({"token": ["secret"]}),
+        printed({"token": "sécret"}),
+        printed({"clientCertificateData": "secret"}),
+        printed({"token": "secret", "expirationTimestamp": "soon"}),
+        printed(None),
+        "[]",
+        "[" * 100_000,
     ],
 )
 def test_an_answer_that_is_no_credential_is_refused_and_not_shown(
     tmp_path: Path, text: str
 ) -> None:
-    program(tmp_path, text)
+    printing(tmp_path, text)
     with pytest.raises(ConfigError, match="did not print an ExecCredential") as error:
         plugin(tmp_path, {}).credential()
     assert "cret" not in str(error.value)
 
 
 def test_a_program_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
-    program(tmp_path, "sys.exit('log in first') if len(open(sys.argv[1]).read()) < 5 else None")
+    program(tmp_path, 'test "$(wc -l < "$1")" -gt 1')
     found = plugin(tmp_path, {"args": [str(tmp_path / "runs")]})
     with pytest.raises(ConfigError, match=r"no credentials: .*/login: exit status 1"):
         found.credential()
@@ -160,7 +164,7 @@ def test_a_program_that_does_not_end_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_user, "_TIMEOUT", 0.1)
-    program(tmp_path, "import threading; threading.Event().wait()")
+    program(tmp_path, f"exec sleep {PATIENCE}")
     with pytest.raises(ConfigError, match=r"login: no answer after 0.1 s"):
         plugin(tmp_path, {}).credential()
 
@@ -194,7 +198,7 @@ class Terminal:
 def test_at_a_terminal_a_program_may_ask_unless_it_never_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, interactive: bool
 ) -> None:
-    program(tmp_path, f"print({printed({'token': 't'})!r})")
+    printing(tmp_path, printed({"token": "t"}))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdin", Terminal())
         plugin(tmp_path, {"interactiveMode": mode}).credential()

@@ -11,7 +11,6 @@ from cluster.scripted_api import Answer, Script
 from deviceplugin.apiserver import (
     ApiServer,
     ApiServerError,
-    ForbiddenError,
     ResourceSlices,
     UnavailableError,
 )
@@ -123,9 +122,3 @@ def test_without_the_right_to_read_it_there_is_no_owner(script: Script) -> None:
 @pytest.mark.parametrize("text", ["", "a.b", "a.!!!.c", token([1]), f"a.{'W' * 90_001}.c"])
 def test_what_is_not_a_web_token_says_nothing(text: str) -> None:
     assert {} == claims_in(text)
-
-
-def test_errors_are_those_of_the_client(script: Script) -> None:
-    script.answers.append(Answer(403, "no"))
-    with pytest.raises(ForbiddenError):
-        slices(script).create(ONE)

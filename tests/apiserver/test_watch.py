@@ -254,39 +254,15 @@ def test_a_server_that_ends_each_watch_at_once_is_asked_ever_less(watching: Watc
 
 
 def test_a_silent_watch_is_resumed_where_it_was_and_nothing_is_wrong(script: Script) -> None:
-    streams: queue.Queue[Stream] = queue.Queue()
-    errors: list[ApiServerError] = []
-
-    def answer(asked: Asked) -> Answer:
-        if "watch" not in asked.query:
-            return listed(version="5")
-        streams.put(stream := Stream())
-        return Answer(parts=stream)
-
-    script.otherwise = answer
-    clock = HeldClock()
-    watch = Watch(
-        ApiServer(script.url),
-        PATH,
-        changed=lambda _objects: None,
-        failed=errors.append,
-        silence=1.0,  # also for the first byte of an answer
-        clock=clock,
-    )
-    thread = threading.Thread(target=watch.run)
-    thread.start()
-    first = streams.get(timeout=PATIENCE)
-    clock.skip_wait()
-    second = streams.get(timeout=PATIENCE)
-    assert "5" == watch.version
-    watch.stop()
-    for stream in (first, second):
+    watching = Watching(script, silence=0.5)  # also for the first byte of an answer
+    streams = [watching.begin(listed(version="5"))]
+    watching.clock.skip_wait()
+    streams.append(watching.stream())
+    watching.watch.stop()
+    for stream in streams:
         stream.end()
-    thread.join(PATIENCE)
-    assert ([None, "5", "5"], []) == (
-        [asked.query.get("resourceVersion") for asked in script.asked[:3]],
-        errors,
-    )
+    watching.thread.join(PATIENCE)
+    assert ([None, "5", "5"], True) == (watching.asked()[:3], watching.errors.empty())
 
 
 def test_a_watch_that_lasted_is_resumed_at_once_however_often(watching: Watching) -> None:

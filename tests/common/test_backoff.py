@@ -1,14 +1,8 @@
 """How long to wait after how many failures."""
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from deviceplugin._platform.backoff import Backoff
-from deviceplugin._platform.waiting import Waiter
-from held_clock import HeldClock
-from patience import PATIENCE
 
 BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 
@@ -51,67 +45,6 @@ def test_after_a_reset_they_are_short_again() -> None:
 
 def test_thousands_of_failures_do_not_make_it_fail() -> None:
     backoff = Backoff(1.0, 300.0)
-    for _ in range(5000):
+    for _ in range(1100):  # 2 to the power of 1024 is no number of floating point
         backoff.next_wait()
     assert 150 <= backoff.next_wait() <= 300
-
-
-class Attempts:
-    """Fail as often as told, and note what happens."""
-
-    def __init__(self, *errors: Exception) -> None:
-        self._errors = list(errors)
-        self.clock = HeldClock()
-        self.waiter = Waiter(self.clock)
-        self.told: list[BaseException | None] = []
-        self.given_up = False
-
-    def attempt(self) -> str:
-        if self._errors:
-            raise self._errors.pop(0)
-        return "done"
-
-    def run(self) -> str:
-        return Backoff(0.1, 5.0).retry(
-            self.attempt,
-            on=LookupError,
-            waiter=self.waiter,
-            give_up=lambda: self.given_up,
-            before_wait=self.told.append,
-        )
-
-
-def test_an_attempt_is_made_again_until_it_succeeds() -> None:
-    errors = [LookupError(number) for number in range(3)]
-    attempts = Attempts(*errors)
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(attempts.run)
-        waits = [attempts.clock.skip_wait() for _ in errors]
-        assert "done" == found.result(PATIENCE)
-    assert errors == attempts.told
-    assert [True] * 3 == [
-        bound / 2 <= wait <= bound for bound, wait in zip(BOUNDS, waits, strict=False)
-    ]
-
-
-def test_another_error_ends_it_at_once() -> None:
-    attempts = Attempts(ValueError("for ever"))
-    with pytest.raises(ValueError, match="for ever"):
-        attempts.run()
-    assert [] == attempts.told
-
-
-def test_who_gives_up_gets_the_last_error() -> None:
-    attempts = Attempts(LookupError("away"))
-    attempts.given_up = True
-    with pytest.raises(LookupError, match="away"):
-        attempts.run()
-    assert [] == attempts.told
-
-
-def test_an_end_cuts_the_wait_short() -> None:
-    attempts = Attempts(*[LookupError("away")] * 2)
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(attempts.run)
-        attempts.waiter.end()
-        assert isinstance(found.exception(PATIENCE), LookupError)

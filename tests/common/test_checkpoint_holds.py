@@ -172,13 +172,6 @@ def test_nothing_and_null_are_no_entries(tmp_path: Path, caplog: pytest.LogCaptu
     assert [] == caplog.records
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_not_known(tmp_path: Path) -> None:
-    write(tmp_path, init("a"))
-    (tmp_path / FILE_NAME).chmod(0)
-    assert [] == list(Checkpoint(tmp_path).entries())
-
-
 # What it says of pods
 
 
@@ -197,13 +190,6 @@ def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: Checkp
     assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
 
 
-def test_a_pod_that_is_listed_holds_what_its_init_containers_had(
-    tmp_path: Path, recorded: CheckpointHolds
-) -> None:
-    write(tmp_path, init("a"), main("b"))
-    assert devices("a", "b") == recorded.held(listing(("main", "b")), OURS)
-
-
 def test_a_pod_that_is_no_longer_listed_holds_nothing(
     tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
@@ -211,12 +197,6 @@ def test_a_pod_that_is_no_longer_listed_holds_nothing(
     recorded.held(listing(("main", "b"), ("main", "c")), OURS)
     assert devices("c") == recorded.held(listing(("main", "c")), OURS)
     assert devices() == recorded.held(listing(), OURS)
-
-
-def test_a_list_that_may_lack_pods_ends_none(tmp_path: Path, recorded: CheckpointHolds) -> None:
-    write(tmp_path, main("b"))
-    recorded.held(listing(("main", "b")), OURS)
-    assert devices("b") == recorded.held(listing(complete=False), OURS)
 
 
 def test_a_device_that_was_allocated_again_is_the_new_pods(
@@ -298,7 +278,6 @@ def test_a_pod_with_one_container_left_is_still_there(
 def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:
     write(tmp_path, init("a"), init("b"), main("c"))
     recorded = CheckpointHolds(Checkpoint(tmp_path))
-
     assert Given(["/dev/a"], [(R, "a"), (R, "b")]) == recorded.given((R, "a"))
     assert Given(["/dev/a"], [(R, "c")]) == recorded.given((R, "c"))
     assert recorded.given((R, "d")) is None

@@ -43,12 +43,6 @@ def slots() -> Slots:
     return Slots(1)
 
 
-def test_who_finds_a_slot_free_has_it_at_once() -> None:
-    slots = Slots(2)
-    with slots.slot(Waiter()) as first, slots.slot(Waiter()) as second:
-        assert (True, True) == (first, second)
-
-
 def test_a_slot_goes_to_who_has_waited_longest(slots: Slots) -> None:
     order: list[int] = []
     with ThreadPoolExecutor(3) as pool:

@@ -13,7 +13,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.endpoint import Endpoint
-from deviceplugin._kubelet.offer import AdmitAll, Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._registration import by_kubelet_socket
@@ -22,6 +22,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import SimulatedKubelet
 from held_clock import HeldClock
+from idle_tracker import IdleTracker
 from kubelets.odd_kubelet import odd_kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
@@ -44,7 +45,7 @@ def serving(
     resource.publish(plugin.discover())
     endpoint = Endpoint(
         Offer(resource, ownership or Ownership()),
-        admission=AdmitAll(),
+        admission=IdleTracker(),
         registrars=[by_kubelet_socket.KubeletSocket(directory, metrics)],
         sockets=SocketNews(watcher, [directory]),
         metrics=metrics,

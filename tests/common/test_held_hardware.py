@@ -29,9 +29,7 @@ def test_a_device_under_another_id_is_refused_while_a_pod_holds_it(world: World)
     world.discover(a=[device("stick", "s1")])
     world.allocate("stick")
     world.pods((A, "stick"))
-
     world.discover(a=[device("stick+extra", "s1", "s2"), device("other", "s3")])
-
     assert {"stick+extra": "held as stick by pod default/pod-stick"} == world.closed()
     assert {"stick+extra"} == world.withheld()
     assert "stick+extra is held as stick by pod default/pod-stick" == world.allocate("stick+extra")
@@ -43,9 +41,7 @@ def test_it_is_free_when_the_pod_has_ended(world: World) -> None:
     world.allocate("stick")
     world.discover(a=[device("stick+extra", "s1", "s2")])
     assert world.ownership.wanted
-
     world.pods()
-
     assert {} == world.closed()
     assert "" == world.allocate("stick+extra")
     assert not world.ownership.wanted
@@ -54,15 +50,12 @@ def test_it_is_free_when_the_pod_has_ended(world: World) -> None:
 def test_a_renamed_resource_does_not_give_a_device_out_again(world: World) -> None:
     world.discover(a=[device("port", "p")])
     world.allocate("port")
-
     world.discover(b=[device("port", "p")])
-
     assert "port is held as port of x.io/a by a pod" == world.allocate("port", resource=B)
 
 
 def test_a_device_of_two_resources_at_once_has_one_holder(world: World) -> None:
     world.discover(a=[device("one", "p"), device("two", "q")], b=[device("one", "p")])
-
     assert "" == world.allocate("one", resource=B)
     assert {"one": "held as one of x.io/b by a pod"} == world.closed()
     assert "" == world.allocate("two")
@@ -70,16 +63,13 @@ def test_a_device_of_two_resources_at_once_has_one_holder(world: World) -> None:
 
 def test_equal_ids_of_different_hardware_are_different_devices(world: World) -> None:
     world.discover(a=[device("0", "ctl", "p")], b=[device("0", "ctl", "q")])
-
     assert ("", "") == (world.allocate("0"), world.allocate("0", resource=B))
 
 
 def test_another_plugin_of_the_process_does_not_give_it_out(world: World) -> None:
     world.discover("P", a=[device("gpu", "pci/1")])
     world.discover("Q", b=[device("function", "pci/1")])
-
     world.allocate("gpu")
-
     assert "function is held as gpu of x.io/a by a pod" == world.allocate("function", resource=B)
 
 
@@ -88,13 +78,11 @@ def test_what_a_claim_holds_is_held_under_every_id() -> None:
     dra.discover(a=[device("stick", "s1")])
     assert "" == dra.prepare(CLAIM, (A, "stick"))
     dra.discover(a=[device("stick+extra", "s1", "s2")])
-
     assert "stick+extra is held as stick by claim default/one" == dra.prepare(
         OTHER, (A, "stick+extra")
     )
     state = dra.ownership.offered(dra.resources[A])["stick+extra"]
     assert ("held", "held as stick by claim default/one") == (state.taint, state.reason)
-
     dra.ownership.unprepare(CLAIM.uid)
     assert "" == dra.prepare(OTHER, (A, "stick+extra"))
 
@@ -103,7 +91,6 @@ def test_a_claim_may_have_one_device_under_two_ids() -> None:
     dra = World("dra")
     dra.discover("P", a=[device("gpu", "pci/1")])
     dra.discover("Q", b=[device("function", "pci/1")])
-
     assert "" == dra.prepare(CLAIM, (A, "gpu"))
     assert "" == dra.prepare(CLAIM, (B, "function"))
 
@@ -115,14 +102,12 @@ def test_both_protocols_respect_each_other(world: World) -> None:
     world.pods((A, "stick"))
     world.ownership.switch("dra")
     world.pods((A, "stick"))
-
     assert "new is held as stick by pod default/pod-stick" == world.prepare(CLAIM, (A, "new"))
 
 
 def test_of_two_allocations_at_once_one_is_refused(world: World) -> None:
     world.discover("P", a=[device("gpu", "pci/1")])
     world.discover("Q", b=[device("function", "pci/1")])
-
     with world.ownership.allocating(A, ["gpu"]):
         assert "held as gpu" in world.allocate("function", resource=B)
 
@@ -130,10 +115,8 @@ def test_of_two_allocations_at_once_one_is_refused(world: World) -> None:
 def test_a_failed_allocation_closes_nothing(world: World) -> None:
     world.discover("P", a=[device("gpu", "pci/1")])
     world.discover("Q", b=[device("function", "pci/1")])
-
     with pytest.raises(OSError, match="broken"), world.ownership.allocating(A, ["gpu"]):
         raise OSError("broken")
-
     assert {} == world.closed(B)
     assert "" == world.allocate("function", resource=B)
 
@@ -142,7 +125,6 @@ def test_one_container_does_not_get_one_device_twice(world: World) -> None:
     world.discover("P", a=[device("gpu", "pci/1")])
     world.discover("Q", b=[device("function", "pci/1")])
     world.ownership.hardware.identify("Q", {A: {"function": device("function", "pci/1")}})
-
     assert "is held as" in world.allocate("gpu", "function")
     assert {} == world.closed()
 
@@ -152,7 +134,6 @@ def test_one_container_does_not_get_one_device_twice(world: World) -> None:
 
 def test_shares_of_one_device_do_not_exclude_each_other(world: World) -> None:
     world.discover(a=[device(f"g::{n}", "gpu", share_of="g") for n in range(3)])
-
     assert ["", ""] == [world.allocate("g::0"), world.allocate("g::1")]
     assert {} == world.closed()
 
@@ -160,18 +141,14 @@ def test_shares_of_one_device_do_not_exclude_each_other(world: World) -> None:
 def test_shares_of_a_device_under_its_new_name_wait_for_those_under_the_old(world: World) -> None:
     world.discover(a=[device(f"g::{n}", "gpu", share_of="g") for n in range(2)])
     world.allocate("g::0")
-
     world.discover(a=[device(f"h::{n}", "gpu", share_of="h") for n in range(2)])
-
     assert {"h::0", "h::1"} == set(world.closed())
 
 
 def test_a_device_is_not_given_out_whole_while_a_share_is_held(world: World) -> None:
     world.discover(a=[device(f"g::{n}", "gpu", share_of="g") for n in range(2)])
     world.allocate("g::1")
-
     world.discover(a=[device("g", "gpu")])
-
     assert "g is held as g::1 by a pod" == world.allocate("g")
 
 
@@ -179,7 +156,6 @@ def test_a_share_under_two_resources_has_one_holder(world: World) -> None:
     shares = [device(f"g::{n}", "gpu", share_of="g") for n in range(2)]
     world.discover(a=shares, b=shares)
     world.allocate("g::0")
-
     assert {"g::0": "held as g::0 of x.io/a by a pod"} == world.closed(B)
 
 
@@ -187,14 +163,12 @@ def test_partitions_exclude_the_whole_and_not_each_other(world: World) -> None:
     world.discover(a=[device("mig-1", "gpu", "mig-1"), device("mig-2", "gpu", "mig-2")])
     world.allocate("mig-1")
     assert {} == world.closed()
-
     world.discover(b=[device("gpu", "gpu")])
     assert "gpu is held as mig-1 of x.io/a by a pod" == world.allocate("gpu", resource=B)
 
 
 def test_overlapping_devices_of_one_plugin_do_not_exclude_each_other(world: World) -> None:
     world.discover(a=[device("tty", "s1")], b=[device("zigbee", "s1")])
-
     assert ("", "") == (world.allocate("tty"), world.allocate("zigbee", resource=B))
 
 
@@ -206,7 +180,6 @@ def test_a_control_node_is_no_piece_of_a_device(world: World, tmp_path: Path) ->
     world.discover(a=[with_control("g0"), with_control("g1")])
     world.allocate("g0")
     assert {} == world.closed()
-
     world.discover(a=[with_control("g1"), with_control("g2")])  # g0 has failed
     assert {} == world.closed()
 
@@ -215,7 +188,6 @@ def test_devices_without_hardware_exclude_nobody(world: World) -> None:
     world.discover(a=[device("one")])
     world.allocate("one")
     world.discover(b=[device("one")])
-
     assert "" == world.allocate("one", resource=B)
 
 
@@ -225,9 +197,7 @@ def test_devices_without_hardware_exclude_nobody(world: World) -> None:
 def test_a_pod_keeps_the_device_number_that_it_was_given(world: World) -> None:
     world.discover(a=[device("keyboard", "number 1"), device("mouse", "number 2")])
     world.allocate("keyboard")
-
     world.discover(a=[device("keyboard", "number 2"), device("mouse", "number 1")])
-
     assert {"mouse": "held as keyboard by a pod"} == world.closed()
 
 
@@ -238,7 +208,6 @@ def test_nodes_are_known_by_device_number(tmp_path: Path) -> None:
     (tmp_path / "folder" / "below").symlink_to("/dev/zero")
     (tmp_path / "folder" / "dangling").symlink_to("/not/there")
     (tmp_path / "file").touch()
-
     assert {"c1:5"} == pieces.named_by(["/dev/zero"]) == pieces.named_by([str(link)])
     assert "c1:5" in pieces.named_by([str(tmp_path / "folder")])
     assert {str(tmp_path / "file")} == pieces.named_by([str(tmp_path / "file")])
@@ -251,7 +220,6 @@ def test_control_nodes_are_no_pieces(tmp_path: Path) -> None:
     for path in control:
         path.parent.mkdir(exist_ok=True)
         path.symlink_to("/dev/zero")
-
     assert set() == pieces.named_by(map(str, control))
     assert set() == pieces.named_by(["/dev/null"])
     assert {str(tmp_path / "vfio")} == pieces.named_by([str(tmp_path / "vfio")])
@@ -264,7 +232,6 @@ def test_a_large_folder_is_not_read_to_its_end(
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "node").symlink_to("/dev/zero" if name == "one" else "/dev/full")
-
     assert 2 == len(pieces.named_by([str(tmp_path)]))
 
 
@@ -275,29 +242,16 @@ def test_a_path_that_cannot_be_one_is_a_name() -> None:
 # What became of a device that is not discovered any more.
 
 
-def test_an_old_id_says_under_which_it_is_offered(world: World) -> None:
-    node = dp.DeviceNode("/dev/zero")
-    old = dp.Device("zero", nodes=[node])
-    world.discover(a=[dp.Device("zero+full", nodes=[node, dp.DeviceNode("/dev/full")])])
-
-    became = world.ownership.hardware.became((A, "zero"), old)
-    assert "its device node is offered as zero+full now" == became
-
-
-def test_a_named_piece_says_under_which_id_it_is_offered(world: World) -> None:
-    world.discover(b=[device("uuid", "pci/1")])
-
-    became = world.ownership.hardware.became((A, "0"), device("0", "pci/1"))
-    assert "its hardware is offered as uuid of x.io/b now" == became
-
-
-def test_a_node_that_is_there_and_not_offered_is_not_gone(world: World) -> None:
-    here = dp.Device("zero", nodes=[dp.DeviceNode("/dev/zero")])
-    gone = dp.Device("gone", nodes=[dp.DeviceNode("/dev/not-there")])
-
+def test_an_old_id_says_what_became_of_its_device(world: World) -> None:
+    zero, full, away = (dp.DeviceNode(f"/dev/{name}") for name in ("zero", "full", "not-there"))
     became = world.ownership.hardware.became
-    assert "its device node is there, but nothing offers it now" == became((A, "zero"), here)
-    assert "" == became((A, "gone"), gone)
+    old = dp.Device("zero", nodes=[zero])
+    assert "its device node is there, but nothing offers it now" == became((A, "zero"), old)
+    assert "" == became((A, "gone"), dp.Device("gone", nodes=[away]))
+    world.discover(a=[dp.Device("zero+full", nodes=[zero, full])], b=[device("uuid", "pci/1")])
+    assert "its device node is offered as zero+full now" == became((A, "zero"), old)
+    offered = "its hardware is offered as uuid of x.io/b now"
+    assert offered == became((A, "0"), device("0", "pci/1"))
 
 
 # What was given out before the process started.
@@ -310,7 +264,6 @@ def test_a_device_that_was_held_before_the_start_is_known_by_what_was_recorded(
     world.pods((A, "zero"), recorded={(A, "zero"): given})
     nodes = [dp.DeviceNode("/dev/zero"), dp.DeviceNode("/dev/full")]
     world.discover(a=[dp.Device("zero+full", nodes=nodes)])
-
     assert {"zero+full": "held as zero by pod default/pod-zero"} == world.closed()
     became = world.ownership.hardware.became((A, "zero"), dp.Device("zero"))
     assert "its device node is offered as zero+full now" == became
@@ -322,10 +275,8 @@ def test_devices_that_were_given_out_together_do_not_exclude_each_other(world: W
     together = [(A, "old"), (A, "full")]
     given = Given(["/dev/zero", "/dev/full"], together)
     world.pods(*together, recorded=dict.fromkeys(together, given))
-
     world.discover(a=[dp.Device("full", nodes=[dp.DeviceNode("/dev/full")])])
     assert {} == world.closed()
-
     world.discover(
         a=[
             dp.Device("full", nodes=[dp.DeviceNode("/dev/full")]),
@@ -339,9 +290,7 @@ def test_a_claim_that_was_prepared_before_the_start_keeps_its_hardware() -> None
     dra = World("dra")
     given = {(A, "zero"): Given(["/dev/zero"], [(A, "zero")])}
     dra.ownership.restore({CLAIM: [(A, "zero")]}, records=given.get)
-
     dra.discover(a=[dp.Device("renamed", nodes=[dp.DeviceNode("/dev/zero")])])
-
     assert "renamed is held as zero by claim default/one" == dra.prepare(OTHER, (A, "renamed"))
 
 
@@ -354,7 +303,6 @@ def test_nothing_is_reported_while_nothing_overlaps(world: World) -> None:
     world.allocate("one")
     world.pods((A, "one"))
     world.pods()
-
     assert 0 == world.news
     assert not world.ownership.wanted
 
@@ -367,6 +315,5 @@ def test_changes_of_what_is_closed_are_reported_once(world: World) -> None:
     world.pods((A, "gpu"))
     named = {"function": "held as gpu of x.io/a by pod default/pod-gpu"}
     assert (2, named) == (world.news, world.closed(B))
-
     world.pods()  # first it is not known any more which pod it is, then there is none
     assert (4, {}) == (world.news, world.closed(B))

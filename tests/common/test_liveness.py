@@ -83,22 +83,14 @@ def test_a_socket_that_was_silent_for_long_and_often_is_dead_until_it_answers(
     assert "" == sockets.after(60)
 
 
-def test_a_single_answer_begins_the_count_anew(sockets: Sockets) -> None:
-    for _ in range(4):
-        sockets.by_name["a"].well = False
-        assert "" == sockets.after(60, rounds=5)
-        sockets.by_name["a"].well = True
-        assert "" == sockets.after(60)
-
-
-def test_few_questions_are_not_enough_however_long_ago(sockets: Sockets) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "rounds"), [(3600, 4), (1, 100)], ids=["a machine was suspended", "in no time"]
+)
+def test_neither_a_long_silence_nor_many_questions_alone_are_enough(
+    sockets: Sockets, seconds: int, rounds: int
+) -> None:
     sockets.by_name["a"].well = False
-    assert "" == sockets.after(3600, rounds=4)  # a machine that was suspended
-
-
-def test_many_questions_are_not_enough_in_a_short_time(sockets: Sockets) -> None:
-    sockets.by_name["a"].well = False
-    assert "" == sockets.after(1, rounds=100)
+    assert "" == sockets.after(seconds, rounds)
 
 
 def test_where_none_ever_answered_a_restart_mends_nothing() -> None:
@@ -239,15 +231,6 @@ def test_a_server_answers_and_one_that_has_stopped_does_not(kubelet: Kubelet) ->
         served = server(node)
         assert served.answers(PATIENCE)
     assert not served.answers(PATIENCE)
-
-
-def test_a_server_in_which_nothing_moves_does_not_answer(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-        served = server(node)
-        with blocked():
-            assert not served.answers(0.1)
-        assert served.answers(PATIENCE)
 
 
 def test_a_server_that_is_late_but_begins_calls_is_alive(

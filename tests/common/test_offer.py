@@ -9,7 +9,8 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.published import Resource, encode_list
-from deviceplugin._kubelet.offer import AdmitAll, Offer, Options, RegistrationNeed
+from deviceplugin._kubelet.offer import Offer, Options, RegistrationNeed
+from idle_tracker import IdleTracker
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
@@ -86,15 +87,6 @@ def test_lists_are_announced_by_ownership_too_until_the_offer_is_closed(node: No
     assert [listed(a=False)] == lists
 
 
-def test_a_list_is_the_latest_until_there_is_another(node: Node) -> None:
-    node.resource.publish([dp.Device("a")])
-    sent = node.list()
-    assert sent
-    assert sent == node.offer.latest()
-    node.ownership.prepare(CLAIM, [(NAME, "a")])
-    assert sent != node.offer.latest()
-
-
 def test_the_options_are_what_the_plugin_overrides(node: Node) -> None:
     assert Options(pre_start=False, prefer=False) == node.offer.options
     node.resource.plugin = Starting()
@@ -145,12 +137,12 @@ def test_what_dra_offers_needs_no_registration_unless_a_pod_has_it(node: Node) -
 def test_a_hook_that_the_kubelet_knows_of_needs_another_registration() -> None:
     node = Node(Starting())
     node.resource.publish([dp.Device("a")])
-    need = RegistrationNeed(node.offer, AdmitAll())
+    need = RegistrationNeed(node.offer, IdleTracker())
     need.told(node.offer.options)
     node.ownership.switch("dra")
     assert need.is_there
     need.told(node.offer.options)
     assert not need.is_there
-    assert not RegistrationNeed(node.offer, AdmitAll()).is_there, (
+    assert not RegistrationNeed(node.offer, IdleTracker()).is_there, (
         "the kubelet does not know the resource"
     )

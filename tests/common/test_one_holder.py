@@ -106,7 +106,6 @@ def test_a_new_id_is_no_new_device(kubelet: Kubelet, paths: Sequence[Path]) -> N
         assert not node.kubelet.run(SECOND)
         with pytest.raises(grpc.RpcError, match="held as one by pod default/first"):
             node.allocate("one+two")
-
         node.kubelet.terminate(FIRST)
         node.kubelet.delete(SECOND)
         wait_healthy(node, "one+two")
@@ -214,11 +213,9 @@ def test_a_forgotten_device_is_given_out_last(
         assert node.kubelet.run(Pod.of("first", main={RESOURCE: 2}))
         wait_known(node, "first")
         mine = {one.device for one in node.host._tracker.current().holds or ()}  # type: ignore[union-attr]
-
         lose_checkpoint(node)
         node.wait_for(RESOURCE, {"a", "b", "c"})
         wait_admitted(node, SECOND)
-
         wait_known(node, "first", "second")
         holds = node.host._tracker.current().holds or ()  # type: ignore[union-attr]
         assert {"a", "b", "c"} - mine == {one.device for one in holds if one.pod == "second"}
@@ -233,12 +230,10 @@ def test_an_exclusive_device_that_is_forgotten_is_refused(kubelet: Kubelet) -> N
     with running(kubelet, ExclusivePlugin("a")) as node:
         assert node.kubelet.run(FIRST)
         wait_known(node, "first")
-
         lose_checkpoint(node)
         node.wait_for(RESOURCE, {"a"})
         with pytest.raises(grpc.RpcError, match=r"held by another pod: a \(default/first\)"):
             node.allocate("a")
-
         node.kubelet.terminate(FIRST)
         wait_known(node)
         node.allocate("a")

@@ -66,13 +66,15 @@ def running(
         process.wait(PATIENCE)
 
 
-def status(port: int, path: str) -> int:
+def told(port: int, path: str) -> tuple[int, str]:
+    """Return what a page says, with its status; 0 without an answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
     except OSError:
-        return 0
+        return 0, ""
     finally:
         connection.close()
 
@@ -81,6 +83,7 @@ def opened(process: "subprocess.Popen[bytes]") -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))  # noqa: PTH208
 
 
+@pytest.mark.slow
 def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
     kubelet: Kubelet,
 ) -> None:
@@ -89,7 +92,7 @@ def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
         kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         for _ in range(32):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-            assert 200 == status(port, "/healthz")  # behind all of them
+            assert 200 == told(port, "/healthz")[0]  # behind all of them
             assert opened(process) <= 40 - open_files.NEEDED
         for _ in range(3):
             kubelet.simulated.restart()
@@ -101,18 +104,21 @@ def test_clients_that_say_nothing_take_no_open_file_that_the_kubelet_needs(
 def test_a_plugin_with_too_few_open_files_says_so_and_does_not_abort(kubelet: Kubelet) -> None:
     port = free_port()
     with running(kubelet, 13, port) as process:
-        eventually(lambda: "fewer than 8 of 13 open files are left" in told(port), "the reason")
-        assert 200 == status(port, "/healthz")
+        reason = "fewer than 8 of 13 open files are left"
+        eventually(lambda: reason in told(port, "/readyz")[1], reason)
+        assert 200 == told(port, "/healthz")[0]
         assert process.poll() is None
     assert 0 == process.returncode
 
 
+@pytest.mark.slow
 def test_a_plugin_may_open_as_many_files_as_the_hard_limit_allows(kubelet: Kubelet) -> None:
     with running(kubelet, 64, free_port(), soft=13) as process:
         kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         assert (64, 64) == resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
 
 
+@pytest.mark.slow
 def test_so_may_the_tools_beside_it() -> None:
     program = (
         "import resource, sys; from deviceplugin.__main__ import main; "
@@ -131,18 +137,6 @@ def test_a_limit_that_may_not_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(resource, "setrlimit", refuse)
     open_files.raise_limit()
     assert before == resource.getrlimit(resource.RLIMIT_NOFILE)
-
-
-def told(port: int) -> str:
-    """Return what ``/readyz`` says; empty without an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().read().decode()
-    except OSError:
-        return ""
-    finally:
-        connection.close()
 
 
 def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(

@@ -101,18 +101,19 @@ def test_nothing_is_known_where_the_directory_is_not_mounted(tmp_path: Path) -> 
     assert (Holdings(), None) == (listed, listed.of(RESOURCE))
 
 
-def test_a_socket_that_is_not_there_is_a_kubelet_that_is_not_there(tmp_path: Path) -> None:
-    service = PodResources(tmp_path / "kubelet.sock", lambda _method, _code: None)
+@pytest.mark.parametrize(
+    ("folder", "text"),
+    [
+        (".", "no such socket"),
+        ("x" * 300, "File name too long"),  # as where SELinux denies it, even to root
+    ],
+)
+def test_a_socket_that_cannot_be_found_is_a_kubelet_that_is_not_there(
+    tmp_path: Path, folder: str, text: str
+) -> None:
+    service = PodResources(tmp_path / folder / "kubelet.sock", lambda _method, _code: None)
     for ask in (service.list, lambda: service.get([DOOR])):
-        with pytest.raises(KubeletUnavailableError, match=r"kubelet\.sock: no such socket$"):
-            ask()
-
-
-def test_a_socket_that_cannot_be_looked_at_is_a_kubelet_that_is_not_there(tmp_path: Path) -> None:
-    # As where SELinux denies it, which not even root may override.
-    service = PodResources(tmp_path / ("x" * 300) / "kubelet.sock", lambda _method, _code: None)
-    for ask in (service.list, lambda: service.get([DOOR])):
-        with pytest.raises(KubeletUnavailableError, match=r"kubelet\.sock: File name too long$"):
+        with pytest.raises(KubeletUnavailableError, match=rf"kubelet\.sock: {text}$"):
             ask()
 
 

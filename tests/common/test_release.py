@@ -1,7 +1,9 @@
 """What makes a device released, without a kubelet."""
 
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -13,6 +15,7 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
+from patience import PATIENCE
 from scripted_plugin import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
@@ -66,14 +69,6 @@ def test_what_is_recorded_is_released_after_a_day(ledger: ReleaseLedger) -> None
 def test_two_looks_in_a_row_are_one(ledger: ReleaseLedger) -> None:
     ledger.observe(seen(A), (), 100)
     assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (101, 105.9, 106)]
-
-
-def test_a_device_that_is_held_again_is_not_released(ledger: ReleaseLedger) -> None:
-    assert [[], [], [], []] == observed(ledger, seen(A), seen(), seen(A), seen())
-
-
-def test_a_device_that_was_never_held_is_not_released(ledger: ReleaseLedger) -> None:
-    assert [[], [], []] == observed(ledger, seen(), seen(), seen())
 
 
 def test_what_has_been_told_is_told_once(ledger: ReleaseLedger) -> None:
@@ -195,6 +190,53 @@ def test_a_plugin_that_stops_is_told_nothing_more() -> None:
     releases.close()
     releases.observe(seen())
     assert [] == plugin.told
+
+
+def test_a_release_that_fails_is_told_again_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures = [RuntimeError("cannot wipe")] * 2
+
+    def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    plugin, metrics = ReleasedPlugin(fail), Metrics()
+    releases = Releases(lambda name: Resource(name, plugin), ReleaseLedger(0, 0, 0), metrics)
+    for held in ([A], [], [], [], [], []):
+        releases.observe(seen(*held))
+    assert ["a"] * 3 == plugin.told
+    assert 1 == metrics.released.labels(A[0]).value
+    (told,) = [one for one in caplog.records if one.message == "released() failed"]
+    place = "RuntimeError: cannot wipe (tests/common/test_release.py:"
+    assert vars(told)["error"].startswith(place)
+
+
+def test_an_allocation_waits_for_the_release_of_its_device() -> None:
+    wiping, go_on = threading.Event(), threading.Event()
+
+    def wipe() -> None:
+        wiping.set()
+        assert go_on.wait(PATIENCE)
+
+    resource = Resource(A[0], plugin := ReleasedPlugin(wipe))
+    releases = Releases(lambda _name: resource, ReleaseLedger(0, 0, 0), Metrics())
+    releases.observe(seen(A))
+    releases.observe(seen())
+
+    def allocate() -> bool:
+        with releases.allocating(resource, ["a"]):
+            return go_on.is_set()
+
+    with ThreadPoolExecutor(2) as pool:
+        released = pool.submit(releases.observe, seen())
+        assert wiping.wait(PATIENCE)
+        with releases.allocating(resource, ["b"]):  # does not wait
+            allocated = pool.submit(allocate)
+        go_on.set()
+        assert allocated.result(PATIENCE)
+        released.result(PATIENCE)
+    assert ["a"] == plugin.told
 
 
 FIRST, SECOND = ("x.io/first", "a"), ("x.io/second", "a")

@@ -99,13 +99,6 @@ def test_a_list_says_nothing_of_what_was_allocated_after_it_was_asked_for(
     assert ({A}, True) == (set(schedule.unseen), schedule.list_due)
 
 
-def test_a_list_that_is_not_answered_is_still_due(schedule: Schedule) -> None:
-    schedule.begin_list(111)
-    assert not schedule.list_due
-    schedule.list_due = True
-    assert schedule.list_due
-
-
 def test_what_no_list_shows_for_long_is_expected_no_longer(schedule: Schedule) -> None:
     allocate(schedule, A, now=110)
     allocate(schedule, B, now=150)

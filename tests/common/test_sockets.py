@@ -194,20 +194,6 @@ def test_the_name_of_a_dead_plugin_is_taken_and_that_of_a_stranger_is_not(
         eventually(lambda: leads_to(path, ONE))
 
 
-def test_the_next_pod_of_a_plugin_may_come_before_the_one_before_is_gone(
-    kubelet: Kubelet, path: Path
-) -> None:
-    simulated = kubelet.simulated
-    with ExitStack() as later:
-        with kubelet.running(one()):
-            simulated.wait_for(ONE, {"one-0", "one-1"})
-            before = simulated.registration_count(ONE)
-            later.enter_context(kubelet.running(one()))
-            simulated.wait(lambda: simulated.registration_count(ONE) > before)
-        eventually(lambda: leads_to(path, ONE))
-        simulated.wait_for(ONE, {"one-0", "one-1"})
-
-
 def test_a_plugin_works_without_its_name(
     kubelet: Kubelet, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._platform import open_files
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1, dra_v1_pb2, dra_v1beta1_pb2
 from deviceplugin.proto.dra.dra_health_v1alpha1_pb2 import HEALTHY, UNHEALTHY
-from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, cdi_name, result
+from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, cdi_name, gopher, result
 from drivers.running_driver import Registered, RunningDriver, connected, register
 from full_disk import full_disk
 from patience import eventually
@@ -358,7 +359,9 @@ def test_the_boot_is_the_kernels(running: RunningDriver) -> None:
     assert {boot} == {one.boot for one in running.started[0][0].records().values()}
 
 
-def test_pods_see_that_a_driver_stops_whose_devices_need_it(running: RunningDriver) -> None:
+def test_pods_see_at_once_that_a_device_fails_and_that_its_driver_stops(
+    running: RunningDriver,
+) -> None:
     running.node.plugin.needs_process = True
     driver = running.start()
     running.register()
@@ -366,6 +369,11 @@ def test_pods_see_that_a_driver_stops_whose_devices_need_it(running: RunningDriv
         stream = kubelet.watch()
         first = next(stream)
         assert {HEALTHY} == {one.health for one in first.devices}
+        began = time.monotonic()
+        running.node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
+        driver.changed()
+        assert "hot" in [one.message for one in next(stream).devices]
+        assert time.monotonic() - began < 9, "without a push, it is sent again after 10 s"
         stopping = threading.Thread(target=running.stop, args=(driver,))
         stopping.start()
         last = next(stream)

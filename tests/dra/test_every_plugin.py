@@ -4,8 +4,6 @@ The GPU plugin is in tests/plugins/gpu.
 """
 
 import shutil
-import tempfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +14,6 @@ from served.both_protocols import by_both
 from served.odd_hardware import SUBJECTS
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    yield path
-    shutil.rmtree(path)
-
-
 def make(name: str, path: Path) -> Plugin:
     """Return the plugin with its devices, in an empty directory."""
     shutil.rmtree(path, ignore_errors=True)
@@ -31,7 +21,14 @@ def make(name: str, path: Path) -> Plugin:
     return SUBJECTS[name](path)()
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # What another setting of a plugin gives is a case of the same.
+        pytest.param(name, marks=pytest.mark.slow) if "," in name else name
+        for name in SUBJECTS
+    ],
+)
 def test_a_container_gets_the_same_through_either_protocol(
     name: str, root: Path, tmp_path: Path
 ) -> None:

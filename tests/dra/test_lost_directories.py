@@ -4,16 +4,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from containers.unshare import POSSIBLE
 
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare")
+pytestmark = [
+    pytest.mark.skipif(not POSSIBLE, reason="needs root and unshare"),
+    pytest.mark.slow,  # each plays in a process of its own
+]
 
 NODE = """
 import json, shutil, subprocess, sys
@@ -79,13 +80,6 @@ with DualNode(host) as node:
 """
 
 
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    with TemporaryDirectory(prefix="dp") as path:
-        yield Path(path)
-
-
 def outcome(root: Path, protocol: str, name: str, how: str) -> Any:
     """Return what the plugin says before and after, and the reasons of its devices."""
     command = ["unshare", "--mount", sys.executable, "-c", NODE, str(root), protocol, name, how]
@@ -95,16 +89,15 @@ def outcome(root: Path, protocol: str, name: str, how: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("how", ["deleted", "renamed"])
 @pytest.mark.parametrize(
-    ("protocol", "name"),
+    ("protocol", "name", "how"),
     [
-        ("device-plugin", "device-plugins"),
-        ("device-plugin", "other"),
-        ("dra", "plugins_registry"),
-        ("dra", "plugins"),
-        ("dra", "device-plugins"),
-        ("dra", "pod-resources"),
+        ("device-plugin", "device-plugins", "deleted"),
+        ("device-plugin", "other", "renamed"),
+        ("dra", "plugins_registry", "renamed"),
+        ("dra", "plugins", "deleted"),
+        ("dra", "device-plugins", "renamed"),
+        ("dra", "pod-resources", "deleted"),
     ],
 )
 def test_a_directory_that_the_host_replaces_needs_a_new_container(
@@ -116,8 +109,7 @@ def test_a_directory_that_the_host_replaces_needs_a_new_container(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "name"),
-    [("device-plugin", "device-plugins"), ("dra", "plugins_registry"), ("dra", "device-plugins")],
+    ("protocol", "name"), [("device-plugin", "device-plugins"), ("dra", "plugins_registry")]
 )
 def test_a_directory_that_was_moved_and_is_still_used_needs_nothing(
     root: Path, protocol: str, name: str
@@ -125,16 +117,15 @@ def test_a_directory_that_was_moved_and_is_still_used_needs_nothing(
     assert "" == outcome(root, protocol, name, "linked")
 
 
-@pytest.mark.parametrize("how", ["deleted", "renamed"])
-def test_without_the_directory_of_cdi_no_pod_gets_what_no_runtime_can_find(
-    root: Path, how: str
+@pytest.mark.parametrize(
+    ("protocol", "how", "is_offered"),
+    [("device-plugin", "deleted", False), ("dra", "renamed", True)],
+    ids=["no pod gets what no runtime can find", "no pod loses a device"],
+)
+def test_without_the_directory_of_cdi(
+    root: Path, protocol: str, how: str, is_offered: bool
 ) -> None:
-    _, said, _, reasons = outcome(root, "device-plugin", "cdi", how)
+    _, said, _, reasons = outcome(root, protocol, "cdi", how)
     assert said.startswith(f"cdi has been {how} under its mount")
-    assert [said] == [one.replace(f"{root}/c/", "") for one in reasons]
-
-
-def test_a_claim_gets_no_device_then_and_no_pod_loses_one(root: Path) -> None:
-    _, said, _, reasons = outcome(root, "dra", "cdi", "renamed")
-    assert said.startswith("cdi has been renamed under its mount")
-    assert [""] == reasons
+    found = [one.replace(f"{root}/c/", "") for one in reasons]
+    assert ["" if is_offered else said] == found

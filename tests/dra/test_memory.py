@@ -1,8 +1,6 @@
 """What a node pays for DRA: memory of the same plugin in either protocol."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +14,6 @@ from plugin_process import started
 RESOURCE = "example.com/gopher"
 NAMES = {"gary", "gina"}
 _KIB = 1024
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    yield path
-    shutil.rmtree(path)
 
 
 def resident(pid: int) -> int:
@@ -87,6 +77,7 @@ def run_a_pod(cluster: SimulatedCluster) -> None:
     eventually(runs, "the pod")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_dra_costs_a_plugin_at_most_8_mib(root: Path) -> None:
     (root / "a").mkdir()

@@ -5,7 +5,7 @@ import random
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
@@ -21,16 +21,20 @@ from deviceplugin._dra.naming import (
     slice_name,
 )
 from deviceplugin._inventory.published import Resource
-from dra.slice_rules import IDENTIFIER, LABEL, SUBDOMAIN
+from deviceplugin_testing.simulator._control_plane.rules.names import identifier, label, subdomain
+from deviceplugin_testing.simulator._control_plane.rules.slices import check_driver
 from scripted_plugin import ScriptedPlugin
 
 DRIVER = "gopher.example.com"
 ALIKE = ["SEriALnuMBERofAnad", "SeRIalNUmberoFAnad"]
 """Two ids that had one name."""
 IDS = st.text(min_size=1, max_size=63) | st.from_regex(r"[-a-fA-F0-9:._/]{1,63}", fullmatch=True)
-DOMAINS = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <= 244)
+LABELS = st.text("ab0-", min_size=1, max_size=63).map(lambda text: text.strip("-") or "x")
+NODES = st.lists(LABELS, min_size=1, max_size=6).map(
+    lambda labels: ".".join(labels)[:253].strip("-.")
+)
+DOMAINS = NODES.map(lambda text: text[:244].strip("-."))
 LASTS = st.from_regex(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]", fullmatch=True)
-NODES = st.from_regex(SUBDOMAIN, fullmatch=True).filter(lambda text: len(text) <= 253)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +84,10 @@ def test_names_of_devices_are_accepted_and_unique_in_any_order(
 ) -> None:
     named = device_names(ids)
     assert sorted(ids) == sorted(named.values())
-    assert [name for name in named if not LABEL.fullmatch(name)] == []
+    assert [name for name in named if any(label(name))] == []
     chance.shuffle(ids)
     assert named == device_names(ids)
     assert named == {device_name(device_id): device_id for device_id in ids}
-
-
-@given(IDS)
-def test_a_name_never_becomes_that_of_the_device_that_is_called_so(device_id: str) -> None:
-    name = device_name(device_id)
-    assert device_id == name or name != device_name(name)
 
 
 def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,14 +95,16 @@ def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) 
     assert {"c": "c"} == device_names(["A", "a:", "A:", "c"])
 
 
+@settings(max_examples=40)
 @given(NODES, DOMAINS, LASTS)
 def test_names_of_pools_are_accepted(node: str, domain: str, last: str) -> None:
     pool = pool_name(node, f"{domain}/{last}")
     assert len(pool) <= 253
-    assert all(map(SUBDOMAIN.fullmatch, pool.split("/")))
+    assert not any(any(subdomain(part)) for part in pool.split("/"))
 
 
-@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=6))
+@settings(max_examples=40)
+@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=4))
 def test_no_two_pools_have_one_name(places: list[tuple[str, str, str]]) -> None:
     pools = [pool_name(node, f"{domain}/{last}") for node, domain, last in places]
     assert len(set(pools)) == len(pools)
@@ -118,6 +118,7 @@ def test_names_of_pools() -> None:
     assert f"worker-3/{naming._hash(long)}" == pool_name("worker-3", long)
 
 
+@settings(max_examples=40)
 @given(NODES, DOMAINS, LASTS, st.integers(0, 0xFFFF))
 def test_names_of_slices_are_accepted_and_sort_by_their_index(
     node: str, domain: str, last: str, index: int
@@ -125,7 +126,7 @@ def test_names_of_slices_are_accepted_and_sort_by_their_index(
     pool = pool_name(node, f"{domain}/{last}")
     name, following = (slice_name(DRIVER, node, pool, i) for i in (index, index + 1))
     assert len(name) <= 254
-    assert SUBDOMAIN.fullmatch(name)
+    assert not any(subdomain(name))
     assert index == 0xFFFF or name < following
 
 
@@ -140,7 +141,8 @@ NAMES = st.text(max_size=80) | st.from_regex(
 ).map(lambda text: text.replace("q", DRIVER))
 
 
-@given(st.lists(NAMES, unique=True, max_size=40), st.randoms())
+@settings(max_examples=40)
+@given(st.lists(NAMES, unique=True, max_size=20), st.randoms())
 def test_names_of_attributes_are_accepted_unique_and_the_same_in_any_order(
     given_names: list[str], chance: random.Random
 ) -> None:
@@ -149,8 +151,9 @@ def test_names_of_attributes_are_accepted_unique_and_the_same_in_any_order(
     assert not {"id", "resource"} & set(found.values())
     for name in found.values():
         domain, slash, last = name.rpartition("/")
-        assert IDENTIFIER.fullmatch(last)
-        assert not slash or (SUBDOMAIN.fullmatch(domain) and len(domain) <= 63)
+        assert not any(identifier(last))
+        assert len(last) <= 32
+        assert not slash or not any(check_driver("", domain))
     shuffled = list(given_names)
     chance.shuffle(shuffled)
     assert found == attribute_names(shuffled, DRIVER, ("id", "resource"))

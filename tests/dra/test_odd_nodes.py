@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from typing_extensions import override
@@ -19,12 +18,6 @@ from patience import PATIENCE, eventually
 
 ALL = set(IDS)
 DRIVER = "gopher.example.com"
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="dra-") as path:
-        yield Path(path)
 
 
 @pytest.fixture
@@ -44,16 +37,6 @@ def test_a_node_without_pods_offers_its_devices(node: DualNode) -> None:
     assert node.host
     eventually(lambda: node.host and not node.host.ready(), "readiness")
     assert 1 == len(node.run("one"))
-
-
-def test_on_a_node_without_pods_the_protocol_can_be_switched(node: DualNode) -> None:
-    node.kubelet.delete(PLUGIN_POD)
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    node.switch("dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    node.switch("device-plugin")
-    node.wait_for(plugin=ALL, dra=set())
 
 
 def test_a_kubelet_that_does_not_know_its_pods_yet_is_why_nothing_is_offered(
@@ -108,14 +91,6 @@ def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there
     eventually(lambda: not records(root), "the release")
 
 
-def test_they_are_withheld_from_the_device_plugin_too(node: DualNode, root: Path) -> None:
-    held = damage_the_record(node, root)
-    node.start()
-    node.wait_for(plugin=ALL - {held}, dra=set())
-    node.end("one")
-    node.wait_for(plugin=ALL, dra=set())
-
-
 def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
     node: DualNode, root: Path
 ) -> None:
@@ -128,17 +103,13 @@ def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
     eventually(lambda: not list(folder.iterdir()), "the removal")
 
 
-@pytest.mark.parametrize("older", ["dra", "device-plugin"])
 def test_a_claim_outlives_a_downgrade_to_a_release_that_cannot_read_its_record(
-    node: DualNode, root: Path, older: str
+    node: DualNode, root: Path
 ) -> None:
     version, newer = '"version": 1,', '"version": 99,'
     held = damage_the_record(node, root, lambda text: text.replace(version, newer))
-    node.start(protocol=older)
-    withheld = ALL - {held}
-    node.wait_for(
-        plugin=set() if older == "dra" else withheld, dra=withheld if older == "dra" else set()
-    )
+    node.start()
+    node.wait_for(plugin=ALL - {held}, dra=set())
     node.stop()
     (name,) = records(root)
     file = root / "plugins" / DRIVER / "claims" / name
@@ -186,24 +157,6 @@ def test_a_second_process_waits_and_says_so_and_leaves_the_slices_alone(
         thread.join(PATIENCE)
     assert before == node.cluster.list("ResourceSlice")
     assert {held} == node.held("one")
-
-
-def test_the_second_process_goes_on_when_the_first_is_gone(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    (held,) = node.run("one")
-    second = Host([node.plugin], node.settings(protocol="dra"))
-    thread = threading.Thread(target=second.run)
-    thread.start()
-    try:
-        eventually(lambda: "another process" in second.ready(), "the wait")
-        node.stop()
-        eventually(lambda: not second.ready(), "its turn")
-        assert 2 == len(node.run("two", 2))
-        assert {held} == node.held("one")
-    finally:
-        second.stop()
-        thread.join(PATIENCE)
 
 
 # Parameters, from the API server to the container.

@@ -204,14 +204,6 @@ def test_plugins_of_one_driver_have_different_parameters(node: TalkativeNode) ->
 # Once more.
 
 
-def test_a_prepared_claim_is_not_asked_for_again(node: TalkativeNode) -> None:
-    claim = node.allocate("one", result("gary"), config=[say(greeting="hi")])
-    given = node.prepare(claim)
-    node.restart()
-    assert given == node.prepare(claim)
-    assert 1 == len(node.talkative.given)
-
-
 def test_a_claim_that_was_allocated_again_with_other_parameters_is_asked_for_again(
     node: TalkativeNode,
 ) -> None:
@@ -270,21 +262,6 @@ def test_a_process_killed_while_it_asked_asks_the_same_again(node: TalkativeNode
     node.restart()
     node.prepare(claim)
     assert [GopherParameters("hi")] * 2 == node.talkative.given
-
-
-def test_the_record_says_what_was_used(node: TalkativeNode) -> None:
-    config = say(greeting="hi")
-    claim = node.allocate("one", result("gary"), config=[config])
-    node.prepare(claim)
-    written = json.loads((node.claims_dir / f"{claim.uid}.json").read_text())
-    assert [
-        {
-            "request": "one",
-            "resource": RESOURCE,
-            "given": config["opaque"]["parameters"],
-            "used": {"greeting": "hi", "volume": 1},
-        }
-    ] == written["parameters"]
 
 
 @pytest.mark.parametrize(

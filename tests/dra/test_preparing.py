@@ -9,7 +9,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.naming import device_name, pool_name
+from deviceplugin._dra.naming import pool_name
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.hooks import HookFailedError, HookTimeoutError
 from drivers.driver_node import (
@@ -125,13 +125,6 @@ def test_annotations_that_have_no_way_into_a_claim_are_reported(
     ]
 
 
-def test_a_name_that_slices_cannot_have_means_the_same_device_again(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, gopher("0000:3b:00.0"), gopher("0000-3b-00-0"))
-    (given,) = node.prepare(node.allocate("one", result("0000:3b:00.0")))
-    assert "0000:3b:00.0" == given.id
-    assert device_name("0000:3b:00.0") == given.name
-
-
 def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) -> None:
     claim = node.allocate("one", result("gary"))
     node.unusable = "cdi has been renamed under its mount"
@@ -144,14 +137,22 @@ def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) ->
 # Once more.
 
 
-def test_a_prepared_claim_gets_the_same_answer_without_hooks(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"), result("gina"))
+def test_a_prepared_claim_gets_the_same_answer_without_hooks_or_api_server(
+    node: DriverNode,
+) -> None:
+    claim, other = (
+        node.allocate(name, *map(result, ids))
+        for name, ids in (("one", ("gary", "gina")), ("two", ("gerd",)))
+    )
     given = node.prepare(claim)
     node.plugin.calls.clear()
+    node.store.away = True
+    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot")), gopher("gina")])
     assert given == node.prepare(claim)
     node.restart()
     assert given == node.prepare(claim)
     assert [] == node.plugin.calls
+    assert "the API server is away" == node.refusal(other)
 
 
 def test_what_the_containers_need_is_written_again_before_the_same_answer(node: DriverNode) -> None:
@@ -161,27 +162,6 @@ def test_what_the_containers_need_is_written_again_before_the_same_answer(node: 
     (node.cdi_dir / name).write_text("{}")
     node.prepare(claim)
     assert "gary" in (node.cdi_dir / name).read_text()
-
-
-def test_a_recorded_claim_is_prepared_while_the_api_server_is_away(node: DriverNode) -> None:
-    claim, other = (
-        node.allocate(name, result(device)) for name, device in (("a", "gary"), ("b", "gina"))
-    )
-    given = node.prepare(claim)
-    node.store.away = True
-    assert given == node.prepare(claim)
-    node.restart()
-    assert given == node.prepare(claim)
-    assert "the API server is away" == node.refusal(other)
-
-
-def test_a_device_that_has_become_unhealthy_does_not_keep_its_claim_from_starting_again(
-    node: DriverNode,
-) -> None:
-    claim = node.allocate("one", result("gary"))
-    given = node.prepare(claim)
-    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
-    assert given == node.prepare(claim)
 
 
 def test_after_a_reboot_hooks_are_called_again_for_the_same_names(node: DriverNode) -> None:
@@ -244,20 +224,6 @@ def test_a_device_is_never_given_to_two_claims(node: DriverNode) -> None:
     assert ["gary"] == [each.id for each in node.prepare(two)]
 
 
-def test_a_device_that_a_pod_holds_through_the_device_plugin_is_not_given(node: DriverNode) -> None:
-    node.hold("gary")
-    claim = node.allocate("one", result("gary"))
-    expected = "gary is held by pod default/pod through the device plugin"
-    assert expected == node.refusal(claim)
-    assert [] == node.recorded()
-
-
-def test_nothing_is_given_before_it_is_known_what_pods_hold(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, gopher("gary"), known=False)
-    assert "not known yet" in node.refusal(node.allocate("one", result("gary")))
-    assert [] == node.plugin.calls
-
-
 def test_admin_access_holds_nothing_and_does_not_disturb_who_does(node: DriverNode) -> None:
     user, watcher = (
         node.allocate("user", result("gary")),
@@ -313,16 +279,6 @@ def refused(node: DriverNode, *results: Any, **more: Any) -> str:
     text = node.refusal(node.allocate("refused", *results, **more))
     assert before == (node.recorded(), node.cdi_files(), dict(node.ownership.claims()))
     return text
-
-
-def test_a_claim_that_was_made_again_under_its_name_is_another(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
-    node.allocate("one", result("gary"), uid="other")
-    expected = (
-        "claim default/one has uid 'other' instead of uid-one: it was deleted and created again"
-    )
-    assert expected == node.refusal(claim)
 
 
 def test_devices_that_are_not_there_are_named(node: DriverNode) -> None:
@@ -494,6 +450,6 @@ def test_a_plugin_without_hooks_needs_none(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_stops_does_not_wait_for_hooks(node: DriverNode) -> None:
-    node.calls.close()
+    node.preparing.close()
     with pytest.raises(HookTimeoutError, match="the plugin is stopping"):
         node.prepare(node.allocate("one", result("gary")))

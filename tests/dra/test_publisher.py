@@ -3,13 +3,14 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from typing_extensions import override
 
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._dra.naming import pool_name, slice_name
+from deviceplugin._dra.naming import device_name, pool_name, slice_name
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import BURST, REFILL, Publisher
@@ -21,6 +22,7 @@ from deviceplugin._platform.api_errors import (
     NotFoundError,
     UnavailableError,
 )
+from deviceplugin.kit import sharing as sharing_of
 from deviceplugin.model import Device
 from dra.memory_store import MemoryStore
 from held_clock import HeldClock
@@ -28,6 +30,7 @@ from patience import PATIENCE, eventually
 
 DRIVER, NODE, RESOURCE = "gopher.example.com", "n1", "example.com/gopher"
 POOL = pool_name(NODE, RESOURCE)
+_P = TypeVar("_P", bound="Publishing")
 
 
 def name(index: int) -> str:
@@ -110,14 +113,17 @@ class Publishing:
         return [text for text in self.store.asked if text != "list"]
 
 
-@pytest.fixture
-def publishing() -> Iterator[Publishing]:
-    publishing = Publishing()
+def stopped_afterwards(publishing: _P) -> Iterator[_P]:
     yield publishing
     publishing.publisher.stop()
     if publishing.thread.ident:
         publishing.thread.join(PATIENCE)
     assert not publishing.thread.is_alive()
+
+
+@pytest.fixture
+def publishing() -> Iterator[Publishing]:
+    yield from stopped_afterwards(Publishing())
 
 
 @pytest.fixture
@@ -171,12 +177,6 @@ def test_a_device_is_acknowledged_only_once_the_server_has_answered(running: Pub
     running.until(running.publisher.problem, "the timeout")
     assert before == len(running.published)
     running.until(running.has("a"), "the slices")
-
-
-def test_slices_that_are_wiped_are_written_again(running: Publishing) -> None:
-    running.store.wipe()
-    running.until(lambda: name(0) in running.store.slices, "the slices")
-    assert [f"create {name(0)}"] * 2 == running.writes()
 
 
 def test_slices_that_are_wiped_while_they_are_compared_are_not_replaced(
@@ -413,13 +413,6 @@ def test_a_defect_of_the_watch_ends_the_publisher(publishing: Publishing) -> Non
     assert publishing.error is publishing.store.defect
 
 
-def test_it_can_be_stopped_between_two_waits(publishing: Publishing) -> None:
-    publishing.publisher.stop()
-    publishing.thread.start()
-    publishing.thread.join(PATIENCE)
-    assert [] == publishing.store.asked
-
-
 def test_without_the_uid_of_the_node_slices_have_no_owner(publishing: Publishing) -> None:
     publishing.store.node_uid = ""
     publishing.thread.start()
@@ -438,3 +431,122 @@ def test_what_had_to_be_cut_is_logged_once(
     publishing.until(lambda: len(publishing.writes()) == 2, "a change")
     (line,) = [vars(one) for one in caplog.records if one.message == "device cut in slices"]
     assert line["problem"].endswith("id: is longer than 64 bytes")
+
+
+# Shares of devices in clusters that count them, and in those that drop what says so.
+
+
+SHARES = [share.id for share in sharing_of.shares(Device("gary"), 3)]
+SINGLE = sorted(map(device_name, SHARES))
+
+
+class Sharing(Publishing):
+    """It offers a device with three shares, of which some are held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: set[str] = set()
+        self.offered = [*sharing_of.shares(Device("gary"), 3)]
+
+    @override
+    def offers(self) -> Offers:
+        states = {
+            one.id: OfferState(one, True, HELD if one.id in self.held else "", "")
+            for one in self.offered
+        }
+        return {RESOURCE: states} if states else {}
+
+    def in_slices(self) -> list[dict[str, Any]]:
+        return [one for each in self.store.slices.values() for one in each["spec"]["devices"]]
+
+    def devices_named(self) -> list[str]:
+        return sorted(one["name"] for one in self.in_slices())
+
+    def capacities(self) -> list[str]:
+        return [
+            one["capacity"]["shares"]["value"]
+            for one in self.in_slices()
+            if "allowMultipleAllocations" in one
+        ]
+
+
+@pytest.fixture
+def sharing() -> Iterator[Sharing]:
+    yield from stopped_afterwards(Sharing())
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.message for one in caplog.records if one.levelname == "WARNING"]
+
+
+def test_a_cluster_that_counts_shares_is_asked_once(sharing: Sharing) -> None:
+    sharing.thread.start()
+    sharing.until(lambda: sharing.capacities() == ["3"], "the device")
+    everything = frozenset((RESOURCE, one) for one in SHARES)
+    sharing.until(lambda: sharing.published[-1:] == [everything], "what is published")
+    sharing.held.add(SHARES[0])
+    sharing.publisher.poke()
+    sharing.until(lambda: sharing.capacities() == ["2"], "one less")
+    sharing.offered = []
+    sharing.publisher.poke()
+    sharing.until(lambda: sharing.published[-1:] == [frozenset()], "nothing")
+    asked = [text.split()[0] for text in sharing.store.asked]
+    assert ["try", "create", "replace", "delete"] == asked
+
+
+def test_a_cluster_without_shared_devices_is_not_asked(sharing: Sharing) -> None:
+    sharing.offered = [Device("gary")]
+    sharing.thread.start()
+    sharing.until(lambda: sharing.devices_named() == ["gary"], "the device")
+    assert "try out" not in sharing.store.asked
+
+
+def test_where_shares_are_not_counted_each_is_a_device_from_the_start(
+    sharing: Sharing, caplog: pytest.LogCaptureFixture
+) -> None:
+    sharing.store.counts_shares = False
+    sharing.thread.start()
+    sharing.until(lambda: sharing.devices_named() == SINGLE, "the shares")
+    sharing.held.add(SHARES[0])
+    writes = len(sharing.store.asked)
+    sharing.publisher.poke()
+    sharing.until(lambda: len(sharing.store.asked) > writes, "a taint")
+    asked = [text.split()[0] for text in sharing.store.asked]
+    assert ["try", "create", "replace"] == asked
+    assert ["shares not counted by the cluster"] == warnings(caplog)
+
+
+def test_a_server_that_drops_shares_later_gets_each_as_a_device(
+    sharing: Sharing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when one of several API servers is older, or the feature was switched off."""
+    sharing.thread.start()
+    sharing.until(lambda: sharing.capacities() == ["3"], "the device")
+    sharing.store.counts_shares = False
+    sharing.held.add(SHARES[0])
+    sharing.publisher.poke()
+    sharing.until(lambda: sharing.devices_named() == SINGLE, "the shares")
+    sharing.store.counts_shares = True
+    sharing.held.clear()
+    sharing.publisher.poke()
+    sharing.until(lambda: "taints" not in str(sharing.store.slices), "no taint")
+    assert SINGLE == sharing.devices_named()
+    assert ["shares not counted by the cluster"] == warnings(caplog)
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_webhook_that_refuses_dry_runs_decides_nothing(sharing: Sharing, status: int) -> None:
+    sharing.store.errors = [ApiServerError("does not support dry run", status=status)]
+    sharing.thread.start()
+    sharing.until(lambda: sharing.capacities() == ["3"], "the device")
+
+
+def test_a_server_that_cannot_be_asked_is_asked_again(sharing: Sharing) -> None:
+    sharing.store.errors = [
+        UnavailableError("away"),
+        ForbiddenError("no", status=403),
+        UnavailableError("away"),
+    ]
+    sharing.thread.start()
+    sharing.until(lambda: sharing.capacities() == ["3"], "the device")
+    assert 4 == sharing.store.asked.count("try out")

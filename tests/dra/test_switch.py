@@ -1,8 +1,6 @@
 """Both protocols on one node of a simulated cluster, and the switch from one to the other."""
 
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,16 +35,6 @@ def node() -> Iterator[DualNode]:
     with TemporaryDirectory(prefix="dra-") as path, DualNode(Path(path)) as running:
         yield running
         running.check()
-
-
-def test_a_pod_runs_by_both_protocols_unchanged(node: DualNode) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    by_plugin = node.run("one", 2)
-    node.end("one")
-    node.switch("dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    assert 2 == len(by_plugin) == len(node.run("two", 2))
 
 
 def test_devices_are_handed_over_to_dra_as_their_pods_end(node: DualNode) -> None:
@@ -154,14 +142,6 @@ def test_dra_outside_a_cluster_needs_the_address_of_its_api_server(node: DualNod
         node.start(protocol="dra", api_server="")
 
 
-def test_records_that_cannot_be_read_keep_the_process_from_starting(node: DualNode) -> None:
-    claims = node.settings().driver_dir / "gopher.example.com/claims"
-    claims.parent.mkdir()
-    claims.touch()
-    with pytest.raises(ConfigError, match=f"^driver-dir: {claims}: Not a directory$"):
-        node.start(protocol="dra")
-
-
 def reloaded(node: DualNode, **changes: object) -> Settings | None:
     """Read these settings as after SIGHUP, and return them unless they are ignored."""
     assert node.host
@@ -205,6 +185,7 @@ def test_the_device_plugin_goes_on_while_the_api_server_is_away(node: DualNode) 
     node.wait_for(plugin=set(), dra=ALL)
 
 
+@pytest.mark.slow
 def test_readiness_is_that_of_the_protocol_that_is_wanted(node: DualNode) -> None:
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)
@@ -260,12 +241,3 @@ def test_no_device_is_given_out_twice_however_often_the_protocol_changes(node: D
     node.wait_for(plugin=set(), dra=ALL)
     node.switch("device-plugin")
     node.wait_for(plugin=ALL, dra=set())
-
-
-def test_a_process_without_dra_does_not_load_the_client_of_the_api_server() -> None:
-    code = (
-        "import sys; from deviceplugin._app.host import Host; "
-        "print([name for name in sys.modules if name in ('urllib3', 'deviceplugin._dra')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "[]\n" == done.stdout

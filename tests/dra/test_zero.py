@@ -90,31 +90,6 @@ def test_a_restart_in_dra_mode_registers_for_a_pod_that_holds_something(node: Du
     assert set() == node.run("zero", 0)
 
 
-def test_a_restart_in_dra_mode_does_not_register_what_the_kubelet_has_forgotten(
-    node: DualNode,
-) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    node.switch("dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    wait_forgotten(node)
-    before = node.kubelet.registration_count(RESOURCE)
-    node.stop()
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    assert set() == node.run("zero", 0)
-    assert before == node.kubelet.registration_count(RESOURCE)
-
-
-def test_a_restart_of_the_kubelet_does_not_register_what_dra_offers(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    node.kubelet.restart()
-    node.wait_for(plugin=set(), dra=ALL)
-    assert set() == node.run("zero", 0)
-    assert 0 == node.kubelet.registration_count(RESOURCE)
-
-
 def test_after_a_switch_back_it_is_registered_with_its_first_free_device(node: DualNode) -> None:
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)

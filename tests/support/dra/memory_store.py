@@ -16,7 +16,7 @@ from deviceplugin._platform.api_errors import (
     InvalidError,
     NotFoundError,
 )
-from dra.slice_rules import problems
+from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 
 Object = dict[str, Any]
 Changed = Callable[[Mapping[str, Object], str], None]
@@ -172,8 +172,8 @@ class MemoryStore(SliceStore):
 
     def _put(self, one: Object) -> Object:
         one = self._kept(one)
-        if wrong := problems(one):
-            causes = [(why.partition(": ")[0], why.partition(": ")[2]) for why in wrong]
+        if wrong := [*check_slice(one)]:
+            causes = [(error.field, error.message) for error in wrong]
             raise InvalidError("invalid", status=422, causes=causes)
         old = self.slices.get(one["metadata"]["name"])
         for device in one["spec"]["devices"]:

@@ -10,7 +10,6 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
-from deviceplugin._dra.claims.allocations import PluginCalls
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
 from deviceplugin._dra.claims.devices import Locator
 from deviceplugin._dra.claims.preparing import Preparing
@@ -125,7 +124,6 @@ class DriverNode:
         held = {one.claim: one.held for one in found.values()}
         self.ownership.restore(held, {key for one in found.values() for key in one.shares})
         self.files.restore({uid: one.document for uid, one in found.items() if one.document})
-        self.calls = PluginCalls()
         self.preparing = Preparing(
             DRIVER,
             self.boot_id,
@@ -134,7 +132,6 @@ class DriverNode:
             ownership=self.ownership,
             claims=self.store,
             locator=Locator(NODE, lambda: self.resources, lambda: self.discovered),
-            calls=self.calls,
             metrics=self.metrics,
             unusable=lambda: self.unusable,
         )

@@ -7,13 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.dra_objects import RESOURCE, Objects
+from deviceplugin._app import protocol_switch
 from deviceplugin._app.host import Host
+from deviceplugin._attribution import poll_schedule
 from deviceplugin._config.settings import Settings
-from deviceplugin.apiserver import ApiServer
+from deviceplugin._dra.slices import publisher
+from deviceplugin.apiserver import ApiServer, _slices, _watch
 from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import (
     KubeletConfig,
@@ -28,6 +32,14 @@ NODE: Final = "n1"
 IDS: Final = ("gary", "gerd", "gina")
 _QUICK: Final = timedelta(seconds=0.1)
 _POLL: Final = timedelta(seconds=0.2)
+_WAITS: Final = (
+    (protocol_switch, "_STEP"),
+    (publisher, "_FIRST_WAIT"),
+    (publisher, "_SPREAD"),
+    (_watch, "_FIRST_WAIT"),
+    (_slices, "_SPREAD"),
+)
+"""Seconds that a process waits, and that a test need not."""
 
 
 class Gophers(ScriptedPlugin):
@@ -57,6 +69,10 @@ class DualNode:
         self.host: Host | None = None
 
     def __enter__(self) -> Self:
+        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        for module, name in _WAITS:
+            patch.setattr(module, name, 0.1)
+        patch.setattr(poll_schedule, "_LISTS", 2)
         for name in ("cdi", "plugins"):
             (self._root / name).mkdir()
         self.cluster = self._stack.enter_context(SimulatedCluster())

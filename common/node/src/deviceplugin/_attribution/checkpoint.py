@@ -43,10 +43,10 @@ class Checkpoint:
         return () if recorded is None else recorded.entries
 
     def recorded(self) -> Recorded | None:
-        """Return what is recorded; None if that is not known.
+        """Return what is recorded, read again if the file has changed; None if that is not known.
 
         It is not known if there is no file, as where the directory is not mounted, if it cannot be
-        read, or if its checksum is wrong. A file that has not changed is not read again.
+        read, or if its checksum is wrong.
         """
         try:
             with self._path.open("rb") as file:
@@ -125,8 +125,7 @@ class CheckpointHolds:
     def allocated(self, keys: Iterable[Key], earlier: frozenset[PodName]) -> None:
         """Record that ``keys`` were allocated for another pod than ``earlier``, by their names.
 
-        A pod with the name of one that may have had a device without being listed with it, such as
-        the next one of a StatefulSet, may get one in the same way.
+        A pod that has the name of one that may have a device, as in a StatefulSet, may get one too.
         """
         with self._lock:
             self._allocations += 1

@@ -39,10 +39,7 @@ class Claim(NamedTuple):
 
 @dataclass(slots=True)
 class UnreadableRecords:
-    """Devices of claims whose records cannot be read, as far as the kubelet names them.
-
-    Such a record does not say which devices it was about. PodResources lists the devices that
-    containers have through claims, also those of claims without a record.
+    """Devices of claims whose records cannot be read, as far as PodResources names them.
 
     Reading is thread-safe; ``observe`` is for one thread at a time.
     """
@@ -227,8 +224,7 @@ def with_claims(
     """Return ``holdings`` in which containers also hold what they have through claims.
 
     A device that a claim holds, but no listed container has, is held by a container without a name:
-    its pod is about to start or has just ended. Where it cannot be known what pods hold, nothing is
-    added. A place has several devices where claims have shares of one.
+    its pod is about to start or has just ended. A place has several devices if they are shares.
     """
     if holdings.holds is None or not claims:
         return holdings

@@ -23,7 +23,6 @@ class Forgotten:
     would give that to others. What a pod held is forgotten with the pod, and once the kubelet says
     that the pod holds devices of the same resource. A device that the new kubelet has restored is
     not lost: if it is not listed then, its pod has ended, and old kubelets list such pods too.
-    ``socket`` identifies the kubelet. ``is_recorded`` returns whether it has recorded a device.
     """
 
     def __init__(self, socket: Path, is_recorded: Callable[[Key], bool]) -> None:
@@ -72,10 +71,7 @@ class Forgotten:
         return found
 
     def among(self, found: Holdings, asked: Collection[PodName] = ()) -> Holdings:
-        """Return ``found``, an answer of Get, with what its pods hold besides.
-
-        Those of the pods ``asked`` for that it does not have are gone.
-        """
+        """Return ``found``, an answer of Get for the pods ``asked``, with what else they hold."""
         holds = found.holds or frozenset()
         with self._lock:
             gone = set(asked) - found.pods
@@ -143,8 +139,7 @@ def refuse_held(
     """Raise AllocationError if a pod holds one of ``ids``.
 
     A remembered pod may have ended by now, so the kubelet is asked about these pods only, by Get:
-    it does not wait for the admission that is under way, and does not collect finished pods. What
-    it has forgotten, they hold all the same.
+    it does not wait for the admission that is under way, and does not collect finished pods.
     """
     held = remembered.holders(resource) if remembered else {}
     pods = {hold.owner for device_id in ids for hold in held.get(device_id, ())}

@@ -21,8 +21,7 @@ class _Closing:
 class Handover:
     """The devices that the protocol of the other mode has offered and that it may still give out.
 
-    It ends for each device by itself. ``confirm`` is the time between the two polls that must find
-    a device free. Not thread-safe; times are monotonic seconds.
+    ``confirm`` is the time between the two polls that must find one free. Not thread-safe.
     """
 
     def __init__(self, confirm: float) -> None:
@@ -70,7 +69,7 @@ class Handover:
         """End the handover of the devices that no pod has or can get any more.
 
         Since the acknowledgement they were not ``listed`` in two polls of one kubelet that knows
-        all pods, nor in the polls between, and they do not count as ``held``.
+        all pods, nor between, and do not count as ``held``.
         """
         over = []
         for key, closing in self._left.items():

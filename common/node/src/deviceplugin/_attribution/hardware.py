@@ -114,10 +114,7 @@ class HeldHardware:
             return bool(over or new) and self._compare()
 
     def became(self, key: Key, device: Device) -> str:
-        """Return what became of ``device``, which is not discovered any more; empty if it is gone.
-
-        It reads the file system.
-        """
+        """Return what became of ``device``, which is gone, by the file system; empty if nothing."""
         own = pieces.of(device)
         with self._lock:
             if not own and key in self._held:

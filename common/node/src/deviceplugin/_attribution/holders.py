@@ -152,8 +152,8 @@ def choose(
 ) -> list[Sequence[Key]]:
     """Return the devices for each of ``choices``: no device twice, and none that is ``wanted``.
 
-    Devices in ``last`` are chosen only if there are too few others. AllocationError if a wanted one
-    is ``closed``, or if there are too few. Its message says why.
+    Devices in ``last`` are chosen only if there are too few others. AllocationError, with why, if a
+    wanted one is ``closed``, or if there are too few.
     """
     refuse({key: why for key in wanted if (why := closed(key))})
     found: list[Sequence[Key]] = []

@@ -109,8 +109,7 @@ class Ownership:
 
         A claim gets those in ``admin``, to which it has admin access, whoever holds them. It also
         gets shares for each of ``choices``, which are free or its own already: they are returned.
-        AllocationError if another claim or a pod holds a device, or if it is not known yet what
-        pods hold. Then nothing is recorded, and the kubelet tries again.
+        After an AllocationError nothing is recorded, and the kubelet tries again.
         """
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:

@@ -114,9 +114,8 @@ class PodResources:
         self._count = count
 
     def list(self) -> Holdings:
-        """Return what all active pods hold.
+        """Return what all active pods hold; unknown if the directory of the socket is not mounted.
 
-        That cannot be known if the socket's directory does not exist, because it is not mounted.
         Devices of ordinary init containers are absent: the kubelet does not list them. Each call
         also makes the kubelet collect the devices of finished pods, so call it rarely.
         """
@@ -133,10 +132,7 @@ class PodResources:
         )
 
     def allocatable(self) -> frozenset[tuple[str, str]]:
-        """Return the resources and ids of the devices that the kubelet would give out if free.
-
-        These are the healthy ones of its last lists. It has no side effect.
-        """
+        """Return the devices that the kubelet would give out if free. It has no side effect."""
         with self._connected() as call:
             answer = call("GetAllocatableResources", pb.AllocatableResourcesRequest(), _TIMEOUT)
         return frozenset(
@@ -146,10 +142,7 @@ class PodResources:
         )
 
     def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> Holdings:
-        """Return what ``pods`` hold, and which of them there are. It has no side effect.
-
-        ``timeout`` is for all of them together. NoGetError if this kubelet does not support Get.
-        """
+        """Return what ``pods`` hold within ``timeout`` seconds, or NoGetError. No side effect."""
         found: set[Hold] = set()
         known: set[PodName] = set()
         claimed: set[ClaimedDevice] = set()

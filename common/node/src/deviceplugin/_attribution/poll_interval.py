@@ -30,10 +30,7 @@ class PollInterval:
         return self._timing.retry if unknown else self._timing.interval
 
     def note(self, holdings: Holdings, ours: Collection[str]) -> bool:
-        """Poll often again if anything has changed of the resources ``ours``.
-
-        Return whether DRA has just got the last device that it waited for.
-        """
+        """Poll often again if anything has changed; return whether DRA has got its last device."""
         was_draining, self._is_draining = self._is_draining, self._ownership.draining
         holds = {hold for hold in holdings.holds or () if hold.resource in ours}
         holders = (self._ownership.leaving, self._ownership.hardware.rivals), holds

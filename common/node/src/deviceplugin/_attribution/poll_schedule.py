@@ -59,11 +59,7 @@ class AttributionTiming(NamedTuple):
         )
 
     def while_draining(self, waited: float) -> float:
-        """Return the interval after DRA has ``waited`` for pods that did not change.
-
-        It grows with the wait, up to the usual interval: a pod can run for months, and a device
-        that was waited for that long may be a little later.
-        """
+        """Return the interval after DRA has ``waited`` in vain: a pod can run for months."""
         return min(self.interval, max(self.draining, _PART * waited))
 
 
@@ -87,10 +83,7 @@ class Schedule:
         """Whether the next poll must be a List."""
 
     def wait(self, now: float, confirm_in: float | None = None) -> float:
-        """Return the seconds until the next poll.
-
-        ``confirm_in`` is the number of seconds until a poll could confirm a release, if any could.
-        """
+        """Return the seconds until the next poll, which could confirm a release ``confirm_in``."""
         if self._under_way:  # a poll follows at its end
             return self._timing.interval
         due = [self.regular]
@@ -239,7 +232,7 @@ class HoldingsView:
     ) -> "HoldingsView":
         """Return the view after ``kubelet`` gave this list.
 
-        The list counts as complete only if that kubelet has had time to learn of all its pods.
+        It counts as complete only if that kubelet has had time to learn of all its pods.
         """
         since = self._kubelet_since
         if kubelet != self.kubelet:

@@ -20,8 +20,8 @@ from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.file_identity import Identity
+from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
@@ -57,10 +57,7 @@ class _Track:
 
 
 class ReleaseLedger:
-    """The devices that were allocated and whose release has not been observed.
-
-    All times are as in `AttributionTiming`, and of a monotonic clock.
-    """
+    """The devices that were allocated and not released. Times are those of `AttributionTiming`."""
 
     def __init__(self, confirm: float, admission: float, recorded: float) -> None:
         self._confirm = confirm
@@ -141,7 +138,7 @@ class Releases:
         self._changed = threading.Condition()
         self._busy: Counter[Key] = Counter()
         self._reporting: set[Key] = set()
-        self._hooks: dict[str, _hooks.Hooks] = {}
+        self._hooks = HooksByResource()
         self._closed = False
         self._problems = Problems(log)
         self._kubelet: Identity = None
@@ -150,9 +147,7 @@ class Releases:
         """Make no more calls, and stop waiting for those under way."""
         with self._changed:
             self._closed = True
-            hooks = list(self._hooks.values())
-        for each in hooks:
-            each.close()
+        self._hooks.close()
 
     @contextmanager
     def allocating(self, resource: Resource, ids: Iterable[str]) -> Iterator[None]:
@@ -217,10 +212,8 @@ class Releases:
         known, plugin, name = resource.devices, resource.plugin, resource.name
         ids = sorted((device_id for _, device_id in keys), key=natural_key)
         devices = [known.get(device_id, Device(device_id, resource=name)) for device_id in ids]
-        with self._changed:
-            hooks = self._hooks.setdefault(name, _hooks.Hooks())
         try:
-            hooks.call("released", plugin.released, devices, timeout=_TIMEOUT)
+            self._hooks[name].call("released", plugin.released, devices, timeout=_TIMEOUT)
         except DevicePluginError as error:
             self._problems.say(name, "released() failed", resource=name, error=str(error))
             return False

@@ -38,10 +38,8 @@ _IDLE_TIMEOUT: Final = 2.0
 class HoldingsTracker:
     """Keeps up to date what pods hold. ``run`` is its thread; the rest is thread-safe.
 
-    Args:
-        resources: Returns all resources of this process, by name.
-        exposed: Whether others want to know; if not, it polls only for ``released``, ``exclusive``.
-        own_pod: Name of the pod that this process may be in.
+    ``resources`` returns those of this process, by name. Unless ``exposed``, it polls only for
+    ``released`` and ``exclusive``. ``own_pod`` is the pod that it may be in.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here

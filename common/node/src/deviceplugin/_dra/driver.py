@@ -4,14 +4,12 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import Final
 
 from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims import devices
-from deviceplugin._dra.claims.allocations import PluginCalls
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
 from deviceplugin._dra.claims.preparing import Preparing
@@ -21,6 +19,7 @@ from deviceplugin._dra.serving.health import HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.boot import boot_id
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.unix_sockets import advised
@@ -30,7 +29,6 @@ from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
 
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _AGAIN: Final = 1.0
 """Seconds until a failure is tried again, unless a directory changes before."""
 _AFTER_FAILURE: Final = 5.0
@@ -44,9 +42,7 @@ class Driver:
     """Serves claims of one driver. ``run`` is its thread; the rest is thread-safe.
 
     Only one process at a time serves a driver: another one waits until the first is gone.
-
-    Raises:
-        ConfigError: A directory has a path that is too long for sockets.
+    ConfigError if a directory has a path that is too long for sockets.
     """
 
     settings: DriverSettings
@@ -73,13 +69,12 @@ class Driver:
         self._files = ClaimFiles(self.settings.cdi_dir, self.settings.name)
         self._preparing = preparing = Preparing(
             self.settings.name,
-            self.boot or _BOOT.read_text().strip(),
+            self.boot or boot_id(),
             records=self._records,
             claim_files=self._files,
             ownership=self.ownership,
             claims=self.claims,
             locator=Locator(self.settings.node, self.resources, self.discovered),
-            calls=PluginCalls(),
             metrics=self.metrics,
             unusable=self.unusable,
             clock=self.clock,
@@ -136,11 +131,7 @@ class Driver:
         self._streams.poke()
 
     def restore(self) -> None:
-        """Withhold the devices of the recorded claims. Call it before anything is given out.
-
-        Raises:
-            OSError: The records cannot be read.
-        """
+        """Withhold the devices of the recorded claims, before anything is given out."""
         before = self._records.all()
         found = self._records.load()
         devices.restore(self.ownership, found.values(), self._unrecorded)
@@ -228,8 +219,7 @@ class Driver:
         if refusal:
             self._failed(f"refused by the kubelet: {refusal}")
         else:
-            self._problem = ""
-            self._problems.over("driver")
+            self._served()
             log.info("driver registered", extra={"driver": self.settings.name})
             self.registered()
 

@@ -66,10 +66,7 @@ def is_former(name: str) -> bool:
 
 
 def device_names(ids: Iterable[str], name: Callable[[str], str] = device_name) -> dict[str, str]:
-    """Return the ids by the names of their devices, which ``name`` gives.
-
-    Two ids whose names are the same are both absent: a name never means two devices.
-    """
+    """Return the ids by the names of their devices. Two ids with one name are both absent."""
     named = {device_id: name(device_id) for device_id in ids}
     uses = Counter(named.values())
     return {name: device_id for device_id, name in named.items() if uses[name] == 1}
@@ -177,10 +174,7 @@ class PoolNames(NamedTuple):
     def in_order(
         self, ids: Iterable[str], *, counted: bool
     ) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """Yield the devices that slices have: name, id, and ids of shares, in the order of ``ids``.
-
-        If shares are not ``counted``, all are single devices, without shares.
-        """
+        """Yield the devices of slices: name, id, and ids of shares if they are ``counted``."""
         shared = self.shared if counted else {}
         firsts = {found[0]: name for name, found in shared.items()}
         parts = {one for found in shared.values() for one in found}
@@ -204,10 +198,7 @@ def names_in(devices: Mapping[str, Device], name: Callable[[str], str] = device_
 
 
 def shared(devices: Mapping[str, Device]) -> Mapping[str, Sequence[str]]:
-    """Return the ids of the shares of each shared device, by its own.
-
-    Where that is also the id of a device, it is not clear what a name means: all are single.
-    """
+    """Return the ids of the shares of each shared device, unless a device has the id of that."""
     groups: dict[str, list[str]] = {}
     for device_id, device in devices.items():
         if device.share_of and device.share_of not in devices:
@@ -226,10 +217,8 @@ def counted(count: int) -> Amount:
 
 
 def uncounted(amount: Amount) -> Amount:
-    """Return another capacity of a shared device: claims consume none unless they ask for some.
-
-    Without a default, the first claim would consume all of it.
-    """
+    """Return a capacity of a shared device of which claims consume only what they ask for."""
+    # Without a default, the first claim would consume all of it.
     return {**amount, "requestPolicy": {"default": "0"}}
 
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._kubelet.endpoint_status import EndpointStatus, PluginLifecycle
-from deviceplugin._kubelet.offer import Admission, Offer, RegistrationNeed
+from deviceplugin._kubelet.offer import Offer, RegistrationNeed
 from deviceplugin._kubelet.server import ResourceServer, remove_stale_sockets
 from deviceplugin._kubelet.sockets import OwnSockets, SocketAlias, SocketNews
 from deviceplugin._platform.backoff import Backoff
@@ -51,7 +52,7 @@ class Endpoint:
         self,
         offer: Offer,
         *,
-        admission: Admission,
+        admission: HoldingsTracker,
         registrars: Sequence[Registrar],
         sockets: SocketNews,
         metrics: Metrics,
@@ -111,11 +112,10 @@ class Endpoint:
         self._poked()
 
     def steps(self) -> Iterator[float]:
-        """Keep the resource registered until stopped.
+        """Keep the resource registered until stopped. If it raises, the process must end.
 
         While the kubelet watches, there is nothing to do: it yields for how many seconds, unless it
-        is poked. Between that it may wait in the thread that runs it. If it raises, trying again
-        would not help: the caller must end the process.
+        is poked. Between that it may wait in the thread that runs it.
         """
         name = self.resource.name
         self._sockets.open()
@@ -127,7 +127,7 @@ class Endpoint:
                     yield from self._live_once()
                 except Exception as error:
                     text = f"{type(error).__name__}: {error}"
-                    self._status.failed(text, cause=error)
+                    self._status.failed(text, error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._sockets.close()
@@ -273,10 +273,7 @@ class Endpoint:
         return "another plugin had the resource and is gone" if self._sockets.rival_left else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
-        """Wait before registering with the same kubelet again, if the last one was short-lived.
-
-        Without it, two plugins for one resource would take it from each other without a pause.
-        """
+        """Wait after a short life, or two plugins for one resource would take it in turns."""
         if self._clock.now() - since >= _SHORT_LIFE:
             self._backoff.reset()
             return

@@ -113,10 +113,7 @@ class PluginLifecycle:
         self._started: Plugin | None = None
 
     def start(self) -> bool:
-        """Start the resource's plugin, and return whether it is started.
-
-        If another plugin was started before, that one is stopped first. A failure is reported.
-        """
+        """Start the resource's plugin, in place of the one before; return whether it is started."""
         plugin = self._resource.plugin
         if self._started is plugin:
             return True

@@ -35,8 +35,7 @@ class Served(Protocol):
     """A socket that is served."""
 
     @property
-    def path(self) -> Path:
-        """Its path."""
+    def path(self) -> Path: ...
 
     @property
     def gone(self) -> bool:

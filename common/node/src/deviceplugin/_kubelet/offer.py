@@ -5,14 +5,12 @@ unhealthy: a kubelet can crash when a device that a pod holds disappears.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
-
-from typing_extensions import override
+from typing import Final, NamedTuple
 
 from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.model import Device, Health
@@ -20,50 +18,6 @@ from deviceplugin.plugin import Capabilities
 
 _WITHHELD: Final = Health.unhealthy("withheld")
 """Its reason is not on the wire."""
-
-Defer = Callable[[Callable[[], None]], Any]
-"""Calls a function soon, for what need not be done before the kubelet has its answer."""
-
-
-class Admission(Protocol):
-    """Is called around each Allocate. Thread-safe."""
-
-    def admit(
-        self, _resource: Resource, _ids: Collection[str], _defer: Defer, /
-    ) -> AbstractContextManager[None]:
-        """Return a context in which these devices of a resource are allocated.
-
-        Entering it may wait, or refuse by AllocationError. If its body raises, no container got the
-        devices. What prevents that a device is given out twice is done in it; the rest is deferred.
-        """
-        return nullcontext()
-
-    def may_wait(self, _resource: Resource, /) -> bool:
-        """Return whether entering the context for devices of a resource may take long."""
-        return False
-
-    def held(self, _resource: str, /) -> Collection[str]:
-        """Return the devices of a resource that pods hold, as far as is known."""
-        return ()
-
-    def watched(self, _resource: str, /) -> None:
-        """Record that a kubelet begins to watch a resource. It may read a file."""
-
-    def avoided(self, _resource: str, /) -> Collection[str]:
-        """Return those of ``held`` that the kubelet may take for free."""
-        return ()
-
-    def remembers(self, _resource: str, /) -> bool:
-        """Return whether the kubelet is known to have a resource, or to have lost it lately."""
-        return False
-
-
-class AdmitAll(Admission):
-    """Admits everything, without a tracker of what pods hold."""
-
-    @override
-    def watched(self, _resource: str, /) -> None:
-        pass
 
 
 class Options(NamedTuple):
@@ -166,9 +120,9 @@ class RegistrationNeed:
     five minutes after that has gone, also those of the process before this one.
     """
 
-    def __init__(self, offer: Offer, admission: Admission) -> None:
+    def __init__(self, offer: Offer, tracker: HoldingsTracker) -> None:
         self._offer = offer
-        self._admission = admission
+        self._tracker = tracker
         self._told: Options | None = None
 
     def told(self, options: Options) -> None:
@@ -184,5 +138,5 @@ class RegistrationNeed:
         if not self._offer.hides_pre_start:
             return False
         if self._told is None:
-            return self._admission.remembers(self._offer.resource.name)
+            return self._tracker.remembers(self._offer.resource.name)
         return self._told.pre_start

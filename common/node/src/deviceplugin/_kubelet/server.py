@@ -11,7 +11,8 @@ from typing import Any, Final, cast
 import grpc
 import grpc.aio
 
-from deviceplugin._kubelet.offer import Admission, Offer
+from deviceplugin._attribution.tracker import HoldingsTracker
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.service import Servicer
 from deviceplugin._platform import event_loop, open_files, rpc
 from deviceplugin._platform.file_identity import file_identity
@@ -43,7 +44,7 @@ class ResourceServer:
         offer: Offer,
         registrar: Registrar,
         *,
-        admission: Admission,
+        admission: HoldingsTracker,
         hooks: Hooks,
         metrics: Metrics,
         news: Callable[[], None],
@@ -101,10 +102,7 @@ class ResourceServer:
         return now is None or now != self._identity
 
     def answers(self, timeout: float) -> bool:
-        """Return whether a call is answered within ``timeout`` seconds, even by an error.
-
-        It is also true if any call has begun meanwhile: a busy server is late but alive.
-        """
+        """Return whether a call is answered in time, even by an error, or another one has begun."""
         begun = self.servicer.begun
         with rpc.connect(self.path) as channel:
             ask = rpc.calls(channel, _SERVICE)["GetDevicePluginOptions"]

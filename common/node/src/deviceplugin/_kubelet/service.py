@@ -12,9 +12,10 @@ from typing import Any, Final, NoReturn, TypeAlias
 import grpc
 import grpc.aio
 
+from deviceplugin._attribution.tracker import HoldingsTracker
 from deviceplugin._inventory.allocating import allocation_of, encode_allocation, hook_of
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._kubelet.offer import Admission, Offer
+from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.streams import MAX_STREAMS, Streams
 from deviceplugin._platform import hooks as _hooks
 from deviceplugin._platform.event_loop import call_hook, in_thread
@@ -43,15 +44,14 @@ _PREFER_TIMEOUT: Final = 1.0
 class Servicer:
     """The methods of the DevicePlugin service, with the names of the protocol.
 
-    ``news`` is called when a stream opens or ends. All answers come from memory, except those of
-    hooks that a plugin overrides; these have a time limit.
+    ``news`` is called when a stream opens or ends. Only hooks of plugins take time, with a limit.
     """
 
     def __init__(
         self,
         offer: Offer,
         *,
-        admission: Admission,
+        admission: HoldingsTracker,
         hooks: _hooks.Hooks,
         metrics: Metrics,
         news: Callable[[], None],

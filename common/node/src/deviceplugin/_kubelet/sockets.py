@@ -15,10 +15,7 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 
 class SocketNews:
-    """Reports sockets that appear and disappear in ``directories``, while ``watcher`` runs.
-
-    If hundreds of endpoints were notified of each other's sockets, they would do little else.
-    """
+    """Reports sockets in ``directories`` to whom they concern: hundreds would do little else."""
 
     def __init__(self, watcher: FileWatcher, directories: Iterable[Path]) -> None:
         self._lock = threading.Lock()
@@ -30,10 +27,7 @@ class SocketNews:
             watcher.watch(path, self._notify)
 
     def listen(self, resource: str, callback: Callback) -> None:
-        """Call ``callback`` with the name of a socket of ``resource`` or of the kubelet's socket.
-
-        With None if the name is unknown, for example after lost events.
-        """
+        """Call ``callback`` for sockets of ``resource`` and the kubelet's; with None if unknown."""
         with self._lock:
             self._of_resource[slug_of_resource(resource)] = callback
 
@@ -123,10 +117,7 @@ class SocketAlias:
         self.path, self._target = path, target
 
     def claim(self) -> str:
-        """Have the link; return why that is not possible, or an empty string.
-
-        It is taken from a plugin that has died, and from nobody else.
-        """
+        """Take the link, unless its owner lives; return why that is impossible, or nothing."""
         try:
             if self._is_ours():
                 return ""

@@ -71,10 +71,7 @@ class Streams:
         return sent is not None and sent == self._offer.latest()
 
     async def serve(self, write: Callable[[bytes], Awaitable[None]]) -> bool:
-        """Serve a stream by ``write`` until it is cancelled or closed.
-
-        Return False at once if there are too many.
-        """
+        """Serve a stream by ``write`` until it is over; return False if there are too many."""
         stream = self._add()
         if stream is None:
             return False

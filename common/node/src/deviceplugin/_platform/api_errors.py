@@ -80,8 +80,7 @@ _CLASSES: Final[dict[int, type[ApiServerError]]] = {
 def error_of(status: int, answer: object, retry_after: str = "") -> ApiServerError:
     """Return the error that an HTTP status, or the code of an error in a watch, means.
 
-    ``answer`` is a ``Status`` object if the API server itself answered. The header ``retry_after``
-    is ignored unless it is a number of seconds.
+    ``answer`` is a ``Status`` object if it came from the API server; ``retry_after`` is a header.
     """
     body: dict[str, Any] = answer if isinstance(answer, dict) else {}
     reported = body.get("message") or _phrase(status)

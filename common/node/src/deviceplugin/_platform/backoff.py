@@ -3,31 +3,20 @@
 ``tenacity`` is imported at the first failure: most starts have none, and it brings asyncio's half.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
-
-from deviceplugin._platform.waiting import Waiter
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tenacity import RetryCallState
     from tenacity.wait import wait_base
-
-_T = TypeVar("_T")
 
 
 class Backoff:
     """How long to wait before the next attempt, in seconds. For one thread.
 
     The longest wait doubles from ``first`` to ``longest``. The actual wait is random, at least half
-    of that: clients that fail together do not try again together. With ``full_jitter`` it can be
-    any time from ``first`` on.
-
-    Args:
-        first: The longest wait after the first failure, in seconds; more than 0.
-        longest: The longest wait after many failures, in seconds.
-        full_jitter: Use it where thousands fail together, such as all nodes of a cluster.
-        spread: Seconds by which the wait after the first failure is longer at most, by chance, so
-            that those who fail together are spread from the first attempt on.
+    of that: clients that fail together do not try again together. Where thousands may fail, such as
+    all nodes of a cluster, ``full_jitter`` makes it any time from ``first`` on, and ``spread`` are
+    the seconds by which the first wait is longer at most.
     """
 
     def __init__(
@@ -70,44 +59,3 @@ class Backoff:
         wait = self._waits()(self._attempts)
         self._attempts.prepare_for_next_attempt()
         return wait
-
-    def retry(
-        self,
-        attempt: Callable[[], _T],
-        *,
-        on: type[Exception],
-        waiter: Waiter,
-        give_up: Callable[[], bool],
-        before_wait: Callable[[BaseException | None], None],
-    ) -> _T:
-        """Return what ``attempt`` returns. After each error of the class ``on``, wait and retry.
-
-        ``before_wait`` is called with the error. Waits begin with ``first``, as after ``reset``.
-
-        Raises:
-            on: The last error, once ``waiter`` is over or ``give_up`` returns true.
-        """
-        try:
-            return attempt()
-        except on as error:
-            earlier = [error]  # the first attempt of what follows
-
-        from tenacity import Retrying, retry_if_exception_type
-
-        def before_sleep(state: "RetryCallState") -> None:
-            before_wait(state.outcome.exception() if state.outcome else None)
-
-        def again() -> _T:
-            if earlier:
-                raise earlier.pop()
-            return attempt()
-
-        retrying = Retrying(
-            retry=retry_if_exception_type(on),
-            wait=self._waits(),
-            stop=lambda _: waiter.is_over() or give_up(),
-            sleep=waiter.pause,
-            before_sleep=before_sleep,
-            reraise=True,
-        )
-        return retrying(again)

@@ -43,11 +43,7 @@ class Recorded(NamedTuple):
 
 
 def decode(text: bytes) -> Recorded:
-    """Return what is in the checkpoint ``text``.
-
-    Raises:
-        ValueError: A kubelet would not use it. The message says why.
-    """
+    """Return what is in the checkpoint ``text``; ValueError if a kubelet would not use it."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -73,19 +69,12 @@ def _entry(found: Mapping[str, Any]) -> Entry:
 
 
 def checksum(data: Mapping[str, Any]) -> int:
-    """Return the checksum of the checkpoint's ``Data``: FNV-1a of a text that prints it.
-
-    Raises:
-        LookupError: ``data`` is not such data. So do TypeError, ValueError and AttributeError.
-    """
+    """Return the checksum of the checkpoint's ``Data``: FNV-1a of a text that prints it."""
     return fnv1a(checksum_text(data).encode())
 
 
 def checksum_text(data: Mapping[str, Any]) -> str:
-    """Return ``data`` as the kubelet prints it to compute the checksum.
-
-    That is Go syntax with types, with maps sorted by key, and with null distinct from empty.
-    """
+    """Return ``data`` in Go's syntax with types, with sorted maps, and null distinct from empty."""
     entries = _list([_entry_text(entry) for entry in _items(data["PodDeviceEntries"])])
     registered = _map({name: _list(ids) for name, ids in _pairs(data["RegisteredDevices"])})
     if data["PodDeviceEntries"] is None:

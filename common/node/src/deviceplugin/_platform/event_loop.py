@@ -24,12 +24,7 @@ _STARTING: Final = threading.Lock()
 
 
 def call(coroutine: Coroutine[Any, Any, _T], timeout: float) -> _T:
-    """Run ``coroutine`` on the loop, and return its result. For other threads than the loop's.
-
-    Raises:
-        TimeoutError: It takes longer than ``timeout`` seconds. It goes on.
-        Exception: As ``coroutine`` raised it.
-    """
+    """Run ``coroutine`` on the loop. After ``timeout`` seconds, a TimeoutError: it goes on."""
     with _STARTING:
         loop = _started()
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result(timeout)
@@ -48,26 +43,21 @@ async def call_hook(
 ) -> _T:
     """Return what ``hook`` returns within ``limit`` seconds, while the loop serves others.
 
-    It raises what ``hooks.call`` raises.
-
-    Cancelling the task does not end it: what the plugin does counts, even if the client is gone.
+    It raises what ``hooks.call`` raises. Cancelling the task does not end it: what the plugin does
+    counts, even if the client is gone.
     """
     done = _Signal()
-    begun = hooks.begin(name, hook, *args, done=done.set_from_thread)
+    result = hooks.begin(name, hook, *args, done=done.set_from_thread)
     timer = done.loop.call_later(limit, done.set)
     await done.wait()
     timer.cancel()
-    return begun.result(limit)
+    return result(limit)
 
 
 async def in_thread(name: str, function: Callable[[], _T]) -> _T:
     """Return what ``function`` returns, in a thread called ``name``. Cancelling does not end it.
 
-    ``function`` must not wait without a limit.
-
-    Raises:
-        HookFailedError: The node has no thread left.
-        Exception: As ``function`` raised it.
+    It must not wait without a limit. HookFailedError if the node has no thread left.
     """
     done, outcome = _Signal(), Future[_T]()
 

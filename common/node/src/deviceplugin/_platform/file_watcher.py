@@ -58,11 +58,7 @@ class _Watch:
 
 
 class FileWatcher:
-    """Watches paths. ``run`` is its thread; the other methods can be called from any thread.
-
-    Args:
-        interval: Seconds between checks of all paths.
-    """
+    """Watches paths. ``run`` is its thread, and looks at all of them every ``interval`` seconds."""
 
     def __init__(self, interval: float, *, inotify: bool = True) -> None:
         self._interval = interval
@@ -108,8 +104,8 @@ class FileWatcher:
     def watch(self, path: Path, callback: Callback) -> Callable[[], None]:
         """Call ``callback`` after each change of ``path`` or, for a directory, of its entries.
 
-        A path need not exist yet, and may be replaced. Returns a function that ends the watch.
-        Callbacks run in the watcher's thread and must be quick.
+        A path need not exist yet, and may be replaced. Callbacks run in the watcher's thread and
+        must be quick. Returns a function that ends the watch.
         """
         with self._lock:
             watch = self._watches.get(path)

@@ -2,12 +2,13 @@
 
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from traceback import walk_tb
 from types import CoroutineType, FrameType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from deviceplugin._platform.threads import Threads
 from deviceplugin.errors import DevicePluginError
@@ -33,12 +34,9 @@ class HookTimeoutError(DevicePluginError):
 
 
 def call(hook: Callable[..., _T], *args: Any) -> _T:
-    """Return what ``hook`` returns.
+    """Return what ``hook`` returns. HookFailedError if it raises anything but a DevicePluginError.
 
-    Raises:
-        DevicePluginError: As the hook raised it.
-        HookFailedError: It raised anything else.
-        KeyboardInterrupt: It came in the main thread: the user's Ctrl-C, not the hook's.
+    Only a KeyboardInterrupt in the main thread is raised: it is the user's Ctrl-C, not the hook's.
     """
     try:
         return _finished(hook(*args))
@@ -112,11 +110,6 @@ class Hooks:
         self._waiting: set[Callable[[], None]] = set()
         self._closed = False
 
-    @property
-    def closed(self) -> bool:
-        """Whether calls under way and later ones raise at once."""
-        return self._closed
-
     def close(self) -> None:
         """Stop waiting for hooks: calls under way and later ones raise at once."""
         with self._lock:
@@ -128,43 +121,46 @@ class Hooks:
     def call(self, name: str, hook: Callable[..., _T], *args: Any, timeout: float) -> _T:
         """Return what ``hook`` returns within ``timeout`` seconds. Messages call it ``name``.
 
-        Raises:
-            DevicePluginError: As for the function ``call``.
-            HookTimeoutError: It took longer, too many earlier calls of this name still hang, or
-                the plugin is stopping.
+        HookTimeoutError if it took longer, if too many earlier calls of this name still hang, or if
+        the plugin is stopping. Otherwise it raises as the function ``call``.
         """
         done = threading.Event()
-        begun = self.begin(name, hook, *args, done=done.set)
+        result = self.begin(name, hook, *args, done=done.set)
         done.wait(timeout)
-        return begun.result(timeout)
+        return result(timeout)
 
     def begin(
         self, name: str, hook: Callable[..., _T], *args: Any, done: Callable[[], None]
-    ) -> "Call[_T]":
+    ) -> Callable[[float], _T]:
         """Begin to call ``hook``. ``done`` is called, from any thread, once that is over.
 
-        Raises:
-            HookTimeoutError: Too many earlier calls of this name still hang, or the plugin is
-                stopping.
+        Return what has the result then, or after as many seconds as it is given. It raises as
+        ``call``, as does this if too many earlier calls still hang, or if the plugin is stopping.
         """
-        begun = Call[_T](self, name)
+        outcome = Future[_T]()
         self._enter(name, done)
 
         def run() -> None:
             try:
-                result = call(hook, *args)
-                begun.outcome = lambda: result
+                outcome.set_result(call(hook, *args))
             except DevicePluginError as error:
-                begun.outcome = _raiser(error)
+                outcome.set_exception(error)
             finally:
                 self._leave(name, done)
+
+        def result(waited: float) -> _T:
+            if outcome.done():
+                return outcome.result()
+            if self._closed:
+                raise HookTimeoutError(f"{name}() is given up: the plugin is stopping")
+            raise HookTimeoutError(f"{name}() did not return within {waited:g} s")
 
         try:
             _THREADS.run(f"hook-{name}", run)
         except RuntimeError as error:  # the node has no thread left
             self._leave(name, done)
             raise HookFailedError(f"RuntimeError: {error}") from error
-        return begun
+        return result
 
     def _enter(self, name: str, done: Callable[[], None]) -> None:
         with self._lock:
@@ -182,33 +178,27 @@ class Hooks:
         done()
 
 
-class Call(Generic[_T]):
-    """The call ``name`` of a hook, which was begun."""
+class HooksByResource:
+    """The `Hooks` of all resources. Thread-safe. Once it is closed, all of them are."""
 
-    def __init__(self, hooks: Hooks, name: str) -> None:
-        self._hooks, self._name = hooks, name
-        self.outcome: Callable[[], _T] | None = None
-        """Returns or raises what the hook did; None until it is over."""
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: defaultdict[str, Hooks] = defaultdict(Hooks)
+        self._closed = False
 
-    def result(self, waited: float) -> _T:
-        """Return what the hook returned, after ``waited`` seconds or once the call is done.
+    def __getitem__(self, resource: str) -> Hooks:
+        with self._lock:
+            hooks = self._all[resource]
+            if self._closed:
+                hooks.close()
+            return hooks
 
-        Raises:
-            DevicePluginError: As for the function ``call``.
-            HookTimeoutError: It is not over.
-        """
-        if self.outcome:
-            return self.outcome()
-        if self._hooks.closed:
-            raise HookTimeoutError(f"{self._name}() is given up: the plugin is stopping")
-        raise HookTimeoutError(f"{self._name}() did not return within {waited:g} s")
-
-
-def _raiser(error: DevicePluginError) -> Callable[[], Any]:
-    def fail() -> Any:
-        raise error
-
-    return fail
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            hooks = list(self._all.values())
+        for each in hooks:
+            each.close()
 
 
 def reason_of(error: DevicePluginError) -> str:

@@ -13,10 +13,7 @@ _OPEN: Final = "/proc/self/fd"
 
 
 def raise_limit() -> None:
-    """Raise the soft limit to the hard one, if that is allowed.
-
-    The soft one is low for programs that use select(); a pod cannot set either.
-    """
+    """Raise the soft limit to the hard one, if that is allowed: a pod cannot set either."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -20,11 +20,7 @@ class PollableEvent(threading.Event):
         self._descriptor: int | None = None
 
     def fileno(self) -> int:
-        """Return the descriptor.
-
-        Raises:
-            OSError: No descriptor is free.
-        """
+        """Return the descriptor; OSError if none is free."""
         with self._opening:
             if self._descriptor is None:
                 self._descriptor = os.eventfd(int(self.is_set()))

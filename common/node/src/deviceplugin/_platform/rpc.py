@@ -18,8 +18,7 @@ def service(
 ) -> "grpc.GenericRpcHandler[Any, Any]":
     """Return a handler that serves ``descriptor`` by the methods of ``implementation``.
 
-    They have the same names. gRPC answers ``UNIMPLEMENTED`` for methods that it lacks. Methods
-    named in ``encoded`` return bytes that are already encoded.
+    Methods named in ``encoded`` return bytes. Those that it lacks are ``UNIMPLEMENTED``.
     """
     handlers = {
         method.name: _handler(method, behaviour, encoded=method.name in encoded)

@@ -12,10 +12,7 @@ _IDLE: Final = 2.0
 
 
 class Threads:
-    """As many daemon threads as there are tasks at a time. Thread-safe.
-
-    They are daemons, because a task that hangs must not keep the process from ending.
-    """
+    """As many threads as there are tasks at a time. They are daemons, because a task can hang."""
 
     def __init__(self, idle: float = _IDLE) -> None:
         self._idle = idle
@@ -24,11 +21,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def run(self, name: str, task: Task) -> None:
-        """Run ``task``, which must not raise, in a thread called ``name``.
-
-        Raises:
-            RuntimeError: A thread is needed, and the node has none left.
-        """
+        """Run ``task``, which must not raise; RuntimeError if the node has no thread left."""
 
         def named() -> None:
             threading.current_thread().name = name

@@ -39,8 +39,7 @@ def check_exists(directory: Path) -> None:
 def try_socket(path: Path) -> None:
     """Raise OSError if no socket can be created at ``path``: gRPC would not give the reason.
 
-    The message does not have the name of the socket. So it is the same at each attempt, although
-    the name is new each time.
+    The message does not have the name of the socket, which is new at each attempt.
     """
     try:
         path.unlink(missing_ok=True)

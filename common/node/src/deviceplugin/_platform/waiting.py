@@ -14,8 +14,7 @@ _T = TypeVar("_T")
 class Waiter:
     """Waits for one thread; ``poke`` and ``end`` are for the other threads.
 
-    A poke makes the thread check its condition again. If the thread is not waiting at that moment,
-    the poke is kept, so none is lost. Once the waiter is over, all waits end at once.
+    A poke makes it check its condition again, now or in its next wait. Once it is over, none waits.
     """
 
     __slots__ = ("_ended", "_is_pointless", "_poked", "clock")
@@ -40,10 +39,7 @@ class Waiter:
         return self._ended.is_set() or self._is_pointless()
 
     def unless(self, is_pointless: Callable[[], bool]) -> "Waiter":
-        """Return a waiter for the same thread that is also over while ``is_pointless()``.
-
-        A poke makes the thread check that again.
-        """
+        """Return a waiter for the same thread that is also over while ``is_pointless()``."""
         other = copy(self)
         other._is_pointless = lambda: self.is_over() or is_pointless()  # noqa: SLF001 - ours
         return other

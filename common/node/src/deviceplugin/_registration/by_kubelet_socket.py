@@ -41,8 +41,7 @@ class Registrant(Protocol):
     """A served resource that must be registered."""
 
     @property
-    def resource_name(self) -> str:
-        """The name of the resource."""
+    def resource_name(self) -> str: ...
 
     @property
     def name(self) -> str:
@@ -68,7 +67,6 @@ class Registrar(Protocol):
     """A way to register, and the directory for the plugin's socket."""
 
     directory: Path
-    """The directory that the socket must be in."""
 
     def token(self) -> str:
         """Return the part of the socket's name that distinguishes it from others."""
@@ -79,11 +77,7 @@ class Registrar(Protocol):
     def services(
         self, resource: str, notified: Callable[[str], None]
     ) -> "Sequence[grpc.GenericRpcHandler[Any, Any]]":
-        """Return the services to serve besides the plugin's own.
-
-        ``notified`` is called with each verdict that a kubelet gives through them: an empty string,
-        or why it refuses the resource.
-        """
+        """Return services by which a kubelet tells its verdict, which is ``notified``."""
 
     def identity(self) -> Identity:
         """Return a value that changes when there is another kubelet to register with."""
@@ -103,15 +97,11 @@ class KubeletSocket(Registrar):
         self._last: Identity = None
         self._slots = Slots(_AT_A_TIME)
         self._channel = SharedChannel(lambda: rpc.connect(self.socket))
-        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
         self._waiting = Problems(log, lasts=_OVER_AFTER)
 
     @override
     def token(self) -> str:
-        """Return a new one each time.
-
-        When a server stops, grpcio removes its socket by name, even if a newer one has that name.
-        """
+        """Return a new one: a grpcio server that stops removes what has the name of its socket."""
         return os.urandom(3).hex()
 
     @override
@@ -138,36 +128,33 @@ class KubeletSocket(Registrar):
 
     @override
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
-        """Register until a kubelet accepts, and return its identity.
+        """Register until a kubelet accepts, and return its identity. It waits between attempts.
 
-        It waits between attempts, longer each time up to 5 s. None if trying on is pointless: the
-        kubelet restarted, ``waiter`` is over, or a failed attempt nevertheless left a stream, and a
-        second one would confuse the kubelet. RegistrationRefusedError if it will never accept it.
+        None if trying on is pointless: the kubelet restarted, ``waiter`` is over, or an attempt
+        failed and left a stream: a second one would confuse the kubelet.
         """
         registrant.expect_kubelet()  # who opened a stream before that is not the kubelet
         resource, first = registrant.resource_name, self.identity()
-
-        def before_wait(error: BaseException | None) -> None:
-            self._metrics.registration_failures.labels(resource, UNAVAILABLE).inc()
-            # Logged once for all resources: there may be hundreds that wait for the same kubelet.
-            if self._waiting.is_news(shape(str(error)), ""):
-                log.warning("waiting for the kubelet", extra={"error": str(error)})
-
-        try:
-            kubelet = self._backoff.retry(
-                lambda: self._register_once(registrant, waiter),
-                on=KubeletUnavailableError,
-                waiter=waiter.unless(lambda: self.identity() != first),
-                give_up=lambda: registrant.watched,
-                before_wait=before_wait,
-            )
-        except KubeletUnavailableError:
-            return None
-        except RegistrationRefusedError:
-            self._metrics.registration_failures.labels(resource, REFUSED).inc()
-            raise
-        self._metrics.registrations.labels(resource).inc()
-        return kubelet
+        failures = self._metrics.registration_failures
+        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, full_jitter=True)
+        pause = waiter.unless(lambda: self.identity() != first)
+        while True:
+            try:
+                kubelet = self._register_once(registrant, waiter)
+            except KubeletUnavailableError as error:
+                if pause.is_over() or registrant.watched:
+                    return None
+                failures.labels(resource, UNAVAILABLE).inc()
+                # Logged once for all resources: hundreds may wait for the same kubelet.
+                if self._waiting.is_news(shape(str(error)), ""):
+                    log.warning("waiting for the kubelet", extra={"error": str(error)})
+                pause.pause(backoff.next_wait())
+            except RegistrationRefusedError:
+                failures.labels(resource, REFUSED).inc()
+                raise
+            else:
+                self._metrics.registrations.labels(resource).inc()
+                return kubelet
 
     def _register_once(self, registrant: Registrant, waiter: Waiter) -> Identity:
         kubelet = self.identity()

@@ -56,11 +56,9 @@ class Registry(Registrar):
     def register(self, registrant: Registrant, waiter: Waiter) -> Identity:
         """Wait until the kubelet has the resource, or had; None once ``waiter`` is over.
 
-        A stream may have ended before it is looked at here, and may never come although the kubelet
-        says that it has registered the resource: such a registration is lost, and is returned.
-
-        None also some time after a refusal. From Kubernetes 1.36 on, the kubelet tries again by
-        itself; an older one tries again only with a new socket.
+        A stream may have ended before it is looked at here, or may never come: such a registration
+        is lost, and is returned. None also some time after a refusal: a kubelet before Kubernetes
+        1.36 tries again only with a new socket.
         """
 
         def accepted() -> bool:

@@ -1,7 +1,6 @@
 """What hundreds of resources share when all of them register at once."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,65 +11,36 @@ from deviceplugin._platform.waiting import Waiter
 
 
 class Slots:
-    """A number of slots, and a queue of threads that wait for one, each with its own waiter.
+    """A semaphore that is first come, first served, and whose waits can be ended.
 
-    It is a semaphore that is first come, first served, and whose waits can be ended.
+    Those who stand first in the row have a slot; each is a waiter of its own.
     """
 
     def __init__(self, slots: int) -> None:
+        self._slots = slots
         self._lock = threading.Lock()
-        self._free = slots
-        self._waiting: deque[Waiter] = deque()
-        self._called: set[Waiter] = set()
+        self._row: list[Waiter] = []
 
     @contextmanager
     def slot(self, waiter: Waiter) -> Iterator[bool]:
         """Wait for a slot, and hold it in the context. Yield False if ``waiter`` is over first."""
-        has_slot = self._wait(waiter)
+        with self._lock:
+            self._row.append(waiter)
         try:
-            yield has_slot
+            yield waiter.until(lambda: waiter in self._first())
         finally:
-            if has_slot:
-                self._give_up_slot()
+            with self._lock:
+                self._row.remove(waiter)
+            for each in self._first():
+                each.poke()
 
-    def _wait(self, waiter: Waiter) -> bool:
+    def _first(self) -> list[Waiter]:
         with self._lock:
-            if self._free:
-                self._free -= 1
-                return True
-            self._waiting.append(waiter)
-        try:
-            waiter.until(lambda: waiter in self._called)
-        except BaseException:
-            if self._leave(waiter):
-                self._give_up_slot()
-            raise
-        return self._leave(waiter)
-
-    def _leave(self, waiter: Waiter) -> bool:
-        """Stop waiting, and return whether a slot was granted meanwhile."""
-        with self._lock:
-            if waiter in self._called:
-                self._called.remove(waiter)
-                return True
-            self._waiting.remove(waiter)
-            return False
-
-    def _give_up_slot(self) -> None:
-        with self._lock:
-            if not self._waiting:
-                self._free += 1
-                return
-            waiter = self._waiting.popleft()
-            self._called.add(waiter)
-        waiter.poke()
+            return self._row[: self._slots]
 
 
 class SharedChannel:
-    """A channel that ``connect`` opens for the first of several users, and the last one closes.
-
-    Opening one costs three times as much as a call.
-    """
+    """A channel for all that call at a time: to open one costs three times as much as a call."""
 
     def __init__(self, connect: Callable[[], grpc.Channel]) -> None:
         self._connect = connect

@@ -114,7 +114,8 @@ class ApiServer:
     def list(self, path: str, query: Query | None = None) -> Page:
         """Return all objects below ``path``, as they were at one moment."""
         try:
-            return _joined(self.pages(path, query))
+            pages = [*self.pages(path, query)]
+            return Page([item for page in pages for item in page.items], pages[-1].version)
         except GoneError:  # so try a list of one page, however long it is
             return self._page(path, self._ask("GET", path, query))
 
@@ -252,15 +253,6 @@ class ApiServer:
             raise UnavailableError(f"{self.url}: {problem}")
         answer.release_conn()
         return bytes(read)
-
-
-def _joined(pages: Iterator[Page]) -> Page:
-    items: list[Object] = []
-    version = ""
-    for page in pages:
-        items += page.items
-        version = page.version
-    return Page(items, version)
 
 
 def _suffix(query: Query | None) -> str:

@@ -26,11 +26,9 @@ class Credentials(Protocol):
 
     def token(self) -> str:
         """Return the current token; an empty string if there is none."""
-        ...
 
     def pool(self) -> PoolManager:
         """Return connections to servers that are verified."""
-        ...
 
 
 class Account:

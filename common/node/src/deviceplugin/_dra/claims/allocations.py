@@ -1,9 +1,7 @@
 """What a claim gets: the plugins' allocations for its requests, as CDI devices."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from deviceplugin._dra.claims.devices import Located
@@ -12,7 +10,7 @@ from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._inventory.allocating import allocation_of, hook_of
 from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._platform.hooks import Hooks
+from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin.errors import AllocationError
 from deviceplugin.kit import cdi
 from deviceplugin.kit.log import Problems
@@ -29,46 +27,31 @@ _NOTHING: Final[Sequence[str]] = ()
 
 
 def limit(left: float) -> float:
-    """Return how many seconds a hook may take if ``left`` are left of the call.
-
-    Raises:
-        AllocationError: There is no time left.
-    """
+    """Return how many seconds a hook may take; AllocationError if none of the call are ``left``."""
     if left <= 0:
         raise AllocationError("no time is left in this call for its hooks")
     return min(left, TIMEOUT)
 
 
 class PluginCalls:
-    """Calls hooks of the plugins of any resources. Thread-safe.
-
-    All methods wait at most ``seconds``, and raise what `Hooks.call` raises.
-    """
+    """Calls hooks of plugins, for at most ``seconds`` each; raises as `Hooks.call`. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._hooks: dict[str, Hooks] = {}
-        self._closed = False
-
-    def close(self) -> None:
-        """Stop waiting for hooks: calls under way and later ones raise at once."""
-        with self._lock:
-            self._closed = True
-            hooks = list(self._hooks.values())
-        for each in hooks:
-            each.close()
+        self._hooks = HooksByResource()
+        self.close = self._hooks.close
+        """Stops waiting for hooks: calls under way and later ones raise at once."""
 
     def pre_start(self, resource: Resource, devices: Sequence[Device], seconds: float) -> None:
         """Prepare ``devices`` for a container, if the plugin wants that."""
         plugin = resource.plugin
         if Capabilities.of(plugin).pre_start:
-            self._of(resource).call("pre_start", plugin.pre_start, devices, timeout=seconds)
+            self._hooks[resource.name].call("pre_start", plugin.pre_start, devices, timeout=seconds)
 
     def allocate(
         self, resource: Resource, devices: Sequence[Device], parameters: object, seconds: float
     ) -> Allocation:
         """Return what a container that is given ``devices`` gets; see `allocation_of`."""
-        plugin, hooks = resource.plugin, self._of(resource)
+        plugin, hooks = resource.plugin, self._hooks[resource.name]
         arguments = (plugin, devices, parameters)
         return hooks.call(hook_of(plugin), allocation_of, *arguments, timeout=seconds)
 
@@ -77,28 +60,12 @@ class PluginCalls:
         plugin = resource.plugin
         if not Capabilities.of(plugin).released:
             return False
-        self._of(resource).call("released", plugin.released, devices, timeout=seconds)
+        self._hooks[resource.name].call("released", plugin.released, devices, timeout=seconds)
         return True
-
-    def _of(self, resource: Resource) -> Hooks:
-        with self._lock:
-            hooks = self._hooks.setdefault(resource.name, Hooks())
-            if self._closed:
-                hooks.close()
-            return hooks
-
-
-def edits_of(allocation: Allocation) -> cdi.Edits:
-    """Return what a container gets by the file. Annotations have no way through CDI."""
-    return cdi.Edits(env=allocation.envs, nodes=allocation.nodes, mounts=allocation.mounts)
 
 
 def document_of(kind: str, devices: Mapping[str, cdi.Edits]) -> dict[str, Any] | None:
-    """Return the specification of ``devices``, which are of ``kind``; None if there are none.
-
-    Raises:
-        ValueError: A runtime would refuse it.
-    """
+    """Return the specification of ``devices``; None without any, ValueError if it is not valid."""
     if not devices:
         return None
     document = cdi.Specification(kind, devices).document()
@@ -111,14 +78,6 @@ def document_of(kind: str, devices: Mapping[str, cdi.Edits]) -> dict[str, Any] |
 def _options(options: list[str]) -> list[str]:
     # A mount that a device plugin answers has only these: what works there works here too.
     return [*(one for one in options if one in _ACCESS), "rbind", "rprivate"]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The devices of a claim with their CDI names, and the specification of these names."""
-
-    devices: Sequence[RecordedDevice]
-    document: Mapping[str, Any] | None
 
 
 def unanswered(found: Sequence[Located]) -> Sequence[RecordedDevice]:
@@ -140,16 +99,13 @@ class Asking:
         found: Sequence[Located],
         parameters: Mapping[Part, Parameters],
         left: Callable[[], float],
-    ) -> Answer:
+    ) -> tuple[Sequence[RecordedDevice], Mapping[str, Any] | None]:
         """Return what the claim ``uid`` gets for the devices ``found`` with ``parameters``.
 
         The devices of a request are allocated together, as those of a container are. Its CDI
         device has the same name whenever this is called. ``left`` returns the seconds that are
-        left for all.
-
-        Raises:
-            DevicePluginError: A hook refused, failed or took too long; or no runtime would take
-                what the plugin allocated.
+        left for all. Its devices get their CDI names, of which the document is the specification.
+        DevicePluginError if a hook refused, or if no runtime would take the result.
         """
         edits: dict[str, cdi.Edits] = {}
         names: dict[int, Sequence[str]] = {}
@@ -160,7 +116,8 @@ class Asking:
                 error.resource = error.resource or group[0].resource.name
                 raise
             name = f"{uid}-{group[0].result.request}{suffix}"
-            own = edits_of(allocation)
+            # Annotations have no way through CDI.
+            own = cdi.Edits(allocation.envs, allocation.nodes, allocation.mounts)
             if own:
                 edits[name] = own
             # One device of the group has the names: the kubelet hides others with the same names.
@@ -171,7 +128,7 @@ class Asking:
         except ValueError as error:
             text = str(error).replace("\n", "; ")
             raise AllocationError(f"no runtime would accept its CDI file: {text}") from error
-        return Answer([_recorded(one, names.get(id(one), _NOTHING)) for one in found], document)
+        return [_recorded(one, names.get(id(one), _NOTHING)) for one in found], document
 
     def _allocate(
         self,

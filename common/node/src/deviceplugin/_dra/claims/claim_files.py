@@ -49,11 +49,7 @@ class ClaimFiles:
         """The content of each file by its name."""
 
     def restore(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write the ``documents``, by the uid of their claims, and remove all other files of ours.
-
-        Raises:
-            OSError: A file cannot be written or removed. The others are written.
-        """
+        """Write ``documents``, by the uid of their claims, and remove all other files of ours."""
         with self._lock:
             self._wanted = {self._name(uid): _text(one) for uid, one in documents.items()}
             self._write(self._wanted)
@@ -63,22 +59,14 @@ class ClaimFiles:
                     files.remove(path)
 
     def put(self, uid: str, document: Mapping[str, Any]) -> None:
-        """Write ``document``, which is of the claim ``uid``, unless it is there.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Write ``document`` of the claim ``uid``, unless it is there; OSError if it cannot be."""
         name, content = self._name(uid), _text(document)
         with self._lock:
             self._write({name: content})
             self._wanted[name] = content
 
     def drop(self, uid: str) -> None:
-        """Remove the file of the claim ``uid``, if there is one.
-
-        Raises:
-            OSError: It cannot be removed, and stays.
-        """
+        """Remove the file of the claim ``uid``, if there is one; OSError if it stays."""
         name = self._name(uid)
         with self._lock:
             with suppress(NotADirectoryError):
@@ -86,11 +74,7 @@ class ClaimFiles:
             self._wanted.pop(name, None)
 
     def repair(self) -> list[str]:
-        """Write the files again that are lost or changed; return their names.
-
-        Raises:
-            OSError: One cannot be written. The others are written.
-        """
+        """Write lost and changed files again, and return their names; OSError if one is left."""
         with self._lock:
             return self._write(self._wanted)
 
@@ -116,10 +100,7 @@ def _text(document: Mapping[str, Any]) -> str:
 
 
 class Records:
-    """The records in ``directory``, which is created with the first.
-
-    Thread-safe, but for one claim only one thread at a time may write or remove.
-    """
+    """The records in ``directory``. Thread-safe, but only one thread at a time may change one."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -131,10 +112,7 @@ class Records:
 
         A file that is not a record is renamed, so that the others can be used. One that was renamed
         and is a record is used again: an older release could not read it. A directory that does not
-        exist has none.
-
-        Raises:
-            OSError: The directory cannot be read.
+        exist has none; OSError if it cannot be read.
         """
         for path in self.set_aside():
             _take_back(path)
@@ -149,11 +127,7 @@ class Records:
         return found
 
     def set_aside(self) -> list[Path]:
-        """Return the files that were not records.
-
-        Raises:
-            OSError: The directory cannot be read.
-        """
+        """Return the files that were not records; OSError if the directory cannot be read."""
         return _files(self.directory, _ENDING + _SET_ASIDE)
 
     def all(self) -> Mapping[str, Record]:
@@ -163,13 +137,10 @@ class Records:
         return self._records.get(uid)
 
     def write(self, record: Record) -> None:
-        """Write ``record`` to the disk.
+        """Write ``record`` to the disk; OSError if that is impossible, and the one before it stays.
 
         That of a prepared claim survives a loss of power when this returns. The others need only
         survive this process: after a loss of power nobody uses what they withhold.
-
-        Raises:
-            OSError: It cannot be written, and the one before it stays.
         """
         content = json.dumps(record.written(), indent=2) + "\n"
         durable = record.state == "prepared"
@@ -181,11 +152,7 @@ class Records:
             self._records = {**self._records, record.claim.uid: record}
 
     def remove(self, uid: str) -> None:
-        """Remove the record of the claim ``uid`` from the disk.
-
-        Raises:
-            OSError: It cannot be removed, and stays.
-        """
+        """Remove the record of the claim ``uid`` from the disk; OSError if it stays."""
         path = self._path(uid)
         files.remove(path, durable=True)
         files.remove(path.with_name(path.name + _SET_ASIDE))

@@ -67,13 +67,7 @@ class Locator:
         return self.resources().get(name)
 
     def find(self, results: Sequence[Result]) -> Sequence[Candidates]:
-        """Return the devices that ``results`` name.
-
-        Raises:
-            AllocationError: The devices are not known yet.
-            UnknownDeviceError: There is no such device.
-            UnhealthyDeviceError: A device is unhealthy, and the claim tolerates no taint of it.
-        """
+        """Return the devices that ``results`` name; AllocationError if one may not be used."""
         complete = self.discovered()  # before the resources are read
         pools = {pool_name(self.node, name): one for name, one in self.resources().items()}
         return [self._find(result, pools, complete=complete) for result in results]
@@ -121,9 +115,7 @@ def book(
 
     For a share it has as many ids as that consumes: those of ``before``, if it had the share then.
     What it had before it keeps. Devices that it has as an administrator are not counted.
-
-    Raises:
-        AllocationError: Somebody else holds them. Nothing has changed.
+    AllocationError if somebody else holds one; then nothing has changed.
     """
     had = {one.key: one.place for one in before.devices if not one.admin} if before else {}
     ranked = [(one, _ranked(one, had)) for one in found]

@@ -1,6 +1,6 @@
 """What claims say about the devices of plugins that take parameters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from deviceplugin._attribution.ownership import Claim
@@ -42,30 +42,21 @@ class ParameterReader:
         """Return the parameters of the devices ``found`` of ``claim``, as far as they take some.
 
         Those that the claim had ``before`` are the same again, even if defaults have changed.
-
-        Raises:
-            AllocationError: Some are wrong, or for devices that take none. The message names the
-                request and the key.
+        AllocationError if some are wrong, or for devices that take none, with request and key.
         """
         known = {(one.request, one.resource): one for one in before}
         groups = {(one.result.request, one.resource.name): one for one in found}
-        return dict(self._read_all(claim, groups, known))
-
-    def _read_all(
-        self,
-        claim: Claim,
-        groups: Mapping[Part, Candidates],
-        known: Mapping[Part, RecordedParameters],
-    ) -> Iterator[tuple[Part, Parameters]]:
+        read: dict[Part, Parameters] = {}
         for part, one in groups.items():
             kind = one.resource.plugin.parameters
             try:
                 if kind is not None:
-                    yield part, self._read(kind, one, known.get(part))
+                    read[part] = self._read(kind, one, known.get(part))
                 elif one.result.configurations:
                     raise ConfigError(self._refusal(one.result.configurations[-1], part[1]))
             except DevicePluginError as error:
                 raise AllocationError(f"{claim}: request {part[0]}: {error}") from error.__cause__
+        return read
 
     def _refusal(self, configuration: Configuration, resource: str) -> str:
         return (

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import groupby
 from typing import Final
+from weakref import WeakValueDictionary
 
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
@@ -34,35 +35,23 @@ _MANY: Final = 10
 
 
 class ClaimLocks:
-    """The locks of claims that are in use. Thread-safe."""
+    """The locks of claims, each as long as it is in use. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._locks: dict[str, tuple[threading.Lock, int]] = {}
-        """By uid, each with the number of threads that hold it or wait for it."""
+        self._locks = WeakValueDictionary[str, threading.Lock]()
 
     @contextmanager
     def hold(self, uid: str, seconds: float) -> Iterator[None]:
-        """Hold the lock of the claim ``uid``.
-
-        Raises:
-            AllocationError: It was not free within ``seconds``.
-        """
+        """Hold the lock of the claim; AllocationError if it is not free within ``seconds``."""
         with self._guard:
-            lock, users = self._locks.get(uid, (threading.Lock(), 0))
-            self._locks[uid] = lock, users + 1
+            lock = self._locks.setdefault(uid, threading.Lock())
+        if not lock.acquire(timeout=max(0.0, seconds)):
+            raise AllocationError("an earlier call for this claim is still under way")
         try:
-            if not lock.acquire(timeout=max(0.0, seconds)):
-                raise AllocationError("an earlier call for this claim is still under way")
-            try:
-                yield
-            finally:
-                lock.release()
+            yield
         finally:
-            with self._guard:
-                _, users = self._locks.pop(uid)
-                if users > 1:
-                    self._locks[uid] = lock, users - 1
+            lock.release()
 
 
 @dataclass(eq=False, repr=False)
@@ -80,7 +69,6 @@ class Preparing:
     """Decides who gets a device. It must have what the records say."""
     claims: ClaimReader
     locator: Locator
-    calls: PluginCalls
     metrics: Metrics
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
@@ -88,23 +76,22 @@ class Preparing:
 
     def __post_init__(self) -> None:
         self._claims = PatientReader(self.claims, self.clock)
-        self._asking = Asking(kind_of(self.driver), self.calls)
+        self._calls = PluginCalls()
+        self._asking = Asking(kind_of(self.driver), self._calls)
         self._parameters = ParameterReader(self.driver)
         self._locks = ClaimLocks()
 
     def close(self) -> None:
         """Stop waiting for the API server and for hooks: what waits fails at once."""
         self._claims.close()
-        self.calls.close()
+        self._calls.close()
 
     def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         """Make the devices of ``claim`` ready for its containers, and return them.
 
         A claim that is prepared gets the same answer, and what its containers need is checked
-        again. ``left`` returns the seconds that are left of the call.
-
-        Raises:
-            DevicePluginError: It is not prepared, and the devices are given to nobody. Try again.
+        again. ``left`` returns the seconds that are left of the call. After a DevicePluginError it
+        is not prepared, and nobody is given the devices: try again.
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
@@ -154,14 +141,12 @@ class Preparing:
                 undo.callback(self._undo, claim)
             if before is None or before.held != record.held:
                 self.records.write(record)
-            answer = self._asking.ask(claim.uid, found, parameters, left)
-            if answer.document is None:
+            devices, document = self._asking.ask(claim.uid, found, parameters, left)
+            if document is None:
                 self.claim_files.drop(claim.uid)
             else:
-                self.claim_files.put(claim.uid, answer.document)
-            record = replace(
-                record, state="prepared", devices=[*answer.devices, *kept], document=answer.document
-            )
+                self.claim_files.put(claim.uid, document)
+            record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
             self.records.write(record)
             undo.pop_all()
         self._changed()
@@ -186,9 +171,7 @@ class Preparing:
         """Release the devices of ``claim``; of one that is unknown there are none.
 
         The plugin's ``released`` is called first, so nobody gets the devices before it returns.
-
-        Raises:
-            DevicePluginError: It is still prepared. Try again.
+        After a DevicePluginError it is still prepared: try again.
         """
         if not is_uid(claim.uid):
             return
@@ -215,7 +198,7 @@ class Preparing:
                 continue
             known = resource.devices
             devices = [known.get(one, Device(one, resource=name)) for one in ids]
-            if self.calls.released(resource, devices, limit(left())):
+            if self._calls.released(resource, devices, limit(left())):
                 self.metrics.released.labels(name).inc(len(ids))
 
 

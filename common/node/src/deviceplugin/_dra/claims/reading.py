@@ -51,12 +51,7 @@ class ClaimReader(Protocol):
     """Reads claims from the API server."""
 
     def get(self, namespace: str, name: str, timeout: float = 0.0, /) -> Mapping[str, Any]:
-        """Return the object of a claim, within ``timeout`` seconds instead of the usual ones.
-
-        Raises:
-            UnavailableError: The API server cannot answer now.
-            DevicePluginError: It does not exist, or may not be read.
-        """
+        """Return the object of a claim, within ``timeout`` seconds instead of the usual ones."""
 
 
 class PatientReader:
@@ -85,10 +80,8 @@ class PatientReader:
     def read(self, claim: Claim, left: Callable[[], float]) -> Mapping[str, Any]:
         """Return the object of ``claim``. ``left`` returns the seconds that are left of the call.
 
-        Raises:
-            UnavailableError: The API server could not answer in this time, or too many others wait
-                for it.
-            DevicePluginError: It does not exist, or may not be read. That is not asked again.
+        UnavailableError if the API server could not answer in this time, or if too many others wait
+        for it. Another error, such as that it does not exist, is final.
         """
         try:
             found = self.read_once(claim)
@@ -168,12 +161,7 @@ class Result:
 
 
 def results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence[Result]:
-    """Return what ``document``, the object of ``claim``, allocates of ``driver``.
-
-    Raises:
-        AllocationError: It is another claim, it is not allocated, it has no device of ``driver``,
-            or a configuration of an unknown kind. The message is for the status of the pod.
-    """
+    """Return what the object of ``claim`` allocates of ``driver``; AllocationError if nothing."""
     try:
         return _results(document, claim, driver)
     except (KeyError, TypeError, AttributeError) as error:

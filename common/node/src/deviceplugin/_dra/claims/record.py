@@ -120,10 +120,7 @@ class Record:
 
     @property
     def formerly_named(self) -> frozenset[Key]:
-        """Those of ``held`` that it has by names of earlier releases.
-
-        Kubernetes does not know that the devices that are in slices now are the same.
-        """
+        """Those of ``held`` that it has by names of earlier releases."""
         return frozenset(one.key for one in self.devices if not one.admin and is_former(one.name))
 
     @property
@@ -149,12 +146,7 @@ class Record:
 
     @classmethod
     def read(cls, found: Any) -> Self:
-        """Return the record that `written` made. What a newer release has added is ignored.
-
-        Raises:
-            ValueError: It is not a record.
-            OtherVersionError: It is not of the version that this release reads.
-        """
+        """Return the record that `written` made, of any release of this version, or ValueError."""
         if isinstance(found, dict) and found.get("version", _VERSION) != _VERSION:
             raise OtherVersionError(found["version"])
         try:

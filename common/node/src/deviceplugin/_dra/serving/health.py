@@ -69,10 +69,9 @@ class HealthReport:
         self._stopping = True
 
     def read(self) -> list[DeviceHealth]:
-        """Return the health of all devices now, ordered by name.
+        """Return the health of all devices now, ordered by name, also of those that are gone.
 
-        A device of a claim is among them even if it is gone: the kubelet would go on showing the
-        last health that it was told.
+        The kubelet would go on showing the last health of a claim's device.
         """
         complete = self.discovered()  # before the resources are read
         claimed = {

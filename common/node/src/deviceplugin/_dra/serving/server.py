@@ -75,13 +75,7 @@ class DriverSettings:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[bool]:
-    """Keep others from serving the driver of ``directory``; yield whether that was possible.
-
-    A process that dies leaves nothing behind.
-
-    Raises:
-        OSError: The directory cannot be used.
-    """
+    """Keep others from serving the driver of ``directory``; yield whether that was possible."""
     directory.mkdir(exist_ok=True)
     descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -124,11 +118,7 @@ class Registration:
 
 
 class Server:
-    """Serves ``handlers`` on both sockets. Sockets that are there already are replaced.
-
-    Raises:
-        OSError: A socket cannot be created.
-    """
+    """Serves ``handlers`` on both sockets, in place of those that are there; or OSError."""
 
     def __init__(
         self, service: Path, registry: Path, handlers: "Sequence[grpc.GenericRpcHandler[Any, Any]]"

@@ -31,10 +31,7 @@ _RESERVE: Final = 5.0
 
 @dataclass(eq=False, repr=False)
 class DraPlugin:
-    """The methods of the DRAPlugin services, with the names of the protocol.
-
-    Its messages are those of v1. On the wire, those of v1beta1 are the same without shares.
-    """
+    """The methods of the DRAPlugin services: v1beta1 is, on the wire, v1 without shares."""
 
     driver: str
     preparing: Preparing

@@ -42,10 +42,7 @@ class Describer:
     def describe(
         self, device: Device, resource: str, shares: int = 0
     ) -> tuple[Described, list[str]]:
-        """Return what slices say about ``device``, and a message for all that had to be cut.
-
-        If it has ``shares``, several claims can have it at a time.
-        """
+        """Return what slices say about ``device`` with its ``shares``, and what had to be cut."""
         cuts: list[str] = []
         names = attribute_names(device.attributes, self.driver, _OURS)
         amounts = attribute_names(device.capacity, self.driver, [SHARES] if shares else ())
@@ -96,10 +93,7 @@ def pcie_root(address: str, sysfs: Path) -> str:
 
 
 def semantic(version: str) -> str:
-    """Return ``version`` as semver.org writes it, or an empty string if it is none.
-
-    Missing numbers are 0, and a v before and zeros before numbers are removed.
-    """
+    """Return ``version`` as semver.org writes it, or an empty string if it is none."""
     found = _VERSION.fullmatch(version)
     if found is None or _LEADING_ZERO.search(found[4].partition("+")[0]):
         return ""
@@ -127,11 +121,7 @@ def _string(name: str, value: str, cuts: list[str]) -> Mapping[str, Any]:
 
 
 def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, Any]]:
-    """Return a class for each of ``resources``, whose devices ``driver`` offers.
-
-    A class is called as the driver is, if it is the only one. On nodes where the device plugin
-    offers the resource it has no effect.
-    """
+    """Return a class for each of ``resources``, called as the driver is if it is the only one."""
     return [
         {
             "apiVersion": "resource.k8s.io/v1",

@@ -73,18 +73,12 @@ def plan(
     site: Site,
     intact: Callable[[Object], bool] = lambda _one: True,
 ) -> list[Write]:
-    """Return what to write, in order; nothing if the slices are right.
+    """Return what to write, in order; nothing if the slices are right and ``intact``.
 
     A changed device is one request, for its slice. Slices of a pool get a new generation, all of
     them, only if their number changes or a device moves to another slice. Until then consumers
-    could see a device twice or not at all, and with it they wait until they see all slices.
-
-    Args:
-        have: All slices of the driver on the node.
-        want: All pools that there should be. A pool without devices has an empty slice, for the
-            driver is up and has none.
-        site: The driver and its node.
-        intact: Whether nobody else has changed the content of a slice.
+    could see a device twice or not at all, and with it they wait until they see all slices. A pool
+    without devices has an empty slice: the driver is up and has none.
     """
     by_pool: dict[str, list[Object]] = {}
     for one in have:
@@ -162,10 +156,9 @@ def _slice(name: str, pool: str, entries: Sequence[SliceDevice], site: Site) -> 
 
 
 def _same(old: Object, new: Object) -> bool:
-    """Return whether ``old`` is what ``new`` became when it was sent.
+    """Return whether ``old`` is what ``new`` became when it was sent, by the hash.
 
-    The hash says so unless somebody has edited the slice while nobody watched. What matters most is
-    therefore compared as well, and the API server does not rewrite that.
+    Somebody may have edited the slice while nobody watched, so what matters most is compared too.
     """
     content = new["metadata"]["annotations"][CONTENT]
     return (

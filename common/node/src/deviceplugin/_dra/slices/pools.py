@@ -45,10 +45,7 @@ def offers(
 
 
 def withheld(given: Offers, only: Collection[Key] | None = None) -> Offers:
-    """Return ``given``, with a taint for each device, so that no other pod gets it for now.
-
-    If ``only`` is given, these devices get it.
-    """
+    """Return ``given``, with a taint for each device, or for those in ``only`` if that is given."""
     return {
         name: {
             one: state._replace(taint=HELD)
@@ -105,10 +102,7 @@ class _Known(NamedTuple):
 
 
 class PoolCatalogue:
-    """Describes what is offered for slices. For one thread.
-
-    An unchanged device is not described again, so an entry that is the same object is unchanged.
-    """
+    """Describes what is offered, unchanged devices by the same objects. For one thread."""
 
     def __init__(self, describer: Describer, node: str, on_unhealthy: OnUnhealthy) -> None:
         self._describer = describer
@@ -117,11 +111,7 @@ class PoolCatalogue:
         self._known: dict[Key, _Known] = {}
 
     def pools(self, offers: Offers, *, counted: bool = True) -> list[Pool]:
-        """Return the pools of all resources in ``offers``, also of those without devices.
-
-        If ``counted``, the shares of a device are one device in them, whose shares Kubernetes
-        counts. Otherwise each is a device.
-        """
+        """Return the pools of all resources; with ``counted``, the shares of a device are one."""
         known: dict[Key, _Known] = {}
         pools = []
         for resource, states in offers.items():
@@ -206,11 +196,7 @@ class ShareSupport:
         self._problems = Problems(log)
 
     def pools(self, catalogue: PoolCatalogue, offers: Offers, site: Site) -> list[Pool]:
-        """Return the pools of ``offers`` as this cluster can have them.
-
-        Raises:
-            ApiServerError: It cannot be asked now.
-        """
+        """Return the pools of ``offers`` as this cluster can have them, or ApiServerError."""
         pools = catalogue.pools(offers, counted=self._counts)
         shared = any(entry.shares for pool in pools for entry in pool.entries)
         if self._asked or not shared:

@@ -93,11 +93,7 @@ class Publisher:
         self._hurry = False
 
     def run(self) -> None:
-        """Publish until stopped. The slices stay: a driver that is back soon continues with them.
-
-        Raises:
-            Exception: The watch failed by a defect.
-        """
+        """Publish until stopped. The slices stay: a driver that is back soon goes on with them."""
         thread = WatchThread(self.store.watch(self._changed, self._watch_failed), self.stop)
         thread.start()
         try:

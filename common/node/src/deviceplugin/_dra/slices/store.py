@@ -47,8 +47,7 @@ class SliceStore(Protocol):
 class KnownSlices:
     """The slices of the driver on the node, by name. Thread-safe.
 
-    A watch tells of a write some time after the API server has answered it. Until then what was
-    answered counts; otherwise the same would be written again.
+    Until a watch tells of a write, its answer counts; otherwise the same would be written again.
     """
 
     def __init__(self) -> None:
@@ -101,10 +100,7 @@ class KnownSlices:
             return [one for one in found.values() if _uid(one) not in self._deleted]
 
     def is_intact(self, one: Object) -> bool:
-        """Return whether the content of the slice is what we wrote, or saw first.
-
-        One that has been deleted since it was ``current`` is as it was.
-        """
+        """Return whether the content is what we wrote or saw first, or that is deleted by now."""
         with self._lock:
             return self._generations.get(_uid(one), _generation(one)) == _generation(one)
 

@@ -1,0 +1,14 @@
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most."""
+    path = Path(tempfile.mkdtemp(prefix="dp"))
+    yield path
+    shutil.rmtree(path)
