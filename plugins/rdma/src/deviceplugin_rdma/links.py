@@ -26,11 +26,7 @@ _DEPTH: Final = 8
 
 
 class Links:
-    """Reads the state of links, and notices without events that one has changed.
-
-    Args:
-        sysfs: What reads sysfs.
-    """
+    """Reads the state of links, and notices without events that one has changed."""
 
     def __init__(self, sysfs: Sysfs) -> None:
         self._sysfs = sysfs
@@ -137,11 +133,7 @@ def _ports(nic: Nic, sysfs: Sysfs) -> Sequence[Path]:
 
 
 def default_routes(proc_net: Path, sysfs: Sysfs) -> set[str]:
-    """Return the interfaces with a default route, and those that bonds and the like are made of.
-
-    Raises:
-        OSError: The routes cannot be read.
-    """
+    """Return the interfaces with a default route, and those that bonds and the like are made of."""
     found: set[str] = set()
     level = {*_of_ipv4(proc_net / "route"), *_of_ipv6(proc_net / "ipv6_route")}
     for _ in range(_DEPTH):
