@@ -1,10 +1,6 @@
 """Aliases: one name for each device, and files that cannot be used."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +10,6 @@ import deviceplugin as dp
 from deviceplugin_fpga import resource_names
 from deviceplugin_testing.fixture import Kubelet
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree, Make
-from patience import PATIENCE
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}
 CARD = {"name": "pac", "interface": INTERFACE}
@@ -44,7 +39,7 @@ def test_a_function_is_offered_under_its_alias_alone(
 ) -> None:
     any_tree.simple(AFU, OTHER_AFU)
     first, other = make("af", aliases=file).discover()
-    assert ("fpga.intel.com/aes-gcm", resource_names.af(INTERFACE, OTHER_AFU)) == (
+    assert ("fpga.intel.com/aes-gcm", resource_names.Aliases().af(INTERFACE, OTHER_AFU)) == (
         first.resource,
         other.resource,
     )
@@ -86,24 +81,6 @@ def test_a_region_with_an_alias_is_programmed_by_the_hook(
     assert {"com.intel.fpga.mode": "fpga.intel.com/region"} == allocation.annotations
     assert ["intel.cdi.k8s.io/fpga=dfl-fme.0"] == list(allocation.cdi_names)
     assert (tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml").exists()
-
-
-def test_ids_may_be_written_as_people_write_them(tmp_path: Path) -> None:
-    written = "CE489693-98F0-5F33-946D-560708BE108A"
-    path = write(tmp_path / "a.json", {"name": "x", "interface": written, "function": AFU.upper()})
-    assert "fpga.intel.com/x" == resource_names.read_aliases(path).af(INTERFACE, AFU)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yaml", f"aliases:\n- {{name: x, interface: {INTERFACE}, function: {AFU}}}\n"),
-        ("a.toml", f"[[aliases]]\nname = 'x'\ninterface = '{INTERFACE}'\nfunction = '{AFU}'\n"),
-    ],
-)
-def test_a_file_is_what_other_files_can_be(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    assert "fpga.intel.com/x" == resource_names.read_aliases(tmp_path / name).af(INTERFACE, AFU)
 
 
 @pytest.mark.parametrize("text", ["", "aliases: []\n"])
@@ -187,66 +164,16 @@ def test_a_file_with_something_else_is_refused(
     assert [expected] == problems(path)
 
 
-def test_two_names_of_one_interface_are_refused(tmp_path: Path) -> None:
+def test_an_interface_has_one_name(tmp_path: Path) -> None:
     path = write(tmp_path / "aliases.json", CARD, {**CARD, "name": "x"})
     assert ["aliases[1].interface: has a name already, in aliases[0].interface"] == problems(path)
 
 
-def test_everything_that_is_wrong_is_told_at_once_and_ends_the_command(tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "aliases.json", AES, {**AES, "name": "af"}, {"name": "x"}, AES)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("fpga-device-plugin"), "--once", f"--aliases={path}"],
-        env={},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    first = "aliases[0].function"
-    expected = [
-        f"fpga-device-plugin: {path}:1: aliases[1].name: 'af' {OWN}",
-        f"fpga-device-plugin: {path}:1: aliases[2]: interface is missing",
-        f"fpga-device-plugin: {path}:1: aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
-        f"fpga-device-plugin: {path}:1: aliases[3].function: has a name already, in {first}",
-    ]
-    assert (2, expected) == (done.returncode, done.stderr.splitlines())
-
-
-# Another file while the plugin runs.
-
-
-def test_a_changed_file_is_taken_on_sighup_and_an_invalid_one_is_not(
-    kubelet: Kubelet, tree: FpgaTree, file: Path
-) -> None:
-    tree.simple(AFU)
-    simulated = kubelet.simulated
-    process = subprocess.Popen(
-        [
-            Path(sys.executable).with_name("fpga-device-plugin"),
-            f"--aliases={file}",
-            f"--sysfs-dir={tree.sys}",
-            f"--plugin-dir={simulated.plugin_dir}",
-            f"--pod-resources-socket={simulated.pod_resources_socket}",
-            "--http-address=off",
-        ],
-        env=os.environ,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            simulated.wait_for("fpga.intel.com/aes-gcm", {"dfl-port.0"})
-            write(file, {**AES, "name": "aes"})
-            process.send_signal(signal.SIGHUP)
-            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
-            simulated.wait_for("fpga.intel.com/aes-gcm", (), {"dfl-port.0"})
-            write(file, {**AES, "name": "af"})
-            process.send_signal(signal.SIGHUP)
-            assert process.stderr
-            refusal = next(
-                line for line in process.stderr if "invalid configuration ignored" in line
-            )
-            assert "aliases[0].name: 'af' is a name of the plugin's modes" in refusal
-            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
-        finally:
-            process.terminate()
+    assert [
+        f"aliases[1].name: 'af' {OWN}",
+        "aliases[2]: interface is missing",
+        "aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
+        "aliases[3].function: has a name already, in aliases[0].function",
+    ] == problems(path)
