@@ -1,6 +1,5 @@
 """Resources in a configuration file: devices by a pattern, and what makes them differ."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -170,22 +169,17 @@ _NUMA: Final = either(
 )
 
 
-def _node(host: str, container: str = "", permissions: str = "rw") -> dp.DeviceNode:
-    return dp.DeviceNode(host, container or host, permissions)
-
-
-def _mount(host: str, container: str = "", *, read_only: bool = False) -> dp.Mount:
-    return dp.Mount(host, container or host, read_only)
-
-
 def _paths(make: Any, option: str, kind: Kind[Any]) -> Kind[tuple[Any, ...]]:
     """Return lists of paths, or of mappings with the key ``host``."""
-    whole_form = record(make, {"host": needed(_PATH), "container": _PATH, option: kind})
+    host, container = needed(_PATH, "host_path"), as_argument(_PATH, "container_path")
+    whole_form = record(make, {"host": host, "container": container, option: kind})
     return list_of(either(_PATH.to(make), whole_form))
 
 
 _NODES: Final = _paths(
-    _node, "permissions", text(r"^(?!.*(.).*\1)[rwm]+$", "of the letters r, w and m, each once")
+    dp.DeviceNode,
+    "permissions",
+    text(r"^(?!.*(.).*\1)[rwm]+$", "of the letters r, w and m, each once"),
 )
 _RESOURCE: Final[Kind[dict[str, Any]]] = record(
     dict,
@@ -194,7 +188,7 @@ _RESOURCE: Final[Kind[dict[str, Any]]] = record(
         "id": text(digits=True, problem=partial(_unknown, ("index", "node"))),
         "numa": _NUMA,
         "nodes": _NODES,
-        "mounts": _paths(_mount, "read-only", boolean()),
+        "mounts": _paths(dp.Mount, "read-only", boolean()),
         "envs": _TEMPLATES,
         "annotations": _TEMPLATES,
         "cdi-names": as_argument(list_of(_TEMPLATE, single=True), "cdi_names"),
@@ -213,25 +207,17 @@ def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list
         if not matches(name, _RESOURCE_NAME):
             place.fault("is not the name of a resource, such as example.com/gpu")
         with suppress(InvalidError):
-            devices += _check(place, list(_pattern(place, name, node).devices()))
+            made = list(_pattern(place, name, node).devices())
+            devices += made
+            if problem := next(_problems(made), ""):
+                place.fault(problem)
     _check_unique(places, where, devices)
     return devices
 
 
 def _pattern(place: Place, resource: str, node: str) -> Pattern:
-    given = {
-        "count": 1,
-        "id": f"{resource.rpartition('/')[2]}-{{index}}",
-        **_RESOURCE.read(place),
-    }
+    given = {"count": 1, "id": f"{resource.rpartition('/')[2]}-{{index}}", **_RESOURCE.read(place)}
     return Pattern(resource=resource, node=node, **given)
-
-
-def _check(place: Place, devices: Sequence[dp.Device]) -> Sequence[dp.Device]:
-    """Return ``devices``, and collect the first fault."""
-    for problem in itertools.islice(_problems(devices), 1):
-        place.fault(problem)
-    return devices
 
 
 def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:

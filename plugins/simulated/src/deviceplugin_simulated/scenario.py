@@ -22,11 +22,7 @@ from deviceplugin_simulated.settings import SimulatedSettings
 
 
 def classic_pattern(settings: SimulatedSettings) -> Pattern:
-    """Return the pattern of the devices of ``settings``.
-
-    Raises:
-        ConfigError: Their ids would be too long, or invalid in the names of annotations.
-    """
+    """Return the pattern of the devices of ``settings``."""
     value = f"{{{settings.value_form}}}"
     prefix, node = settings.device_id_prefix, settings.node
     last = f"{prefix}-{node}-{max(0, settings.number_devices - 1)}"
@@ -138,24 +134,12 @@ class Scenario:
 
 
 def load(settings: SimulatedSettings) -> Scenario:
-    """Return the scenario of ``settings`` and of the file that they name.
-
-    Raises:
-        ConfigError: All errors, a line each, with file, line, key and value.
-    """
-    if settings.devices is None:
-        root = of_plain({}, "")
-        scenario = _read(settings, root)
-        root.faults.refuse()
-        return scenario
-    root = of_file(settings.devices)
+    """Return the scenario of ``settings`` and of the file that they name."""
+    root = of_file(settings.devices) if settings.devices else of_plain({}, "")
     try:
-        scenario = _read(settings, root)
-    except InvalidError:
+        return _read(settings, root)
+    finally:
         root.faults.refuse()
-        raise
-    root.faults.refuse()
-    return scenario
 
 
 def _read(settings: SimulatedSettings, root: Place) -> Scenario:

@@ -74,11 +74,7 @@ class Process:
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return the ``ids`` that match any pattern: an id, or one with ``*`` and ``?``.
-
-    Raises:
-        ValueError: A pattern matches none.
-    """
+    """Return the ``ids`` that match any pattern with ``*`` and ``?``; ValueError for none."""
     found: dict[str, None] = {}
     known = set(ids)
     for pattern in patterns:
@@ -149,11 +145,7 @@ def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
 
 
 def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
-    """Return the events of a request, from ``now`` on.
-
-    Raises:
-        InvalidError: It is invalid. The faults have been collected.
-    """
+    """Return the events of a request, from ``now`` on. An InvalidError's faults are collected."""
     return list(_events(place, _ORDER, ids, now))
 
 
