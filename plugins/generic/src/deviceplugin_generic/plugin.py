@@ -53,26 +53,6 @@ def _own(device: dp.Device) -> Collection[str]:
     return pieces.of(device) or device.hardware
 
 
-def preferred(
-    available: Sequence[dp.Device],
-    required: Iterable[dp.Device],
-    size: int,
-    shares: Mapping[str, Share],
-) -> list[dp.Device]:
-    """Return ``size`` devices: shares of as many real devices as possible, then by the policy.
-
-    ``spread`` begins with the real device that has the fewest used shares, ``pack`` with the one
-    that has the most.
-    """
-    known = [shares[device.id] for device in available if device.id in shares]
-    resources = {share.device.resource for share in known}
-    places = {
-        one: share.origin for one, share in shares.items() if share.device.resource in resources
-    }
-    policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
-    return Shares(places, policy, distinct=True).prefer(available, required, size)
-
-
 log = logging.getLogger(__name__)
 
 
@@ -97,11 +77,7 @@ class GenericSettings(dp.Settings):
 
 
 def configured(settings: GenericSettings) -> Configuration:
-    """Return the entries to advertise. Start and reload both fail without a list of them.
-
-    Raises:
-        ConfigError: There is no list. One that is empty is valid: it offers nothing.
-    """
+    """Return the entries to advertise. Start and reload both fail without a list of them."""
     configuration = settings.device.configuration
     if not configuration.is_given:
         what = "no devices: name them with --device, or in a file with --config"
@@ -160,7 +136,17 @@ class GenericPlugin(dp.Plugin):
     def prefer(
         self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
     ) -> Iterable[dp.Device]:
-        return preferred(available, required, size, self._shares)
+        # Shares of as many real devices as possible, then by the policy: ``spread`` begins with the
+        # real device that has the fewest used shares, ``pack`` with the one that has the most.
+        known = [self._shares[device.id] for device in available if device.id in self._shares]
+        resources = {share.device.resource for share in known}
+        places = {
+            one: share.origin
+            for one, share in self._shares.items()
+            if share.device.resource in resources
+        }
+        policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
+        return Shares(places, policy, distinct=True).prefer(available, required, size)
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:

@@ -37,11 +37,7 @@ class _Kept:
 
 
 class Cache:
-    """The shares of entries in the last discovery.
-
-    Args:
-        clock: Seconds.
-    """
+    """The shares of entries in the last discovery."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -42,9 +42,7 @@ class Roots:
 class Tree(hardware.Tree):
     """A snapshot of sysfs. It caches what it has read, so each discovery needs a new one.
 
-    Args:
-        names: From the last discovery, to reuse what has not changed.
-        sysfs: What reads sysfs, if it is not to be read as it is.
+    ``names`` of the last discovery are used again as far as nothing has changed.
     """
 
     def __init__(
