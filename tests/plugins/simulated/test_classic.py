@@ -174,6 +174,12 @@ def test_nonsense_is_one_clear_line(variable: str, value: str, expected: str) ->
     assert expected.replace("{}", f"environment variable {variable}") == str(raised.value)
 
 
+@pytest.mark.parametrize("key", ["device-id-prefix", "plugin-name"])
+def test_a_name_that_a_program_gives_is_not_empty_either(key: str) -> None:
+    with pytest.raises(dp.ConfigError, match=f"^{key} '' "):
+        SimulatedSettings(**{key.replace("-", "_"): ""})  # type: ignore[arg-type]
+
+
 def test_the_command_ends_with_exit_status_2() -> None:
     done = subprocess.run(
         [COMMAND, "--once"],

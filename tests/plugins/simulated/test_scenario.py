@@ -214,13 +214,10 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             "FILE: seed: true is not a whole number from 0 to 9223372036854775808",
         ),
         ({"profile": "8-gpu"}, "FILE: profile: '8-gpu' is not a profile: did you mean '8-gpus'?"),
-        ({"profile": True}, "FILE: profile: true is not a string: put it in quotes"),
-        ({"resources": []}, "FILE: resources: a list is not a mapping with keys"),
         (
             {"resources": {"gpu": {}}},
             "FILE: resources.gpu: is not the name of a resource, such as " + GPU,
         ),
-        ({"timeline": {}}, "FILE: timeline: a mapping is not a list"),
         ({"timeline": [{"at": "1s"}]}, "FILE: timeline[0]: do is missing"),
         ({"timeline": [{"do": "hang"}]}, "FILE: timeline[0]: at is missing"),
         (
@@ -262,7 +259,6 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             {"random": {"faults": ["recover"]}},
             "FILE: random.faults[0]: 'recover' is not a fault",
         ),
-        ({"random": {"evry": "1s"}}, "FILE: random.evry: unknown key: did you mean 'every'?"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
@@ -274,9 +270,7 @@ def test_a_mistake_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"cuont": 1}, ".cuont: unknown key: did you mean 'count'?"),
         ({"count": -1}, ".count: -1 is not a whole number from 0 to 100000"),
-        ({"count": "2"}, ".count: '2' is not a whole number from 0 to 100000"),
         ({"id": "x" * 64}, f": id {'x' * 64!r} has 64 characters, of at most 63"),
         ({"id": ""}, ": id '' is empty"),
         ({"id": " a"}, ": id ' a' has control characters or blanks at an end"),
@@ -288,7 +282,6 @@ def test_a_mistake_is_told_with_its_place(
         ({"nodes": "/dev/x"}, ".nodes: '/dev/x' is not a list"),
         ({"nodes": ["dev/x"]}, ".nodes[0]: 'dev/x' is not an absolute path"),
         ({"nodes": [{"container": "/x"}]}, ".nodes[0]: host is missing"),
-        ({"nodes": [3]}, ".nodes[0]: 3 is not an absolute path"),
         (
             {"nodes": [{"host": "/x", "permissions": "rx"}]},
             ".nodes[0].permissions: 'rx' is not of the letters r, w and m, each once",
@@ -301,7 +294,6 @@ def test_a_mistake_is_told_with_its_place(
             {"mounts": [{"host": "/{x}"}]},
             ".mounts[0].host: '/{x}' has {x}: known are index, id, numa, node",
         ),
-        ({"envs": []}, ".envs: a list is not a mapping with keys"),
         ({"envs": {"A=": "1"}}, ": device gpu-0: 'A=' is not the name of a variable"),
         ({"envs": {"A": None}}, ".envs.A: null is not a string"),
         (
@@ -312,7 +304,6 @@ def test_a_mistake_is_told_with_its_place(
             {"cdi-names": ["gpu"]},
             ": device gpu-0: 'gpu' is not a CDI name, such as example.com/gpu=0",
         ),
-        (3, ": 3 is not a mapping with keys"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_resource_is_told_with_its_place(
