@@ -373,26 +373,17 @@ def test_every_way_to_give_a_path_counts(tmp_path: Path) -> None:
     assert expected == given(tmp_path, {"groups": [mounted, select]})
 
 
-def test_rules_of_smarter_count_by_what_they_match(tmp_path: Path) -> None:
-    for name in ("sda", "ttyUSB0"):
-        (tmp_path / "dev").mkdir(exist_ok=True)
-        (tmp_path / "dev" / name).touch()
-    where = tmp_path / "etc/generic-device-plugin"
-    where.mkdir(parents=True)
-    file = where / "config.yaml"
-    file.write_text("[{devicematch: '^tty', nummaxdevices: 1}]")
-    assert [Verdict.OK] == [one.verdict for one in look(Node.at_root(tmp_path))]
-    file.write_text("[{devicematch: '.*', nummaxdevices: 1}]")
-    assert [Verdict.OK, Verdict.WARNING] == [one.verdict for one in look(Node.at_root(tmp_path))]
-
-
-def test_a_command_is_named_and_who_runs_it(tmp_path: Path) -> None:
-    where = tmp_path / "etc/generic-device-plugin"
-    where.mkdir(parents=True)
-    entry = {"name": "ab", **PATHS, "health": {"command": ["/bin/check", "x"]}}
-    (where / "config.yaml").write_text(json.dumps({"devices": [entry]}))
+def test_rules_of_smarter_and_commands_count_too(tmp_path: Path) -> None:
+    assert not given(tmp_path, {**PATHS, "health": {"command": ["/bin/check", "x"]}})
     found = [one.found for one in look(Node.at_root(tmp_path))]
     assert "runs /bin/check in the plugin, as root" in found
+    (tmp_path / "dev").mkdir()
+    for name in ("sda", "ttyUSB0"):
+        (tmp_path / "dev" / name).touch()
+    for pattern, more in (("^tty", []), (".*", [Verdict.WARNING])):
+        rule = f"[{{devicematch: '{pattern}', nummaxdevices: 1}}]"
+        (tmp_path / "etc/generic-device-plugin/config.yaml").write_text(rule)
+        assert [Verdict.OK, *more] == [one.verdict for one in look(Node.at_root(tmp_path))]
 
 
 COMMAND = str(Path(sys.executable).with_name("generic-device-plugin"))
@@ -439,18 +430,10 @@ def sha1(text: str) -> str:
     return hashlib.sha1(text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("words", "domain"),
-    [
-        ([], "devic.es"),
-        (["--domain=squat.ai"], "squat.ai"),
-        (["--domain", "x.io", "--listen", ":8080", "--plugin-directory=/x"], "x.io"),
-        (["--log-level", "none", "--listen=:0"], "devic.es"),
-    ],
-)
 def test_a_manifest_of_generic_device_plugin_gives_the_same_resources_and_ids(
-    hardware: Hardware, words: list[str], domain: str
+    hardware: Hardware,
 ) -> None:
+    words = ["--domain", "x.io", "--listen", ":8080", "--plugin-directory=/x", "--log-level=none"]
     for name in ("ttyUSB0", "ttyUSB1", "ttyACM0", "fuse", "controlC1", "pcmC1D0c"):
         hardware.node(name)
     make_node(hardware.dev / "snd/controlC0")
@@ -475,5 +458,5 @@ def test_a_manifest_of_generic_device_plugin_gives_the_same_resources_and_ids(
         "both": [f"0{dev}/fuse"],
     }
     assert found == {
-        (f"{domain}/{name}", sha1(text), True) for name, texts in expected.items() for text in texts
+        (f"x.io/{name}", sha1(text), True) for name, texts in expected.items() for text in texts
     }
