@@ -44,26 +44,17 @@ def test_names_of_functions_are_those_of_the_reference(
 # af: each port is a device, of what is programmed.
 
 
-def test_a_port_is_offered_by_what_is_programmed(any_tree: FpgaTree, make: Make) -> None:
-    any_tree.simple(AFU)
-    port = f"{any_tree.words.port}0"
-    (device,) = make("af").discover()
-    assert (port, CE4_D84, [f"/dev/{port}"]) == (device.id, device.resource, paths(device))
-    assert device.health
-    assert {"pci": "0000:3b:00.0", "interface": INTERFACE, "afu": AFU} == device.attributes
-
-
 def test_two_ports_of_one_fme_are_two_devices_of_their_functions(
     any_tree: FpgaTree, make: Make
 ) -> None:
     any_tree.simple(AFU, OTHER_AFU)
-    devices = found(make("af"))
-    words = any_tree.words
-    assert [f"{words.port}0", f"{words.port}1"] == list(devices)
-    assert [
-        resource_names.Aliases().af(INTERFACE, AFU),
-        resource_names.Aliases().af(INTERFACE, OTHER_AFU),
-    ] == [device.resource for device in devices.values()]
+    first, other = make("af").discover()
+    ports = [f"{any_tree.words.port}{number}" for number in (0, 1)]
+    assert (*ports, CE4_D84) == (first.id, other.id, first.resource)
+    assert [[f"/dev/{port}"] for port in ports] == [paths(first), paths(other)]
+    assert first.health
+    assert {"pci": "0000:3b:00.0", "interface": INTERFACE, "afu": AFU} == first.attributes
+    assert resource_names.Aliases().af(INTERFACE, OTHER_AFU) == other.resource
 
 
 # region and regiondevel: each FME is a device with all its ports.

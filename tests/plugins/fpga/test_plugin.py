@@ -21,6 +21,7 @@ OLD = resource_names.Aliases().af(INTERFACE, AFU)
 NEW = resource_names.Aliases().af(INTERFACE, OTHER_AFU)
 REGION = resource_names.Aliases().region(INTERFACE)
 AT_ONCE = timedelta(milliseconds=1)
+QUICK = {"vanished_grace": AT_ONCE, "pod_resources_interval": timedelta(milliseconds=50)}
 
 
 def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -178,7 +179,7 @@ def test_reprogramming_retires_the_old_device_and_offers_the_new_one_once_it_is_
 ) -> None:
     port, other = any_tree.simple(AFU, AFU)
     pod = Pod.of("crypto", main={OLD: 2})
-    with kubelet.running(make("af"), vanished_grace=AT_ONCE) as node:
+    with kubelet.running(make("af"), **QUICK) as node:
         node.wait_for(OLD, {port.name, other.name})
         node.kubelet.run(pod)
         (port / "afu_id").write_text(OTHER_AFU)
@@ -224,28 +225,23 @@ def test_a_card_that_turns_odd_is_unhealthy_with_the_reason(
     }
 
 
-def test_a_port_that_is_lost_leaves_the_others_of_its_card(any_tree: FpgaTree, make: Make) -> None:
-    ports = any_tree.simple(AFU, AFU)
-    plugin = make("af")
-    plugin.discover()
-    for path in ports[0].iterdir():
-        path.unlink()
-    ports[0].rmdir()
-    assert [ports[1].name] == [device.id for device in plugin.discover()]
-
-
-def test_a_region_goes_on_without_a_port_that_cannot_be_used(
-    any_tree: FpgaTree, make: Make, tmp_path: Path
+@pytest.mark.parametrize("is_odd", [False, True])
+def test_a_port_that_is_lost_leaves_the_others_of_its_card(
+    any_tree: FpgaTree, make: Make, tmp_path: Path, is_odd: bool
 ) -> None:
     good, bad = any_tree.simple(AFU, AFU)
-    plugin = make("region")
-    plugin.discover()
+    plugins = [make("af"), make("region")]
+    for plugin in plugins:
+        plugin.discover()
     bad.rename(tmp_path / "away")
-    bad.symlink_to("nowhere")
-    (device,) = plugin.discover()
+    if is_odd:
+        bad.symlink_to("nowhere")
+    ports, (region,) = (list(plugin.discover()) for plugin in plugins)
+    assert [good.name] == [port.id for port in ports if port.health]
+    assert is_odd == (len(ports) > 1)
     assert (True, [f"/dev/{good.name}"]) == (
-        bool(device.health),
-        [node.host_path for node in device.nodes],
+        bool(region.health),
+        [node.host_path for node in region.nodes],
     )
 
 
