@@ -14,9 +14,6 @@ from deviceplugin_amd.snapshot import Reader
 from deviceplugin_testing.fixture import Kubelet
 from discovered import reasons, unhealthy
 
-NAMES = ["amdgpu_xcp_{}", "amdgpu_xcp.{}"]
-"""What newer and older kernels call partitions."""
-
 
 @pytest.mark.parametrize(
     ("machine", "single", "mixed", "numa"),
@@ -47,8 +44,7 @@ def test_a_recorded_machine_has_its_devices_by_either_naming(
     assert mixed == Counter(device.resource for device in named)
 
 
-@pytest.mark.parametrize("high", [False, True])
-@pytest.mark.parametrize("xcp", NAMES)
+@pytest.mark.parametrize(("xcp", "high"), [("amdgpu_xcp_{}", False), ("amdgpu_xcp.{}", True)])
 def test_partitions_are_found_whatever_the_kernel_calls_them_and_numbers_them(
     build: Build, make: Make, xcp: str, high: bool
 ) -> None:

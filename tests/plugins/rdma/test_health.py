@@ -56,6 +56,9 @@ def test_virtual_functions_follow_the_cable_of_their_card(tree: RdmaTree, make: 
     reasons = unhealthy(plugin)
     assert {FIRST, SECOND, VFIO, "0000:3b:00.5"} == set(reasons)
     assert {"ens1f0np0: no carrier"} == set(reasons.values())
+    tree.bind(ROCE, "")  # nobody knows of its cable
+    assert {} == unhealthy(plugin)
+    tree.bind(ROCE, "mlx5_core")
     tree.cable(ROCE, is_in=True)
     assert {} == unhealthy(plugin)
 
