@@ -153,9 +153,10 @@ def write_specification(folder: Directory, device: str, hook: Path) -> None:
 
 def waiting_cards(sysfs: Sysfs) -> list[str]:
     """Return the PCI addresses of FPGAs without a driver."""
-    cards = pci.functions(Tree(sysfs))
-    return [card.address for card in cards if _is_fpga(card) and not card.driver]
-
-
-def _is_fpga(card: pci.Function) -> bool:
-    return (card.vendor, card.pci_class) == (_INTEL, _ACCELERATOR) and card.product in _MODELS
+    return [
+        card.address
+        for card in pci.functions(Tree(sysfs))
+        if (card.vendor, card.pci_class) == (_INTEL, _ACCELERATOR)
+        and card.product in _MODELS
+        and not card.driver
+    ]

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -30,7 +30,8 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     if overlap == "allow":
         yield from (share.device for share in shares)
         return
-    own = {share.origin: _own(share.device) for share in shares}
+    # One that has only control nodes is its paths.
+    own = {one.origin: pieces.of(one.device) or one.device.hardware for one in shares}
     resources = {share.origin: share.device.resource for share in shares}
     taken: dict[str, list[str]] = defaultdict(list)
     for origin, some in own.items():
@@ -46,11 +47,6 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
             names = ", ".join(sorted({resources[one] for one in rivals}))
             device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
         yield device
-
-
-def _own(device: dp.Device) -> Collection[str]:
-    """Return the pieces of a device; of one that has only control nodes, their paths."""
-    return pieces.of(device) or device.hardware
 
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -72,17 +71,15 @@ class Links:
         if lost := card.function.lost_lanes:
             yield f"PCIe link of {card.address}: {lost}"
         for state in _ports(card, self._sysfs):
-            port, text = state.parent, partial(self._of_port, state.parent)
-            if not text("state").startswith(_ACTIVE) or text("link_layer") != _INFINIBAND:
+            port = state.parent
+            text = {name: self._read.get(port / name, "") for name in _READ}
+            if not text["state"].startswith(_ACTIVE) or text["link_layer"] != _INFINIBAND:
                 continue
             name = f"port {port.name} of {port.parents[1].name}"
-            if text("phys_state").startswith(_RECOVERING):
+            if text["phys_state"].startswith(_RECOVERING):
                 yield f"{name}: its link recovers from errors"
-            if _ONE_LANE in text("rate"):
-                yield f"{name}: one lane, {text('rate')}"
-
-    def _of_port(self, port: Path, name: str) -> str:
-        return self._read.get(port / name, "")
+            if _ONE_LANE in text["rate"]:
+                yield f"{name}: one lane, {text['rate']}"
 
     def _ports(self, nic: Nic) -> str:
         """Return the states of ports of which none is active."""
