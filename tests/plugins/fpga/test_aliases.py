@@ -1,6 +1,7 @@
 """Aliases: one name for each device, and files that cannot be used."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_fpga import resource_names
-from deviceplugin_testing.fixture import Kubelet
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree, Make
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}
@@ -34,53 +34,17 @@ def problems(path: Path) -> list[str]:
 # What is offered.
 
 
-def test_a_function_is_offered_under_its_alias_alone(
-    any_tree: FpgaTree, make: Make, file: Path
+@pytest.mark.parametrize(
+    ("mode", "name"), [("af", "aes-gcm"), ("region", "pac"), ("regiondevel", "pac")]
+)
+def test_a_device_is_offered_under_its_alias_alone_and_is_else_the_same(
+    any_tree: FpgaTree, make: Make, file: Path, mode: str, name: str
 ) -> None:
     any_tree.simple(AFU, OTHER_AFU)
-    first, other = make("af", aliases=file).discover()
-    assert ("fpga.intel.com/aes-gcm", resource_names.Aliases().af(INTERFACE, OTHER_AFU)) == (
-        first.resource,
-        other.resource,
-    )
-    assert AFU == first.attributes["afu"]
-
-
-@pytest.mark.parametrize("mode", ["region", "regiondevel"])
-def test_a_region_is_offered_under_its_alias_alone(
-    any_tree: FpgaTree, make: Make, file: Path, mode: str
-) -> None:
-    any_tree.simple(AFU, OTHER_AFU)
-    any_tree.simple(AFU, address="0000:5e:00.0", number=1)
-    assert ["fpga.intel.com/pac"] * 2 == [
-        device.resource for device in make(mode, aliases=file).discover()
-    ]
-
-
-@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
-def test_but_for_its_name_a_device_is_what_it_is_without_an_alias(
-    tree: FpgaTree, make: Make, file: Path, mode: str
-) -> None:
-    tree.simple(AFU)
-    (plain,), (named,) = make(mode).discover(), make(mode, aliases=file).discover()
-    assert (plain.id, plain.allocation, plain.attributes) == (
-        named.id,
-        named.allocation,
-        named.attributes,
-    )
-
-
-def test_a_region_with_an_alias_is_programmed_by_the_hook(
-    kubelet: Kubelet, tree: FpgaTree, make: Make, file: Path, tmp_path: Path
-) -> None:
-    tree.simple(AFU)
-    with kubelet.running(make("region", aliases=file)) as node:
-        node.wait_for("fpga.intel.com/pac", {"dfl-fme.0"})
-        allocation = node.allocate("dfl-fme.0")
-        assert {"fpga.intel.com/pac"} == set(node.kubelet.registered)
-    assert {"com.intel.fpga.mode": "fpga.intel.com/region"} == allocation.annotations
-    assert ["intel.cdi.k8s.io/fpga=dfl-fme.0"] == list(allocation.cdi_names)
-    assert (tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml").exists()
+    plain = list(make(mode).discover())
+    named = list(make(mode, aliases=file).discover())
+    assert f"fpga.intel.com/{name}" == named[0].resource != plain[0].resource
+    assert plain == [replace(named[0], resource=plain[0].resource), *named[1:]]
 
 
 @pytest.mark.parametrize("text", ["", "aliases: []\n"])

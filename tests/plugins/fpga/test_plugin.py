@@ -144,31 +144,20 @@ def test_a_lost_specification_is_written_again_and_one_more_card_has_its_own(
 
 
 def test_a_device_whose_specification_cannot_be_written_is_unhealthy(
-    started: FpgaPlugin, tmp_path: Path
+    started: FpgaPlugin, make: Make, tmp_path: Path
 ) -> None:
+    started.stop(REGION)  # the specification stays, for containers that start again
+    specification(tmp_path).unlink()
+    started.start(REGION)
     specification(tmp_path).unlink()
     (tmp_path / "cdi").rmdir()
     (tmp_path / "cdi").touch()
     (device,) = started.discover()
     assert f"no CDI specification: {tmp_path}/cdi: File exists" == device.health.reason
-
-
-def test_a_resource_whose_specifications_cannot_be_written_is_not_registered(
-    tree: FpgaTree, make: Make, tmp_path: Path
-) -> None:
-    tree.simple(AFU)
-    (tmp_path / "cdi").touch()
     plugin = make("region")
     plugin.discover()
     with pytest.raises(FileExistsError):
-        plugin.start(REGION)
-
-
-def test_specifications_outlive_the_plugin_for_containers_that_start_again(
-    started: FpgaPlugin, tmp_path: Path
-) -> None:
-    started.stop(REGION)
-    assert specification(tmp_path).exists()
+        plugin.start(REGION)  # so that its resource is not registered
 
 
 # Cards that change.

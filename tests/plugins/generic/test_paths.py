@@ -64,15 +64,11 @@ def test_a_directory_of_a_rule_has_no_node_of_theirs(hardware: Hardware, tmp_pat
     assert ["/dev/snd/timer"] == [node.container_path for node in device.nodes]
 
 
-def test_such_names_mean_nothing_elsewhere(make: Make, tmp_path: Path) -> None:
+def test_such_names_mean_nothing_elsewhere_and_can_be_mounted(make: Make, tmp_path: Path) -> None:
     (tmp_path / "data/shm/fd").mkdir(parents=True)
-    (device,) = make(entry(f"{tmp_path}/data/*/f*", ", type: Mount")).discover()
-    assert [f"{tmp_path}/data/shm/fd"] == [mount.host_path for mount in device.mounts]
-
-
-def test_a_file_there_is_mounted_if_it_is_named(make: Make) -> None:
-    (device,) = make(entry("/dev/shm", ", type: Mount")).discover()
-    assert (True, ["/dev/shm"]) == (bool(device.health), [one.host_path for one in device.mounts])
+    for pattern, path in ((f"{tmp_path}/data/*/f*", f"{tmp_path}/data/shm/fd"), ("/dev/shm",) * 2):
+        (device,) = make(entry(pattern, ", type: Mount")).discover()
+        assert (True, [path]) == (bool(device.health), [one.host_path for one in device.mounts])
 
 
 @pytest.mark.parametrize(

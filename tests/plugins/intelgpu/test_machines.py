@@ -116,11 +116,6 @@ def test_a_card_is_not_offered_beside_its_functions_whatever_their_number_says(
     assert ["0000:03:00.1"] == [*found(make(tree))]
 
 
-def test_one_resource_can_have_the_gpus_of_both_drivers(build: Build, make: Make) -> None:
-    devices = list(make(build(TWO_DRIVERS), resource_name="example.com/gpu").discover())
-    assert ["example.com/gpu"] * 2 == [device.resource for device in devices]
-
-
 def test_a_card_that_is_being_unbound_keeps_its_resource(build: Build, make: Make) -> None:
     tree = build(TWO_DRIVERS)
     plugin = make(tree)
@@ -166,7 +161,9 @@ def test_the_monitoring_device_opens_all_gpus_and_is_healthy(build: Build, make:
 
 
 def test_there_can_be_a_monitoring_device_for_each_driver(build: Build, make: Make) -> None:
-    plugin = make(build(TWO_DRIVERS), enable_monitoring=True, monitoring_mode="split")
+    more = {"monitoring_mode": "split", "resource_name": "example.com/gpu"}
+    plugin = make(build(TWO_DRIVERS), enable_monitoring=True, **more)
+    assert 2 == [device.resource for device in plugin.discover()].count("example.com/gpu")
     monitors = {
         one.resource.partition("/")[2]: nodes(one) for one in plugin.discover() if one.id == "all"
     }
@@ -196,9 +193,13 @@ def test_a_gpu_of_another_driver_is_skipped_with_the_reason(build: Build, make: 
     tree = build(TWO_DRIVERS)
     tree.unbind("0042:01:02.0")
     tree.bind("0042:01:02.0", "gma500")
+    tree._unnumber("0042:01:05.0")
     plugin = make(tree)
-    assert ["0042:01:05.0"] == [*found(plugin)]
-    assert ["0042:01:02.0: its driver is gma500, not i915 or xe"] == plugin.shortfalls
+    assert [] == [*plugin.discover()]
+    assert [
+        "0042:01:02.0: its driver is gma500, not i915 or xe",
+        "0042:01:05.0: xe has made no device nodes for it",
+    ] == plugin.shortfalls
 
 
 def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) -> None:
@@ -214,14 +215,6 @@ def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) 
     assert {"0042:01:02.0": XE} == {one: each.resource for one, each in found(plugin).items()}
     tree.unbind("0042:01:02.0")
     assert [] == [*plugin.discover()]
-
-
-def test_a_driver_that_makes_no_nodes_is_told(build: Build, make: Make) -> None:
-    tree = build(TIGER_LAKE)
-    tree._unnumber("0000:00:02.0")
-    plugin = make(tree)
-    assert [] == [*plugin.discover()]
-    assert ["0000:00:02.0: i915 has made no device nodes for it"] == plugin.shortfalls
 
 
 def test_a_node_without_gpus_is_ready(
