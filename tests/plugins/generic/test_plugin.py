@@ -250,23 +250,6 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
     assert [hardware.dev] == plugin.watch_paths
 
 
-def test_the_gpus_in_a_file_of_smarter_device_manager_are_left_out_with_a_warning(
-    hardware: Hardware, file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    hardware.node("ttyS0")
-    file.write_text(
-        "- devicematch: ^ttyS[0-9]*$\n  nummaxdevices: 1\n"
-        "- devicematch: nvidia-gpu\n  nummaxdevices: 10\n"
-    )
-    plugin = plugin_of(file, hardware)
-    for _ in range(2):
-        assert ["ttyS0-0"] == list(found(plugin))
-    reason = f"{file}:3: [1]: nvidia-gpu is not for this plugin: deploy the gpu plugin"
-    assert [("WARNING", "entry skipped", reason)] == [
-        (record.levelname, record.getMessage(), vars(record)["reason"]) for record in caplog.records
-    ]
-
-
 # The command.
 
 
