@@ -46,6 +46,8 @@ class Outcome:
     """Devices of which kubelet and plugin think differently at the end."""
     memory_mib: Sequence[float]
     """Resident memory of the plugin over time, once its first list was out."""
+    cpu_seconds: float
+    """CPU time of the plugin, its start included."""
 
 
 def soak(devices: int, seconds: float, seed: int, every: str = "5ms") -> Outcome:
@@ -119,30 +121,25 @@ def _watch(
     first_list = time.monotonic() - begin
     memory = [_memory(process.pid)]
     for look in range(1, _LOOKS + 1):
-        time.sleep(max(0, begin + look * seconds / _LOOKS - time.monotonic()))
+        _pass(kubelet, begin + look * seconds / _LOOKS)
         memory.append(_memory(process.pid))
-    assert scenario.process is not None
     life = scenario.life()
     life.advance(float("inf"))
     expected = {one: one not in life.state.troubles for one in scenario.ids}
-
-    def differences() -> int:
-        view = _view(kubelet)
-        return sum(view.get(one, False) != well for one, well in expected.items())
-
-    with suppress(TimeoutError):  # what is unplugged is unhealthy to the kubelet, or never there
-        kubelet.wait(lambda: not differences(), timeout=10)
+    _settle(kubelet, expected)
+    view = _view(kubelet)
     return Outcome(
         devices=len(scenario.devices),
         seconds=seconds,
         seed=scenario.seed,
-        events=sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed)),
+        events=_count(scenario),
         lists=kubelet.lists_received(RESOURCE),
         first_list=first_list,
         last_fault=_last_fault(seconds),
         troubled=len(life.state.troubles),
-        differences=differences(),
+        differences=sum(view.get(one, False) != well for one, well in expected.items()),
         memory_mib=memory,
+        cpu_seconds=_cpu(process.pid),
     )
 
 
@@ -154,9 +151,39 @@ def _view(kubelet: SimulatedKubelet) -> Mapping[str, bool]:
     return {device_id: health == "Healthy" for device_id, health in found.items()}
 
 
+def _pass(kubelet: SimulatedKubelet, until: float) -> None:
+    """Let time go on."""
+    if (left := until - time.monotonic()) > 0:
+        kubelet.wait(lambda: time.monotonic() >= until, timeout=left + 5)
+
+
+def _settle(kubelet: SimulatedKubelet, expected: Mapping[str, bool]) -> None:
+    """Wait until the kubelet has what is expected, for a while.
+
+    What is unplugged is unhealthy to it, or was never there.
+    """
+
+    def differ() -> int:
+        view = _view(kubelet)
+        return sum(view.get(one, False) != well for one, well in expected.items())
+
+    with suppress(TimeoutError):
+        kubelet.wait(lambda: not differ(), timeout=10)
+
+
+def _count(scenario: Scenario) -> int:
+    assert scenario.process is not None
+    return sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed))
+
+
 def _memory(pid: int) -> float:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def _cpu(pid: int) -> float:
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
