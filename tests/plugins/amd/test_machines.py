@@ -14,9 +14,6 @@ from deviceplugin_amd.snapshot import Reader
 from deviceplugin_testing.fixture import Kubelet
 from discovered import reasons, unhealthy
 
-NAMES = ["amdgpu_xcp_{}", "amdgpu_xcp.{}"]
-"""What newer and older kernels call partitions."""
-
 
 @pytest.mark.parametrize(
     ("machine", "single", "mixed", "numa"),
@@ -47,8 +44,7 @@ def test_a_recorded_machine_has_its_devices_by_either_naming(
     assert mixed == Counter(device.resource for device in named)
 
 
-@pytest.mark.parametrize("high", [False, True])
-@pytest.mark.parametrize("xcp", NAMES)
+@pytest.mark.parametrize(("xcp", "high"), [("amdgpu_xcp_{}", False), ("amdgpu_xcp.{}", True)])
 def test_partitions_are_found_whatever_the_kernel_calls_them_and_numbers_them(
     build: Build, make: Make, xcp: str, high: bool
 ) -> None:
@@ -92,14 +88,7 @@ def test_a_container_has_kfd_once_and_the_nodes_of_each_gpu(build: Build, make: 
     assert f"{tree.dev}/kfd" == allocation.nodes[0].host_path
 
 
-def test_the_bmcs_screen_is_not_offered(build: Build, make: Make) -> None:
-    tree = build(VEGA)
-    names = {node.container_path for one in make(tree).discover() for node in one.nodes}
-    assert (tree.dev / "dri/card0").exists()
-    assert "/dev/dri/card0" not in names
-
-
-def test_a_second_node_of_a_gpu_that_cannot_be_divided_means_nothing(
+def test_neither_a_second_node_of_a_gpu_nor_the_bmcs_screen_means_anything(
     build: Build, make: Make
 ) -> None:
     tree = build(VEGA)
@@ -109,9 +98,8 @@ def test_a_second_node_of_a_gpu_that_cannot_be_divided_means_nothing(
     (copy / "properties").write_text(text.replace("minor 128", "minor 129"))
     (device,) = make(tree).discover()
     assert ("0000:19:00.0", True) == (device.id, bool(device.health))
-
-
-NONE = "include and exclude choose none of the {} that are here"
+    assert (tree.dev / "dri/card0").exists()
+    assert "/dev/dri/card0" not in {node.container_path for node in device.nodes}
 
 
 def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make) -> None:
@@ -131,15 +119,12 @@ def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make)
     excluding = make(tree, exclude=(gone,))
     assert 5 == len([*excluding.discover()])
     assert [] == excluding.shortfalls, "nobody wants it"
+    for card in tree.cards.values():
+        (card.folder / "driver").unlink(missing_ok=True)
+    assert [] == [*plugin.discover()], "it was unloaded, and takes its GPUs along"
 
 
-def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
-    plugin = make(build(MI210, links=False), include=("74a1",))
-    assert [] == [*plugin.discover()]
-    assert [NONE.format(8)] == plugin.shortfalls
-
-
-FIRST, SECOND, *_ = SMALL.addresses
+FIRST, *_ = SMALL.addresses
 QUICK = timedelta(milliseconds=50)
 
 
@@ -206,25 +191,16 @@ def test_partitions_that_can_no_longer_be_read_are_unhealthy_and_nothing_else_is
     tree.divide(FIRST, "QPX")
     plugin = make(tree, resource_naming_strategy="mixed")
     assert {} == unhealthy(plugin)
+    parts = [f"{FIRST}-qpx_nps1-{part}" for part in range(4)]
     for part in range(4):
         tree.kernel.faults[tree.folder(tree.node(FIRST, part)) / "properties"] = errno.EIO
     found = unhealthy(plugin)
-    assert [f"{FIRST}-qpx_nps1-{part}" for part in range(4)] == [*found]
+    assert parts == [*found]
     assert all("Input/output error" in reason for reason in found.values())
     tree.kernel.faults.clear()
-    assert {} == unhealthy(plugin)
-
-
-def test_partitions_of_which_one_has_no_node_are_unhealthy_and_nothing_else_is(
-    tree: AmdTree, make: Make
-) -> None:
-    tree.divide(FIRST, "QPX")
-    plugin = make(tree, resource_naming_strategy="mixed")
-    assert {} == unhealthy(plugin)
-    path = tree.folder(tree.node(FIRST, 2)) / "properties"
-    path.write_text("cpu_cores_count 0\nsimd_count 0\n")
+    (tree.folder(tree.node(FIRST, 2)) / "properties").write_text("simd_count 0\n")
     expected = "it is qpx_nps1, and its KFD nodes are 3 of another style"
-    assert {f"{FIRST}-qpx_nps1-{part}": expected for part in range(4)} == unhealthy(plugin)
+    assert dict.fromkeys(parts, expected) == unhealthy(plugin)
     tree.topology()
     assert {} == unhealthy(plugin)
 
@@ -247,16 +223,6 @@ def test_a_gpu_that_is_being_divided_is_not_offered_as_what_it_is_not(
     assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
     (reason,) = skipped(plugin).values()
     assert reason.endswith(expected)
-
-
-def test_partitions_that_are_not_in_kfd_yet_are_not_offered(tree: AmdTree, make: Make) -> None:
-    (tree.cards[FIRST].folder / "current_compute_partition").write_text("CPX\n")
-    plugin = make(tree)
-    assert [*SMALL.addresses[1:]] == [*reasons(plugin)]
-    assert {FIRST: "it is cpx_nps1, and its KFD nodes are 1 of another style"} == skipped(plugin)
-
-
-def test_a_partition_that_its_style_does_not_have_is_not_offered(tree: AmdTree, make: Make) -> None:
     tree.divide(FIRST, "DPX")
     path = tree.folder(tree.node(FIRST, 1)) / "properties"
     path.write_text(path.read_text().replace("location_id 1281", "location_id 1282"))
@@ -354,7 +320,9 @@ def test_a_topology_that_changes_while_it_is_read_is_read_again(
 def test_gpus_are_chosen_by_address_model_and_name(build: Build, make: Make) -> None:
     tree = build(MI210, links=False)
     assert ["0000:63:00.0"] == [*reasons(make(tree, include=("0000:63:*",)))]
-    assert [] == [*reasons(make(tree, exclude=("740f",)))]
+    plugin = make(tree, exclude=("740f",))
+    assert [] == [*reasons(plugin)]
+    assert ["include and exclude choose none of the 8 that are here"] == plugin.shortfalls
     assert 7 == len(reasons(make(tree, include=("AMD Instinct *",), exclude=("0000:63:00.0",))))
 
 
@@ -378,11 +346,3 @@ def test_a_node_without_gpus_is_ready_and_one_without_the_driver_waits(
         tree.vanish(address)
     assert [] == [*plugin.discover(), *plugin.discover()]
     assert ["no AMD GPU on this node"] == [one.message for one in caplog.records]
-
-
-def test_a_driver_that_is_unloaded_takes_its_gpus_along(tree: AmdTree, make: Make) -> None:
-    plugin = make(tree)
-    assert 4 == len(list(plugin.discover()))
-    for card in tree.cards.values():
-        (card.folder / "driver").unlink()
-    assert [] == list(plugin.discover())

@@ -1,10 +1,7 @@
 """Aliases: one name for each device, and files that cannot be used."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +9,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_fpga import resource_names
-from deviceplugin_testing.fixture import Kubelet
 from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU, FpgaTree, Make
-from patience import PATIENCE
 
 AES = {"name": "aes-gcm", "interface": INTERFACE, "function": AFU}
 CARD = {"name": "pac", "interface": INTERFACE}
@@ -39,71 +34,17 @@ def problems(path: Path) -> list[str]:
 # What is offered.
 
 
-def test_a_function_is_offered_under_its_alias_alone(
-    any_tree: FpgaTree, make: Make, file: Path
-) -> None:
-    any_tree.simple(AFU, OTHER_AFU)
-    first, other = make("af", aliases=file).discover()
-    assert ("fpga.intel.com/aes-gcm", resource_names.af(INTERFACE, OTHER_AFU)) == (
-        first.resource,
-        other.resource,
-    )
-    assert AFU == first.attributes["afu"]
-
-
-@pytest.mark.parametrize("mode", ["region", "regiondevel"])
-def test_a_region_is_offered_under_its_alias_alone(
-    any_tree: FpgaTree, make: Make, file: Path, mode: str
-) -> None:
-    any_tree.simple(AFU, OTHER_AFU)
-    any_tree.simple(AFU, address="0000:5e:00.0", number=1)
-    assert ["fpga.intel.com/pac"] * 2 == [
-        device.resource for device in make(mode, aliases=file).discover()
-    ]
-
-
-@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
-def test_but_for_its_name_a_device_is_what_it_is_without_an_alias(
-    tree: FpgaTree, make: Make, file: Path, mode: str
-) -> None:
-    tree.simple(AFU)
-    (plain,), (named,) = make(mode).discover(), make(mode, aliases=file).discover()
-    assert (plain.id, plain.allocation, plain.attributes) == (
-        named.id,
-        named.allocation,
-        named.attributes,
-    )
-
-
-def test_a_region_with_an_alias_is_programmed_by_the_hook(
-    kubelet: Kubelet, tree: FpgaTree, make: Make, file: Path, tmp_path: Path
-) -> None:
-    tree.simple(AFU)
-    with kubelet.running(make("region", aliases=file)) as node:
-        node.wait_for("fpga.intel.com/pac", {"dfl-fme.0"})
-        allocation = node.allocate("dfl-fme.0")
-        assert {"fpga.intel.com/pac"} == set(node.kubelet.registered)
-    assert {"com.intel.fpga.mode": "fpga.intel.com/region"} == allocation.annotations
-    assert ["intel.cdi.k8s.io/fpga=dfl-fme.0"] == list(allocation.cdi_names)
-    assert (tmp_path / "cdi/intel.cdi.k8s.io-fpga-dfl-fme.0.yaml").exists()
-
-
-def test_ids_may_be_written_as_people_write_them(tmp_path: Path) -> None:
-    written = "CE489693-98F0-5F33-946D-560708BE108A"
-    path = write(tmp_path / "a.json", {"name": "x", "interface": written, "function": AFU.upper()})
-    assert "fpga.intel.com/x" == resource_names.read_aliases(path).af(INTERFACE, AFU)
-
-
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yaml", f"aliases:\n- {{name: x, interface: {INTERFACE}, function: {AFU}}}\n"),
-        ("a.toml", f"[[aliases]]\nname = 'x'\ninterface = '{INTERFACE}'\nfunction = '{AFU}'\n"),
-    ],
+    ("mode", "name"), [("af", "aes-gcm"), ("region", "pac"), ("regiondevel", "pac")]
 )
-def test_a_file_is_what_other_files_can_be(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    assert "fpga.intel.com/x" == resource_names.read_aliases(tmp_path / name).af(INTERFACE, AFU)
+def test_a_device_is_offered_under_its_alias_alone_and_is_else_the_same(
+    any_tree: FpgaTree, make: Make, file: Path, mode: str, name: str
+) -> None:
+    any_tree.simple(AFU, OTHER_AFU)
+    plain = list(make(mode).discover())
+    named = list(make(mode, aliases=file).discover())
+    assert f"fpga.intel.com/{name}" == named[0].resource != plain[0].resource
+    assert plain == [replace(named[0], resource=plain[0].resource), *named[1:]]
 
 
 @pytest.mark.parametrize("text", ["", "aliases: []\n"])
@@ -187,66 +128,16 @@ def test_a_file_with_something_else_is_refused(
     assert [expected] == problems(path)
 
 
-def test_two_names_of_one_interface_are_refused(tmp_path: Path) -> None:
+def test_an_interface_has_one_name(tmp_path: Path) -> None:
     path = write(tmp_path / "aliases.json", CARD, {**CARD, "name": "x"})
     assert ["aliases[1].interface: has a name already, in aliases[0].interface"] == problems(path)
 
 
-def test_everything_that_is_wrong_is_told_at_once_and_ends_the_command(tmp_path: Path) -> None:
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "aliases.json", AES, {**AES, "name": "af"}, {"name": "x"}, AES)
-    done = subprocess.run(
-        [Path(sys.executable).with_name("fpga-device-plugin"), "--once", f"--aliases={path}"],
-        env={},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    first = "aliases[0].function"
-    expected = [
-        f"fpga-device-plugin: {path}:1: aliases[1].name: 'af' {OWN}",
-        f"fpga-device-plugin: {path}:1: aliases[2]: interface is missing",
-        f"fpga-device-plugin: {path}:1: aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
-        f"fpga-device-plugin: {path}:1: aliases[3].function: has a name already, in {first}",
-    ]
-    assert (2, expected) == (done.returncode, done.stderr.splitlines())
-
-
-# Another file while the plugin runs.
-
-
-def test_a_changed_file_is_taken_on_sighup_and_an_invalid_one_is_not(
-    kubelet: Kubelet, tree: FpgaTree, file: Path
-) -> None:
-    tree.simple(AFU)
-    simulated = kubelet.simulated
-    process = subprocess.Popen(
-        [
-            Path(sys.executable).with_name("fpga-device-plugin"),
-            f"--aliases={file}",
-            f"--sysfs-dir={tree.sys}",
-            f"--plugin-dir={simulated.plugin_dir}",
-            f"--pod-resources-socket={simulated.pod_resources_socket}",
-            "--http-address=off",
-        ],
-        env=os.environ,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            simulated.wait_for("fpga.intel.com/aes-gcm", {"dfl-port.0"})
-            write(file, {**AES, "name": "aes"})
-            process.send_signal(signal.SIGHUP)
-            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
-            simulated.wait_for("fpga.intel.com/aes-gcm", (), {"dfl-port.0"})
-            write(file, {**AES, "name": "af"})
-            process.send_signal(signal.SIGHUP)
-            assert process.stderr
-            refusal = next(
-                line for line in process.stderr if "invalid configuration ignored" in line
-            )
-            assert "aliases[0].name: 'af' is a name of the plugin's modes" in refusal
-            simulated.wait_for("fpga.intel.com/aes", {"dfl-port.0"})
-        finally:
-            process.terminate()
+    assert [
+        f"aliases[1].name: 'af' {OWN}",
+        "aliases[2]: interface is missing",
+        "aliases[3].name: 'aes-gcm' is taken by aliases[0].name",
+        "aliases[3].function: has a name already, in aliases[0].function",
+    ] == problems(path)

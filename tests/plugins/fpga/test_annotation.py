@@ -11,8 +11,11 @@ import pytest
 import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings, annotation
+from patience import PATIENCE
 
 NAME = "fpga.intel.com/device-plugin-mode"
+MODES = "is not one of af, region, regiondevel"
+HOUR = 3600.0
 
 
 def annotated(value: str) -> Answer:
@@ -36,8 +39,11 @@ def account(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(api: Script, account: Path) -> Callable[..., str]:
-    def ask_for_mode(patience: float = 5, **changes: object) -> str:
+def ask(api: Script, account: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Return what asks for the mode. It asks once, unless ``pause`` is short."""
+
+    def ask_for_mode(patience: float = PATIENCE, pause: float = HOUR, **changes: object) -> str:
+        monkeypatch.setattr(annotation, "_PAUSE", pause)
         values = {"node_annotation": True, "node_name": "node-1", "api_server": api.url, **changes}
         settings = FpgaSettings(**values)  # type: ignore[arg-type]
         return annotation.mode(settings, account=account, patience=patience)
@@ -84,58 +90,39 @@ def test_a_node_without_the_annotation_has_the_mode_of_the_setting(
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "expected"),
+    ("answer", "expected"),
     [
-        (403, b"", "the API server answers 403: Forbidden"),
-        (200, b"nothing", "the answer is not JSON: Expecting value: line 1 column 1 (char 0)"),
-        (200, b"[]", "the answer is not an object"),
+        (Answer(403), "the API server answers 403: Forbidden"),
+        (Answer(302, headers={"Location": "/elsewhere"}), "302"),  # with the token
+        (Answer(text=b"nothing"), "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        (Answer(text=b"[]"), "the answer is not an object"),
+        (annotated("everything"), f"'everything' {MODES}"),
+        (annotated("x" * 100_000), f"'{'x' * 80}' {MODES}"),
     ],
+    ids=range(6),
 )
 def test_whatever_goes_wrong_is_a_warning(
     api: Script,
     ask: Callable[..., str],
     caplog: pytest.LogCaptureFixture,
-    status: int,
-    body: bytes,
+    answer: Answer,
     expected: str,
 ) -> None:
-    always(api, Answer(status, text=body))
-    assert "regiondevel" == ask(mode="regiondevel", patience=3)
+    always(api, answer)
+    assert "regiondevel" == ask(mode="regiondevel")
     (problem,) = problems(caplog)
-    assert problem.endswith(expected)
-
-
-def test_the_token_is_not_taken_elsewhere(
-    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
-) -> None:
-    always(api, Answer(302, headers={"Location": f"{api.url}/elsewhere"}))
-    assert "af" == ask(patience=3)
-    assert "302" in problems(caplog)[0]
-    assert {"/api/v1/nodes/node-1"} == {asked.path for asked in api.asked}
-
-
-def test_a_mode_that_is_none_is_a_warning(
-    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
-) -> None:
-    always(api, annotated("everything"))
-    assert "af" == ask()
-    assert ["'everything' is not one of af, region, regiondevel"] == problems(caplog)
-
-
-def test_a_mode_that_is_a_whole_text_is_shown_in_part(
-    api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
-) -> None:
-    always(api, annotated("x" * 100_000))
-    assert "af" == ask()
-    assert [f"'{'x' * 80}' is not one of af, region, regiondevel"] == problems(caplog)
+    assert expected in problem
+    assert ["/api/v1/nodes/node-1"] == [asked.path for asked in api.asked]
 
 
 def test_an_api_server_that_hangs_is_given_up(
     api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     api.silent = Event()
-    assert "af" == ask(patience=0.05)
-    assert ["no answer within 0.05 s"] == problems(caplog)
+    assert "af" == ask(patience=0.1)
+    (problem,) = problems(caplog)
+    # On a busy machine the request, which has twice as long, can end before this is said.
+    assert problem == "no answer within 0.1 s" or "Read timed out" in problem
 
 
 def test_an_api_server_that_hangs_up_is_asked_again(
@@ -143,7 +130,7 @@ def test_an_api_server_that_hangs_up_is_asked_again(
 ) -> None:
     always(api, annotated("region"))
     api.answers += [Answer(raw=b"")] * 2
-    assert "region" == ask()
+    assert "region" == ask(pause=0.01)
     assert 3 == len(api.asked)
     assert [] == problems(caplog)
 
@@ -151,49 +138,46 @@ def test_an_api_server_that_hangs_up_is_asked_again(
 def test_an_api_server_is_not_asked_again_before_it_wants_to_be(
     api: Script, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    always(api, Answer(429, headers={"Retry-After": "60"}))
-    assert "af" == ask()
+    always(api, Answer(429, headers={"Retry-After": "3600"}))
+    assert "af" == ask(pause=0.01)
     assert 1 == len(api.asked)
     assert ["the API server answers 429: Too Many Requests"] == problems(caplog)
 
 
+@pytest.mark.parametrize("is_pods_own", [False, True])
 def test_an_api_server_that_is_not_there_is_given_up(
-    ask: Callable[..., str], caplog: pytest.LogCaptureFixture
-) -> None:
-    with closing(socket()) as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        assert "af" == ask(api_server=url, patience=3)
-    (problem,) = problems(caplog)
-    assert "Connection refused" in problem
-
-
-def test_without_a_token_nothing_is_asked(
-    ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (account / "token").unlink()
-    assert "af" == ask(api_server="https://127.0.0.1:1", patience=3)
-    assert "token" in problems(caplog)[0]
-
-
-def test_the_certificates_of_the_account_are_the_ones_to_trust(
-    ask: Callable[..., str], account: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (account / "ca.crt").write_text("none")
-    assert "af" == ask(api_server="https://127.0.0.1:1", patience=3)
-    assert "does not contain a certificate" in problems(caplog)[0]
-
-
-def test_the_api_server_is_the_one_that_pods_are_told(
-    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., str], caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[..., str],
+    caplog: pytest.LogCaptureFixture,
+    is_pods_own: bool,
 ) -> None:
     with closing(socket()) as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         port = taken.getsockname()[1]
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(port))
-        assert "af" == ask(api_server="", patience=3)
-    assert f"https://127.0.0.1:{port}" in problems(caplog)[0]
+        assert "af" == ask(api_server="" if is_pods_own else f"http://127.0.0.1:{port}")
+    (problem,) = problems(caplog)
+    assert (f"https://127.0.0.1:{port}" if is_pods_own else "Connection refused") in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [("token", "", "token"), ("ca.crt", "none", "does not contain a certificate")],
+)
+def test_a_token_and_certificates_are_those_of_the_account(
+    ask: Callable[..., str],
+    account: Path,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    content: str,
+    expected: str,
+) -> None:
+    (account / name).unlink(missing_ok=True)
+    if content:
+        (account / name).write_text(content)
+    assert "af" == ask(api_server="https://127.0.0.1:1")
+    assert expected in problems(caplog)[0]
 
 
 def test_outside_of_a_cluster_the_setting_holds(

@@ -68,7 +68,7 @@ def do(deed: str, path: Path, text: bytes, everything: list[Path]) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(deeds=DEEDS, mode=st.sampled_from(["af", "region", "regiondevel"]))
 def test_no_content_of_sysfs_makes_a_look_fail(

@@ -74,46 +74,31 @@ def programmed(ports: Sequence[Path]) -> list[str]:
 # What is programmed.
 
 
-def test_a_port_is_programmed_with_what_is_asked_for(container: Container) -> None:
-    ports = container.tree.simple(BLANK)
-    assert [ports[0].name] == container.start(ports, AFU)
-    assert [(f"{container.tree.words.fme}0", 0, AFU)] == container.cards.programmed
-    assert [AFU] == programmed(ports)
-
-
-def test_a_port_that_has_it_already_is_left_alone(container: Container) -> None:
-    ports = container.tree.simple(AFU)
-    assert [] == container.start(ports, AFU)
-    assert [] == container.cards.programmed
-
-
-def test_two_regions_of_one_interface_are_two_ports(container: Container) -> None:
-    ports = container.tree.simple(BLANK, BLANK)
-    container.start(ports, AFU, OTHER_AFU)
-    assert [AFU, OTHER_AFU] == programmed(ports)
-    assert [0, 1] == [port for _, port, _ in container.cards.programmed]
-
-
-def test_a_first_region_that_is_programmed_already_does_not_end_it(container: Container) -> None:
-    ports = container.tree.simple(AFU, BLANK)
-    container.start(ports, AFU, OTHER_AFU)
-    assert [AFU, OTHER_AFU] == programmed(ports)
-    assert 1 == len(container.cards.programmed)
-
-
-def test_the_same_function_twice_takes_two_ports(container: Container) -> None:
-    ports = container.tree.simple(AFU, BLANK)
-    container.start(ports, AFU, AFU)
-    assert [AFU, AFU] == programmed(ports)
-
-
-def test_ports_that_have_what_a_later_region_asks_for_are_kept_for_it(
+@pytest.mark.parametrize(
+    ("before", "asked", "after", "changed"),
+    [
+        ([BLANK], [AFU], [AFU], [0]),
+        ([AFU], [AFU], [AFU], []),
+        ([""], [AFU], [AFU], [0]),
+        ([BLANK], [UNIQUE], [AFU], [0]),  # an OpenCL program has the function of its platform
+        ([BLANK, BLANK], [AFU, OTHER_AFU], [AFU, OTHER_AFU], [0, 1]),
+        ([AFU, BLANK], [AFU, OTHER_AFU], [AFU, OTHER_AFU], [1]),
+        ([AFU, BLANK], [AFU, AFU], [AFU, AFU], [1]),
+        ([OTHER_AFU, BLANK], [AFU, OTHER_AFU], [OTHER_AFU, AFU], [1]),
+    ],
+)
+def test_each_region_is_a_port_that_has_the_function_or_is_programmed(
     container: Container,
+    before: list[str],
+    asked: list[str],
+    after: list[str],
+    changed: list[int],
 ) -> None:
-    ports = container.tree.simple(OTHER_AFU, BLANK)
-    container.start(ports, AFU, OTHER_AFU)
-    assert [OTHER_AFU, AFU] == programmed(ports)
-    assert 1 == len(container.cards.programmed)
+    ports = container.tree.simple(*before)
+    assert [ports[number].name for number in changed] == container.start(ports, *asked)
+    assert after == programmed(ports)
+    fme = f"{container.tree.words.fme}0"
+    assert [(fme, number, after[number]) for number in changed] == container.cards.programmed
 
 
 def test_regions_on_two_cards_go_through_their_own_engines(container: Container) -> None:
@@ -140,39 +125,16 @@ def test_a_virtual_function_is_programmed_through_the_physical_one(container: Co
     assert [(f"{tree.words.fme}0", 1, AFU)] == container.cards.programmed
 
 
-def test_an_opencl_program_has_the_function_of_its_platform(container: Container) -> None:
-    ports = container.tree.simple(BLANK)
-    container.start(ports, UNIQUE)
-    assert [AFU] == programmed(ports)
-
-
-def test_a_port_that_does_not_say_what_it_has_is_programmed(container: Container) -> None:
-    ports = container.tree.simple("")
-    container.start(ports, AFU)
-    assert [AFU] == programmed(ports)
-
-
-def test_a_port_that_a_container_has_twice_is_one_port(container: Container) -> None:
-    ports = container.tree.simple(BLANK)
-    text = f"FPGA_REGION_2: no free port of interface {INTERFACE}"
-    assert text == container.refusal([*ports, *ports], AFU, OTHER_AFU)
-
-
 # What is refused. Nothing is programmed then.
 
 
 def test_more_regions_than_ports_are_refused(container: Container) -> None:
     ports = container.tree.simple(BLANK)
-    text = f"FPGA_REGION_2: no free port of interface {INTERFACE}"
-    assert text == container.refusal(ports, AFU, AFU)
+    text = "FPGA_REGION_{}: no free port of interface {}"
+    assert text.format(2, INTERFACE) == container.refusal(ports, AFU, AFU)
+    assert text.format(2, INTERFACE) == container.refusal([*ports, *ports], AFU, OTHER_AFU)
+    assert text.format(1, OTHER) == container.refusal(ports, FPGA_REGION_1=OTHER, FPGA_AFU_1=AFU)
     assert [] == container.cards.programmed
-
-
-def test_a_region_of_another_interface_is_refused(container: Container) -> None:
-    ports = container.tree.simple(BLANK)
-    wish = {"FPGA_REGION_1": OTHER, "FPGA_AFU_1": AFU}
-    text = f"FPGA_REGION_1: no free port of interface {OTHER}"
-    assert text == container.refusal(ports, **wish)
 
 
 def test_nothing_is_programmed_if_one_bitstream_is_missing(container: Container) -> None:
@@ -224,13 +186,6 @@ def test_hardware_that_refuses_is_told(container: Container) -> None:
     assert text.endswith(f"{AFU}.gbs: not programmed: [Errno 5] Input/output error")
 
 
-def test_hardware_that_is_not_as_it_was_told_to_be_is_told(container: Container) -> None:
-    ports = container.tree.simple(BLANK)
-    container.cards.is_deaf = True
-    text = f"{ports[0].name}: has AFU {BLANK} after programming, not {AFU}"
-    assert text == container.refusal(ports, AFU)
-
-
 # Several hooks at once.
 
 
@@ -257,25 +212,17 @@ def test_hooks_that_run_at_once_program_no_port_twice(container: Container) -> N
     assert [0, 1] == [port for _, port, _ in container.cards.programmed]
 
 
-def test_a_lock_that_is_held_for_too_long_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("patience", [0, math.nan])
+def test_a_lock_that_is_held_for_too_long_is_given_up(tmp_path: Path, patience: float) -> None:
     path = tmp_path / "lock"
     with (
         programming.locked(path, 0),
-        pytest.raises(HookError, match="lock: another hook has had the lock for 0 s"),
-        programming.locked(path, 0),
+        pytest.raises(HookError, match=f"lock: another hook has had the lock for {patience:g} s"),
+        programming.locked(path, patience),
     ):
         pytest.fail("two have the lock")
     with programming.locked(path, 0):
         assert 0o600 == path.stat().st_mode & 0o777
-
-
-def test_a_lock_is_not_waited_for_without_end_where_patience_is_no_number(tmp_path: Path) -> None:
-    with (
-        programming.locked(tmp_path / "lock", 0),
-        pytest.raises(HookError, match="another hook has had the lock"),
-        programming.locked(tmp_path / "lock", math.nan),
-    ):
-        pytest.fail("two have the lock")
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -357,11 +304,8 @@ def test_an_error_of_the_kernel_is_told(
 
 
 def test_a_real_kernel_refuses_what_is_no_fpga(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Kernel(tmp_path).program(DFL, "fme", 0, memoryview(b"x"))
     (tmp_path / "fme").touch()
     with pytest.raises(OSError, match="Inappropriate ioctl for device"):
-        Kernel(tmp_path).program(DFL, "fme", 0, memoryview(b"x"))
-
-
-def test_an_fme_without_a_node_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
         Kernel(tmp_path).program(DFL, "fme", 0, memoryview(b"x"))

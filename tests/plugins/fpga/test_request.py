@@ -16,6 +16,7 @@ from fpga.trees import AFU, ALL_ONES, INTERFACE, OTHER_AFU
 
 PORT = {"path": "/dev/dfl-port.0", "type": "c", "major": 240, "minor": 7}
 OPAE_PORT = {"path": "/dev/intel-fpga-port.3", "type": "c", "major": 241, "minor": 0}
+UNIQUE = "0123456789abcdef0123456789abcdef01234567"
 ENV = (f"FPGA_REGION_1={INTERFACE}", f"FPGA_AFU_1={AFU}")
 
 Change = Callable[[dict[str, Any]], object]
@@ -55,22 +56,20 @@ def test_a_container_asks_for_regions_and_has_ports(tmp_path: Path) -> None:
     assert all(isinstance(node, Node) for node in found.nodes)
 
 
-def test_ids_may_have_hyphens_blanks_and_upper_case(tmp_path: Path) -> None:
-    written = " CE489693-98F0-5F33-946D-560708BE108A "
-    found = read(tmp_path, config(f"FPGA_REGION_1={written}", f"FPGA_AFU_1={AFU}\n"))
-    assert (Wish("1", INTERFACE, AFU),) == found.wishes
-
-
-def test_numbers_of_variables_may_be_of_any_size(tmp_path: Path) -> None:
-    number = "9" * 5000
-    found = read(tmp_path, config(f"FPGA_REGION_{number}={INTERFACE}", f"FPGA_AFU_{number}={AFU}"))
-    assert [number] == [wish.number for wish in found.wishes]
-
-
-def test_a_bitstream_for_opencl_has_an_id_of_40_digits(tmp_path: Path) -> None:
-    unique = "0123456789abcdef0123456789abcdef01234567"
-    found = read(tmp_path, config(ENV[0], f"FPGA_AFU_1={unique}"))
-    assert unique == found.wishes[0].afu
+@pytest.mark.parametrize(
+    ("number", "region", "afu", "expected"),
+    [
+        ("1", " CE489693-98F0-5F33-946D-560708BE108A ", f"{AFU}\n", AFU),
+        ("9" * 5000, INTERFACE, AFU, AFU),
+        ("1", INTERFACE, UNIQUE, UNIQUE),  # of OpenCL
+    ],
+    ids=range(3),
+)
+def test_ids_may_be_written_as_people_write_them(
+    tmp_path: Path, number: str, region: str, afu: str, expected: str
+) -> None:
+    found = read(tmp_path, config(f"FPGA_REGION_{number}={region}", f"FPGA_AFU_{number}={afu}"))
+    assert (Wish(number, INTERFACE, expected),) == found.wishes
 
 
 @pytest.mark.parametrize(

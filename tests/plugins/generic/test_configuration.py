@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import deviceplugin as dp
@@ -76,22 +74,15 @@ BAD = {
         "devices[0]: name is missing",
     ],
     "devices: [null]\n": ["devices[0]: null is not a mapping with keys"],
-    "devices: {}\n": ["devices: a mapping is not a list"],
-    "devices: 5\n": ["devices: 5 is not a list"],
     "devices: [{name: ab}]\n": ["devices[0]: groups is missing"],
     "devices: [{name: ab, groups: []}]\n": ["devices[0].groups: is empty"],
     "devices: [{name: a_b, groups: [{paths: [{path: /x}]}]}]\n": [
         "devices[0].name: 'a_b' is not lower-case letters, digits and hyphens, 2 to 63"
     ],
-    NAMED % "null": [f"{GROUP}: null is not a mapping with keys"],
     NAMED % "{}": [f"{GROUP}: needs one of paths, usb and select"],
     NAMED % "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": [
         f"{GROUP}: needs one of paths, usb and select, not paths and usb"
     ],
-    NAMED % "{paths: []}": [f"{GROUP}.paths: is empty"],
-    NAMED % "{paths: [null]}": [f"{GROUP}.paths[0]: null is not a mapping with keys"],
-    NAMED % "{usb: [null]}": [f"{GROUP}.usb[0]: null is not a mapping with keys"],
-    NAMED % "{paths: [{}]}": [f"{GROUP}.paths[0]: path is missing"],
     NAMED % "{paths: [{path: dev/x}]}": [f"{GROUP}.paths[0].path: 'dev/x' is not absolute"],
     NAMED % "{paths: [{path: '/mnt/[x'}]}": [
         f"{GROUP}.paths[0].path: '/mnt/[x' is malformed: see its [ and \\"
@@ -111,7 +102,6 @@ BAD = {
     PATHED % "readOnly: true": [
         f"{GROUP}.paths[0].readOnly: is for the type Mount only; a device has permissions"
     ],
-    PATHED % "optional: 1": [f"{GROUP}.paths[0].optional: 1 is not true or false"],
     PATHED % "limit: -1": [f"{GROUP}.paths[0].limit: -1 is not a whole number from 0 to 100000"],
     PATHED % "mountPath: x": [f"{GROUP}.paths[0].mountPath: 'x' is not absolute"],
     NAMED % "{count: many, paths: [{path: /x}]}": [
@@ -129,7 +119,6 @@ BAD = {
         f"{GROUP}.usb[0].product: '12345' is not a hexadecimal number of four digits",
     ],
     NAMED % "{usb: [{vendor: 1a86}]}": [f"{GROUP}.usb[0]: product is missing"],
-    NAMED % "{select: {}}": [f"{GROUP}.select: subsystem is missing"],
     ENTRY % "id: name": ["devices[0].id: 'name' is not one of path, serial, port"],
     ENTRY % "env: {A: '{seral}'}": [
         "devices[0].env.A: {seral} is not a property of a device: did you mean 'serial'?"
@@ -147,7 +136,6 @@ BAD = {
     ENTRY % "env: {A: 'a}'}": [
         "devices[0].env.A: 'a}' has a brace without its other: write }} for itself"
     ],
-    ENTRY % "mounts: [{path: x}]": ["devices[0].mounts[0].path: 'x' is not absolute"],
     ENTRY % "cdi: [gpu0]": ["devices[0].cdi[0]: 'gpu0' is not of the form vendor.com/class=name"],
     ENTRY % "mounts: [{path: '/srv/x-{serial}/../y'}]": [
         "devices[0].mounts[0].path: '/srv/x-{serial}/../y' has '..': write the path without it"
@@ -235,12 +223,6 @@ BEYOND_SCHEMA = {
         "[0].devicematch: '(' is not a regular expression of Go: missing ), unterminated "
         "subpattern at position 0"
     ],
-    "devices: [{name: ab, name: cd, groups: [{paths: [{path: /x}]}]}]\n": [
-        "devices[0].name: given twice"
-    ],
-    ENTRY % "health: {timeout: 25h}": ["devices[0].health.timeout: '25h' is longer than 1d"],
-    "devices: [\n": ["not valid: expected the node content, but found '<stream end>'"],
-    "devices: &a [*a]\n": ["not valid: nested too deeply"],
     '- {"\\r\\v": 1}\n': [
         "[0].'\\r\\x0b': unknown key: known are devicematch, nummaxdevices",
         "[0]: devicematch is missing",
@@ -300,42 +282,37 @@ def test_the_schema_that_is_published_is_the_one_of_the_code() -> None:
     assert schema.text() == SCHEMA_FILE.read_text(), "stale: run make generate"
 
 
+def checked(*words: object) -> tuple[int, str, list[str]]:
+    """Return exit status, output and errors of ``check``."""
+    done = subprocess.run(
+        [COMMAND, "check", *map(str, words)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr.splitlines()
+
+
 def test_all_faults_are_told_at_once_with_file_line_and_key(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("devices:\n- name: serial\n  groups:\n  - pats: []\n- name: X\n  groups: 3\n")
-    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
-    assert (2, "") == (done.returncode, done.stdout)
-    assert [
-        f"generic-device-plugin: {file}:4: devices[0].groups[0].pats: unknown key: "
-        "did you mean 'paths'?",
-        f"generic-device-plugin: {file}:4: devices[0].groups[0]: needs one of paths, usb and "
-        "select",
-        f"generic-device-plugin: {file}:5: devices[1].name: 'X' is not lower-case letters, digits "
-        "and hyphens, 2 to 63",
-        f"generic-device-plugin: {file}:6: devices[1].groups: 3 is not a list",
-    ] == done.stderr.splitlines()
-
-
-def test_a_valid_file_passes_the_check(tmp_path: Path) -> None:
-    file = tmp_path / "c.json"
-    file.write_text('{\n\t"devices": [' + GOOD[4][13:])
-    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
-    assert (0, f"{file}: valid\n", "") == (done.returncode, done.stdout, done.stderr)
+    told = [
+        ":4: devices[0].groups[0].pats: unknown key: did you mean 'paths'?",
+        ":4: devices[0].groups[0]: needs one of paths, usb and select",
+        ":5: devices[1].name: 'X' is not lower-case letters, digits and hyphens, 2 to 63",
+        ":6: devices[1].groups: 3 is not a list",
+    ]
+    assert (2, "", [f"generic-device-plugin: {file}{one}" for one in told]) == checked(file)
 
 
 def test_what_is_left_out_of_a_valid_file_is_told(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(GOOD[-3] + GOOD[-2])
-    done = subprocess.run([COMMAND, "check", file], capture_output=True, text=True, check=False)
-    assert (0, f"{file}: valid\n") == (done.returncode, done.stdout)
-    expected = f"generic-device-plugin: {file}:2: [1]: nvidia-gpu is not for this plugin: deploy "
-    assert f"{expected}the gpu plugin; skipped\n" == done.stderr
+    reason = f"{file}:2: [1]: nvidia-gpu is not for this plugin: deploy the gpu plugin; skipped"
+    assert (0, f"{file}: valid\n", [f"generic-device-plugin: {reason}"]) == checked(file)
 
 
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--x"]])
-def test_the_check_is_of_one_file(words: list[str]) -> None:
-    done = subprocess.run([COMMAND, "check", *words], capture_output=True, text=True, check=False)
-    assert (2, "usage: generic-device-plugin check CONFIG\n") == (done.returncode, done.stderr)
+def test_the_check_is_of_one_file(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == deviceplugin_generic.check(words)
+    assert "usage: generic-device-plugin check CONFIG\n" == capsys.readouterr().err
 
 
 NOTHING = "no devices: name them with --device, or in a file with --config"
@@ -357,19 +334,20 @@ REFUSED = {
 
 @pytest.mark.parametrize(("text", "problem"), REFUSED.items())
 def test_the_check_the_start_and_a_reload_refuse_the_same(
-    tmp_path: Path, text: str, problem: str
+    tmp_path: Path,
+    text: str,
+    problem: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["generic-device-plugin"])
     file = tmp_path / "c.yaml"
-    file.write_text(VALID)
-    GenericPlugin(GenericSettings.of_file(file))
     file.write_text(text)
     expected = problem.format(file)
-    for words in (["check", str(file)], [f"--config={file}", "--once"]):
-        done = subprocess.run([COMMAND, *words], capture_output=True, text=True, check=False)
-        assert 2 == done.returncode
-        assert expected == done.stderr.strip().removeprefix("generic-device-plugin: ").removeprefix(
-            "check: "
-        )
+    assert 2 == deviceplugin_generic.check([str(file)])
+    with pytest.raises(SystemExit, match="2"):
+        deviceplugin_generic.main([f"--config={file}", "--once"])
+    assert [f"generic-device-plugin: {expected}"] * 2 == capsys.readouterr().err.splitlines()
     with pytest.raises(dp.ConfigError) as raised:
         GenericPlugin(GenericSettings.of_file(file))
     assert expected == str(raised.value)
@@ -395,23 +373,19 @@ def test_an_empty_list_offers_nothing(
     assert [] == list(plugin.discover())
     is_told = {"nvidia" in text: "entry skipped", "nvidia" not in text: "list of devices is empty"}
     assert [is_told[True]] == [one.message for one in caplog.records]
-    for words in (["check", str(file)], [f"--config={file}", "--print-config"]):
-        subprocess.run([COMMAND, *words], capture_output=True, check=True)
+    assert 0 == deviceplugin_generic.check([str(file)])
 
 
-@pytest.mark.parametrize("text", ["[]", "null"])
-def test_an_empty_list_of_a_flag_or_a_variable_overrides_the_file(
-    tmp_path: Path, text: str
-) -> None:
+def test_an_empty_list_of_a_flag_or_a_variable_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(VALID)
-    words = [COMMAND, f"--config={file}", "--output=json", "--once"]
-    for more, environ in ([f"--device={text}"], {}), ([], {"DP_DEVICE": text}):
-        done = subprocess.run(
-            [*words, *more], capture_output=True, text=True, check=False, env=environ
-        )
-        assert (1, []) == (done.returncode, json.loads(done.stdout)["resources"]), done.stderr
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={"DP_DEVICE": ""})
+    config = f"--config={file}"
+    assert ["null"] == printed(config, "--device=null")["device"]
+    assert ["[]"] == printed(config, DP_DEVICE="[]")["device"]
+    command = [COMMAND, config, "--once"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={"DP_DEVICE": ""}
+    )
     expected = "DP_DEVICE: is empty: write [] for no devices, or leave it out"
     assert (2, f"generic-device-plugin: environment variable {expected}\n") == (
         done.returncode,
@@ -434,53 +408,28 @@ def test_flags_replace_the_devices_of_the_file_and_nothing_else(tmp_path: Path) 
     assert (["kvm"], "x.io", ":1") == (found["device"], found["domain"], found["http-address"])
     assert ("/d", "debug") == (found["plugin-dir"], found["log-level"])
     one, two = (f"{{name: {name}, groups: [{{paths: [{{path: /x}}]}}]}}" for name in ("aa", "bb"))
-    found = printed(config, f"--device={one}", "--device", two)
-    assert ([one, two], "x.io") == (found["device"], found["domain"])
-    assert ["x.io", "y.io"] == printed(config, "--domain=x.io,y.io")["domain"]
-    assert ["x.io", "y.io"] == printed(config, "--domain=x.io", "--domain=y.io")["domain"]
-    assert ["x.io", "y.io"] == printed(config, DP_DOMAIN="x.io,y.io")["domain"]
-    found = printed(config, DP_DEVICE=f"[{one}, {two}]")
-    assert [f"[{one}, {two}]"] == found["device"]
-
-
-def test_faults_of_flags_have_their_line_and_key() -> None:
-    done = subprocess.run(
-        [COMMAND, "--device", "name: x\ngroups: []"], capture_output=True, text=True, check=False
-    )
-    assert 2 == done.returncode
-    assert [
-        "generic-device-plugin: --device: line 1: name: 'x' is not lower-case letters, digits and "
-        "hyphens, 2 to 63",
-        "generic-device-plugin: --device: line 2: groups: is empty",
-    ] == done.stderr.splitlines()
-
-
-def test_no_devices_at_all_are_a_mistake() -> None:
-    with pytest.raises(dp.ConfigError, match="no devices: name them with --device"):
-        GenericPlugin(GenericSettings())
-
-
-@pytest.mark.parametrize("domain", ["", "A.b", "a..b", "-a", "a/b"])
-def test_a_domain_is_checked(domain: str) -> None:
-    with pytest.raises(dp.ConfigError) as raised:
-        Domains.parse(domain)
-    assert f"{domain!r} is not lower-case labels with dots between" == str(raised.value)
-
-
-def test_several_domains_are_taken() -> None:
-    assert ("a.b", "c.d", "e.f") == Domains.parse(["a.b, c.d", "e.f"]).names
+    words = (f"--device={one}", "--device", two, "--domain=x.io", "--domain=y.io")
+    found = printed(config, *words)
+    assert ([one, two], ["x.io", "y.io"]) == (found["device"], found["domain"])
+    found = printed(config, DP_DEVICE=f"[{one}, {two}]", DP_DOMAIN="x.io,y.io")
+    assert ([f"[{one}, {two}]"], ["x.io", "y.io"]) == (found["device"], found["domain"])
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
+        *(
+            (domain, f"{domain!r} is not lower-case labels with dots between")
+            for domain in ("", "A.b", "a..b", "-a", "a/b")
+        ),
         (["a.b", "X"], "'X' is not lower-case labels with dots between"),
         (["a.b", "a.b"], "'a.b' is given twice"),
         ([], "a domain, or a list of domains, belongs here"),
         ([1], "a domain, or a list of domains, belongs here"),
     ],
 )
-def test_several_domains_are_checked(value: object, expected: str) -> None:
+def test_domains_are_checked(value: object, expected: str) -> None:
+    assert ("a.b", "c.d", "e.f") == Domains.parse(["a.b, c.d", "e.f"]).names
     with pytest.raises(dp.ConfigError) as raised:
         Domains.parse(value)
     assert expected == str(raised.value)
@@ -534,13 +483,9 @@ def test_blanks_around_names_and_paths_do_not_count() -> None:
     [
         NAMED % f"{{count: {'9' * 10_000}, paths: [{{path: /x}}]}}",
         NAMED % f"{{paths: [{{path: {'x' * 10_000}}}]}}",
-        NAMED % f"{{usb: [{{vendor: {'9' * 10_000}, product: '1'}}]}}",
         f"devices: [{{{'x' * 10_000}: 1, name: ab, groups: [{{paths: [{{path: /x}}]}}]}}]\n",
-        VALID + f"listen: {'9' * 10_000}\n",
         VALID + f"domain: {'X' * 10_000}\n",
-        VALID + f"{'x' * 10_000}: 1\n",
         f"- {{devicematch: '{'(' * 10_000}', nummaxdevices: 1}}\n",
-        'devices: ["' + "\\q" * 10_000,
     ],
     ids=lambda text: text[:40],
 )
@@ -569,38 +514,16 @@ def test_a_file_of_smarter_device_manager_is_understood() -> None:
     assert ["^ttyUSB"] == found["device"].write()
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda values: (
-        st.lists(values, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["devices", "name", "groups", "paths", "path", "usb", "select", "env"])
-            | st.text(max_size=4),
-            values,
-            max_size=4,
-        )
-    ),
-    max_leaves=12,
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("? [a]\n: b\n", "devices: [{<<: 5}]", "devices: " + "[" * 500, "\0"),
+        *("log-level: 2001-99-99", "domain: !!python/none x"),
+        "devices: [{name: ab, groups: [{count: " + "9" * 5000 + "}]}]",
+    ],
+    ids=range(7),
 )
-
-
-@settings(deadline=None)
-@given(st.text() | ANYTHING.map(yaml.safe_dump) | ANYTHING.map(json.dumps))
-@example("? [a]\n: b\n")
-@example("devices: [{<<: 5}]")
-@example("devices: " + "[" * 500)
-@example("log-level: 2001-99-99")
-@example("domain: !!python/none x")
-@example("\0")
-@example("devices: [{name: ab, groups: [{count: " + "9" * 5000 + "}]}]")
-def test_no_text_makes_anything_but_entries_or_a_configuration_error(text: str) -> None:
+def test_an_odd_text_is_at_most_a_configuration_error(text: str) -> None:
     assert all(faults(text))
-
-
-@settings(deadline=None)
-@given(st.text() | ANYTHING.map(json.dumps))
-@example("name: ab")
-@example("[{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab}]")
-def test_no_flag_makes_anything_but_entries_or_a_configuration_error(text: str) -> None:
     with suppress(dp.ConfigError):
-        assert all(entry.groups for entry in Devices.parse([text]).configuration.entries)
+        Devices.parse([text])

@@ -16,35 +16,28 @@ from hardware.tree import Hardware
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def reason(match: Match, check: Check) -> str:
     return Checker().health("a", match, check, {"serial": "S1"}).reason
 
 
-def test_a_command_decides_with_its_last_words() -> None:
-    assert "" == reason(NULL, Check(command=("true",)))
-    words = ("sh", "-c", 'echo no "$1" here >&2; exit 3', "sh", "{serial}")
-    assert "sh: exit status 3: no S1 here" == reason(NULL, Check(command=words))
-    assert "false: exit status 1" == reason(NULL, Check(command=("false",)))
-    assert "/none: No such file or directory" == reason(NULL, Check(command=("/none",)))
-
-
-def test_a_command_that_hangs_is_ended() -> None:
-    check = Check(command=("sleep", "60"), timeout=0.05)
-    assert "sleep: no answer within 0.05 s" == reason(NULL, check)
-
-
-def test_a_device_that_cannot_be_opened_is_unhealthy() -> None:
-    assert "" == reason(NULL, Check(open=True))
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (Check(command=("true",)), ""),
+        (Check(command=("sh", "-c", 'echo no "$1" >&2; exit 3', "sh", "{serial}")),
+         "sh: exit status 3: no S1"),
+        (Check(command=("false",)), "false: exit status 1"),
+        (Check(command=("/none",)), "/none: No such file or directory"),
+        (Check(command=("sleep", "60"), timeout=0.05), "sleep: no answer within 0.05 s"),
+        (Check(open=True), ""),
+    ],
+    ids=range(6),
+)  # fmt: skip
+def test_a_check_decides_with_its_last_words(check: Check, expected: str) -> None:
+    assert expected == reason(NULL, check)
     gone = Match(nodes=(dp.DeviceNode("/dev/none"),), in_sysfs=True)
-    expected = "/dev/none: cannot be opened: No such file or directory"
-    assert expected == reason(gone, Check(open=True))
+    opened = "/dev/none: cannot be opened: No such file or directory"
+    assert (opened if check.open else expected) == reason(gone, check)
 
 
 def test_a_reason_without_end_is_cut() -> None:
@@ -69,14 +62,14 @@ def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
 
 
 def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:
-    flag, clock = tmp_path / "flag", Clock()
-    checker = Checker(clock)
+    flag, now = tmp_path / "flag", [0.0]
+    checker = Checker(lambda: now[0])
     check = Check(command=("test", "-e", str(flag)), interval=10, failures=2, successes=3)
 
     def looks(seconds: float, number: int) -> list[bool]:
         verdicts = []
         for _ in range(number):
-            clock.now += seconds
+            now[0] += seconds
             verdicts.append(bool(checker.health("a", NULL, check, {})))
         return verdicts
 
@@ -96,7 +89,7 @@ def test_it_takes_several_looks_to_change_a_verdict(tmp_path: Path) -> None:
 
 
 def test_a_device_that_was_away_is_looked_at_anew(tmp_path: Path) -> None:
-    checker = Checker(Clock())
+    checker = Checker(lambda: 0.0)
     flag = tmp_path / "flag"
     check = Check(command=("test", "-e", str(flag)), failures=5, successes=5)
     assert not checker.health("a", NULL, check, {})
@@ -119,32 +112,23 @@ def test_health_is_told_with_its_reason(make: Make) -> None:
 # Sharing.
 
 
-def shared(make: Make, hardware: Hardware, policy: str) -> dict[str, dp.Device]:
+@pytest.mark.parametrize(("policy", "next_"), [("spread", "ab-x2::0"), ("pack", "ab-x1::0")])
+def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
+    make: Make, hardware: Hardware, policy: str, next_: str
+) -> None:
     for name in ("x1", "x2"):
         hardware.node(name)
-    plugin = make(
-        f"{{name: ab, policy: {policy}, id: port, "
-        f"groups: [{{count: 3, paths: [{{path: {hardware.dev}/x*}}]}}]}}"
-    )
+    group = f"{{count: 3, paths: [{{path: {hardware.dev}/x*}}]}}"
+    plugin = make(f"{{name: ab, policy: {policy}, id: port, groups: [{group}]}}")
     devices = found(plugin)
+    assert 6 == len(devices)
 
-    def prefer(size: int, available: list[str], required: list[str]) -> list[str]:
-        chosen = plugin.prefer(
-            [devices[one] for one in available], [devices[one] for one in required], size
-        )
-        return [device.id for device in chosen]
+    def prefer(size: int, *required: str) -> set[str]:
+        left = [devices[one] for one in devices if one != "ab-x1::2"]
+        needed = [devices[one] for one in required]
+        return {device.id for device in plugin.prefer(left, needed, size)}
 
-    left = ["ab-x1::0", "ab-x1::1", "ab-x2::0", "ab-x2::1", "ab-x2::2"]
-    expected = {"spread": "ab-x2::0", "pack": "ab-x1::0"}[policy]
-    assert [expected] == prefer(1, left, [])
-    assert {"ab-x1::0", "ab-x2::0"} == set(prefer(2, left, []))
-    assert {"ab-x1::0", "ab-x2::1"} == set(prefer(2, left, ["ab-x2::1"]))
-    assert len(left) == len(set(prefer(9, left, ["ab-x2::1"])))
-    return devices
-
-
-@pytest.mark.parametrize("policy", ["spread", "pack"])
-def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
-    make: Make, hardware: Hardware, policy: str
-) -> None:
-    assert 6 == len(shared(make, hardware, policy))
+    assert {next_} == prefer(1)
+    assert {"ab-x1::0", "ab-x2::0"} == prefer(2)
+    assert {"ab-x1::0", "ab-x2::1"} == prefer(2, "ab-x2::1")
+    assert 5 == len(prefer(9, "ab-x2::1"))

@@ -5,8 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import deviceplugin as dp
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
@@ -40,25 +38,13 @@ def reasons(devices: Iterable[dp.Device]) -> list[tuple[str, str]]:
 BOTH = [(AA, f"also matched by {BB}"), (BB, f"also matched by {AA}")]
 
 
-def test_a_device_that_two_resources_match_has_both_where_that_is_allowed(make: Make) -> None:
-    one, two = (entry(name, of_paths("/dev/null")) for name in ("aa", "bb"))
-    assert [(AA, ""), (BB, "")] == reasons(make(one, two).discover())
-
-
-def test_the_same_path_is_one_device(make: Make) -> None:
-    one, two = (entry(name, of_paths("/dev/null")) for name in ("aa", "bb"))
-    assert [(AA, "")] == reasons(make(one, two, overlap="first").discover())
-    assert BOTH == reasons(make(one, two, overlap="refuse").discover())
-
-
 def test_a_link_and_its_target_are_one_device(make: Make, hardware: Hardware) -> None:
     node = link(hardware, "ttyUSB0", ZERO)
-    entries = (
-        entry("aa", of_paths(f"{hardware.dev}/ttyUSB*")),
-        entry("bb", of_paths(link(hardware, "zigbee2", node))),
-    )
-    assert [(AA, "")] == reasons(make(*entries, overlap="first").discover())
-    assert BOTH == reasons(make(*entries, overlap="refuse").discover())
+    for other in (node, link(hardware, "zigbee2", node)):
+        one, two = entry("aa", of_paths(f"{hardware.dev}/ttyUSB*")), entry("bb", of_paths(other))
+        assert [(AA, ""), (BB, "")] == reasons(make(one, two).discover())
+        assert [(AA, "")] == reasons(make(one, two, overlap="first").discover())
+        assert BOTH == reasons(make(one, two, overlap="refuse").discover())
 
 
 def test_two_groups_of_one_entry_can_match_one_device(make: Make, hardware: Hardware) -> None:
@@ -175,16 +161,15 @@ def test_a_second_stick_of_a_group_does_not_give_the_first_out_again(
     assert set(one.hardware) < set(both.hardware)
 
 
-@pytest.mark.parametrize("overlap", ["allow", "first", "refuse"])
 def test_a_path_that_a_reload_adds_does_not_give_the_device_out_again(
-    make: Make, hardware: Hardware, kubelet: Kubelet, overlap: str
+    make: Make, hardware: Hardware, kubelet: Kubelet
 ) -> None:
     stick, extra = link(hardware, "stick", ZERO), link(hardware, "extra", FULL)
-    before = make(entry("aa", of_paths(stick)), overlap=overlap)
+    before = make(entry("aa", of_paths(stick)))
     with kubelet.running(before, **SETTINGS) as node:
         eventually(lambda: 1 == len(node.kubelet.healthy(AA)), "the device")
         assert node.kubelet.run(POD)
-        node.host.replace([make(entry("aa", of_paths(stick, extra)), overlap=overlap)])
+        node.host.replace([make(entry("aa", of_paths(stick, extra)))])
         wait_for_state(node, stick="its device node is offered", stick_extra="held as ")
 
         node.host.replace([make(entry("bb", of_paths(link(hardware, "alias", stick))))])

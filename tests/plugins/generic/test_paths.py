@@ -25,14 +25,19 @@ def of_rules(hardware: Hardware, file: Path, pattern: str) -> GenericPlugin:
     return GenericPlugin(GenericSettings.of_file(file), roots)
 
 
-@pytest.mark.parametrize("folder", sorted(PASSED_OVER))
 @pytest.mark.parametrize("above", ["", "bus/"])
 def test_patterns_and_rules_pass_over_what_runtimes_pass_over(
-    make: Make, hardware: Hardware, tmp_path: Path, above: str, folder: str
+    make: Make, hardware: Hardware, tmp_path: Path, above: str
 ) -> None:
-    for name in ("ttyUSB7", f"{above}{folder}/ttyUSB7", f"{above}x/ttyUSB7"):
+    folders = [f"{above}{folder}" for folder in sorted(PASSED_OVER)]
+    for name in ("ttyUSB7", *(f"{one}/ttyUSB7" for one in folders), f"{above}x/ttyUSB7"):
         hardware.node(name)
-    patterns = [f"{above}*/ttyUSB*", f"{above}*/ttyUSB7", f"{above}{folder}*/*", f"{above}*"]
+    patterns = [
+        f"{above}*/ttyUSB*",
+        f"{above}*/ttyUSB7",
+        f"{above}*",
+        *(f"{x}*/*" for x in folders),
+    ]
     entries = [entry(hardware.dev / pattern).replace("ab", f"a{n}") for n, pattern in
                enumerate(patterns)]  # fmt: skip
     plugin = make(*entries)
@@ -40,11 +45,11 @@ def test_patterns_and_rules_pass_over_what_runtimes_pass_over(
     assert {f"{hardware.dev}/{above}x", f"{hardware.dev}/{above}x/ttyUSB7"} == {
         path for path in found if path.startswith(f"{hardware.dev}/{above}x")
     }
-    assert [] == [path for path in found if folder in path.split("/")]
+    assert [] == [path for path in found if PASSED_OVER & {*path.split("/")}]
     assert {f"{hardware.dev}/{above}x", str(hardware.dev / above)} <= {
         str(path) for path in plugin.watch_paths
     }
-    assert not any(folder in Path(path).parts for path in plugin.watch_paths)
+    assert not any(PASSED_OVER & {*Path(path).parts} for path in plugin.watch_paths)
     rules = of_rules(hardware, tmp_path / "rules.yaml", "ttyUSB[0-9]+")
     prefix = above.replace("/", "_")
     assert {"smarter-devices/ttyUSB7", f"smarter-devices/{prefix}x_ttyUSB7"} == {
@@ -59,15 +64,11 @@ def test_a_directory_of_a_rule_has_no_node_of_theirs(hardware: Hardware, tmp_pat
     assert ["/dev/snd/timer"] == [node.container_path for node in device.nodes]
 
 
-def test_such_names_mean_nothing_elsewhere(make: Make, tmp_path: Path) -> None:
+def test_such_names_mean_nothing_elsewhere_and_can_be_mounted(make: Make, tmp_path: Path) -> None:
     (tmp_path / "data/shm/fd").mkdir(parents=True)
-    (device,) = make(entry(f"{tmp_path}/data/*/f*", ", type: Mount")).discover()
-    assert [f"{tmp_path}/data/shm/fd"] == [mount.host_path for mount in device.mounts]
-
-
-def test_a_file_there_is_mounted_if_it_is_named(make: Make) -> None:
-    (device,) = make(entry("/dev/shm", ", type: Mount")).discover()
-    assert (True, ["/dev/shm"]) == (bool(device.health), [one.host_path for one in device.mounts])
+    for pattern, path in ((f"{tmp_path}/data/*/f*", f"{tmp_path}/data/shm/fd"), ("/dev/shm",) * 2):
+        (device,) = make(entry(pattern, ", type: Mount")).discover()
+        assert (True, [path]) == (bool(device.health), [one.host_path for one in device.mounts])
 
 
 @pytest.mark.parametrize(
@@ -167,17 +168,6 @@ def test_paths_are_zipped_and_never_crossed(
     assert expected == found
 
 
-def test_hits_that_are_used_again_take_turns_and_count_in_the_id(
-    make: Make, hardware: Hardware
-) -> None:
-    for name in ("a1", "a2", "a3", "b1", "b2"):
-        hardware.node(name)
-    a, b = f"{hardware.dev}/a", f"{hardware.dev}/b"
-    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {a}*}}, {{path: {b}*, limit: 2}}]}}]}}")
-    expected = [sha1(text) for text in (f"0{a}1{b}1", f"0{a}2{b}2", f"0{a}3{b}1")]
-    assert expected == list(found(plugin))
-
-
 def test_of_groups_that_match_one_path_the_last_one_wins(make: Make, hardware: Hardware) -> None:
     path = hardware.node("x1")
     devices = list(
@@ -210,13 +200,6 @@ def test_of_paths_and_usb_that_match_one_device_usb_wins(make: Make, hardware: H
     assert ["rw"] == [one.permissions for one in device.nodes]
 
 
-def test_shares_are_numbered_before_the_paths(make: Make, hardware: Hardware) -> None:
-    one, two = hardware.node("x1"), hardware.node("x2")
-    plugin = make(f"{{name: ab, groups: [{{count: 2, paths: [{{path: {hardware.dev}/x*}}]}}]}}")
-    expected = [sha1(text) for text in (f"0{one}", f"1{one}", f"0{two}", f"1{two}")]
-    assert expected == list(found(plugin))
-
-
 def test_a_container_gets_nodes_and_mounts_as_the_configuration_says(
     make: Make, hardware: Hardware
 ) -> None:
@@ -243,11 +226,17 @@ def test_a_container_gets_nodes_and_mounts_as_the_configuration_says(
 def test_a_path_that_is_no_device_is_unhealthy(make: Make, hardware: Hardware) -> None:
     (hardware.dev / "file").touch()
     (hardware.dev / "link").symlink_to("nowhere")
-    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/*}}]}}]}}")
-    assert [
-        f"{hardware.dev}/file: not a device node",
-        f"{hardware.dev}/link: No such file or directory",
-    ] == [device.health.reason for device in plugin.discover()]
+    spec = f"{{name: ab, groups: [{{count: 2, paths: [{{path: {hardware.dev}/*%s}}]}}]}}"
+    file, link = f"{hardware.dev}/file", f"{hardware.dev}/link"
+    wrong, gone = f"{file}: not a device node", f"{link}: No such file or directory"
+    for more, expected in (("", [wrong, gone]), (", type: Mount", ["", gone])):
+        plugin = make(spec % more)
+        assert {
+            sha1(f"{share}{path}"): reason
+            for path, reason in zip((file, link), expected, strict=True)
+            for share in (0, 1)
+        } == reasons(plugin)
+        assert [hardware.dev] == plugin.watch_paths
 
 
 def test_a_directory_is_healthy_while_a_device_node_is_in_it(
@@ -284,16 +273,4 @@ def test_what_is_below_a_mounted_directory_is_not_looked_at(make: Make, hardware
     spec = f"{{path: {hardware.dev}/data, type: Mount}}"
     plugin = make(f"{{name: ab, groups: [{{paths: [{spec}]}}]}}")
     assert [True] == [bool(device.health) for device in plugin.discover()]
-    assert [hardware.dev] == plugin.watch_paths
-
-
-def test_a_mount_that_is_gone_is_unhealthy(make: Make, hardware: Hardware) -> None:
-    (hardware.dev / "link").symlink_to("nowhere")
-    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/*, type: Mount}}]}}]}}")
-    (device,) = plugin.discover()
-    assert f"{hardware.dev}/link: No such file or directory" == device.health.reason
-
-
-def test_directories_of_patterns_are_watched(make: Make, hardware: Hardware) -> None:
-    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/x*}}]}}]}}")
     assert [hardware.dev] == plugin.watch_paths

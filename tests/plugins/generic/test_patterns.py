@@ -9,62 +9,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import deviceplugin as dp
-from deviceplugin.kit.configuration import finished, list_of, of_text
-from deviceplugin_generic.configuration.entries import Rule
 from deviceplugin_generic.configuration.globs import directories, glob, is_magic, matches, problem
 from deviceplugin_generic.configuration.go_expressions import compiled
-from deviceplugin_generic.configuration.grammar import RULE
-from deviceplugin_generic.discovery.matching import of_rule
-from deviceplugin_generic.discovery.tree import Roots, Tree
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern"),
+    ("pattern", "matching", "others"),
     [
-        ("/dev/ttyUSB0", "/dev/ttyUSB*"),
-        ("/dev/.hidden", "/dev/*"),
-        ("/dev/a", "/dev/?"),
-        ("/dev/b", "/dev/[^a]"),
-        ("/dev/!", "/dev/[!a]"),
-        ("/dev/b", "/dev/[a-c]"),
-        ("/dev/x/y", "/dev/**/y"),
-        ("/dev/{a,b}", "/dev/{a,b}"),
-        ("/dev/*", r"/dev/\*"),
-        ("/dev/]", r"/dev/[\]]"),
-        ("/dev/z", "/dev/[^c-a]"),
+        ("/dev/ttyUSB*", ["/dev/ttyUSB0"], ["/dev/ttyUSB/x"]),
+        ("/dev/*", ["/dev/.hidden"], ["/dev/a/b"]),
+        ("/dev/?", ["/dev/a"], ["/dev/ab"]),
+        ("/dev/[^a]", ["/dev/b"], ["/dev/a", "/dev//"]),
+        ("/dev/[!a]", ["/dev/!"], []),
+        ("/dev/[a-c]", ["/dev/b"], []),
+        ("/dev/**/y", ["/dev/x/y"], ["/dev/x/z/y"]),
+        ("/dev/{a,b}", ["/dev/{a,b}"], ["/dev/a"]),
+        (r"/dev/\*", ["/dev/*"], []),
+        (r"/dev/[\]]", ["/dev/]"], []),
+        ("/dev/[^c-a]", ["/dev/z"], []),
+        ("/dev/[c-a]", [], ["/dev/b"]),
     ],
 )
-def test_a_pattern_matches_as_in_go(text: str, pattern: str) -> None:
-    assert matches(text, pattern)
+def test_a_pattern_matches_as_in_go(pattern: str, matching: list[str], others: list[str]) -> None:
+    assert matching == [text for text in [*matching, *others] if matches(text, pattern)]
     assert "" == problem(pattern)
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern"),
+    ("pattern", "expected"),
     [
-        ("/dev/a/b", "/dev/*"),
-        ("/dev/a", "/dev/[^a]"),
-        ("/dev/x/y/z", "/dev/**/z"),
-        ("/dev/a", "/dev/{a,b}"),
-        ("/dev/ab", "/dev/?"),
-        ("/dev/b", "/dev/[c-a]"),
-        ("/dev//", "/dev/[^a]"),
+        *(
+            (pattern, "is malformed: see its [ and \\")
+            for pattern in ("/[", "/[a", "/[]", "/[]a]", "/[^]", "/[-a]", "/[a-]", "/\\")
+        ),
+        ("dev/x", "is not absolute"),
+        ("/a\0", "has a zero byte"),
     ],
 )
-def test_a_pattern_matches_nothing_else(text: str, pattern: str) -> None:
-    assert not matches(text, pattern)
-
-
-@pytest.mark.parametrize("pattern", ["/[", "/[a", "/[]", "/[]a]", "/[^]", "/[-a]", "/[a-]", "/\\"])
-def test_a_malformed_pattern_is_told(pattern: str) -> None:
-    assert "is malformed: see its [ and \\" == problem(pattern)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "expected"), [("dev/x", "is not absolute"), ("/a\0", "has a zero byte")]
-)
-def test_a_pattern_is_an_absolute_path(pattern: str, expected: str) -> None:
+def test_a_malformed_pattern_is_told(pattern: str, expected: str) -> None:
     assert expected == problem(pattern)
 
 
@@ -109,6 +91,7 @@ SAME = [
     (r"^a{,3}$", ["a{,3}"], ["", "aaa"]),
     (r"^a{2,3}$", ["aa", "aaa"], ["a", "aaaa"]),
     (r"^a{x}$", ["a{x}"], ["a"]),
+    (r"^\tx[\n]$", ["\tx\n"], ["txn"]),
     (r"^\Qa.b*[\E$", ["a.b*["], ["axb"]),
     (r"^\Qa.b", ["a.bc"], ["axb"]),
     (r"^\x41\x{42}\103\_$", ["ABC_"], ["abc_"]),
@@ -185,20 +168,3 @@ def test_no_pattern_is_more_than_refused(pattern: str) -> None:
         warnings.simplefilter("error")
         with contextlib.suppress(ValueError):
             compiled(pattern).search("ab01")
-
-
-def test_a_rule_with_a_pattern_of_gos_makes_its_resources(tmp_path: Path) -> None:
-    for name in ("ttyUSB0", "ttyUSB12", "ttyUSB", "ttyACM0"):
-        (tmp_path / name).touch()
-    rule = Rule("^ttyUSB[[:digit:]]+$", 1)
-    found = of_rule(rule, Tree(Roots(dev=tmp_path)))
-    assert ["ttyUSB0", "ttyUSB12"] == [name for name, _ in found]
-
-
-def test_a_pattern_that_differs_is_refused_with_its_place() -> None:
-    file = (
-        "- devicematch: ^video0$\n  nummaxdevices: 1\n- devicematch: '\\pN'\n  nummaxdevices: 1\n"
-    )
-    expected = r"devicematch: .*is not a regular expression of Go: .*Unicode classes"
-    with pytest.raises(dp.ConfigError, match=expected):
-        finished(of_text(file), list_of(RULE))

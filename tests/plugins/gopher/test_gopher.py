@@ -38,18 +38,15 @@ def skipped(caplog: pytest.LogCaptureFixture) -> Iterator[str]:
 # Devices.
 
 
-def test_every_file_is_a_gopher(kubelet: Kubelet, plugin: GopherPlugin, directory: Path) -> None:
-    fill(directory, "fred", "wilma", ".hidden", "with blank", "é")
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, {"fred", "wilma", ".hidden", "with blank", "é"})
-
-
-def test_an_empty_directory_has_no_gophers_and_is_no_fault(
-    kubelet: Kubelet, plugin: GopherPlugin
-) -> None:
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, ())
-        assert [] == node.host.troubles()
+def test_every_file_and_link_to_one_is_a_gopher(plugin: GopherPlugin, directory: Path) -> None:
+    names = {"fred", "wilma", ".hidden", "with blank", "é"}
+    fill(directory, *names)
+    (directory / "sub").mkdir()
+    fill(directory / "sub", "barney")
+    os.mkfifo(directory / "fifo")
+    (directory / "link").symlink_to(directory / "fred")
+    (directory / "dangling").symlink_to(directory / "none")
+    assert names | {"link"} == {device.id for device in plugin.discover()}
 
 
 def test_files_that_come_go_and_are_renamed_are_noticed(
@@ -58,6 +55,7 @@ def test_files_that_come_go_and_are_renamed_are_noticed(
     hour = dp.Settings().vanished_retention  # nothing but events can be this quick
     with kubelet.running(plugin, discovery_interval=hour, poll_interval=hour) as node:
         node.wait_for(GOPHER, ())
+        assert [] == node.host.troubles()
         fill(directory, "fred", "wilma")
         node.wait_for(GOPHER, {"fred", "wilma"})
         (directory / "fred").unlink()
@@ -66,19 +64,6 @@ def test_files_that_come_go_and_are_renamed_are_noticed(
         node.wait_for(GOPHER, {"betty"}, {"fred", "wilma"})
         fill(directory, "fred")
         node.wait_for(GOPHER, {"betty", "fred"}, {"wilma"})
-
-
-def test_directories_are_no_gophers_and_links_to_files_are(
-    kubelet: Kubelet, plugin: GopherPlugin, directory: Path, tmp_path: Path
-) -> None:
-    (directory / "sub").mkdir()
-    fill(directory / "sub", "barney")
-    os.mkfifo(directory / "fifo")
-    fill(tmp_path, "file")
-    (directory / "link").symlink_to(tmp_path / "file")
-    (directory / "dangling").symlink_to(tmp_path / "none")
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, {"link"})
 
 
 def test_a_link_that_cannot_be_followed_is_skipped_and_costs_no_other(
@@ -140,89 +125,42 @@ def test_names_that_cannot_be_ids_are_told_once_and_skipped(
     ) == sorted(skipped(caplog))
 
 
-def test_a_bad_name_that_comes_back_is_told_again(
-    plugin: GopherPlugin, directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill(directory, "a,b")
-    for _ in range(2):
-        assert [] == list(plugin.discover())
-    assert ["a,b"] == list(skipped(caplog))
-    (directory / "a,b").unlink()
-    plugin.discover()
-    fill(directory, "a,b")
-    plugin.discover()
-    assert ["a,b"] * 2 == list(skipped(caplog))
-
-
 # What a container gets.
 
 
-def test_a_container_finds_its_gophers_in_natural_order(
-    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
-) -> None:
-    fill(directory, "g10", "g2", "g1")
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, {"g1", "g2", "g10"})
-        assert dp.Allocation(envs={"Gopher": "g2,g10"}) == node.allocate("g10", "g2")
-
-
-def test_a_gopher_that_is_gone_is_refused(
-    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
-) -> None:
-    fill(directory, "g1", "g2")
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, {"g1", "g2"})
-        (directory / "g1").unlink()
-        node.wait_for(GOPHER, {"g2"}, {"g1"})
-        with pytest.raises(grpc.RpcError, match=r"unhealthy device: g1 \(it is gone\)"):
-            node.allocate("g1", "g2")
-
-
-def test_gophers_are_preferred_in_natural_order_with_those_that_are_required(
+def test_a_container_finds_its_gophers_in_natural_order_while_they_are_there(
     kubelet: Kubelet, plugin: GopherPlugin, directory: Path
 ) -> None:
     names = ["g10", "g2", "g1"]
     fill(directory, *names)
     with kubelet.running(plugin) as node:
         node.wait_for(GOPHER, names)
-        assert node.kubelet.options(GOPHER).get_preferred_allocation_available
+        options = node.kubelet.options(GOPHER)
+        assert options.get_preferred_allocation_available
+        assert options.pre_start_required
         assert ["g1", "g2"] == sorted(node.prefer(names, 2))
         assert ["g1", "g10"] == sorted(node.prefer(names, 2, ["g10"]))
-
-
-def test_a_container_starts_only_while_its_gophers_are_there(
-    kubelet: Kubelet, plugin: GopherPlugin, directory: Path
-) -> None:
-    fill(directory, "g1", "g2")
-    with kubelet.running(plugin) as node:
-        node.wait_for(GOPHER, {"g1", "g2"})
-        assert node.kubelet.options(GOPHER).pre_start_required
+        assert dp.Allocation(envs={"Gopher": "g2,g10"}) == node.allocate("g10", "g2")
         node.pre_start("g1", "g2")
         (directory / "g1").unlink()
         with pytest.raises(grpc.RpcError, match=f"gone from {directory}: g1"):
             node.pre_start("g1", "g2")
+        node.wait_for(GOPHER, {"g2", "g10"}, {"g1"})
+        with pytest.raises(grpc.RpcError, match=r"unhealthy device: g1 \(it is gone\)"):
+            node.allocate("g1", "g2")
 
 
 # Settings.
 
 
-def test_the_defaults_are_those_that_the_documentation_tells() -> None:
-    settings = GopherSettings()
-    assert (Path("/etc/gophers"), GOPHER, "Gopher") == (
-        settings.directory,
-        settings.resource,
-        settings.variable,
-    )
+def test_directory_resource_and_variable_can_be_set(directory: Path) -> None:
     plugin = GopherPlugin()
     assert (GOPHER, (Path("/etc/gophers"),)) == (plugin.resource, plugin.watch_paths)
-
-
-def test_directory_resource_and_variable_can_be_set(kubelet: Kubelet, directory: Path) -> None:
     fill(directory, "g1")
     settings = GopherSettings(directory=directory, resource="x.io/marmot", variable="MARMOTS")
-    with kubelet.running(GopherPlugin(settings)) as node:
-        node.wait_for("x.io/marmot", {"g1"})
-        assert {"MARMOTS": "g1"} == node.allocate("g1").envs
+    plugin = GopherPlugin(settings)
+    assert ("x.io/marmot", (directory,)) == (plugin.resource, plugin.watch_paths)
+    assert {"MARMOTS": "g1"} == plugin.allocate(list(plugin.discover())).envs
 
 
 @pytest.mark.parametrize("variable", ["", "A=B", "A\0"])

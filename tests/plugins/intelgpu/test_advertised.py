@@ -91,12 +91,6 @@ def test_shares_of_the_other_resource_do_not_count(build: Build, make: Make) -> 
     assert ["0000:03:00.0::1"] == ask(plugin, ["0000:03:00.0::1"], 1)
 
 
-@pytest.mark.parametrize("count", [0, 1001])
-def test_a_number_of_shares_that_is_none_is_refused(build: Build, make: Make, count: int) -> None:
-    with pytest.raises(dp.ConfigError, match=rf"^shares: {count} is not a number of shares"):
-        make(build(), shares=count)
-
-
 PRESENT = {"intel.feature.node.kubernetes.io/gpu": "true"}
 
 
@@ -149,16 +143,6 @@ def test_labels_go_with_the_last_gpu(build: Build, make: Make, tmp_path: Path) -
         tree.vanish(card.address)
     plugin.discover()
     assert not path.exists()
-
-
-def test_labels_that_cannot_be_written_are_told_once(
-    build: Build, make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    plugin = make(build(TIGER_LAKE), labels_file=tmp_path / "file/labels")
-    assert 1 == len([*plugin.discover()]) == len([*plugin.discover()])
-    (record,) = [one for one in caplog.records if one.message == "labels not written"]
-    assert f"{tmp_path}/file" in vars(record)["problem"]
 
 
 FIRST, SECOND = (card.address for card in TWO_DRIVERS.cards)

@@ -1,12 +1,10 @@
 """The plugin finds what the records of machines say."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from discovered import found
 from intelgpu.machines import (
     DG1,
@@ -118,24 +116,6 @@ def test_a_card_is_not_offered_beside_its_functions_whatever_their_number_says(
     assert ["0000:03:00.1"] == [*found(make(tree))]
 
 
-def test_a_function_of_a_virtual_machine_is_not_offered(build: Build, make: Make) -> None:
-    tree = build(FLEX)
-    tree.unbind("0000:03:00.1")
-    tree.bind("0000:03:00.1", "vfio-pci")
-    assert [] == [*make(tree).discover()]
-
-
-def test_a_function_that_has_no_driver_yet_keeps_nobody_waiting(build: Build, make: Make) -> None:
-    tree = build(FLEX)
-    tree.unbind("0000:03:00.1")
-    assert [] == [*make(tree).discover()]
-
-
-def test_one_resource_can_have_the_gpus_of_both_drivers(build: Build, make: Make) -> None:
-    devices = list(make(build(TWO_DRIVERS), resource_name="example.com/gpu").discover())
-    assert ["example.com/gpu"] * 2 == [device.resource for device in devices]
-
-
 def test_a_card_that_is_being_unbound_keeps_its_resource(build: Build, make: Make) -> None:
     tree = build(TWO_DRIVERS)
     plugin = make(tree)
@@ -149,7 +129,7 @@ def test_a_card_that_is_being_unbound_keeps_its_resource(build: Build, make: Mak
     [
         (("0x56c0",), (), ["0000:3b:00.0"]),
         (("56c0", "a780"), (), ["0000:00:02.0", "0000:3b:00.0"]),
-        (("0x5",), (), []),
+        (("0x5",), (), []),  # and that is told
         (("xe",), ("0000:5e:*",), ["0000:86:00.0"]),
         ((), ("0xe211", "0xa780"), ["0000:3b:00.0"]),
     ],
@@ -157,7 +137,10 @@ def test_a_card_that_is_being_unbound_keeps_its_resource(build: Build, make: Mak
 def test_gpus_are_chosen_by_model_address_or_driver(
     build: Build, make: Make, include: tuple[str, ...], exclude: tuple[str, ...], expected: object
 ) -> None:
-    assert expected == [*found(make(build(), include=include, exclude=exclude))]
+    plugin = make(build(), include=include, exclude=exclude)
+    assert expected == [*found(plugin)]
+    told = "include and exclude choose none of the 4 that are here"
+    assert ([] if expected else [told]) == plugin.shortfalls
 
 
 def test_the_monitoring_device_opens_all_gpus_and_is_healthy(build: Build, make: Make) -> None:
@@ -178,7 +161,9 @@ def test_the_monitoring_device_opens_all_gpus_and_is_healthy(build: Build, make:
 
 
 def test_there_can_be_a_monitoring_device_for_each_driver(build: Build, make: Make) -> None:
-    plugin = make(build(TWO_DRIVERS), enable_monitoring=True, monitoring_mode="split")
+    more = {"monitoring_mode": "split", "resource_name": "example.com/gpu"}
+    plugin = make(build(TWO_DRIVERS), enable_monitoring=True, **more)
+    assert 2 == [device.resource for device in plugin.discover()].count("example.com/gpu")
     monitors = {
         one.resource.partition("/")[2]: nodes(one) for one in plugin.discover() if one.id == "all"
     }
@@ -186,12 +171,6 @@ def test_there_can_be_a_monitoring_device_for_each_driver(build: Build, make: Ma
         "i915_monitoring": ["/dev/dri/card0", "/dev/dri/renderD128", "/dev/mei0"],
         "xe_monitoring": ["/dev/dri/card1", "/dev/dri/renderD129", "/dev/mei1"],
     } == monitors
-
-
-def test_without_gpus_there_is_nothing_to_monitor(build: Build, make: Make) -> None:
-    tree = build(TIGER_LAKE)
-    tree.vanish("0000:00:02.0")
-    assert [] == [*make(tree, enable_monitoring=True).discover()]
 
 
 def test_a_gpu_without_device_nodes_is_skipped_and_one_with_some_is_unhealthy(
@@ -214,9 +193,13 @@ def test_a_gpu_of_another_driver_is_skipped_with_the_reason(build: Build, make: 
     tree = build(TWO_DRIVERS)
     tree.unbind("0042:01:02.0")
     tree.bind("0042:01:02.0", "gma500")
+    tree._unnumber("0042:01:05.0")
     plugin = make(tree)
-    assert ["0042:01:05.0"] == [*found(plugin)]
-    assert ["0042:01:02.0: its driver is gma500, not i915 or xe"] == plugin.shortfalls
+    assert [] == [*plugin.discover()]
+    assert [
+        "0042:01:02.0: its driver is gma500, not i915 or xe",
+        "0042:01:05.0: xe has made no device nodes for it",
+    ] == plugin.shortfalls
 
 
 def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) -> None:
@@ -234,29 +217,15 @@ def test_a_driver_that_is_not_there_yet_is_waited_for(build: Build, make: Make) 
     assert [] == [*plugin.discover()]
 
 
-def test_a_driver_that_makes_no_nodes_is_told(build: Build, make: Make) -> None:
-    tree = build(TIGER_LAKE)
-    tree._unnumber("0000:00:02.0")
-    plugin = make(tree)
-    assert [] == [*plugin.discover()]
-    assert ["0000:00:02.0: i915 has made no device nodes for it"] == plugin.shortfalls
-
-
 def test_a_node_without_gpus_is_ready(
     build: Build, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     tree = build(TIGER_LAKE)
     tree.vanish("0000:00:02.0")
-    plugin = make(tree)
+    plugin = make(tree, enable_monitoring=True)
     assert [] == [*plugin.discover(), *plugin.discover()]
     assert ["no Intel GPU on this node"] == [one.message for one in caplog.records]
-
-
-def test_the_kernels_own_trees_are_read_by_default(tmp_path: Path) -> None:
-    plugin = IntelGpuPlugin(IntelGpuSettings(sysfs_dir=tmp_path / "sys", dev_dir=tmp_path))
-    assert [] == [*plugin.discover()]
-    assert [tmp_path / "dri", tmp_path / "dri/by-path"] == plugin.watch_paths
 
 
 # The vendor's own table of trees and results.
@@ -266,21 +235,6 @@ def test_a_card_without_a_link_to_its_driver_is_of_i915(build: Build, make: Make
     tree = build(TIGER_LAKE)
     (tree.folder("0000:00:02.0") / "driver").unlink()
     assert [I915] == [device.resource for device in make(tree).discover()]
-
-
-def test_two_records_over_one_node_are_one_device(build: Build, make: Make) -> None:
-    tree = build(TWO_DRIVERS)
-    for name in ("card1", "renderD129"):
-        (tree.dev / "dri" / name).unlink()
-    assert 1 == len(found(make(tree)))
-
-
-def test_a_card_that_could_have_virtual_functions_and_has_none_is_offered(
-    build: Build, make: Make
-) -> None:
-    tree = build(FLEX)
-    tree.divide("0000:03:00.0", 0)
-    assert ["0000:03:00.0"] == [*found(make(tree))]
 
 
 def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make) -> None:
@@ -295,12 +249,6 @@ def test_a_gpu_without_a_driver_is_missed_among_others(build: Build, make: Make)
     excluding = make(tree, exclude=("0042:01:02.0",))
     assert ["0042:01:05.0"] == [*found(excluding)]
     assert [] == excluding.shortfalls
-
-
-def test_a_choice_that_leaves_no_gpu_is_told(build: Build, make: Make) -> None:
-    plugin = make(build(TWO_DRIVERS), include=("ffff",))
-    assert [] == [*plugin.discover()]
-    assert ["include and exclude choose none of the 2 that are here"] == plugin.shortfalls
 
 
 @pytest.mark.parametrize("driver", ["vfio-pci", ""])

@@ -24,11 +24,11 @@ def fault(tmp_path: Path, document: object) -> str:
 
 
 def nic(**keys: object) -> dict[str, object]:
-    return {"resourceList": [{"resourceName": "nic", **keys}]}
+    return {"resourceList": [{"resourceName": "nic"} | keys]}
 
 
 def hca(**keys: object) -> dict[str, object]:
-    return {"configList": [{"resourceName": "hca", "rdmaHcaMax": 10, **keys}]}
+    return {"configList": [{"resourceName": "hca", "rdmaHcaMax": 10} | keys]}
 
 
 def test_the_file_of_the_sriov_plugin_is_understood(tmp_path: Path) -> None:
@@ -109,36 +109,28 @@ def test_the_file_of_the_shared_plugin_is_understood(tmp_path: Path) -> None:
     assert (Selector(interfaces=("ib0", "ib1")),) == b.selectors
 
 
-def test_both_lists_and_settings_can_be_in_one_file(tmp_path: Path) -> None:
-    settings = read(tmp_path, {**nic(), **hca(devices=["ib0"]), "log-level": "debug"})
-    assert ["nic", "hca"] == [entry.name for entry in settings.resources]
-    assert "debug" == settings.log_level
-
-
 def test_a_file_without_lists_has_the_default(tmp_path: Path) -> None:
     assert DEFAULT == read(tmp_path, {}).resources
     assert DEFAULT == read(tmp_path, "null").resources
     assert DEFAULT == read(tmp_path, "# nothing\n", "config.yaml").resources
 
 
-@pytest.mark.parametrize("name", ["config.json", "config.yaml"])
 @pytest.mark.parametrize("value", [None, []])
 @pytest.mark.parametrize("key", ["resources", "resourceList", "configList"])
-def test_an_empty_list_offers_nothing(tmp_path: Path, key: str, value: object, name: str) -> None:
-    assert () == read(tmp_path, {key: value}, name).resources
-    assert ["nic"] == [one.name for one in read(tmp_path, {**nic(), key: value}).resources] or (
-        key == "resourceList"
-    )
+def test_an_empty_list_offers_nothing(tmp_path: Path, key: str, value: object) -> None:
+    assert () == read(tmp_path, {key: value}).resources
+    both = {**nic(), **hca(devices=["ib0"]), "log-level": "debug"}
+    settings = read(tmp_path, {**both, key: value})
+    left = {"resourceList": ["hca"], "configList": ["nic"]}.get(key, ["nic", "hca"])
+    assert (left, "debug") == ([one.name for one in settings.resources], settings.log_level)
 
 
 @pytest.mark.parametrize("text", ["[]", "null"])
-@pytest.mark.parametrize("source", ["flag", "variable"])
-def test_an_empty_list_overrides_that_of_the_file(tmp_path: Path, source: str, text: str) -> None:
+def test_an_empty_list_overrides_that_of_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(nic()))
-    flags = {"resources": text} if source == "flag" else {}
-    environ = {"DP_RESOURCES": text} if source == "variable" else {}
-    assert () == load(RdmaSettings, flags=flags, file=path, environ=environ).resources
+    for flags, environ in (({"resources": text}, {}), ({}, {"DP_RESOURCES": text})):
+        assert () == load(RdmaSettings, flags=flags, file=path, environ=environ).resources
     with pytest.raises(dp.ConfigError, match="is empty: give a list, or leave it out"):
         load(RdmaSettings, flags={}, file=path, environ={"DP_RESOURCES": ""})
 
@@ -164,117 +156,79 @@ def nulls_of_an_entry() -> list[str]:
     return [*ENTRIES.schema["anyOf"][1]["items"].schema["properties"]]
 
 
+NOT_NUMBERS = "is not a name with numbers of virtual functions, as in ens1f0#0,2-7"
+NOT_A_LINK = "is not one of ether, infiniband: did you mean 'ether'?"
+CHOOSES_NONE = "chooses no functions: give selectors, such as {vendors: [15b3]}"
+NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses or pfNames"
+
+
 @pytest.mark.parametrize(
-    ("document", "expected"),
+    ("keys", "expected"),
     [
         (
-            nic(deviceType="auxNetDevice"),
-            (
-                "resourceList[0].deviceType: 'auxNetDevice' is not supported: "
-                "auxiliary devices are not offered"
-            ),
+            {"deviceType": "auxNetDevice"},
+            ".deviceType: 'auxNetDevice' is not supported: auxiliary devices are not offered",
+        ),
+        ({"deviceType": "disk"}, ".deviceType: 'disk' is not netDevice or accelerator"),
+        ({"selectors": {"ddpProfiles": ["G"]}}, f".selectors.ddpProfiles: ['G'] {NO_PROFILES}"),
+        (
+            {"selectors": [{}, {"vdpaType": "vhost"}]},
+            ".selectors[1].vdpaType: 'vhost' is not supported: vDPA devices are not offered",
+        ),
+        ({"selectors": {"pfNames": ["x#3-1"]}}, f".selectors.pfNames[0]: 'x#3-1' {NOT_NUMBERS}"),
+        ({"selectors": {"pfNames": ["x#"]}}, f".selectors.pfNames[0]: 'x#' {NOT_NUMBERS}"),
+        (
+            {"selectors": {"vendors": ["0x15b3"]}},
+            ".selectors.vendors[0]: '0x15b3' is not 4 hex digits, such as 15b3",
         ),
         (
-            nic(deviceType="disk"),
-            "resourceList[0].deviceType: 'disk' is not netDevice or accelerator",
+            {"selectors": {"pciAddresses": ["3b:00.0"]}},
+            ".selectors.pciAddresses[0]: '3b:00.0' is not a PCI address such as 0000:3b:00.0",
         ),
         (
-            nic(selectors={"ddpProfiles": ["GTPv1-C/U"]}),
-            (
-                "resourceList[0].selectors.ddpProfiles: "
-                "['GTPv1-C/U'] is not supported: sysfs does not "
-                "have profiles; use pciAddresses or pfNames"
-            ),
+            {"selectors": {"driver": ["ice"]}},
+            ".selectors.driver: unknown key: did you mean 'drivers'?",
         ),
-        (
-            nic(selectors=[{}, {"vdpaType": "vhost"}]),
-            (
-                "resourceList[0].selectors[1].vdpaType: 'vhost' is not supported: "
-                "vDPA devices are not offered"
-            ),
-        ),
-        (
-            nic(selectors={"pfNames": ["ens1f0#3-1"]}),
-            (
-                "resourceList[0].selectors.pfNames[0]: "
-                "'ens1f0#3-1' is not a name with numbers of "
-                "virtual functions, as in ens1f0#0,2-7"
-            ),
-        ),
-        (
-            nic(selectors={"pfNames": ["ens1f0#"]}),
-            (
-                "resourceList[0].selectors.pfNames[0]: "
-                "'ens1f0#' is not a name with numbers of "
-                "virtual functions, as in ens1f0#0,2-7"
-            ),
-        ),
-        (
-            nic(selectors={"vendors": ["0x15b3"]}),
-            "resourceList[0].selectors.vendors[0]: '0x15b3' is not 4 hex digits, such as 15b3",
-        ),
-        (
-            nic(selectors={"pciAddresses": ["3b:00.0"]}),
-            (
-                "resourceList[0].selectors.pciAddresses[0]: "
-                "'3b:00.0' is not a PCI address such as "
-                "0000:3b:00.0"
-            ),
-        ),
-        (
-            nic(selectors={"driver": ["ice"]}),
-            "resourceList[0].selectors.driver: unknown key: did you mean 'drivers'?",
-        ),
-        (
-            {"resourceList": [{"resourceName": "a b"}]},
-            "resourceList[0].resourceName: 'a b' is not a name of letters, digits, - and _",
-        ),
-        (
-            {"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]},
-            "resourceList[1]: resourceName: 'a' is there already: use one entry for it",
-        ),
-        (
-            nic(shares=0),
-            "resourceList[0].shares: 0 is not a whole number from 1 to 10000",
-        ),
-        (
-            hca(),
-            "configList[0]: chooses no functions: give selectors, such as {vendors: [15b3]}",
-        ),
-        (
-            hca(selectors={"vendors": []}),
-            "configList[0]: chooses no functions: give selectors, such as {vendors: [15b3]}",
-        ),
-        (
-            hca(devices=["ib0"], selectors={"vendors": ["15b3"]}),
-            "configList[0]: selectors and devices exclude each other: use selectors",
-        ),
-        (
-            hca(selectors={"linkTypes": ["ethernet"]}),
-            (
-                "configList[0].selectors.linkTypes[0]: 'ethernet' is not one of ether, infiniband: "
-                "did you mean 'ether'?"
-            ),
-        ),
-        (
-            {"configList": [{"resourceName": "a-b", "devices": ["ib0"]}]},
-            "configList[0].resourceName: 'a-b' is not a name of letters, digits and _",
-        ),
-        (
-            {"periodicUpdateInterval": -1},
-            "periodicUpdateInterval: -1 is not a whole number from 0",
-        ),
-        ({"resourceLists": []}, "resourceLists: unknown key: did you mean 'resources'?"),
+        ({"resourceName": "a b"}, ".resourceName: 'a b' is not a name of letters, digits, - and _"),
+        ({"shares": 0}, ".shares: 0 is not a whole number from 1 to 10000"),
     ],
 )
 def test_what_cannot_be_used_is_said_with_its_place(
-    tmp_path: Path, document: object, expected: str
+    tmp_path: Path, keys: dict[str, object], expected: str
 ) -> None:
-    assert f"config.json:1: {expected}" == fault(tmp_path, document)
+    assert f"config.json:1: resourceList[0]{expected}" == fault(tmp_path, nic(**keys))
 
 
-def test_resources_can_be_written_as_they_are_read() -> None:
-    written = ENTRIES.write(DEFAULT)
-    assert [("hca", "rdma", 100)] == [
-        (one["resourceName"], one["resourcePrefix"], one["shares"]) for one in written
-    ]
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({}, f": {CHOOSES_NONE}"),
+        ({"selectors": {"vendors": []}}, f": {CHOOSES_NONE}"),
+        (
+            {"devices": ["ib0"], "selectors": {"vendors": ["15b3"]}},
+            ": selectors and devices exclude each other: use selectors",
+        ),
+        (
+            {"selectors": {"linkTypes": ["ethernet"]}},
+            f".selectors.linkTypes[0]: 'ethernet' {NOT_A_LINK}",
+        ),
+        (
+            {"resourceName": "a-b", "devices": ["ib0"]},
+            ".resourceName: 'a-b' is not a name of letters, digits and _",
+        ),
+    ],
+)
+def test_what_cannot_be_shared_is_said_with_its_place(
+    tmp_path: Path, keys: dict[str, object], expected: str
+) -> None:
+    assert f"config.json:1: configList[0]{expected}" == fault(tmp_path, hca(**keys))
+
+
+def test_what_is_wrong_elsewhere_is_said_too(tmp_path: Path) -> None:
+    twice = {"resourceList": [{"resourceName": "a"}, {"resourceName": "a"}]}
+    taken = "resourceList[1]: resourceName: 'a' is there already: use one entry for it"
+    assert f"config.json:1: {taken}" == fault(tmp_path, twice)
+    negative = "periodicUpdateInterval: -1 is not a whole number from 0"
+    assert f"config.json:1: {negative}" == fault(tmp_path, {"periodicUpdateInterval": -1})
+    unknown = "resourceLists: unknown key: did you mean 'resources'?"
+    assert f"config.json:1: {unknown}" == fault(tmp_path, {"resourceLists": []})

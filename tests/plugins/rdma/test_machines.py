@@ -220,26 +220,21 @@ def test_the_variables_are_those_of_the_sriov_plugin(build: Build, make: Make) -
     assert {"rw"} == {node.permissions for node in allocation.nodes}
 
 
-def test_without_an_iommu_the_node_has_the_name_that_programs_open(
+def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(
     build: Build, make: Make
 ) -> None:
     tree = build()
     tree.hardware.unplug("virtual/vfio/42")
     tree.hardware.vfio("noiommu-42")
     plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
-    allocation = plugin.allocate(list(found(plugin).values()))
-    assert [(f"{tree.dev}/vfio/noiommu-42", "/dev/vfio/42")] == [
-        (node.host_path, node.container_path) for node in allocation.nodes[1:]
-    ]
-
-
-def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(
-    build: Build, make: Make
-) -> None:
-    tree = build()
-    tree.hardware.unplug("virtual/vfio/42")
+    # Without an IOMMU the node has the name that programs open.
+    (_, node) = next(iter(found(plugin).values())).nodes
+    assert (
+        f"{tree.dev}/vfio/noiommu-42 as /dev/vfio/42"
+        == f"{node.host_path} as {node.container_path}"
+    )
+    tree.hardware.unplug("virtual/vfio/noiommu-42")
     tree.hardware.vfio_device(tree.folders["0000:3b:00.4"], 0)
-    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
     assert {} == unhealthy(plugin)
     allocation = plugin.allocate(list(found(plugin).values()))
     assert ["iommu", "vfio/devices/vfio0"] == nodes(allocation)
@@ -263,12 +258,11 @@ def test_accelerators_are_another_class(build: Build, make: Make) -> None:
     tree = build()
     tree.hardware.pci("0000:b1:00.0", "8086:0d5d", "120001", driver="vfio-pci", group="9")
     tree.hardware.node("vfio/9")
-    configuration = {
-        "resourceList": [
-            {"resourceName": "fec", "deviceType": "accelerator", "selectors": {"devices": ["0d5d"]}}
-        ]
-    }
+    entry: dict[str, object] = {"resourceName": "fec", "deviceType": "accelerator"}
+    configuration = {"resourceList": [{**entry, "selectors": {"devices": ["0d5d"]}}]}
     assert {"intel.com/fec": ["0000:b1:00.0"]} == ids(make(tree, configuration))
+    configuration["resourceList"][0]["excludeTopology"] = True
+    assert {None} == {one.topology for one in found(make(tree, configuration)).values()}
     assert {} == ids(make(tree, sriov(devices=["0d5d"])))
 
 
@@ -303,11 +297,6 @@ def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(
     (tree.net / "ipv6_route").write_text("\n".join(lines))
     assert "0000:5e:00.0" not in found(make(tree, sriov()))
     assert "0000:18:00.0" in found(make(tree, sriov()))
-
-
-def test_topology_can_be_left_out(build: Build, make: Make) -> None:
-    configuration = {"resourceList": [{"resourceName": "nic", "excludeTopology": True}]}
-    assert {None} == {one.topology for one in found(make(build(), configuration)).values()}
 
 
 def test_a_virtual_function_is_none_of_its_card_though_only_one_of_the_two_says_so(

@@ -1,6 +1,5 @@
 """The classic variables: what each means, its default, and what is refused."""
 
-import json
 import os
 import socket
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._config.loading import load
 from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
@@ -20,25 +20,8 @@ COMMAND = Path(sys.executable).with_name("simulated-device-plugin")
 HOST = socket.gethostname()
 
 
-def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name in {"PATH", "HOME"} or name.startswith("COV")
-    }
-    return subprocess.run(
-        [COMMAND, *flags],
-        env={**kept, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-
-
-def config(*flags: str, **variables: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(run("--print-config", *flags, **variables).stdout)
-    return found
+def loaded(variables: Mapping[str, str], **flags: str) -> SimulatedSettings:
+    return load(SimulatedSettings, flags=flags, environ=variables)
 
 
 def device(**changes: object) -> dp.Device:
@@ -58,33 +41,19 @@ VARIABLES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def defaults() -> dict[str, object]:
-    return config()
-
-
-@pytest.fixture(scope="module")
-def by_variable() -> dict[str, object]:
-    return config(**{variable: str(other) for variable, _, _, other in VARIABLES})
-
-
 @pytest.mark.parametrize(("variable", "key", "default", "other"), VARIABLES)
 def test_each_classic_variable_has_its_default_and_sets_its_key(
-    variable: str,
-    key: str,
-    default: object,
-    other: object,
-    defaults: Mapping[str, object],
-    by_variable: Mapping[str, object],
+    variable: str, key: str, default: object, other: object
 ) -> None:
-    del variable
-    assert (default, other) == (defaults[key], by_variable[key])
+    name = key.replace("-", "_")
+    assert default == getattr(loaded({}), name)
+    assert other == getattr(loaded({variable: str(other)}), name)
 
 
 def test_a_variable_of_the_framework_wins_over_a_classic_one_and_a_flag_over_both() -> None:
     both = {"NUMBER_DEVICES": "3", "DP_NUMBER_DEVICES": "4"}
-    assert 4 == config(**both)["number-devices"]
-    assert 5 == config("--number-devices=5", **both)["number-devices"]
+    assert 4 == loaded(both).number_devices
+    assert 5 == loaded(both, **{"number-devices": "5"}).number_devices
 
 
 def test_ids_are_prefix_node_name_and_index() -> None:
@@ -93,20 +62,11 @@ def test_ids_are_prefix_node_name_and_index() -> None:
     assert ["simple-device-n1-0", "simple-device-n1-1"] == ids
 
 
-@pytest.mark.parametrize("name", ["", None])
-def test_the_node_name_is_that_of_the_host_where_none_is_given(name: str | None) -> None:
-    settings = SimulatedSettings() if name is None else SimulatedSettings(node_name=name)
-    assert f"simple-device-{HOST}-0" == next(iter(SimulatedPlugin(settings).discover())).id
-
-
-def test_the_plugin_without_settings_has_the_defaults() -> None:
+def test_the_node_name_is_that_of_the_host_where_none_is_given() -> None:
     plugin = SimulatedPlugin()
     assert (RESOURCE, "simple-device-plugin") == (plugin.resource, plugin.socket_name)
-    assert 2 == len(list(plugin.discover()))
-
-
-def test_without_prefixes_a_container_gets_nothing() -> None:
-    assert dp.Allocation() == device().allocation
+    expected = [dp.Device(f"simple-device-{HOST}-{number}", resource=RESOURCE) for number in (0, 1)]
+    assert expected == list(plugin.discover())
 
 
 @pytest.mark.parametrize(
@@ -130,26 +90,22 @@ def test_each_prefix_gives_its_part_in_both_forms(
     assert expected == device(**{prefix: "x", "value_form": form}).allocation
 
 
-def test_a_device_node_may_be_in_a_directory() -> None:
-    assert "/dev/sim/gpu-1" == device(device_file_prefix="sim/gpu").nodes[0].host_path
-
-
 def test_a_container_gets_all_parts_of_all_its_devices(kubelet: Kubelet) -> None:
     settings = SimulatedSettings(
         node_name="n1",
         number_devices=3,
-        annotation_prefix="a",
+        annotation_prefix="Example.com/a",  # a domain of any case
         env_prefix="E",
-        device_file_prefix="f",
+        device_file_prefix="sim/f",
     )
     ids = [f"simple-device-n1-{index}" for index in range(3)]
     with kubelet.running(SimulatedPlugin(settings)) as node:
         node.wait_for(RESOURCE, set(ids))
         eventually((node.kubelet.plugin_dir / "simple-device-plugin.sock").is_socket)
         expected = dp.Allocation(
-            nodes=[dp.DeviceNode("/dev/f-0"), dp.DeviceNode("/dev/f-2")],
+            nodes=[dp.DeviceNode("/dev/sim/f-0"), dp.DeviceNode("/dev/sim/f-2")],
             envs={f"E_{ids[0]}": "/dev/0", f"E_{ids[2]}": "/dev/2"},
-            annotations={f"a-{ids[0]}": "", f"a-{ids[2]}": ""},
+            annotations={f"Example.com/a-{one}": "" for one in (ids[0], ids[2])},
         )
         assert expected == node.allocate(ids[2], ids[0])
 
@@ -163,93 +119,59 @@ def test_a_node_may_have_none(kubelet: Kubelet) -> None:
 BLANKS = "has blanks or control characters"
 DOMAIN = "has no domain before the slash, such as example.com"
 NAME = "must be letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+COUNT = "is not between 0 and 100000"
+SOCKET = "cannot be the name of a plugin's socket"
+LONG = "is too long: its socket would have a path of 117 bytes, of at most 107"
+PATH = "is not a path below /dev"
+EMPTY = "is empty: give a value, or leave it out for"
+NO_DOMAIN = "is not the name of a resource: it needs a domain, as in example.com/gpu"
 
 
 def _no_annotation(prefix: str, problem: str) -> str:
     name = f"{prefix}-simple-device-n1-1"
-    return (
-        f"annotation-prefix {prefix!r} does not make the name of an annotation: {name!r} {problem}"
-    )
+    return f"{prefix!r} does not make the name of an annotation: {name!r} {problem}"
 
 
-def empty(variable: str, default: str) -> str:
-    """Return what is said of a variable that is set to nothing."""
-    where = f"environment variable {variable}: '' is empty"
-    return f"{where}: give a value, or leave it out for {default!r}"
+def _too_long(prefix: str, node: str, length: int) -> str:
+    both = f"device-id-prefix {prefix!r} and node-name {node!r} cannot be combined: "
+    return f"{both}id '{prefix}-{node}-1' has {length} characters, of at most 63"
 
 
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("NUMBER_DEVICES", "-1", "number-devices -1 is not between 0 and 100000"),
-        ("NUMBER_DEVICES", "100001", "number-devices 100001 is not between 0 and 100000"),
-        (
-            "NUMBER_DEVICES",
-            "two",
-            "environment variable NUMBER_DEVICES: 'two' is not a whole number",
-        ),
-        (
-            "RESOURCE_NAME",
-            "gpu",
-            (
-                "environment variable RESOURCE_NAME: 'gpu' is not the name of a resource: it needs "
-                "a domain, as in example.com/gpu"
-            ),
-        ),
-        ("RESOURCE_NAME", "", empty("RESOURCE_NAME", "example.com/simple-device")),
-        ("PLUGIN_NAME", "", empty("PLUGIN_NAME", "simple-device-plugin")),
-        ("PLUGIN_NAME", "a/b", "plugin-name 'a/b' cannot be the name of a plugin's socket"),
-        ("PLUGIN_NAME", "kubelet", "plugin-name 'kubelet' cannot be the name of a plugin's socket"),
-        (
-            "PLUGIN_NAME",
-            "x" * 80,
-            (
-                f"plugin-name {'x' * 80!r} is too long: its socket would have a path of 117 bytes, "
-                "of at most 107"
-            ),
-        ),
-        ("DEVICE_ID_PREFIX", "", empty("DEVICE_ID_PREFIX", "simple-device")),
+        ("NUMBER_DEVICES", "-1", f"number-devices -1 {COUNT}"),
+        ("NUMBER_DEVICES", "100001", f"number-devices 100001 {COUNT}"),
+        ("NUMBER_DEVICES", "two", "{}: 'two' is not a whole number"),
+        ("RESOURCE_NAME", "gpu", f"{{}}: 'gpu' {NO_DOMAIN}"),
+        ("RESOURCE_NAME", "", f"{{}}: '' {EMPTY} {RESOURCE!r}"),
+        ("PLUGIN_NAME", "a/b", f"plugin-name 'a/b' {SOCKET}"),
+        ("PLUGIN_NAME", "kubelet", f"plugin-name 'kubelet' {SOCKET}"),
+        ("PLUGIN_NAME", "x" * 80, f"plugin-name {'x' * 80!r} {LONG}"),
         ("DEVICE_ID_PREFIX", "a b", f"device-id-prefix 'a b' {BLANKS}"),
-        (
-            "DEVICE_ID_PREFIX",
-            "x" * 60,
-            (
-                f"device-id-prefix {'x' * 60!r} and node-name 'n1' cannot be combined: "
-                f"id '{'x' * 60}-n1-1' has 65 characters, of at most 63"
-            ),
-        ),
-        (
-            "NODE_NAME",
-            "n" * 50,
-            (
-                f"device-id-prefix 'simple-device' and node-name {'n' * 50!r} cannot be combined: "
-                f"id 'simple-device-{'n' * 50}-1' has 66 characters, of at most 63"
-            ),
-        ),
+        ("DEVICE_ID_PREFIX", "x" * 60, _too_long("x" * 60, "n1", 65)),
+        ("NODE_NAME", "n" * 50, _too_long("simple-device", "n" * 50, 66)),
         ("NODE_NAME", "n\n", f"node-name 'n\\n' {BLANKS}"),
         ("ANNOTATION_PREFIX", "a b", f"annotation-prefix 'a b' {BLANKS}"),
-        ("ANNOTATION_PREFIX", "a/b/c", _no_annotation("a/b/c", "has more than one slash")),
-        ("ANNOTATION_PREFIX", "/a", _no_annotation("/a", DOMAIN)),
-        ("ANNOTATION_PREFIX", "a_b/c", _no_annotation("a_b/c", DOMAIN)),
-        ("ANNOTATION_PREFIX", "-a", _no_annotation("-a", NAME)),
-        ("ANNOTATION_PREFIX", "a=b", _no_annotation("a=b", NAME)),
+        *(
+            ("ANNOTATION_PREFIX", prefix, f"annotation-prefix {_no_annotation(prefix, problem)}")
+            for prefix, problem in (
+                ("a/b/c", "has more than one slash"),
+                *(("/a", DOMAIN), ("a_b/c", DOMAIN), ("-a", NAME), ("a=b", NAME)),
+            )
+        ),
         ("ENV_PREFIX", "a b", f"env-prefix 'a b' {BLANKS}"),
         ("ENV_PREFIX", "A=B", "env-prefix 'A=B' cannot begin the name of a variable: it has a ="),
-        ("DEVICE_FILE_PREFIX", "/dev/x", "device-file-prefix '/dev/x' is not a path below /dev"),
-        ("DEVICE_FILE_PREFIX", "../x", "device-file-prefix '../x' is not a path below /dev"),
+        ("DEVICE_FILE_PREFIX", "/dev/x", f"device-file-prefix '/dev/x' {PATH}"),
+        ("DEVICE_FILE_PREFIX", "../x", f"device-file-prefix '../x' {PATH}"),
         ("DEVICE_FILE_PREFIX", "a b", f"device-file-prefix 'a b' {BLANKS}"),
-        (
-            "DP_VALUE_FORM",
-            "name",
-            "environment variable DP_VALUE_FORM: 'name' is not one of index, id",
-        ),
+        ("DP_VALUE_FORM", "name", "{}: 'name' is not one of index, id"),
     ],
 )
-def test_nonsense_is_one_clear_line_and_exit_status_2(
-    variable: str, value: str, expected: str
-) -> None:
-    done = run("--once", **{"NODE_NAME": "n1", variable: value})
-    assert (2, f"simulated-device-plugin: {expected}\n") == (done.returncode, done.stderr)
+def test_nonsense_is_one_clear_line(variable: str, value: str, expected: str) -> None:
+    with pytest.raises(dp.ConfigError) as raised:
+        SimulatedPlugin(loaded({"NODE_NAME": "n1", variable: value}))
+    assert expected.replace("{}", f"environment variable {variable}") == str(raised.value)
 
 
 @pytest.mark.parametrize("key", ["device-id-prefix", "plugin-name"])
@@ -258,15 +180,17 @@ def test_a_name_that_a_program_gives_is_not_empty_either(key: str) -> None:
         SimulatedSettings(**{key.replace("-", "_"): ""})  # type: ignore[arg-type]
 
 
-def test_an_id_that_cannot_be_part_of_an_annotation_is_refused() -> None:
-    settings = SimulatedSettings(annotation_prefix="a", device_id_prefix="gpu:0", node_name="n1")
-    with pytest.raises(dp.ConfigError, match="annotation: 'a-gpu:0-n1-1' must be letters"):
-        SimulatedPlugin(settings)
-
-
-def test_an_annotation_may_have_a_domain_of_any_case() -> None:
-    found = device(annotation_prefix="Example.com/Lab")
-    assert {"Example.com/Lab-simple-device-n1-1": ""} == found.annotations
+def test_the_command_ends_with_exit_status_2() -> None:
+    done = subprocess.run(
+        [COMMAND, "--once"],
+        env={**os.environ, "NUMBER_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    expected = "simulated-device-plugin: number-devices -1 is not between 0 and 100000\n"
+    assert (2, expected) == (done.returncode, done.stderr)
 
 
 def test_a_control_socket_has_a_path_that_a_socket_can_have() -> None:

@@ -11,7 +11,7 @@ from deviceplugin._config.names import resource_name_problem
 from deviceplugin._inventory.validation import (
     device_problem,
 )
-from deviceplugin_simulated import SimulatedPlugin, SimulatedSettings
+from deviceplugin_simulated import SimulatedSettings
 from deviceplugin_simulated.life import Action, Event
 from deviceplugin_simulated.scenario import PROFILES, Scenario, load
 from deviceplugin_simulated.script import Process
@@ -45,12 +45,6 @@ def test_a_file_without_any_resource_offers_nothing(tmp_path: Path, resources: o
     }
     assert [] == scenario(tmp_path, given).ids
     assert 2 == len(scenario(tmp_path, {"profile": None}).ids)
-
-
-def test_a_resource_may_be_empty_of_words(tmp_path: Path) -> None:
-    assert [dp.Device("gpu-0", resource=GPU)] == list(
-        scenario(tmp_path, {"resources": {GPU: {}}}).devices
-    )
 
 
 def test_a_pattern_describes_everything_that_a_device_has(tmp_path: Path) -> None:
@@ -101,31 +95,18 @@ def test_devices_are_spread_over_numa_nodes_in_blocks(
     ]
 
 
-def test_several_resources_are_advertised(tmp_path: Path) -> None:
-    found = scenario(tmp_path, {"resources": {GPU: {"count": 2}, "example.com/nic": {"count": 1}}})
-    assert ["gpu-0", "gpu-1", "nic-0"] == found.ids
-
-
 def test_without_resources_the_devices_are_the_classic_ones(tmp_path: Path) -> None:
     found = scenario(tmp_path, {"seed": 3}, number_devices=1)
     assert ["simple-device-n1-0"] == found.ids
     assert 3 == found.seed
 
 
-@pytest.mark.parametrize("name", ["devices.toml", "devices.yaml"])
-def test_toml_and_yaml_are_read_too(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_text(
-        '[resources."example.com/gpu"]\ncount = 2\n'
-        if name.endswith("toml")
-        else "resources:\n  example.com/gpu:\n    count: 2\n"
-    )
+def test_toml_is_read_too(tmp_path: Path) -> None:
+    path = tmp_path / "devices.toml"
+    with pytest.raises(dp.ConfigError, match=r"/devices\.toml: No such file or directory"):
+        load(SimulatedSettings(devices=path))
+    path.write_text('[resources."example.com/gpu"]\ncount = 2\n')
     assert ["gpu-0", "gpu-1"] == load(SimulatedSettings(devices=path)).ids
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(dp.ConfigError, match="/none: No such file or directory"):
-        SimulatedPlugin(SimulatedSettings(devices=tmp_path / "none"))
 
 
 # Profiles.
@@ -136,6 +117,8 @@ def test_every_profile_is_accepted_by_the_framework(name: str) -> None:
     devices = load(SimulatedSettings(profile=name)).devices
     assert [] == [text for one in devices if (text := device_problem(one))]
     assert [""] == list({resource_name_problem(one.resource) for one in devices})
+    assert {"/dev/null"} >= {node.host_path for one in devices for node in one.nodes}
+    assert {()} == {one.cdi_names for one in devices}, "and a container can start anywhere"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +141,7 @@ def test_a_profile_has_so_many_devices_on_so_many_numa_nodes(
 
 def test_a_file_names_a_profile_and_adds_to_it(tmp_path: Path) -> None:
     given = {"profile": "8-gpus", "resources": {"example.com/nic": {}}}
-    assert "nic-0" == scenario(tmp_path, given).ids[8]
+    assert dp.Device("nic-0", resource="example.com/nic") == scenario(tmp_path, given).devices[8]
     assert ["gpu-0"] == scenario(tmp_path, {"profile": "8-gpus", "resources": {GPU: {}}}).ids
     assert 1000 == len(scenario(tmp_path, {"profile": "8-gpus"}, profile="1000-dongles").ids)
 
@@ -231,13 +214,10 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             "FILE: seed: true is not a whole number from 0 to 9223372036854775808",
         ),
         ({"profile": "8-gpu"}, "FILE: profile: '8-gpu' is not a profile: did you mean '8-gpus'?"),
-        ({"profile": True}, "FILE: profile: true is not a string: put it in quotes"),
-        ({"resources": []}, "FILE: resources: a list is not a mapping with keys"),
         (
             {"resources": {"gpu": {}}},
             "FILE: resources.gpu: is not the name of a resource, such as " + GPU,
         ),
-        ({"timeline": {}}, "FILE: timeline: a mapping is not a list"),
         ({"timeline": [{"at": "1s"}]}, "FILE: timeline[0]: do is missing"),
         ({"timeline": [{"do": "hang"}]}, "FILE: timeline[0]: at is missing"),
         (
@@ -279,7 +259,6 @@ def test_the_seed_of_the_settings_wins_over_the_files(tmp_path: Path) -> None:
             {"random": {"faults": ["recover"]}},
             "FILE: random.faults[0]: 'recover' is not a fault",
         ),
-        ({"random": {"evry": "1s"}}, "FILE: random.evry: unknown key: did you mean 'every'?"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(
@@ -291,9 +270,7 @@ def test_a_mistake_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"cuont": 1}, ".cuont: unknown key: did you mean 'count'?"),
         ({"count": -1}, ".count: -1 is not a whole number from 0 to 100000"),
-        ({"count": "2"}, ".count: '2' is not a whole number from 0 to 100000"),
         ({"id": "x" * 64}, f": id {'x' * 64!r} has 64 characters, of at most 63"),
         ({"id": ""}, ": id '' is empty"),
         ({"id": " a"}, ": id ' a' has control characters or blanks at an end"),
@@ -305,7 +282,6 @@ def test_a_mistake_is_told_with_its_place(
         ({"nodes": "/dev/x"}, ".nodes: '/dev/x' is not a list"),
         ({"nodes": ["dev/x"]}, ".nodes[0]: 'dev/x' is not an absolute path"),
         ({"nodes": [{"container": "/x"}]}, ".nodes[0]: host is missing"),
-        ({"nodes": [3]}, ".nodes[0]: 3 is not an absolute path"),
         (
             {"nodes": [{"host": "/x", "permissions": "rx"}]},
             ".nodes[0].permissions: 'rx' is not of the letters r, w and m, each once",
@@ -318,7 +294,6 @@ def test_a_mistake_is_told_with_its_place(
             {"mounts": [{"host": "/{x}"}]},
             ".mounts[0].host: '/{x}' has {x}: known are index, id, numa, node",
         ),
-        ({"envs": []}, ".envs: a list is not a mapping with keys"),
         ({"envs": {"A=": "1"}}, ": device gpu-0: 'A=' is not the name of a variable"),
         ({"envs": {"A": None}}, ".envs.A: null is not a string"),
         (
@@ -329,7 +304,6 @@ def test_a_mistake_is_told_with_its_place(
             {"cdi-names": ["gpu"]},
             ": device gpu-0: 'gpu' is not a CDI name, such as example.com/gpu=0",
         ),
-        (3, ": 3 is not a mapping with keys"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_resource_is_told_with_its_place(
@@ -364,10 +338,3 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         "random": {"every": 1},
     }
     assert 8 == len(problems(tmp_path, given))
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_a_container_can_start_on_any_machine_with_the_devices_of_a_profile(name: str) -> None:
-    for device in load(SimulatedSettings(profile=name)).devices:
-        assert {"/dev/null"} >= {node.host_path for node in device.nodes}
-        assert () == device.cdi_names

@@ -29,12 +29,8 @@ _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
 class AmdTree:
     """A node's GPUs below ``root``. Device nodes are links to /dev/null.
 
-    Args:
-        root: An empty or absent directory.
-        machine: What is in it.
-        xcp: What the kernel calls the devices of partitions.
-        high: Whether the kernel has the number of a partition in the highest bits of location_id.
-        links: Whether nodes have links, which are most of the files of a tree.
+    Kernels call the devices of partitions ``xcp``, and some (``high``) have their numbers in the
+    highest bits of location_id. Links of nodes are most of the files of a tree.
     """
 
     def __init__(

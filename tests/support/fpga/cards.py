@@ -4,20 +4,25 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from typing_extensions import override
+
 from deviceplugin_fpga.drivers import Driver
+from deviceplugin_fpga.hook.programming import Kernel
 from fpga.trees import FpgaTree, number_of
 
 
-class FakeCards:
+class FakeCards(Kernel):
     """In the kernel's place: an image is the id that a port has when it is programmed with it."""
 
     def __init__(self, tree: FpgaTree) -> None:
+        super().__init__(tree.dev)
         self._tree = tree
         self.programmed: list[tuple[str, int, str]] = []
         self.error: OSError | None = None
         self.is_deaf = False
         """Whether programming has no effect."""
 
+    @override
     def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
         assert driver.folder == self._tree.words.folder
         afu = bytes(image).decode()

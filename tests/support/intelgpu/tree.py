@@ -30,12 +30,7 @@ _RENDER: Final = 128
 
 
 class IntelTree:
-    """A node's GPUs below ``root``. Device nodes are links to /dev/null.
-
-    Args:
-        root: An empty or absent directory.
-        machine: What is in it.
-    """
+    """A node's GPUs below ``root``. Device nodes are links to /dev/null."""
 
     def __init__(self, root: Path, machine: Machine) -> None:
         self.hardware = Hardware(root)

@@ -33,12 +33,7 @@ _UP: Final = 0x1003
 
 
 class RdmaTree:
-    """A node's network cards below ``root``. Device nodes are links to /dev/null.
-
-    Args:
-        root: An empty or absent directory.
-        machine: What is in it.
-    """
+    """A node's network cards below ``root``. Device nodes are links to /dev/null."""
 
     def __init__(self, root: Path, machine: Machine) -> None:
         self.hardware = Hardware(root)

@@ -29,7 +29,6 @@ _OTHER_NUMA: Final = 20
 _WEIGHTS: Final = 1000
 """More than the kernel's weight of any link, which decides between equal distances."""
 _FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
-_LABELS_DOMAIN: Final = "amd.com"
 _OLD_DOMAIN: Final = "beta.amd.com"
 _VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
 
@@ -140,10 +139,7 @@ class _Place(NamedTuple):
 class Placement:
     """Which devices to prefer. Immutable, so an RPC can use it.
 
-    Args:
-        fabric: How near GPUs are; None if that is not known.
-        offers: All units that are advertised.
-        policy: Which device's share is given next.
+    ``fabric`` is None if it is not known how near GPUs are.
     """
 
     def __init__(
@@ -162,8 +158,7 @@ class Placement:
     ) -> list[dp.Device]:
         """Return the devices that go together best.
 
-        Shares follow the policy. Partitions are of as few GPUs as possible, near to each other.
-        Whole GPUs are near to each other.
+        Shares follow the policy. Partitions are of as few GPUs as possible, and GPUs are near.
         """
         known = {device.id: device for device in (*available, *required)}
         places = {one: self._places.get(one, _Place("", one, one)) for one in known}
@@ -214,14 +209,14 @@ def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:
 def _of_node(units: Iterable[Unit], sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     for kind, name in _VERSIONS.items():
         if text := sysfs.text(f"module/{DRIVER}/{name}"):
-            yield key(_LABELS_DOMAIN, f"gpu.{kind}"), clean(text)
+            yield key(DOMAIN, f"gpu.{kind}"), clean(text)
     gpus = {unit.gpu for unit in units}
     styles = {str(gpu.style) for gpu in gpus}
     if len(styles) == 1 and (style := styles.pop()):
-        yield key(_LABELS_DOMAIN, "gpu.compute-memory-partition"), style
+        yield key(DOMAIN, "gpu.compute-memory-partition"), style
     compute, memory = (any(gpu.can_divide[what] for gpu in gpus) for what in (0, 1))
-    yield key(_LABELS_DOMAIN, "gpu.compute-partitioning-supported"), str(compute).lower()
-    yield key(_LABELS_DOMAIN, "gpu.memory-partitioning-supported"), str(memory).lower()
+    yield key(DOMAIN, "gpu.compute-partitioning-supported"), str(compute).lower()
+    yield key(DOMAIN, "gpu.memory-partitioning-supported"), str(memory).lower()
 
 
 def _facts(unit: Unit, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
@@ -248,7 +243,7 @@ def _counted(kind: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:
     for value, count in counts.items():
         yield key(_OLD_DOMAIN, f"{name}.{value}"), str(count)
         if len(counts) > 1:
-            yield key(_LABELS_DOMAIN, f"{name}.{value}"), str(count)
+            yield key(DOMAIN, f"{name}.{value}"), str(count)
     if len(counts) == 1:
-        yield key(_LABELS_DOMAIN, name), values[0]
+        yield key(DOMAIN, name), values[0]
         yield key(_OLD_DOMAIN, name), values[0]

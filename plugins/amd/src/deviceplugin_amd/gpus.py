@@ -74,11 +74,7 @@ def names(card: pci.Function) -> tuple[str, str, str]:
 
 
 def read(sysfs: Sysfs, card: pci.Function, before: Style | None) -> Gpu:
-    """Return a GPU. If the kernel does not say its style now, it is ``before``.
-
-    Raises:
-        SysfsError: Its style is not known.
-    """
+    """Return a GPU, with the style ``before`` if the kernel is silent; SysfsError without any."""
     folder, in_reset = Path(card.device.path), ""
     try:
         style = _style(sysfs, folder)
@@ -112,11 +108,7 @@ def is_gpu(card: pci.Function) -> bool:
 
 
 def _style(sysfs: Sysfs, folder: Path) -> Style:
-    """Return how a GPU is divided.
-
-    Raises:
-        SysfsError: The kernel does not say, or names an unknown mode.
-    """
+    """Return how a GPU is divided; SysfsError if the kernel does not say, or names another mode."""
     modes: dict[str, str] = {}
     for what, pattern in _MODES.items():
         path = folder / f"current_{what}_partition"

@@ -43,11 +43,7 @@ class Handover:
         self._news = False
 
     def give(self, devices: Collection[str], offers: Mapping[str, AdvertisedUnit]) -> None:
-        """Note that a pod gets devices. ``offers`` has the offer of each device id.
-
-        Raises:
-            AllocationError: One is still in use, and was for some seconds.
-        """
+        """Note that a pod gets devices; AllocationError if one has been in use for some seconds."""
         wanted = _offers_of(devices, offers)
         until = self._clock() + _LIMIT
         while users := self._first_users(wanted, devices):

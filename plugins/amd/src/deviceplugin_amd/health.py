@@ -63,10 +63,7 @@ class Verdict:
 class Errors:
     """The errors of GPUs. ``heard`` may be called from another thread.
 
-    Args:
-        sysfs: Where to read counters.
-        state: File that remembers errors over a restart of the plugin.
-        ignored: Blocks of a GPU whose errors do not count.
+    ``state`` remembers errors over a restart. Errors of the ``ignored`` blocks do not count.
     """
 
     def __init__(self, sysfs: Sysfs, state: Path | None, ignored: Collection[str] = ()) -> None:

@@ -122,11 +122,7 @@ def topology(sysfs: Sysfs) -> Topology:
 
 
 def _node(sysfs: Sysfs, folder: Path) -> Node:
-    """Return a node, of a GPU or of a CPU.
-
-    Raises:
-        SysfsError: It cannot be read, or is odd.
-    """
+    """Return a node, of a GPU or of a CPU; SysfsError if it cannot be read, or is odd."""
     properties = _properties(sysfs, folder)
     if properties.get("simd_count") and not properties.get("drm_render_minor"):
         raise OddError(folder / "properties", "a GPU without drm_render_minor")
@@ -134,11 +130,7 @@ def _node(sysfs: Sysfs, folder: Path) -> Node:
 
 
 def _properties(sysfs: Sysfs, folder: Path) -> dict[str, int]:
-    """Return the contents of a file of names and whole numbers.
-
-    Raises:
-        SysfsError: It cannot be read, or is not such a file.
-    """
+    """Return a file of names and whole numbers; SysfsError if it is unreadable, or no such file."""
     found: dict[str, int] = {}
     for line in sysfs.read(folder / "properties").splitlines():
         name, _, value = line.strip().partition(" ")
@@ -149,10 +141,7 @@ def _properties(sysfs: Sysfs, folder: Path) -> dict[str, int]:
 
 
 def links(sysfs: Sysfs, node: Node) -> dict[int, Link]:
-    """Return the best link to each other node, by that node's number.
-
-    A link that cannot be read does not count.
-    """
+    """Return the best link to each other node, by its number. Unreadable links do not count."""
     found: dict[int, Link] = {}
     for kind in ("io_links", "p2p_links"):
         for folder in sysfs.matches(node.folder / kind, [_NUMBER]):

@@ -25,11 +25,7 @@ _NAMING: Final = "resource_naming_strategy"
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of AMD's plugin; None for anything else.
-
-    Raises:
-        ConfigError: A flag is unknown, or its value is invalid.
-    """
+    """Return what becomes of AMD's plugin; None for anything else."""
     if not _is_amds(workload):
         return None
     configuration: dict[str, Any] = {}

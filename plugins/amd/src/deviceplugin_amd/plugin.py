@@ -135,11 +135,7 @@ class AmdPlugin(dp.Plugin):
         return min(most, self._steady.until_due())
 
     def _found(self) -> Snapshot:
-        """Return what is on the node.
-
-        Raises:
-            DiscoveryError: There are GPUs, and the driver was never there.
-        """
+        """Return what is on the node; DiscoveryError if there are GPUs, and never was a driver."""
         found = self._reader.read()
         if found.gpus or found.skipped:
             self._has_driver = True

@@ -49,9 +49,5 @@ class AmdSettings(dp.Settings):
     """Directory of device nodes."""
 
     def __post_init__(self) -> None:
-        """Check the number of shares.
-
-        Raises:
-            ConfigError: It is out of range.
-        """
+        """Check the number of shares."""
         check_count(self.shares)

@@ -73,13 +73,7 @@ class Snapshot:
 
 
 class Reader:
-    """Takes snapshots. It remembers each GPU's style for times when the kernel does not say it.
-
-    Args:
-        sysfs: Where to read.
-        dev: The directory of device nodes.
-        pause: Waits for some seconds.
-    """
+    """Takes snapshots. It remembers each GPU's style for times when the kernel does not say it."""
 
     def __init__(
         self, sysfs: Sysfs, dev: Path, pause: Callable[[float], object] | None = None

@@ -49,11 +49,7 @@ runtime calls. The host needs only /bin/sh, and Python 3.9 or newer in /usr/bin.
 
 
 def install(path: Path) -> None:
-    """Write the hook to ``path``, replacing any file. A running hook is not disturbed.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the hook to ``path``, replacing any file. A running hook is not disturbed."""
     files.write(path, archive(), mode=0o755)
 
 

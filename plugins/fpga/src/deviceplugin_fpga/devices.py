@@ -18,7 +18,8 @@ from deviceplugin_fpga.resource_names import Aliases
 from deviceplugin_fpga.settings import Mode
 
 _VENDOR: Final = "intel.cdi.k8s.io"
-_KIND: Final = f"{_VENDOR}/fpga"
+KIND: Final = f"{_VENDOR}/fpga"
+"""CDI's kind of the devices."""
 _INTEL: Final = 0x8086
 _ACCELERATOR: Final = "120000"
 _MODELS: Final = frozenset({0x09C4, 0x0B2B, 0x0B30, 0xBCBD, 0xBCC0, 0xBCCE})
@@ -138,32 +139,24 @@ def _programmed(port: Port) -> str:
         return ""
 
 
-def cdi_name(device: str) -> str:
-    """Return the CDI name of ``device``, such as ``dfl-fme.0``."""
-    return f"{_KIND}={device}"
-
-
 def cdi_directory(path: Path) -> Directory:
     """Return the directory at ``path``, with our specifications."""
     return Directory(path, _VENDOR)
 
 
 def write_specification(folder: Directory, device: str, hook: Path) -> None:
-    """Write the specification of ``device`` to ``folder``, unless it has the same content.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the specification of ``device`` to ``folder``, unless it has the same content."""
     edits = Edits(hooks=[Hook("createRuntime", str(hook))])
-    file = f"{_KIND.replace('/', '-')}-{device}.yaml"
-    folder.write(Specification(_KIND, {device: edits}), file)
+    file = f"{KIND.replace('/', '-')}-{device}.yaml"
+    folder.write(Specification(KIND, {device: edits}), file)
 
 
 def waiting_cards(sysfs: Sysfs) -> list[str]:
     """Return the PCI addresses of FPGAs without a driver."""
-    cards = pci.functions(Tree(sysfs))
-    return [card.address for card in cards if _is_fpga(card) and not card.driver]
-
-
-def _is_fpga(card: pci.Function) -> bool:
-    return (card.vendor, card.pci_class) == (_INTEL, _ACCELERATOR) and card.product in _MODELS
+    return [
+        card.address
+        for card in pci.functions(Tree(sysfs))
+        if (card.vendor, card.pci_class) == (_INTEL, _ACCELERATOR)
+        and card.product in _MODELS
+        and not card.driver
+    ]

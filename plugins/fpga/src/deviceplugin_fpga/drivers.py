@@ -85,19 +85,11 @@ class Port:
         return self.folder.name
 
     def afu_id(self) -> str:
-        """Return the id of the function that is programmed now.
-
-        Raises:
-            SysfsError: It cannot be read, as during programming, or is not an id.
-        """
+        """Return the id of the programmed function; SysfsError as during programming, or if odd."""
         return _id(self.sysfs, self.folder, "afu_id")
 
     def number(self) -> int:
-        """Return the number of the port on its FME, which the kernel needs for programming.
-
-        Raises:
-            SysfsError: There is none.
-        """
+        """Return its number on the FME, which programming needs; SysfsError if there is none."""
         text = self.sysfs.read(self.folder / "id", "")
         if not _NUMBER.fullmatch(text):
             raise OddError(f"{self.name}: id", f"{text[:40]!r} is not a number")
@@ -138,11 +130,7 @@ class Found:
 
 
 def choose(sysfs: Sysfs) -> Driver:
-    """Return the driver whose class is in sysfs.
-
-    Raises:
-        NoDriverError: There is none.
-    """
+    """Return the driver whose class is in sysfs, or raise NoDriverError."""
     folders = {sysfs.root / "class" / driver.folder: driver for driver in DRIVERS}
     for folder, driver in folders.items():
         if os.path.isdir(folder):  # noqa: PTH112 - never raises
@@ -153,11 +141,7 @@ def choose(sysfs: Sysfs) -> Driver:
 
 
 def look(sysfs: Sysfs) -> Found:
-    """Return all FMEs that have ports. Faulty ones are skipped, and do not affect the others.
-
-    Raises:
-        NoDriverError: There is no driver.
-    """
+    """Return all FMEs that have ports. Faulty ones are skipped, and do not affect the others."""
     driver, found = choose(sysfs), Found()
     ports: dict[Path, dict[Path, Port]] = {}
     for entry in _port_entries(driver, sysfs, found):
@@ -176,11 +160,7 @@ def look(sysfs: Sysfs) -> Found:
 
 
 def port_at(driver: Driver, folder: Path, sysfs: Sysfs) -> Port:
-    """Return the port whose directory in sysfs is ``folder``, which is free of links.
-
-    Raises:
-        SysfsError: It is not a port of the driver, or not on an FPGA.
-    """
+    """Return the port at ``folder``, free of links; SysfsError if it is none of the driver's."""
     if not driver.port.fullmatch(folder.name):
         raise OddError(folder.name, f"not a port of the {driver.name} driver")
     card = next((one for one in folder.parents if _PCI_ADDRESS.fullmatch(one.name)), None)
@@ -196,12 +176,9 @@ def port_at(driver: Driver, folder: Path, sysfs: Sysfs) -> Port:
 
 
 def fme_of(driver: Driver, port: Port) -> Path:
-    """Return the folder of the FME that ``port`` belongs to.
+    """Return the folder of the FME of a port; SysfsError unless there is exactly one.
 
     It is the FME in the same region. A virtual function has none: it uses its physical function's.
-
-    Raises:
-        SysfsError: There is not exactly one.
     """
     sysfs = port.sysfs
     fmes = list(sysfs.matches(port.folder.parent, [driver.fme]))
@@ -217,13 +194,7 @@ def fme_of(driver: Driver, port: Port) -> Path:
 
 
 def interface_id(driver: Driver, fme: Path, sysfs: Sysfs) -> str:
-    """Return the interface id of the FME at ``fme``.
-
-    An FME of DFL has it once for each of its ports.
-
-    Raises:
-        SysfsError: There is none, or there are several.
-    """
+    """Return the one interface id of an FME, or raise SysfsError. DFL has it for each port."""
     paths = sysfs.matches(fme, driver.interface)
     ids = {_id(sysfs, fme, str(path.relative_to(fme))) for path in paths}
     if len(ids) == 1:

@@ -10,11 +10,7 @@ _FLAGS: Final = ("mode", "kubeconfig", "master", "v", "node-name")
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of Intel's FPGA plugin; None for anything else.
-
-    Raises:
-        ConfigError: A flag is unknown, or the mode is.
-    """
+    """Return what becomes of Intel's FPGA plugin; None for anything else."""
     if workload.values is not None or workload.name != _NAME:
         return None
     mode = "af"

@@ -17,10 +17,10 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_fpga import annotation, drivers, resource_names
 from deviceplugin_fpga.devices import (
+    KIND,
     DeviceMaker,
     by_address,
     cdi_directory,
-    cdi_name,
     waiting_cards,
     write_specification,
 )
@@ -44,11 +44,6 @@ class FpgaPlugin(dp.Plugin):
     exclusive = True
 
     def __init__(self, settings: FpgaSettings | None = None, sysfs: Sysfs | None = None) -> None:
-        """Read the aliases, and the node's annotation if that is enabled.
-
-        Raises:
-            ConfigError: The file of aliases is invalid.
-        """
         self._settings = settings or FpgaSettings()
         self._sysfs = sysfs or Sysfs(self._settings.sysfs_dir)
         self._aliases = resource_names.read_aliases(self._settings.aliases)
@@ -84,7 +79,7 @@ class FpgaPlugin(dp.Plugin):
         allocation = super().allocate(devices)
         if self.mode != "region":
             return allocation
-        names = [cdi_name(device.id) for device in devices]
+        names = [f"{KIND}={device.id}" for device in devices]
         return allocation + dp.Allocation(annotations=_ANNOTATIONS, cdi_names=names)
 
     @override

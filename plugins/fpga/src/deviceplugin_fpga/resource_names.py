@@ -23,21 +23,6 @@ _OWN: Final = re.compile(rf"({'|'.join(MODES)})|(af|region)-.*", re.IGNORECASE)
 """Names that the modes use, or could give to another function."""
 
 
-def af(interface_id: str, afu_id: str) -> str:
-    """Return the resource of a port that is programmed with ``afu_id``.
-
-    Both ids in full would be too long. They are in base64, after the first digits of each, by which
-    people can distinguish them.
-    """
-    both = urlsafe_b64encode(bytes.fromhex(interface_id + afu_id)).decode().rstrip("=")
-    return f"{NAMESPACE}/af-{interface_id[:3]}.{afu_id[:3]}.{both}"
-
-
-def region(interface_id: str) -> str:
-    """Return the resource of an FME whose regions can be programmed."""
-    return f"{NAMESPACE}/region-{interface_id}"
-
-
 @dataclass(frozen=True)
 class Aliases:
     """The resource names of functions and interfaces: the alias, or the name of the mode."""
@@ -45,31 +30,27 @@ class Aliases:
     names: Mapping[Key, str] = field(default_factory=dict)
 
     def af(self, interface_id: str, afu_id: str) -> str:
-        """Return the resource of a port that is programmed with ``afu_id``."""
-        name = self.names.get((interface_id, afu_id))
-        return f"{NAMESPACE}/{name}" if name else af(interface_id, afu_id)
+        """Return the resource of a port that is programmed with ``afu_id``.
+
+        Both ids in full would be too long. They are in base64, after the first digits of each, by
+        which people can distinguish them.
+        """
+        both = urlsafe_b64encode(bytes.fromhex(interface_id + afu_id)).decode().rstrip("=")
+        own = f"af-{interface_id[:3]}.{afu_id[:3]}.{both}"
+        return f"{NAMESPACE}/{self.names.get((interface_id, afu_id), own)}"
 
     def region(self, interface_id: str) -> str:
         """Return the resource of an FME whose regions can be programmed."""
-        name = self.names.get((interface_id, ""))
-        return f"{NAMESPACE}/{name}" if name else region(interface_id)
+        return f"{NAMESPACE}/{self.names.get((interface_id, ''), f'region-{interface_id}')}"
 
 
 def read_aliases(path: Path | None) -> Aliases:
-    """Return the aliases in the file at ``path``; none without a path.
-
-    Raises:
-        ConfigError: All its errors, a line each, with file, line, entry and key.
-    """
+    """Return the aliases in the file at ``path``; none without a path."""
     return Aliases() if path is None else configuration.read(path, _FILE)
 
 
 def canonical(text: str) -> str:
-    """Return an id as sysfs writes it, without hyphens, blanks and upper case.
-
-    Raises:
-        ValueError: It is not an id. The message continues after the value.
-    """
+    """Return an id as sysfs writes it. The message of a ValueError continues after the value."""
     found = text.strip().replace("-", "").lower()
     if not ID.fullmatch(found):
         raise ValueError("is not an id of 32 hex digits")

@@ -45,12 +45,7 @@ class FpgaSettings(dp.Settings):
     """Path on the host of the program that the container runtime calls to program regions."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used.
-
-        Raises:
-            ConfigError: The node's annotation is enabled without a node name, or ignore-errors
-                names an unknown attribute.
-        """
+        """Refuse unknown errors to ignore, and an annotation without a node name."""
         known = sorted({*OF_PORT, *OF_FME})
         for name in self.ignore_errors:
             if name not in known:

@@ -64,9 +64,9 @@ def check(arguments: Sequence[str]) -> int:
 
 def explain(arguments: Sequence[str]) -> int:
     """Print configuration entries for the devices of this machine."""
-    from deviceplugin_generic import explanation  # a plugin on a node never needs it
+    from deviceplugin_generic.explanation import command_line  # a plugin on a node never needs it
 
-    return explanation.main(arguments)
+    return command_line.main(arguments)
 
 
 _USAGE: Final = "usage: generic-device-plugin check CONFIG\n"

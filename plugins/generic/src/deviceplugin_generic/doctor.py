@@ -49,7 +49,7 @@ def exposed(entry: Entry) -> Iterator[str]:
     mounts: list[PathSpec | ExtraMount] = [spec for spec in specs if spec.is_mount]
     for one in (*mounts, *entry.mounts):
         if _is_sensitive(one.path):
-            yield _written(one)
+            yield f"{one.path} ({'read-only' if one.read_only else 'writable'})"
     nodes = [spec.path for spec in specs if not spec.is_mount]
     nodes += [path for group in entry.groups for path in group.shared]
     yield from filter(is_memory_or_disk, nodes)
@@ -72,10 +72,6 @@ def _is_sensitive(path: str) -> bool:
     return any(
         f"{one}/".startswith(above) for one in (*_WITH_ALL_BELOW, *_AS_A_WHOLE)
     ) or place.startswith(tuple(f"{one}/" for one in _WITH_ALL_BELOW))
-
-
-def _written(one: PathSpec | ExtraMount) -> str:
-    return f"{one.path} ({'read-only' if one.read_only else 'writable'})"
 
 
 def look(node: Node) -> Iterable[Finding]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -30,7 +30,8 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     if overlap == "allow":
         yield from (share.device for share in shares)
         return
-    own = {share.origin: _own(share.device) for share in shares}
+    # One that has only control nodes is its paths.
+    own = {one.origin: pieces.of(one.device) or one.device.hardware for one in shares}
     resources = {share.origin: share.device.resource for share in shares}
     taken: dict[str, list[str]] = defaultdict(list)
     for origin, some in own.items():
@@ -46,31 +47,6 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
             names = ", ".join(sorted({resources[one] for one in rivals}))
             device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
         yield device
-
-
-def _own(device: dp.Device) -> Collection[str]:
-    """Return the pieces of a device; of one that has only control nodes, their paths."""
-    return pieces.of(device) or device.hardware
-
-
-def preferred(
-    available: Sequence[dp.Device],
-    required: Iterable[dp.Device],
-    size: int,
-    shares: Mapping[str, Share],
-) -> list[dp.Device]:
-    """Return ``size`` devices: shares of as many real devices as possible, then by the policy.
-
-    ``spread`` begins with the real device that has the fewest used shares, ``pack`` with the one
-    that has the most.
-    """
-    known = [shares[device.id] for device in available if device.id in shares]
-    resources = {share.device.resource for share in known}
-    places = {
-        one: share.origin for one, share in shares.items() if share.device.resource in resources
-    }
-    policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
-    return Shares(places, policy, distinct=True).prefer(available, required, size)
 
 
 log = logging.getLogger(__name__)
@@ -97,11 +73,7 @@ class GenericSettings(dp.Settings):
 
 
 def configured(settings: GenericSettings) -> Configuration:
-    """Return the entries to advertise. Start and reload both fail without a list of them.
-
-    Raises:
-        ConfigError: There is no list. One that is empty is valid: it offers nothing.
-    """
+    """Return the entries to advertise. Start and reload both fail without a list of them."""
     configuration = settings.device.configuration
     if not configuration.is_given:
         what = "no devices: name them with --device, or in a file with --config"
@@ -160,7 +132,17 @@ class GenericPlugin(dp.Plugin):
     def prefer(
         self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
     ) -> Iterable[dp.Device]:
-        return preferred(available, required, size, self._shares)
+        # Shares of as many real devices as possible, then by the policy: ``spread`` begins with the
+        # real device that has the fewest used shares, ``pack`` with the one that has the most.
+        known = [self._shares[device.id] for device in available if device.id in self._shares]
+        resources = {share.device.resource for share in known}
+        places = {
+            one: share.origin
+            for one, share in self._shares.items()
+            if share.device.resource in resources
+        }
+        policy: Policy = "spread" if all(share.policy == "spread" for share in known) else "packed"
+        return Shares(places, policy, distinct=True).prefer(available, required, size)
 
     @override
     def changes(self, stop: Event) -> Iterator[None]:

@@ -119,12 +119,7 @@ def _monitors(gpus: Sequence[Gpu], settings: IntelGpuSettings) -> Iterator[dp.De
 
 
 class Placement:
-    """What to prefer among the devices of a discovery. Never changes, so an RPC can ask it.
-
-    Args:
-        gpus: The GPUs that are offered, in order.
-        settings: How they are shared.
-    """
+    """What to prefer among the devices of a discovery. Never changes, so an RPC can ask it."""
 
     def __init__(self, gpus: Sequence[Gpu], settings: IntelGpuSettings) -> None:
         self._gpus = {one: gpu for gpu in gpus for one in ids(gpu, settings)}

@@ -62,13 +62,7 @@ class Found:
 
 
 class Look:
-    """Finds GPUs. It remembers the driver of each, for the moment in which it is being unbound.
-
-    Args:
-        sysfs: Where the PCI bus is.
-        dev: The directory of device nodes.
-        selection: Which GPUs count.
-    """
+    """Finds GPUs. It remembers the driver of each, for the moment in which it is being unbound."""
 
     def __init__(self, sysfs: Sysfs, dev: Path, selection: Selection = Selection()) -> None:  # noqa: B008 - frozen
         self._sysfs = sysfs
@@ -93,7 +87,7 @@ class Look:
         driver = self._driver(function, nodes)
         if not self._selection.has(names(function, driver)):
             return
-        if is_divided(function):
+        if function.is_divided or function.virtual_functions:
             found.divided.append(function)
             return
         absences = nodes.absences(self._dev)
@@ -115,7 +109,7 @@ class Look:
 
     def _obstacle(self, function: pci.Function, driver: str, absences: Mapping[str, str]) -> str:
         if not absences:
-            if has_file(self._sysfs, function, SURVIVABILITY):
+            if _has_file(self._sysfs, function, SURVIVABILITY):
                 return "it is in survivability mode: its firmware has to be repaired"
             return f"{driver} has made no device nodes for it" if driver in DRIVERS else ""
         if driver not in DRIVERS:
@@ -151,12 +145,7 @@ def _hidden(card: pci.Function) -> str:
     )
 
 
-def is_divided(function: pci.Function) -> bool:
-    """Return whether pods get virtual functions in place of a GPU."""
-    return function.is_divided or bool(function.virtual_functions)
-
-
-def has_file(sysfs: Sysfs, function: pci.Function, name: str) -> bool:
+def _has_file(sysfs: Sysfs, function: pci.Function, name: str) -> bool:
     """Return whether a function has an attribute, which only root may be able to read."""
     try:
         sysfs.read(f"{function.device.path}/{name}")

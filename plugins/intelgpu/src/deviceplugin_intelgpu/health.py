@@ -34,11 +34,7 @@ class Verdict(NamedTuple):
 class Memory:
     """What is known only from the past: hangs, and which GPU an id such as card0 belongs to.
 
-    ``heard`` may be called in another thread.
-
-    Args:
-        sysfs: Where the GPUs are.
-        path: The state file, or None.
+    ``heard`` may be called in another thread. Without a ``path`` nothing is saved.
     """
 
     def __init__(self, sysfs: Sysfs, path: Path | None) -> None:

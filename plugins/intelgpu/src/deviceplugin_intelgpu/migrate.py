@@ -29,11 +29,7 @@ _SWITCHES: Final = (_MONITORING, "health-management", "wsl")
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of Intel's GPU plugin; None for anything else.
-
-    Raises:
-        ConfigError: A flag is unknown, or its value is invalid.
-    """
+    """Return what becomes of Intel's GPU plugin; None for anything else."""
     if workload.values is not None or workload.name != _NAME:
         return None
     configuration: dict[str, Any] = {"device-ids": "card"}

@@ -76,11 +76,7 @@ class IntelGpuPlugin(dp.Plugin):
         )
 
     def _found(self) -> Found:
-        """Return what is on the node.
-
-        Raises:
-            DiscoveryError: There are GPUs, and no driver was ever bound to one.
-        """
+        """Return what is on the node; DiscoveryError if there are GPUs, and never was a driver."""
         found = self._look.look()
         if found.gpus or found.skipped:
             self._had_gpus = True

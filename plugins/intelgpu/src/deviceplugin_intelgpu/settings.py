@@ -78,11 +78,7 @@ class IntelGpuSettings(dp.Settings):
     """Directory of device nodes."""
 
     def __post_init__(self) -> None:
-        """Check what the types cannot.
-
-        Raises:
-            ConfigError: The number of shares is out of range.
-        """
+        """Check the number of shares."""
         check_count(self.shares)
 
     @property

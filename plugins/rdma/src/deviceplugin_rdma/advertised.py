@@ -45,12 +45,7 @@ def chosen(
     """Yield which functions each entry has, and by which selector.
 
     A function is in the first entry that matches it. Entries whose containers get all functions
-    together do not take any from others.
-
-    Args:
-        entries: The entries, in order.
-        nics: The functions of the node.
-        busy: Interfaces that the node itself needs; none of them is given away.
+    together do not take any from others. No interface that the node needs (``busy``) is given away.
     """
     taken: set[str] = set()
     for entry in entries:
@@ -164,10 +159,6 @@ class Placement:
 
     A container gets functions of one NUMA node if one node has enough. Of these, functions go by
     the policy: first among physical functions, then among the functions of each.
-
-    Args:
-        found: All devices.
-        policy: Which function is given next.
     """
 
     def __init__(self, found: Iterable[AdvertisedDevice], policy: Policy) -> None:
@@ -218,10 +209,7 @@ class Placement:
 
 
 def publish(folder: Path, resource: str, found: Iterable[AdvertisedDevice]) -> Iterator[str]:
-    """Write the files of the devices of a resource, and remove those of devices that are gone.
-
-    Yields what keeps them from being written.
-    """
+    """Write the files of a resource's devices, remove those of others; yield what prevents it."""
     start = f"{resource.replace('/', '-')}-"
     wanted = {f"{start}{one.device.id}{_END}": _text(one) for one in found}
     try:

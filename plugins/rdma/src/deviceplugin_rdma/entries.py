@@ -67,11 +67,11 @@ class Selector:
     def matches(self, nic: Nic) -> bool:
         """Return whether all of it holds of a function."""
         pairs = (
-            (self.vendors, [nic.vendor]),
-            (self.devices, [nic.device]),
+            (self.vendors, [f"{nic.function.vendor or 0:04x}"]),
+            (self.devices, [f"{nic.function.product or 0:04x}"]),
             (self.drivers, [nic.driver]),
             (self.addresses, [nic.address]),
-            (self.acpi_indexes, [nic.acpi_index]),
+            (self.acpi_indexes, [nic.function.device.attribute("acpi_index")]),
             (self.interfaces, nic.interfaces),
             (self.link_types, [nic.link_type]),
         )

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +25,7 @@ _DEPTH: Final = 8
 
 
 class Links:
-    """Reads the state of links, and notices without events that one has changed.
-
-    Args:
-        sysfs: What reads sysfs.
-    """
+    """Reads the state of links, and notices without events that one has changed."""
 
     def __init__(self, sysfs: Sysfs) -> None:
         self._sysfs = sysfs
@@ -76,17 +71,15 @@ class Links:
         if lost := card.function.lost_lanes:
             yield f"PCIe link of {card.address}: {lost}"
         for state in _ports(card, self._sysfs):
-            port, text = state.parent, partial(self._of_port, state.parent)
-            if not text("state").startswith(_ACTIVE) or text("link_layer") != _INFINIBAND:
+            port = state.parent
+            text = {name: self._read.get(port / name, "") for name in _READ}
+            if not text["state"].startswith(_ACTIVE) or text["link_layer"] != _INFINIBAND:
                 continue
             name = f"port {port.name} of {port.parents[1].name}"
-            if text("phys_state").startswith(_RECOVERING):
+            if text["phys_state"].startswith(_RECOVERING):
                 yield f"{name}: its link recovers from errors"
-            if _ONE_LANE in text("rate"):
-                yield f"{name}: one lane, {text('rate')}"
-
-    def _of_port(self, port: Path, name: str) -> str:
-        return self._read.get(port / name, "")
+            if _ONE_LANE in text["rate"]:
+                yield f"{name}: one lane, {text['rate']}"
 
     def _ports(self, nic: Nic) -> str:
         """Return the states of ports of which none is active."""
@@ -137,11 +130,7 @@ def _ports(nic: Nic, sysfs: Sysfs) -> Sequence[Path]:
 
 
 def default_routes(proc_net: Path, sysfs: Sysfs) -> set[str]:
-    """Return the interfaces with a default route, and those that bonds and the like are made of.
-
-    Raises:
-        OSError: The routes cannot be read.
-    """
+    """Return the interfaces with a default route, and those that bonds and the like are made of."""
     found: set[str] = set()
     level = {*_of_ipv4(proc_net / "route"), *_of_ipv6(proc_net / "ipv6_route")}
     for _ in range(_DEPTH):

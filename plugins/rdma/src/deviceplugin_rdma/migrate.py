@@ -66,11 +66,7 @@ _PEERS: Final = {
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of one of the two plugins; None for anything else.
-
-    Raises:
-        ConfigError: A flag is unknown, or its configuration is missing or invalid.
-    """
+    """Return what becomes of one of the two plugins; None for anything else."""
     peer = _PEERS.get(workload.name)
     if workload.values is not None or peer is None:
         return None

@@ -62,24 +62,9 @@ class Nic:
         return Path(self.function.device.path)
 
     @property
-    def vendor(self) -> str:
-        """4 hex digits."""
-        return f"{self.function.vendor or 0:04x}"
-
-    @property
-    def device(self) -> str:
-        """The model: 4 hex digits."""
-        return f"{self.function.product or 0:04x}"
-
-    @property
     def driver(self) -> str:
         """The driver; empty if there is none."""
         return self.function.driver
-
-    @property
-    def acpi_index(self) -> str:
-        """The number that the firmware gives to the port, if it does."""
-        return self.function.device.attribute("acpi_index")
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -135,10 +120,7 @@ def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
 
 
 def _names(one: pci.Function, before: Mapping[str, Names]) -> Names:
-    """Return the interfaces of a function.
-
-    The directory is empty while a pod has the interface, and absent if there is none.
-    """
+    """Return the interfaces. Their directory is empty while a pod has them."""
     tree, path = one.device.tree, f"{one.device.path}/net"
     found = {
         name: tree.device(f"{path}/{name}")
@@ -188,15 +170,7 @@ class Access:
 def access(
     nic: Nic, dev: Path, *, rdma: bool, vhost: bool, extra: Mapping[str, Mapping[str, str]]
 ) -> Access:
-    """Return what a container gets with a function.
-
-    Args:
-        nic: The function.
-        dev: The directory of device nodes.
-        rdma: Whether with its RDMA nodes.
-        vhost: Whether with the nodes of vhost.
-        extra: What it is told besides, by address; ``*`` is for all.
-    """
+    """Return what a container gets; ``extra`` is what it is told, by address, or ``*`` for all."""
     found = Access(dev, info={"generic": {"deviceID": nic.address}})
     if vfio.has(nic.function.device):
         _vfio(nic, found)

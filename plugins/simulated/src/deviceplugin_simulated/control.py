@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -40,75 +39,53 @@ _PAUSE: Final = 0.2
 """Seconds until the next attempt after accepting a client failed, as without descriptors."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """A parsed request."""
-
-    events: Sequence[Event] = ()
-    ids: Sequence[str] = ()
-    """Devices that the reply is about."""
-    problem: str = ""
-    """Why the request is refused; empty if it is not."""
-
-
-def read(request: bytes, ids: Sequence[str], now: float) -> Order:
-    """Parse ``request``, which is JSON. This may be slow, so do not hold a lock meanwhile.
+def read(request: bytes, ids: Sequence[str], now: float) -> tuple[Sequence[Event], Sequence[str]]:
+    """Return the events that ``request`` asks for, and the devices that the reply is about.
 
     A request is an entry of a timeline without ``at``: ``{"do": "unhealthy", "devices": "gpu-3"}``.
-    The reply to ``{"do": "list"}`` says what is wrong with each device.
+    The reply to ``{"do": "list"}`` says what is wrong with each device. Reading may be slow, so do
+    not hold a lock meanwhile.
+
+    Raises:
+        ValueError: Why it is refused.
     """
-    if len(request) > MAX_REQUEST:
-        return Order(problem=f"the request has more than {MAX_REQUEST} bytes")
-    try:
-        return _order(json.loads(request), ids, now)
-    except RecursionError:
-        return Order(problem="the request is nested too deeply")
-    except ValueError:
-        return Order(problem="this is not JSON")
-
-
-def _order(given: Any, ids: Sequence[str], now: float) -> Order:
+    given = _parsed(request)
     if isinstance(given, dict) and given.get("do") == LIST:
-        return Order(ids=ids)
+        return (), ids
     wanted = given.get("devices") if isinstance(given, dict) else None
     if isinstance(wanted, list) and len({*map(str, wanted)} - {*ids}) > _MAX_PATTERNS:
-        return Order(problem=f"request.devices: more than {_MAX_PATTERNS} that are not ids")
+        raise ValueError(f"request.devices: more than {_MAX_PATTERNS} that are not ids")
     root = of_plain(given, "request")
     try:
         events = read_order(root, ids, now)
     except InvalidError:
-        return Order(problem="; ".join(root.faults.lines))
-    return Order(events, events[0].ids)
+        raise ValueError("; ".join(root.faults.lines)) from None
+    return events, events[0].ids
 
 
-def obey(order: Order, life: Life, now: float) -> State:
-    """Apply ``order`` to ``life``, and return the resulting state.
+def _parsed(request: bytes) -> Any:
+    if len(request) > MAX_REQUEST:
+        raise ValueError(f"the request has more than {MAX_REQUEST} bytes")
+    try:
+        return json.loads(request)
+    except RecursionError:
+        raise ValueError("the request is nested too deeply") from None
+    except ValueError:
+        raise ValueError("this is not JSON") from None
 
-    Raises:
-        ValueError: Too many events are pending.
-    """
-    if len(order.events) > 1 and life.coming >= _MAX_COMING:
+
+def obey(events: Sequence[Event], life: Life, now: float) -> State:
+    """Apply ``events`` to ``life``, and return the state; ValueError if too much is pending."""
+    if len(events) > 1 and life.coming >= _MAX_COMING:
         raise ValueError(f"{_MAX_COMING} faults have not ended yet: wait, or do not use 'for'")
-    for event in order.events:
+    for event in events:
         life.add(event)
     life.advance(now)
     return life.state
 
 
-def reply(order: Order, state: State) -> bytes:
-    """Return the reply as JSON: the order's ``devices`` with their condition in ``state``."""
-    return _json(
-        devices={device_id: str(state.of(device_id)) for device_id in order.ids},
-        plugin="hanging" if state.hangs else "running",
-    )
-
-
-def refusal(problem: str) -> bytes:
-    """Return the reply to a refused request: JSON with ``error``."""
-    return _json(error=problem)
-
-
-def _json(**fields: str | Mapping[str, str]) -> bytes:
+def reply(**fields: str | Mapping[str, str]) -> bytes:
+    """Return a reply as JSON."""
     return json.dumps(fields).encode()
 
 
@@ -125,13 +102,7 @@ class Control:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Serve clients until the context ends.
-
-        The socket replaces an older one, and is removed at the end.
-
-        Raises:
-            OSError: The socket cannot be created, or another kind of file has its path.
-        """
+        """Serve clients until the context ends. The socket replaces an older one."""
         with socket.socket(socket.AF_UNIX) as listener:
             identity = self._make(listener)
             atexit.register(self._remove, identity)

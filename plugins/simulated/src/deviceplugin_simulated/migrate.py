@@ -21,11 +21,7 @@ _KEYS: Final = {
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of simple-device-plugin; None for anything else.
-
-    Raises:
-        ConfigError: Its configuration is missing or invalid.
-    """
+    """Return what becomes of simple-device-plugin; None for anything else."""
     named = any(one.endswith(_FILE) for one in (*workload.arguments, *workload.files))
     if workload.values is not None or not (named or workload.name == _NAME):
         return None

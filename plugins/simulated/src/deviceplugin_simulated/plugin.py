@@ -58,9 +58,6 @@ class SimulatedPlugin(dp.Plugin):
 
     ``clock`` returns seconds. The script begins when the plugin is created. ``crash`` ends the
     process.
-
-    Raises:
-        ConfigError: The settings, or the file that they name, are invalid.
     """
 
     parameters = SimulatedParameters
@@ -181,16 +178,17 @@ class SimulatedPlugin(dp.Plugin):
             return self._life.state
 
     def _obey(self, request: bytes) -> bytes:
-        order = control.read(request, list(self._devices), self.now)
-        if order.problem:
-            return control.refusal(order.problem)
         try:
+            events, ids = control.read(request, list(self._devices), self.now)
             with self._changed:
-                state = control.obey(order, self._life, self.now)
+                state = control.obey(events, self._life, self.now)
         except ValueError as error:
-            return control.refusal(str(error))
+            return control.reply(error=str(error))
         self._ordered.set()
-        return control.reply(order, state)
+        return control.reply(
+            devices={device_id: str(state.of(device_id)) for device_id in ids},
+            plugin="hanging" if state.hangs else "running",
+        )
 
 
 def _as_it_is(device: dp.Device, trouble: Trouble) -> dp.Device:

@@ -1,6 +1,5 @@
 """Resources in a configuration file: devices by a pattern, and what makes them differ."""
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -9,22 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import (
-    InvalidError,
-    Kind,
-    Place,
-    as_argument,
-    boolean,
-    either,
-    integer,
-    list_of,
-    mapping_of,
-    matches,
-    needed,
-    record,
-    suggestion,
-    text,
-)
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import InvalidError, Kind, Place
 
 MAX_COUNT: Final = 100_000
 """The most devices of one resource. A kubelet accepts a list of about 80,000 at most."""
@@ -139,7 +124,7 @@ def _unknown(known: Sequence[str], given: str) -> str:
     """Return what is wrong with the placeholders of a string; empty if all are known."""
     for name in _PLACEHOLDER.findall(given):
         if name not in known:
-            return f"has {{{name}}}: {suggestion(name, known)}"
+            return f"has {{{name}}}: {cfg.suggestion(name, known)}"
     return ""
 
 
@@ -160,44 +145,39 @@ def _numa_nodes(parts: Sequence[str]) -> list[int]:
     return found
 
 
-_TEMPLATE: Final = text(digits=True, problem=partial(_unknown, PLACEHOLDERS))
-_TEMPLATES: Final = mapping_of(_TEMPLATE, partial(_unknown, PLACEHOLDERS))
-_PATH: Final = text(digits=True, problem=_path_problem)
-_NUMA: Final = either(
-    text(digits=True).to(lambda given: _numa_nodes(given.split(","))),
-    list_of(text(digits=True)).to(_numa_nodes),
+_TEMPLATE: Final = cfg.text(digits=True, problem=partial(_unknown, PLACEHOLDERS))
+_TEMPLATES: Final = cfg.mapping_of(_TEMPLATE, partial(_unknown, PLACEHOLDERS))
+_PATH: Final = cfg.text(digits=True, problem=_path_problem)
+_NUMA: Final = cfg.either(
+    cfg.text(digits=True).to(lambda given: _numa_nodes(given.split(","))),
+    cfg.list_of(cfg.text(digits=True)).to(_numa_nodes),
     wanted="NUMA nodes, such as 0-3,8",
 )
 
 
-def _node(host: str, container: str = "", permissions: str = "rw") -> dp.DeviceNode:
-    return dp.DeviceNode(host, container or host, permissions)
-
-
-def _mount(host: str, container: str = "", *, read_only: bool = False) -> dp.Mount:
-    return dp.Mount(host, container or host, read_only)
-
-
 def _paths(make: Any, option: str, kind: Kind[Any]) -> Kind[tuple[Any, ...]]:
     """Return lists of paths, or of mappings with the key ``host``."""
-    whole_form = record(make, {"host": needed(_PATH), "container": _PATH, option: kind})
-    return list_of(either(_PATH.to(make), whole_form))
+    host, container = cfg.needed(_PATH, "host_path"), cfg.as_argument(_PATH, "container_path")
+    whole_form = cfg.record(make, {"host": host, "container": container, option: kind})
+    return cfg.list_of(cfg.either(_PATH.to(make), whole_form))
 
 
 _NODES: Final = _paths(
-    _node, "permissions", text(r"^(?!.*(.).*\1)[rwm]+$", "of the letters r, w and m, each once")
+    dp.DeviceNode,
+    "permissions",
+    cfg.text(r"^(?!.*(.).*\1)[rwm]+$", "of the letters r, w and m, each once"),
 )
-_RESOURCE: Final[Kind[dict[str, Any]]] = record(
+_RESOURCE: Final[Kind[dict[str, Any]]] = cfg.record(
     dict,
     {
-        "count": integer(0, MAX_COUNT),
-        "id": text(digits=True, problem=partial(_unknown, ("index", "node"))),
+        "count": cfg.integer(0, MAX_COUNT),
+        "id": cfg.text(digits=True, problem=partial(_unknown, ("index", "node"))),
         "numa": _NUMA,
         "nodes": _NODES,
-        "mounts": _paths(_mount, "read-only", boolean()),
+        "mounts": _paths(dp.Mount, "read-only", cfg.boolean()),
         "envs": _TEMPLATES,
         "annotations": _TEMPLATES,
-        "cdi-names": as_argument(list_of(_TEMPLATE, single=True), "cdi_names"),
+        "cdi-names": cfg.as_argument(cfg.list_of(_TEMPLATE, single=True), "cdi_names"),
         "attributes": _TEMPLATES,
     },
 )
@@ -210,28 +190,20 @@ def read_resources(places: Mapping[str, Place], where: Place, node: str) -> list
     """
     devices: list[dp.Device] = []
     for name, place in places.items():
-        if not matches(name, _RESOURCE_NAME):
+        if not cfg.matches(name, _RESOURCE_NAME):
             place.fault("is not the name of a resource, such as example.com/gpu")
         with suppress(InvalidError):
-            devices += _check(place, list(_pattern(place, name, node).devices()))
+            made = list(_pattern(place, name, node).devices())
+            devices += made
+            if problem := next(_problems(made), ""):
+                place.fault(problem)
     _check_unique(places, where, devices)
     return devices
 
 
 def _pattern(place: Place, resource: str, node: str) -> Pattern:
-    given = {
-        "count": 1,
-        "id": f"{resource.rpartition('/')[2]}-{{index}}",
-        **_RESOURCE.read(place),
-    }
+    given = {"count": 1, "id": f"{resource.rpartition('/')[2]}-{{index}}", **_RESOURCE.read(place)}
     return Pattern(resource=resource, node=node, **given)
-
-
-def _check(place: Place, devices: Sequence[dp.Device]) -> Sequence[dp.Device]:
-    """Return ``devices``, and collect the first fault."""
-    for problem in itertools.islice(_problems(devices), 1):
-        place.fault(problem)
-    return devices
 
 
 def _problems(devices: Sequence[dp.Device]) -> Iterator[str]:

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import (
-    InvalidError,
-    Place,
-    integer,
-    of_file,
-    of_plain,
-    suggestion,
-    text,
-)
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import InvalidError, Place
 from deviceplugin_simulated.life import Event, Life
 from deviceplugin_simulated.resources import Pattern, annotation_problem, id_problem, read_resources
 from deviceplugin_simulated.script import PROCESS, Process, read_timeline
@@ -22,11 +15,7 @@ from deviceplugin_simulated.settings import SimulatedSettings
 
 
 def classic_pattern(settings: SimulatedSettings) -> Pattern:
-    """Return the pattern of the devices of ``settings``.
-
-    Raises:
-        ConfigError: Their ids would be too long, or invalid in the names of annotations.
-    """
+    """Return the pattern of the devices of ``settings``."""
     value = f"{{{settings.value_form}}}"
     prefix, node = settings.device_id_prefix, settings.node
     last = f"{prefix}-{node}-{max(0, settings.number_devices - 1)}"
@@ -138,30 +127,18 @@ class Scenario:
 
 
 def load(settings: SimulatedSettings) -> Scenario:
-    """Return the scenario of ``settings`` and of the file that they name.
-
-    Raises:
-        ConfigError: All errors, a line each, with file, line, key and value.
-    """
-    if settings.devices is None:
-        root = of_plain({}, "")
-        scenario = _read(settings, root)
-        root.faults.refuse()
-        return scenario
-    root = of_file(settings.devices)
+    """Return the scenario of ``settings`` and of the file that they name."""
+    root = cfg.of_file(settings.devices) if settings.devices else cfg.of_plain({}, "")
     try:
-        scenario = _read(settings, root)
-    except InvalidError:
+        return _read(settings, root)
+    finally:
         root.faults.refuse()
-        raise
-    root.faults.refuse()
-    return scenario
 
 
 def _read(settings: SimulatedSettings, root: Place) -> Scenario:
     found = root.keys(_KEYS)
     given = {key: one for key, one in found.items() if one.kind != "nothing" or key == _RESOURCES}
-    seed = given["seed"].take(integer(0, _MAX_SEED), 0) if "seed" in given else 0
+    seed = given["seed"].take(cfg.integer(0, _MAX_SEED), 0) if "seed" in given else 0
     devices = _devices(settings, root, given)
     ids = [device.id for device in devices]
     timeline: list[Event] = []
@@ -184,11 +161,11 @@ def _devices(
         raise dp.ConfigError(f"profile: {settings.profile!r} {_unknown(settings.profile)}")
     name = settings.profile
     if not name and "profile" in given:
-        name = given["profile"].take(text(problem=_unknown), "")
+        name = given["profile"].take(cfg.text(problem=_unknown), "")
     if not name and _RESOURCES not in given:
         return [] if "profile" in given else list(classic_pattern(settings).devices())
     resources = root.within(_RESOURCES)
-    profile = of_plain({_RESOURCES: PROFILES.get(name, {})}).within(_RESOURCES)
+    profile = cfg.of_plain({_RESOURCES: PROFILES.get(name, {})}).within(_RESOURCES)
     own: Mapping[str, Place] = {}
     if _RESOURCES in given and given[_RESOURCES].kind != "nothing":
         with suppress(InvalidError):
@@ -197,4 +174,4 @@ def _devices(
 
 
 def _unknown(name: str) -> str:
-    return "" if name in PROFILES else f"is not a profile: {suggestion(name, PROFILES)}"
+    return "" if name in PROFILES else f"is not a profile: {cfg.suggestion(name, PROFILES)}"

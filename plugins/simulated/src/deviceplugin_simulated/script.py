@@ -10,26 +10,15 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin.kit.configuration import (
-    InvalidError,
-    Key,
-    Kind,
-    Place,
-    as_argument,
-    duration,
-    list_of,
-    needed,
-    record,
-    suggestion,
-    text,
-)
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import InvalidError, Key, Kind, Place
 from deviceplugin_simulated.life import OF_PLUGIN, OPPOSITE, Action, Event
 
 DEFAULT_DELAY: Final = 1.0
 """Seconds by which a slow allocation is delayed, by default."""
 
-_SECONDS: Final = duration(zero=True).to(timedelta.total_seconds)
-_POSITIVE: Final = duration().to(timedelta.total_seconds)
+_SECONDS: Final = cfg.duration(zero=True).to(timedelta.total_seconds)
+_POSITIVE: Final = cfg.duration().to(timedelta.total_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +63,13 @@ class Process:
 
 
 def select(patterns: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return the ``ids`` that match any pattern: an id, or one with ``*`` and ``?``.
-
-    Raises:
-        ValueError: A pattern matches none.
-    """
+    """Return the ``ids`` that match any pattern with ``*`` and ``?``; ValueError for none."""
     found: dict[str, None] = {}
     known = set(ids)
     for pattern in patterns:
         matches = [pattern] if pattern in known else [i for i in ids if fnmatchcase(i, pattern)]
         if not matches:
-            raise ValueError(f"{pattern!r} is not a device: {suggestion(pattern, ids)}")
+            raise ValueError(f"{pattern!r} is not a device: {cfg.suggestion(pattern, ids)}")
         found.update(dict.fromkeys(matches))
     return list(found)
 
@@ -93,7 +78,9 @@ def _action(given: str) -> Action:
     try:
         return Action(given)
     except ValueError:
-        raise ValueError(f"is not an action: {suggestion(given, [*map(str, Action)])}") from None
+        raise ValueError(
+            f"is not an action: {cfg.suggestion(given, [*map(str, Action)])}"
+        ) from None
 
 
 def _fault(given: str) -> Action:
@@ -125,18 +112,18 @@ def _fits(place: Place, given: Mapping[str, Place]) -> None:
     del place
 
 
-_ACTION: Final = text().to(_action)
+_ACTION: Final = cfg.text().to(_action)
 _EVENT_KEYS: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "at": _SECONDS,
-    "do": needed(_ACTION),
-    "devices": list_of(text(digits=True), single=True),
-    "for": as_argument(_POSITIVE, "lasting"),
+    "do": cfg.needed(_ACTION),
+    "devices": cfg.list_of(cfg.text(digits=True), single=True),
+    "for": cfg.as_argument(_POSITIVE, "lasting"),
     "by": _SECONDS,
-    "reason": text(digits=True),
+    "reason": cfg.text(digits=True),
 }
-_ORDER: Final = record(_Given, _EVENT_KEYS, rules=[_fits])
+_ORDER: Final = cfg.record(_Given, _EVENT_KEYS, rules=[_fits])
 """A request on the control socket, which happens now."""
-_EVENT: Final = record(_Given, {**_EVENT_KEYS, "at": needed(_SECONDS)}, rules=[_fits])
+_EVENT: Final = cfg.record(_Given, {**_EVENT_KEYS, "at": cfg.needed(_SECONDS)}, rules=[_fits])
 
 
 def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
@@ -149,11 +136,7 @@ def read_timeline(places: Iterable[Place], ids: Sequence[str]) -> list[Event]:
 
 
 def read_order(place: Place, ids: Sequence[str], now: float) -> list[Event]:
-    """Return the events of a request, from ``now`` on.
-
-    Raises:
-        InvalidError: It is invalid. The faults have been collected.
-    """
+    """Return the events of a request, from ``now`` on. An InvalidError's faults are collected."""
     return list(_events(place, _ORDER, ids, now))
 
 
@@ -175,12 +158,12 @@ def _events(
         yield Event(at + given.lasting, OPPOSITE[action], tuple(chosen))
 
 
-PROCESS: Final = record(
+PROCESS: Final = cfg.record(
     Process,
     {
         "every": _POSITIVE,
         "lasting": _POSITIVE,
-        "faults": list_of(text().to(_fault), single=True),
+        "faults": cfg.list_of(cfg.text().to(_fault), single=True),
         "until": _SECONDS,
         "slow-by": _SECONDS,
     },

@@ -63,11 +63,7 @@ class SimulatedSettings(dp.Settings):
     socket is access to the command. None by default."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used.
-
-        Raises:
-            ConfigError: All errors, a line each, with key and value.
-        """
+        """Refuse what cannot be used: all errors, a line each."""
         problems = [f"{key} {value!r} {problem}" for key, value, problem in _problems(self)]
         if problems:
             raise dp.ConfigError("\n".join(problems))

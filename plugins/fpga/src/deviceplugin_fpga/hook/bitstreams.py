@@ -88,11 +88,7 @@ class Bitstream:
 
 
 def find(folder: Path, region: str, afu: str) -> Bitstream:
-    """Return the bitstream for these ids of ``afu`` and ``region``.
-
-    Raises:
-        HookError: There is none, or its header or checksum differs.
-    """
+    """Return the bitstream for these ids; HookError if there is none, or it is not right."""
     for suffix in SUFFIXES:
         path = folder / region / f"{afu}{suffix}"
         data = load(path)
@@ -105,20 +101,12 @@ def find(folder: Path, region: str, afu: str) -> Bitstream:
 
 
 def load(path: Path) -> bytes | None:
-    """Return the content of the file at ``path``; None if there is none.
-
-    Raises:
-        HookError: It cannot be read, or is larger than any bitstream.
-    """
+    """Return the content of a file; None if there is none; HookError as of ``files.load``."""
     return files.load(path, _LARGEST)
 
 
 def parse(path: Path, data: bytes) -> Bitstream:
-    """Return the bitstream in ``data``, which was read from ``path``.
-
-    Raises:
-        HookError: It is damaged, or not a bitstream.
-    """
+    """Return the bitstream in ``data``, which was read from ``path``, or raise HookError."""
     read = _read_aocx if path.suffix == OPENCL else _read_gbs
     found = read(path, memoryview(data))
     for what, text in (("is for interface", found.interface_id), ("has AFU", found.afu_id)):

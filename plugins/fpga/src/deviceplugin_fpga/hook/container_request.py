@@ -54,11 +54,7 @@ class Request:
 
 
 def read(stream: BinaryIO) -> Request:
-    """Return the request of the container whose state is in ``stream``.
-
-    Raises:
-        HookError: Something is missing or not valid.
-    """
+    """Return the request of the container whose state is in ``stream``, or raise HookError."""
     state = _parse(stream.read(_LONGEST + 1), "the state on standard input")
     bundle = state.get("bundle")
     if not isinstance(bundle, str) or not bundle:

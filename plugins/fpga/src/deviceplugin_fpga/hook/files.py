@@ -41,9 +41,7 @@ def shown(value: object, longest: int = 300) -> str:
 def load(path: Path, largest: int) -> bytes | None:
     """Return the content of the file at ``path``; None if there is none.
 
-    Raises:
-        HookError: It cannot be read, is not a regular file, has more than ``largest`` bytes, or
-            changes while it is read.
+    HookError: it cannot be read, is not a regular file, is too large, or changes while it is read.
     """
     try:
         with open(path, "rb", opener=_open) as file:
@@ -75,12 +73,9 @@ def _read(file: BinaryIO, what: str, largest: int) -> bytes:
 
 
 def check(path: Path, content: bytes) -> bool:
-    """Compare ``content``, which was read from ``path``, with the checksum beside it, if any.
+    """Compare ``content`` with the checksum beside ``path``, and return whether there is one.
 
-    Return whether there is one.
-
-    Raises:
-        HookError: The checksum differs, or is malformed or unreadable.
+    HookError: the checksum differs, or is malformed or unreadable.
     """
     checksum = path.with_name(f"{path.name}{SUFFIX}")
     how = f"write it with: sha256sum {path.name} > {checksum.name}"

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from deviceplugin.kit.sysfs import OddError, Sysfs, SysfsError
 from deviceplugin_fpga import drivers
@@ -26,17 +26,6 @@ if TYPE_CHECKING:
     from deviceplugin_fpga.hook.container_request import Node, Request, Wish
 
 
-class Programmer(Protocol):
-    """Writes an image into a region."""
-
-    def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
-        """Write ``image`` into the region of ``port``, through the engine ``fme``.
-
-        Raises:
-            OSError: It failed.
-        """
-
-
 _ARGUMENT = struct.Struct("=IIIIQ")
 """The argument: its own size, flags, number of the port, size and address of the image."""
 _CALLS = {DFL.name: (0xB680, 0), OPAE.name: (0xB580, 8)}
@@ -50,7 +39,7 @@ class Kernel:
         self._dev = dev
 
     def program(self, driver: Driver, fme: str, port: int, image: memoryview) -> None:
-        """Write ``image``, as ``Programmer`` describes. This takes seconds."""
+        """Write ``image`` into the region of ``port``, through the engine ``fme``, for seconds."""
         request, room = _CALLS[driver.name]
         # A copy at a fixed address, because the image itself is read-only.
         copy = (ctypes.c_char * len(image)).from_buffer_copy(image)
@@ -90,10 +79,9 @@ class Region:
 
 @contextmanager
 def locked(path: Path, patience: float) -> Iterator[None]:
-    """Hold the node's lock against other hooks. The kernel frees the lock of a process that dies.
+    """Hold the node's lock against other hooks; HookError after ``patience`` seconds.
 
-    Raises:
-        HookError: Another hook has held it for more than ``patience`` seconds.
+    The kernel frees the lock of a process that dies.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -115,13 +103,10 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, programmer: Programmer) -> list[str]:
+def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, kernel: Kernel) -> list[str]:
     """Program all regions as ``request`` says, and return the names of those that were changed.
 
     Nothing is programmed before all bitstreams are found and valid. The caller must hold the lock.
-
-    Raises:
-        HookError: A region cannot be programmed.
     """
     regions = [_region(node, sysfs) for node in request.nodes]
     todo = [
@@ -129,18 +114,15 @@ def fulfil(request: Request, sysfs: Sysfs, bitstreams: Path, programmer: Program
         for wish, region in assign(request.wishes, regions)
     ]
     for region, bitstream in todo:
-        _program(region, bitstream, programmer)
+        _program(region, bitstream, kernel)
     return [region.port.name for region, _ in todo]
 
 
 def assign(wishes: tuple[Wish, ...], regions: list[Region]) -> list[tuple[Wish, Region]]:
-    """Return which region to use for which wish.
+    """Return which region to use for which wish; HookError if there are not enough.
 
     A region that already has the function serves a wish for it. Each other wish gets the first
     remaining region of its interface.
-
-    Raises:
-        HookError: There are not enough regions.
     """
     free, open_wishes = list(regions), []
     for wish in wishes:
@@ -180,10 +162,10 @@ def _port(node: Node, sysfs: Sysfs) -> Port:
     return drivers.port_at(node.driver, folder, sysfs)
 
 
-def _program(region: Region, bitstream: Bitstream, programmer: Programmer) -> None:
+def _program(region: Region, bitstream: Bitstream, kernel: Kernel) -> None:
     port = region.port
     try:
-        programmer.program(region.driver, region.fme, port.number(), bitstream.image)
+        kernel.program(region.driver, region.fme, port.number(), bitstream.image)
         now = port.afu_id()
     except (OSError, SysfsError) as error:
         raise HookError(f"{port.name}: {bitstream.path}: not programmed: {error}") from error

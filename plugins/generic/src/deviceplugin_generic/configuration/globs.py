@@ -141,9 +141,6 @@ def directories(pattern: str, names: Names | None = None) -> set[str]:
 
 def _glob(pattern: str, names: Names) -> Iterator[str]:
     parent, name = posixpath.split(pattern)
-    if not name:
-        yield pattern
-        return
     for directory in _glob(parent, names) if is_magic(parent) else (parent,):
         yield from names.hits(directory, name)
 

@@ -39,11 +39,7 @@ _LAST: Final = 0x10FFFF
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of Go's as one of Python's that matches the same.
-
-    Raises:
-        ValueError: Go refuses it, or Python cannot do the same. The message says why.
-    """
+    """Return a pattern of Go's as one of Python's; ValueError if Go or Python cannot do it."""
     try:
         return re.compile("".join(_Translation(pattern)))
     except (re.error, RecursionError, OverflowError) as error:

@@ -9,23 +9,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from deviceplugin.kit.configuration import (
-    InvalidError,
-    Key,
-    Kind,
-    Place,
-    as_argument,
-    boolean,
-    choice,
-    duration,
-    either,
-    integer,
-    list_of,
-    mapping_of,
-    needed,
-    record,
-    text,
-)
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.configuration import InvalidError, Key, Kind, Place
 from deviceplugin_generic.configuration import (
     globs,
     go_expressions,
@@ -57,9 +42,9 @@ _KINDS: Final = ("paths", "usb", "select")
 """A group has one of these."""
 _BEHIND: Final = ("nodes", "perMatch", "mountPath", "permissions", "with")
 """Keys of a group that has no paths."""
-_USES: Final = integer(0, MAX_COUNT).to(lambda count: count or 1)
-_LOOKS: Final = integer(1, MOST_LOOKS)
-_SECONDS: Final = duration(timedelta(days=1)).to(timedelta.total_seconds)
+_USES: Final = cfg.integer(0, MAX_COUNT).to(lambda count: count or 1)
+_LOOKS: Final = cfg.integer(1, MOST_LOOKS)
+_SECONDS: Final = cfg.duration(timedelta(days=1)).to(timedelta.total_seconds)
 _DAY: Final = _SECONDS.described("Such as 500ms or 30s, at most a day")
 
 
@@ -76,7 +61,11 @@ def _nothing_else_mounted(_place: Place, given: Given) -> None:
     is_mount = "type" in given and given["type"].raw == "Mount"
     if is_mount and "permissions" in given:
         given["permissions"].fault("is for the type Device only; a mount has readOnly")
-    if not is_mount and "readOnly" in given and given["readOnly"].take(boolean(), instead=False):
+    if (
+        not is_mount
+        and "readOnly" in given
+        and given["readOnly"].take(cfg.boolean(), instead=False)
+    ):
         given["readOnly"].fault("is for the type Mount only; a device has permissions")
 
 
@@ -91,16 +80,16 @@ def _nothing_of_everybody(_place: Place, given: Given) -> None:
 
 
 _MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
-_PATH: Final = record(
+_PATH: Final = cfg.record(
     _made(PathSpec),
     {
-        "path": needed(string_kinds.PATTERN),
-        "mountPath": as_argument(string_kinds.MOUNT_PATH, "mount_path"),
+        "path": cfg.needed(string_kinds.PATTERN),
+        "mountPath": cfg.as_argument(string_kinds.MOUNT_PATH, "mount_path"),
         "permissions": string_kinds.PERMISSIONS,
-        "readOnly": as_argument(boolean(), "read_only"),
-        "type": as_argument(choice(*TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
+        "readOnly": cfg.as_argument(cfg.boolean(), "read_only"),
+        "type": cfg.as_argument(cfg.choice(*TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
         "limit": _USES.described("How often one match may be used; 1 by default"),
-        "optional": boolean(),
+        "optional": cfg.boolean(),
     },
     rules=[_nothing_else_mounted, _nothing_of_everybody],
     schema={
@@ -109,12 +98,12 @@ _PATH: Final = record(
         "anyOf": [_MOUNT, _with("readOnly", value=False)],
     },
 ).called("path")
-_USB: Final = record(
+_USB: Final = cfg.record(
     UsbSpec,
     {
-        "vendor": needed(string_kinds.HEXADECIMAL),
-        "product": needed(string_kinds.HEXADECIMAL),
-        "serial": text(),
+        "vendor": cfg.needed(string_kinds.HEXADECIMAL),
+        "product": cfg.needed(string_kinds.HEXADECIMAL),
+        "serial": cfg.text(),
     },
 ).called("usb")
 
@@ -130,23 +119,23 @@ _CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "product": string_kinds.HEXADECIMAL,
     "serial": string_kinds.WILDCARD,
     "driver": string_kinds.WILDCARD,
-    "class": as_argument(string_kinds.PCI_CLASS, "pci_class"),
+    "class": cfg.as_argument(string_kinds.PCI_CLASS, "pci_class"),
     "link": string_kinds.PATTERN,
     "properties": string_kinds.PRESENCES,
     "attributes": string_kinds.PRESENCES,
 }
-_EXCLUDED: Final = record(
+_EXCLUDED: Final = cfg.record(
     partial(Selector, subsystem=""),
     _CRITERIA,
     rules=[_says_something],
     schema={"minProperties": 1},
 ).called("excluded")
-_SELECT: Final = record(
+_SELECT: Final = cfg.record(
     Selector,
     {
-        "subsystem": needed(string_kinds.SUBSYSTEM),
+        "subsystem": cfg.needed(string_kinds.SUBSYSTEM),
         **_CRITERIA,
-        "not": as_argument(list_of(_EXCLUDED, 1, single=True), "excluded"),
+        "not": cfg.as_argument(cfg.list_of(_EXCLUDED, 1, single=True), "excluded"),
     },
 ).called("select")
 
@@ -174,20 +163,20 @@ def _unlimited(word: str) -> int:
 
 
 _OTHERS: Final = {"not": {"anyOf": [{"required": [key]} for key in _BEHIND]}}
-_GROUP: Final = record(
+_GROUP: Final = cfg.record(
     _group,
     {
-        "count": either(_USES, text().to(_unlimited, schema={"enum": [UNLIMITED_WORD]})).described(
-            "Shares; 1 by default"
-        ),
-        "paths": list_of(_PATH, 1),
-        "usb": list_of(_USB, 1),
+        "count": cfg.either(
+            _USES, cfg.text().to(_unlimited, schema={"enum": [UNLIMITED_WORD]})
+        ).described("Shares; 1 by default"),
+        "paths": cfg.list_of(_PATH, 1),
+        "usb": cfg.list_of(_USB, 1),
         "select": _SELECT,
-        "nodes": list_of(either(string_kinds.SUBSYSTEM, _SELECT)),
-        "perMatch": as_argument(boolean(), "per_match"),
-        "mountPath": as_argument(string_kinds.MOUNT_PATH, "mount_path"),
+        "nodes": cfg.list_of(cfg.either(string_kinds.SUBSYSTEM, _SELECT)),
+        "perMatch": cfg.as_argument(cfg.boolean(), "per_match"),
+        "mountPath": cfg.as_argument(string_kinds.MOUNT_PATH, "mount_path"),
         "permissions": string_kinds.PERMISSIONS,
-        "with": as_argument(list_of(string_kinds.NODE), "shared"),
+        "with": cfg.as_argument(cfg.list_of(string_kinds.NODE), "shared"),
     },
     rules=[_one_kind],
     schema={
@@ -203,38 +192,40 @@ def _values_are_words(words: Sequence[tuple[Place, str]]) -> None:
             place.fault(what)
 
 
-_CHECK: Final = record(
+_CHECK: Final = cfg.record(
     Check,
     {
-        "open": boolean(),
-        "command": list_of(string_kinds.WORD, 1, together=_values_are_words),
+        "open": cfg.boolean(),
+        "command": cfg.list_of(string_kinds.WORD, 1, together=_values_are_words),
         "timeout": _DAY,
-        "properties": mapping_of(string_kinds.WILDCARD),
+        "properties": cfg.mapping_of(string_kinds.WILDCARD),
         "interval": _DAY,
         "failures": _LOOKS,
         "successes": _LOOKS,
     },
 ).called("health")
-_EXTRA_MOUNT: Final = record(
+_EXTRA_MOUNT: Final = cfg.record(
     ExtraMount,
     {
-        "path": needed(string_kinds.MOUNTED),
-        "mountPath": as_argument(string_kinds.INSIDE_PATH_TEMPLATE, "mount_path"),
-        "readOnly": as_argument(boolean(), "read_only"),
+        "path": cfg.needed(string_kinds.MOUNTED),
+        "mountPath": cfg.as_argument(string_kinds.INSIDE_PATH_TEMPLATE, "mount_path"),
+        "readOnly": cfg.as_argument(cfg.boolean(), "read_only"),
     },
 ).called("mount")
-ENTRY: Final = record(
+ENTRY: Final = cfg.record(
     Entry,
     {
-        "name": needed(text(NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)),
-        "groups": needed(list_of(_GROUP, 1)),
-        "id": as_argument(choice(*IDENTITIES), "identity"),
-        "env": as_argument(string_kinds.named_templates("=\0"), "envs"),
+        "name": cfg.needed(
+            cfg.text(NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)
+        ),
+        "groups": cfg.needed(cfg.list_of(_GROUP, 1)),
+        "id": cfg.as_argument(cfg.choice(*IDENTITIES), "identity"),
+        "env": cfg.as_argument(string_kinds.named_templates("=\0"), "envs"),
         "annotations": string_kinds.named_templates(),
-        "mounts": list_of(_EXTRA_MOUNT),
-        "cdi": list_of(string_kinds.CDI),
+        "mounts": cfg.list_of(_EXTRA_MOUNT),
+        "cdi": cfg.list_of(string_kinds.CDI),
         "health": _CHECK,
-        "policy": choice(*POLICIES),
+        "policy": cfg.choice(*POLICIES),
     },
 ).called("device")
 
@@ -247,11 +238,11 @@ def _is_expression(pattern: str) -> str:
     return ""
 
 
-RULE: Final = record(
+RULE: Final = cfg.record(
     Rule,
     {
-        "devicematch": needed(text(problem=_is_expression), "pattern"),
-        "nummaxdevices": needed(integer(0, MAX_COUNT), "count"),
+        "devicematch": cfg.needed(cfg.text(problem=_is_expression), "pattern"),
+        "nummaxdevices": cfg.needed(cfg.integer(0, MAX_COUNT), "count"),
     },
 ).called("rule")
 """An entry of smarter-device-manager."""

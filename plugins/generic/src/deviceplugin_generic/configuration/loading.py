@@ -8,11 +8,18 @@ from typing import Any, Final, Self
 import deviceplugin as dp
 from deviceplugin.kit.configuration import InvalidError, Place, bounded, list_of, matches, of_text
 from deviceplugin_generic.configuration import grammar
-from deviceplugin_generic.configuration.entries import DOMAIN, LEVELS, SETTINGS, Configuration, Rule
+from deviceplugin_generic.configuration.entries import (
+    DOMAIN,
+    LEVELS,
+    SETTINGS,
+    Configuration,
+    Entry,
+    Rule,
+)
 from deviceplugin_generic.configuration.grammar import RULE
 
 SMARTER_DOMAIN: Final = "smarter-devices"
-_GPUS: Final = "nvidia-gpu"
+GPUS: Final = "nvidia-gpu"
 """This is not a pattern in such a file, but means the GPUs of a Jetson."""
 _FLAGS: Final = {f"--{name}": f"--{SETTINGS[name]}" for name in ("listen", "plugin-directory")}
 _LEVEL: Final = "--log-level"
@@ -26,11 +33,7 @@ class Domains:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the domains in a comma-separated string, or in a list of such strings.
-
-        Raises:
-            ConfigError: All errors, a line each.
-        """
+        """Return the domains in a comma-separated string, or in a list of such strings."""
         texts: list[Any] = value if isinstance(value, list) else [value]
         if not texts or not all(isinstance(text, str) for text in texts):
             raise dp.ConfigError("a domain, or a list of domains, belongs here")
@@ -84,8 +87,8 @@ def _rules(places: list[Place], left_out: list[str]) -> Iterator[Rule]:
     for place in places:
         with suppress(InvalidError):
             rule = RULE.read(place)
-            if rule.pattern == _GPUS:
-                left_out.append(f"{place}: {_GPUS} is not for this plugin: deploy the gpu plugin")
+            if rule.pattern == GPUS:
+                left_out.append(f"{place}: {GPUS} is not for this plugin: deploy the gpu plugin")
             else:
                 yield rule
 
@@ -100,11 +103,7 @@ class Devices:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the entries in the values of flags, or of a variable.
-
-        Raises:
-            ConfigError: All errors, a line each.
-        """
+        """Return the entries in the values of flags, or of a variable."""
         if isinstance(value, cls):
             return value
         texts = [value] if isinstance(value, str) else value
@@ -112,10 +111,7 @@ class Devices:
             raise dp.ConfigError("a list of devices belongs here")
         if not all(text.strip() for text in texts):
             raise dp.ConfigError("is empty: write [] for no devices, or leave it out")
-        roots = [of_text(text) for text in texts]
-        entries = grammar.entries(place for root in roots for place in entries_in(root))
-        if faults := [line for root in roots for line in root.faults.lines]:
-            raise dp.ConfigError("\n".join(faults))
+        entries, _ = of_flags([of_text(text) for text in texts])
         return cls(Configuration(entries, is_given=True), tuple(texts))
 
     @staticmethod
@@ -137,9 +133,18 @@ def items(place: Place) -> list[Place]:
     return [] if place.kind == "nothing" else place.items()
 
 
-def entries_in(flag: Place) -> list[Place]:
-    """Return the places of the entries in the value of a flag, which is one or a list of them."""
-    return items(flag) if flag.kind in {"list", "nothing"} else [flag]
+def of_flags(roots: Sequence[Place]) -> tuple[tuple[Entry, ...], list[Place]]:
+    """Return the entries in the values of flags, each of which is one or a list, and their places.
+
+    Raises:
+        ConfigError: All faults, a line each.
+    """
+    lists = [items(root) if root.kind in {"list", "nothing"} else [root] for root in roots]
+    places = [place for found in lists for place in found]
+    entries = grammar.entries(places)
+    if faults := [line for root in roots for line in root.faults.lines]:
+        raise dp.ConfigError("\n".join(faults))
+    return entries, places
 
 
 def read(root: Place) -> Mapping[str, object]:

@@ -123,10 +123,8 @@ def fill(template: str, properties: Mapping[str, str]) -> str:
 def path(template: str, properties: Mapping[str, str]) -> str:
     """Return ``template`` with names replaced by properties, normalized.
 
-    It stays below the directory of ``template`` before the first of them.
-
-    Raises:
-        ValueError: A property cannot be in a path. The message has the template and the value.
+    It stays below the directory of ``template`` before the first of them. A ValueError names the
+    property that cannot be in a path.
     """
     for name in _fields(template):
         value = properties.get(name, "")
@@ -146,11 +144,7 @@ def is_one_name(template: str, properties: Mapping[str, str]) -> bool:
 
 
 def command(words: tuple[str, ...], properties: Mapping[str, str]) -> list[str]:
-    """Return ``words`` with names replaced by properties.
-
-    Raises:
-        ValueError: The device's own words would be an option of the command.
-    """
+    """Return ``words`` with names replaced; ValueError if one would become an option."""
     for index, word in enumerate(words):
         for name in OWN.intersection(_fields(word)):
             value = properties.get(name, "")

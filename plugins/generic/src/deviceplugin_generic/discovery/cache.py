@@ -37,11 +37,7 @@ class _Kept:
 
 
 class Cache:
-    """The shares of entries in the last discovery.
-
-    Args:
-        clock: Seconds.
-    """
+    """The shares of entries in the last discovery."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -110,9 +106,5 @@ class Cache:
 
 def _of_events(group: Group, tree: Tree) -> str:
     """Return the number of kernel events that a group has seen; empty if events do not suffice."""
-    return "" if _asks_more(group) else tree.events
-
-
-def _asks_more(group: Group) -> bool:
-    """Return whether a group depends on what can change without a kernel event."""
-    return any(one.link or one.properties or one.attributes for one in group.selectors)
+    asks_more = any(one.link or one.properties or one.attributes for one in group.selectors)
+    return "" if asks_more else tree.events

@@ -71,11 +71,6 @@ def _first_in_group(device: Device) -> str:
     return unit.members[0].port if unit else device.port
 
 
-def rule_stem(path: str, dev: str) -> str:
-    """Return the unique prefix of the ids of a path of smarter-device-manager."""
-    return usb.escaped(posixpath.relpath(path, dev))
-
-
 def _spans(entry: Entry) -> bool:
     """Return whether an entry can match paths in several directories, perhaps with one name."""
     paths = [posixpath.normpath(spec.path) for group in entry.groups for spec in group.paths]
@@ -270,7 +265,7 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, checker: Checker)
         for name, match in of_rule(rule, tree):
             if name not in shares and match.nodes:
                 health = checker.health(name, match, Check(), {})
-                stem = rule_stem(match.paths[0], str(tree.roots.dev))
+                stem = usb.escaped(posixpath.relpath(match.paths[0], tree.roots.dev))
                 shares[name] = [
                     Share(
                         dp.Device(

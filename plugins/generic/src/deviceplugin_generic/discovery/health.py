@@ -17,11 +17,7 @@ from deviceplugin_generic.discovery.tree import has_node
 
 
 class Checker:
-    """Checks devices. It remembers results, so that one failed check need not make one unhealthy.
-
-    Args:
-        clock: Seconds.
-    """
+    """Checks devices. It remembers results: one failed check need not make one unhealthy."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._verdicts = SteadyHealth[str](clock=clock)
@@ -86,14 +82,11 @@ def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.He
         reason = _opened([node.host_path for node in match.nodes])
     if not reason and check.properties:
         known = match.device is not None and has_properties(match.device, check.properties)
-        reason = "" if known else f"udev does not have {_written(check.properties)}"
+        wanted = ", ".join(f"{name}={value}" for name, value in check.properties.items())
+        reason = "" if known else f"udev does not have {wanted}"
     if not reason and check.command:
         reason = _commanded(check, properties)
     return dp.Health.unhealthy(reason) if reason else dp.Health()
-
-
-def _written(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in properties.items())
 
 
 def _opened(paths: Sequence[str]) -> str:

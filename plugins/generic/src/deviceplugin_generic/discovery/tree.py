@@ -42,9 +42,7 @@ class Roots:
 class Tree(hardware.Tree):
     """A snapshot of sysfs. It caches what it has read, so each discovery needs a new one.
 
-    Args:
-        names: From the last discovery, to reuse what has not changed.
-        sysfs: What reads sysfs, if it is not to be read as it is.
+    ``names`` of the last discovery are used again as far as nothing has changed.
     """
 
     def __init__(
@@ -86,15 +84,10 @@ def misplaced(path: str, dev: str) -> str:
     for place in _places(f"{roots[0]}{path.removeprefix(dev)}"):
         if folder := next(filter(None, (globs.passed_over(place, root) for root in roots)), ""):
             return f"{path}: leads through {folder}, {globs.REASON}"
-        if not any(_are_in_line(place, root) for root in roots):
+        is_on_the_way = any(f"{root}/".startswith(f"{place}/") for root in roots)
+        if not (is_on_the_way or place.startswith(tuple(f"{root}/" for root in roots))):
             return f"{path}: leads to {place}, which is not below {dev}"
     return ""
-
-
-def _are_in_line(place: str, root: str) -> bool:
-    """Return whether ``place`` is below ``root``, or is on the way there."""
-    one, other = f"{place}/", f"{root}/"
-    return one.startswith(other) or other.startswith(one)
 
 
 def _places(path: str) -> Iterator[str]:

@@ -5,10 +5,6 @@ from deviceplugin_generic.migrate import smarter, squat
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of a peer of the generic plugin; None for anything else.
-
-    Raises:
-        ConfigError: Something that the peer was given is missing or invalid.
-    """
+    """Return what becomes of a peer of the generic plugin; None for anything else."""
     found = (peer.migrate(workload) for peer in (squat, smarter))
     return next((one for one in found if one is not None), None)

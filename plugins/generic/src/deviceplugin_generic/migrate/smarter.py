@@ -1,6 +1,6 @@
 """smarter-device-manager: its rules, in a ConfigMap or in Helm values."""
 
-from typing import Any, Final
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_plain, of_text
@@ -16,11 +16,7 @@ _SWITCHES: Final = ("pass-device-specs", "logtostderr", "alsologtostderr")
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of smarter-device-manager; None for anything else.
-
-    Raises:
-        ConfigError: Its configuration is missing or invalid.
-    """
+    """Return what becomes of smarter-device-manager; None for anything else."""
     if workload.name != _NAME:
         return None
     result = Migration(
@@ -48,12 +44,8 @@ def migrate(workload: Workload) -> Migration | None:
         result.differs("devicematch", reason)
     if rules and not configuration.rules:
         raise dp.ConfigError(f"{workload.place}: has no rules for this plugin")
-    result.configuration = [rule for rule in rules if _is_kept(rule)]
+    result.configuration = [rule for rule in rules if rule["devicematch"] != loading.GPUS]
     return result
-
-
-def _is_kept(rule: Any) -> bool:
-    return bool(rule["devicematch"] != "nvidia-gpu")
 
 
 def _rules(workload: Workload) -> Place:

@@ -28,11 +28,7 @@ _OLD_DOMAIN: Final = "squat.ai"
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of squat's plugin; None for anything else, as for our own image.
-
-    Raises:
-        ConfigError: A flag, a variable or the configuration is invalid, or has no list of devices.
-    """
+    """Return what becomes of squat's plugin; None for anything else, as for our own image."""
     is_ours = _OURS in workload.variables
     if workload.values is not None or workload.name != _NAME or is_ours:
         return None
@@ -41,7 +37,8 @@ def migrate(workload: Workload) -> Migration | None:
     settings |= _variables(workload)
     settings |= {name: one for name, one in given if name in _SETTINGS}
     if texts := [one for name, one in given if name == "device"]:
-        entries, raw = _devices(texts)
+        found, places = loading.of_flags([of_text(str(one.value), one.place) for one in texts])
+        entries, raw = list(found), [anything().read(one) for one in places]
     if raw is None:
         raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
     result = Migration(
@@ -91,16 +88,6 @@ def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any] | Non
     }
     raw = [anything().read(one) for one in items]
     return settings, list(grammar.entries(items)), raw if lists else None
-
-
-def _devices(texts: Sequence[Setting]) -> tuple[list[Entry], list[Any]]:
-    """Return the entries and the devices of ``--device``."""
-    roots = [of_text(str(one.value), one.place) for one in texts]
-    places = [one for root in roots for one in loading.entries_in(root)]
-    entries = list(grammar.entries(places))
-    if faults := [line for root in roots for line in root.faults.lines]:
-        raise dp.ConfigError("\n".join(faults))
-    return entries, [anything().read(one) for one in places]
 
 
 def _variables(workload: Workload) -> dict[str, Setting]:
