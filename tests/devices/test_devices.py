@@ -11,6 +11,7 @@ import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.tools._devices_page import NoAnswerError, decode
 from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._cli import main
 from deviceplugin.tools.devices._inventory import FORMAT, Holder, Inventory, NodeDevice
@@ -117,7 +118,8 @@ def test_entries_of_one_device_are_one_row() -> None:
     inventory.add_pods(listed(("p", twice[:3])))
     inventory.close()
     a, b, c = inventory
-    assert NodeDevice(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
+    held = {Holder("ns", "p", "main")}
+    assert NodeDevice(R, "a", allocatable=True, numa_nodes={0, 1}, holders=held) == a
     assert (NodeDevice(R, "b", True), NodeDevice(R, "c", True)) == (b, c)
 
 
@@ -209,8 +211,8 @@ NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]
     ],
 )
 def test_a_page_that_is_something_else_is_refused(page: object) -> None:
-    with pytest.raises(ValueError, match="is not a list of devices"):
-        Inventory().add_plugin(page)
+    with pytest.raises(NoAnswerError, match="is not a list of a plugin's devices"):
+        decode(json.dumps(page).encode(), Inventory().add_plugin)
 
 
 @pytest.fixture
@@ -231,7 +233,7 @@ def test_who_does_not_answer_is_named_and_the_status_is_1(
     told = capsys.readouterr()
     assert told.out.startswith("no devices\nunknown: which devices pods have")
     html, missing, refused, file, kubelet = told.err.splitlines()
-    assert f"{stranger}/devices: Expecting value" in html
+    assert f"{stranger}: is not a list of a plugin" in html
     assert f"{stranger}/other: 404 Not Found" in missing
     assert "Connection refused" in refused
     assert "is not an http:// address" in file

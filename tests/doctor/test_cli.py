@@ -74,7 +74,7 @@ def test_settings_are_those_of_the_environment(
     ("words", "text"),
     [
         (["--root=/no/such"], "--root '/no/such' is not a directory"),
-        (["--timeout=0"], "--timeout 0 is not above 0 and at most 60"),
+        (["--timeout=0"], "--timeout: 0 is not above 0 and at most 60"),
         (["--only=kubelet-sock"], "no check 'kubelet-sock': did you mean kubelet-socket?"),
         (["--only=xyz"], "no check 'xyz': --list shows all"),
         (["--registration=x"], "registration"),

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ OTHERS = [
     {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "t", "new": 1},
 ]
 READY = Readiness(resources={R: True}, boot="boot-1")
-READY_AGAIN = replace(READY, boot="boot-2")
+READY_AGAIN = READY._replace(boot="boot-2")
 EMPTY = Readiness(resources={})
 AWAY = Readiness("http://127.0.0.1:9494: Connection refused")
 
@@ -78,7 +77,7 @@ class Cluster:
     def keeper(self, *, after_reboot: bool = False, empty_after: float = 120) -> Keeper:
         """Return the one of a process that has just started."""
         node = TaintedNode(ApiServer(self.script.url), "n1", KEY)
-        return Keeper(node, KEY, empty_after=empty_after, after_reboot=after_reboot)
+        return Keeper(node, empty_after=empty_after, after_reboot=after_reboot)
 
 
 @pytest.fixture
@@ -117,9 +116,7 @@ def test_the_taint_goes_whatever_its_effect_and_the_list_with_the_last(
 
 
 def test_plugins_of_one_node_have_a_taint_each(cluster: Cluster) -> None:
-    other = Keeper(
-        TaintedNode(ApiServer(cluster.script.url), "n1", OTHER_KEY), OTHER_KEY, empty_after=0
-    )
+    other = Keeper(TaintedNode(ApiServer(cluster.script.url), "n1", OTHER_KEY), empty_after=0)
     cluster.keeper().act(READY, 0)
     assert [OTHERS[0], OTHERS[1]] == cluster.taints
     other.act(EMPTY, 0)
@@ -399,5 +396,5 @@ def test_a_taint_stays_while_the_node_shows_what_was_before_the_reboot(
 
 
 def test_a_plugin_that_does_not_say_its_boot_is_believed(cluster: Cluster) -> None:
-    cluster.keeper().act(replace(READY, boot=""), 0)
+    cluster.keeper().act(READY._replace(boot=""), 0)
     assert OTHERS == cluster.taints

@@ -1,7 +1,6 @@
 """What the token may do, by a real API server: with the policy, and with the role alone."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,10 +81,10 @@ def test_the_taint_is_removed_and_set_again(
     path = f"/api/v1/nodes/{name}"
     for number in ("boot-1", "boot-2"):
         boot(server, name, number)
-        one = Keeper(TaintedNode(keeper, name, KEY), KEY, empty_after=0, after_reboot=True)
+        one = Keeper(TaintedNode(keeper, name, KEY), empty_after=0, after_reboot=True)
         one.act(Readiness("not yet"), 0)
         assert OURS in server.admin.get(path)["spec"]["taints"]
-        one.act(replace(READY, boot=number), 1)
+        one.act(READY._replace(boot=number), 1)
         found = server.admin.get(path)
         assert [OTHER, NOT_READY] == found["spec"]["taints"]
         assert {"owner": "somebody", KEY: number} == found["metadata"]["annotations"]
@@ -98,7 +97,7 @@ def test_a_node_that_has_changed_meanwhile_is_not_changed(
     before = stale.read()
     server.admin.merge("/api/v1/nodes/n1", {"metadata": {"labels": {"new": "label"}}})
     with pytest.raises(Exception, match="409"):
-        stale.clear(before)
+        stale.change(before, tainted=False, boot="")
 
 
 AGAIN = f"{KEY} may be set once after a reboot only"

@@ -51,7 +51,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    _command_line.check_timeout(options.timeout)
     question = Question(options.resource, options.node, options.selector, pods=not options.no_pods)
     progress = Progress(sys.stderr)
     try:

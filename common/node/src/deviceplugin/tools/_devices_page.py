@@ -1,21 +1,30 @@
 """Reading ``/devices`` from a plugin, with limits on time and size."""
 
 import argparse
+import json
 import ssl
+import threading
+from collections.abc import Callable
 from http.client import HTTPException
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+MAX_BYTES: Final = 8 * 1024**2
+"""Most bytes of an answer, enough for some 35,000 devices."""
 _LONGEST_TEXT: Final = 200
 """Most characters of an unexpected answer in a message."""
-
-
 _LONGEST_TOKEN: Final = 8 * 1024
 _REFUSALS: Final = frozenset({401, 421})
+_WRONG: Final = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
+"""What a ``reduce`` raises for a page that is not a plugin's."""
+_READING: Final = threading.Lock()
+"""One answer is decoded at a time, for it takes several times its size in memory."""
+
+_T = TypeVar("_T")
 
 
 class NoAnswerError(Exception):
@@ -97,9 +106,32 @@ def page_of(url: str) -> str:
     """Return the URL of the devices of the plugin at ``url``: the default path is ``/devices``.
 
     Raises:
-        ValueError: ``url`` is not a URL.
+        NoAnswerError: ``url`` is not a URL.
     """
-    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
+    try:
+        return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
+    except ValueError as error:
+        raise NoAnswerError(f"is not an address: {error}"[:_LONGEST_TEXT]) from error
+
+
+def ask(
+    url: str,
+    reduce: Callable[[Any], _T],
+    timeout: float,
+    credentials: Credentials = NO_CREDENTIALS,
+    most: int = MAX_BYTES,
+) -> _T:
+    """Return what ``reduce`` makes of the ``/devices``; raise as ``fetch`` and ``decode``."""
+    return decode(fetch(page_of(url), timeout, most, credentials), reduce)
+
+
+def decode(text: bytes, reduce: Callable[[Any], _T]) -> _T:
+    """Return what ``reduce`` makes of a plugin's answer, which is JSON; raise ``NoAnswerError``."""
+    try:
+        with _READING:
+            return reduce(json.loads(text))
+    except _WRONG as error:
+        raise NoAnswerError("is not a list of a plugin's devices") from error
 
 
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:

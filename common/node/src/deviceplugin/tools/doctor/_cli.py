@@ -12,12 +12,10 @@ from typing import Any, Final
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config import loading
-from deviceplugin._config.loading import load
-from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node, Verdict
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import Line, Tone
+from deviceplugin.tools._command_line import Line, Tone, add_repeated, add_settings, settings_of
 from deviceplugin.tools.doctor._check import AnyCheck, Result, plugin_checks, run
 from deviceplugin.tools.doctor.checks import all_checks
 
@@ -130,13 +128,11 @@ def _examine(options: argparse.Namespace) -> int:
 
 
 def _node(options: argparse.Namespace) -> Node:
-    given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
     if not options.root.is_dir():
         raise ConfigError(f"--root {str(options.root)!r} is not a directory")
-    _command_line.check_timeout(options.timeout)
     return Node(
         root=options.root,
-        settings=load(Settings, flags=given),
+        settings=settings_of(options, _SETTINGS),
         plugins=frozenset(options.plugin),
         config=options.config or _configured(options.root),
         timeout=options.timeout,
@@ -173,9 +169,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
-    add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
+    add_repeated(parser, "--only", "CHECK", "run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
     _command_line.add_timeout(parser, 2, "for an answer on a socket")
-    for name in _SETTINGS:
-        add(f"--{name}", dest=name, metavar="VALUE", help="the plugin's setting of this name")
+    add_settings(parser, _SETTINGS)
     return parser

@@ -14,7 +14,7 @@ from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import seconds
+from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
 from deviceplugin.tools._plugin_pods import api_server
 from deviceplugin.tools.events._notice import Notice, as_event, read_facts
@@ -116,14 +116,9 @@ def _parser() -> argparse.ArgumentParser:
         help="the plugin's address, or a file with its /devices (%(default)s)",
     )
     add_options(parser)
-    add("--interval", type=seconds("1s"), default="10s", metavar="TIME", help="between polls (10s)")
-    add(
-        "--quiet-period",
-        type=seconds("1s"),
-        default="5m",
-        metavar="TIME",
-        help="between two Events of a device with the same state (5m)",
-    )
+    add_seconds(parser, "--interval", "10s", "between polls", "1s")
+    words = "between two Events of a device with the same state"
+    add_seconds(parser, "--quiet-period", "5m", words, "1s")
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
     add("--once", action="store_true", help="report what is unhealthy now, and exit")
     add("--dry-run", action="store_true", help="print Events, do not create them")
