@@ -243,12 +243,16 @@ def test_other_files_among_specifications_are_left_alone(bare: Node) -> None:
     [
         (["kubelet", "--root-dir=/x"], "/x"),
         (["kubelet", "--root-dir", "/x", "y"], "/x"),
-        (["kubelet", "--root-dir"], ""),
-        (["kubelet"], ""),
+        (["kubelet", "--no--root-dir=/x", "--root-dir"], "/var/lib/kubelet"),
+        (["kubelet"], "/var/lib/kubelet"),
     ],
 )
-def test_an_option_of_the_kubelet_is_read(words: list[str], expected: str) -> None:
-    assert expected == _kubelet._option(words, "--root-dir")
+def test_the_root_of_the_kubelet_is_read(bare: Node, words: list[str], expected: str) -> None:
+    write(bare.at("proc/812/comm"), "kubelet\n")
+    write(bare.at("proc/812/cmdline"), "\0".join([*words, ""]))
+    (found,) = findings(bare, "kubelet")
+    usual = f"runs, with its files in {expected}"
+    assert found.found == (usual if "var" in expected else f"runs with --root-dir {expected}")
 
 
 def test_a_machine_that_shows_little_is_not_judged(bare: Node) -> None:
@@ -339,7 +343,7 @@ def test_a_user_who_may_not_write_is_told(root: Path) -> None:
 def test_how_the_kubelet_declines_is_told_apart(
     code: grpc.StatusCode, text: str, verdict: str
 ) -> None:
-    (found,) = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"))
+    found = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"))
     assert (verdict, text) == (found.verdict, found.found)
 
 
@@ -353,8 +357,12 @@ def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.Monk
     ("state", "do"),
     [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet hangs")],
 )
-def test_what_to_do_depends_on_the_socket(state: _sockets.State, do: str) -> None:
-    found = _kubelet._fault(Path("/s"), state)
+def test_what_to_do_depends_on_the_socket(
+    bare: Node, monkeypatch: pytest.MonkeyPatch, state: _sockets.State, do: str
+) -> None:
+    bare.plugin_dir.mkdir(parents=True)
+    monkeypatch.setattr(_kubelet, "state_of", lambda *_: state)
+    (found,) = findings(bare, "kubelet-socket")
     assert (Verdict.FAILURE, state.value) == (found.verdict, found.found)
     assert found.do.startswith(do)
 
@@ -382,7 +390,8 @@ def test_a_process_that_ends_meanwhile_is_left_out(bare: Node) -> None:
 
 
 JUNK = [
-    "", "\0", "x", "-1", "9" * 40, "[]", "{}", "null", '{"Data": null}', "[" * 1200, "\udcff",
+    "", "\0", "x", "-1", "9" * 40, "[]", "{}", "null", '{"Data": null}', "\udcff",
+    "[" * 400, "\t" + "[" * 1200,  # deep for YAML; for JSON, while YAML ends at the tab
     '{"Data": {}, "Checksum": 1}', "Uid:", "Uid: x", "a b c d e f - ", "1 2 3", "devices: {a: b}",
     '{"cdiVersion": [], "kind": {}, "devices": {}}', "devices: [[]]",
     "devices: [{name: [1], groups: [{paths: [{path: ../..}]}]}]",

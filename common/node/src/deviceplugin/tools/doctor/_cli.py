@@ -22,19 +22,14 @@ from deviceplugin.tools.doctor.checks import all_checks
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
-_TONES: Final[Mapping[Verdict, Tone]] = {
-    Verdict.FAILURE: Tone.BAD,
-    Verdict.WARNING: Tone.DOUBTFUL,
-    Verdict.UNKNOWN: Tone.QUIET,
-    Verdict.OK: Tone.GOOD,
-}
 _WIDTH: Final = max(map(len, Verdict))
-_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
-    Verdict.FAILURE: ("failure", "failures"),
-    Verdict.WARNING: ("warning", "warnings"),
-    Verdict.UNKNOWN: ("unknown", "unknown"),
-    Verdict.OK: ("ok", "ok"),
+_SHOWN: Final[Mapping[Verdict, tuple[Tone, str]]] = {
+    Verdict.FAILURE: (Tone.BAD, "failures"),
+    Verdict.WARNING: (Tone.DOUBTFUL, "warnings"),
+    Verdict.UNKNOWN: (Tone.QUIET, "unknown"),
+    Verdict.OK: (Tone.GOOD, "ok"),
 }
+"""The tone of each verdict, and its plural."""
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it
 where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, and takes
@@ -74,18 +69,14 @@ def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
 
 def _line(result: Result) -> Line:
     finding = result.finding
-    return Line(
-        verdict=finding.verdict,
-        tone=_TONES[finding.verdict],
-        name=result.check,
-        text=f"{finding.looked_at}: {finding.found}",
-        notes=[("means", finding.means), ("do", finding.do)],
-    )
+    notes = [("means", finding.means), ("do", finding.do)]
+    tone, text = _SHOWN[finding.verdict][0], f"{finding.looked_at}: {finding.found}"
+    return Line(finding.verdict, tone, result.check, text, notes)
 
 
 def _summary(results: Iterable[Result]) -> str:
     counts = Counter(result.finding.verdict for result in results)
-    parts = [f"{counts[v]} {_NAMES[v][counts[v] != 1]}" for v in Verdict]
+    parts = [f"{counts[v]} {v if counts[v] == 1 else _SHOWN[v][1]}" for v in Verdict]
     return f"{', '.join(parts)}; nothing was changed"
 
 
@@ -105,10 +96,6 @@ def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
     return _command_line.document(FORMAT, parts)
 
 
-def to_json(node: Node, results: Sequence[Result]) -> str:
-    return _command_line.to_json(document(node, results))
-
-
 def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _examine)
 
@@ -120,7 +107,7 @@ def _examine(options: argparse.Namespace) -> int:
     node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
     if options.json:
-        sys.stdout.write(to_json(node, results))
+        sys.stdout.write(_command_line.to_json(document(node, results)))
     else:
         colour = _command_line.has_colour()
         sys.stdout.write(text(results, verbose=options.verbose, colour=colour))

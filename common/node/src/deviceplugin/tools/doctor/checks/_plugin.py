@@ -31,23 +31,19 @@ def shortfalls(node: Node) -> Iterator[Finding]:
     try:
         found = ask(page, _shortfalls, node.timeout, credentials, _MOST)
     except RefusedError as error:
-        yield warning(
-            page,
-            str(error),
-            means="what the plugin should offer and does not is not known.",
-            do="set DP_HTTP_TOKEN_FILE and DP_HTTP_CERT_FILE as for the plugin.",
-        )
+        means = "what the plugin should offer and does not is not known."
+        do = "set DP_HTTP_TOKEN_FILE and DP_HTTP_CERT_FILE as for the plugin."
+        yield warning(page, str(error), means=means, do=do)
         return
     except NoAnswerError:
         yield ok(page, "no plugin answers here")
         return
     for text in found:
-        yield warning(
-            page,
-            text,
-            means="the plugin offers less than it should.",
-            do="do as it says; the plugin finds out by itself.",
+        means, do = (
+            "the plugin offers less than it should.",
+            "do as it says; the plugin finds out by itself.",
         )
+        yield warning(page, text, means=means, do=do)
     if not found:
         yield ok(page, "the plugin offers all that it should")
 
