@@ -309,7 +309,7 @@ def test_an_api_server_that_is_not_there_is_not_waited_for(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--timeout", "0"], "--timeout 0 is not above 0"),
+        (["--timeout", "0"], "--timeout: 0 is not above 0"),
         (["--api", "localhost"], "'localhost' is not http:// or https://"),
         (["--kubeconfig", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],

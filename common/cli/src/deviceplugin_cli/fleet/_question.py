@@ -152,19 +152,15 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
-
-    Attributes:
-        resources: Patterns of names; without any, all resources.
-        nodes: Names; without any, all nodes.
-        selector: Labels of nodes, as kubectl has them.
-        pods: Whether pods are read, which says how many devices are held.
-    """
+    """What is asked. Without resources or nodes, all are meant."""
 
     resources: Sequence[str] = ()
+    """Patterns of names."""
     nodes: Sequence[str] = ()
     selector: str = ""
+    """Labels of nodes, as kubectl has them."""
     pods: bool = True
+    """Whether pods are read, which says how many devices are held."""
 
     def wants(self, resource: str) -> bool:
         return not self.resources or any(fnmatchcase(resource, one) for one in self.resources)
@@ -259,15 +255,13 @@ def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[Plu
     except ApiServerError as error:
         if not error.status:  # nobody answers
             raise
-        needs = "needs list deviceplugins.deviceplugin.dev: "
-        if not isinstance(error, ForbiddenError):
-            needs = ""
+        forbidden = isinstance(error, ForbiddenError)
+        needs = "needs list deviceplugins.deviceplugin.dev: " if forbidden else ""
         if error.status != HTTPStatus.UNAUTHORIZED:  # the nodes will say so
             unknown.append(f"whether DevicePlugin objects are ready: {needs}{error}")
         return None
-    wanted = [
-        one
-        for one in found
-        if not one.resources or any(question.wants(each["name"]) for each in one.resources)
-    ]
-    return sorted(wanted, key=lambda one: one.name)
+
+    def is_wanted(one: PluginObject) -> bool:
+        return not one.resources or any(question.wants(each["name"]) for each in one.resources)
+
+    return sorted(filter(is_wanted, found), key=lambda one: one.name)
