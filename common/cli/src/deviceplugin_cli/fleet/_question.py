@@ -107,11 +107,7 @@ class Reader:
         reduce: Callable[[Object], _T],
         query: Mapping[str, str] | None = None,
     ) -> list[_T]:
-        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress.
-
-        Raises:
-            ApiServerError: They cannot be listed.
-        """
+        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress."""
         for _ in range(_RESTARTS):
             try:
                 return list(self._each(path, what, reduce, query or {}))
@@ -167,13 +163,10 @@ class Question:
 
 
 def answer(question: Question, reader: Reader) -> Fleet:
-    """Return what the cluster says.
+    """Return what the cluster says; raise ``ConfigError`` if the selector is wrong.
 
-    Nodes that may not be listed are replaced by what the operator says of them.
-
-    Raises:
-        ApiServerError: The nodes are unknown, and the operator says nothing of them.
-        ConfigError: The selector is wrong.
+    Nodes that may not be listed are replaced by what the operator says of them. If that is nothing,
+    ``ApiServerError`` is raised.
     """
     fleet = Fleet()
     fleet.objects = _objects(question, reader, fleet.unknown)

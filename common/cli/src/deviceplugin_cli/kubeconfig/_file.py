@@ -121,10 +121,8 @@ def files_of(environ: Mapping[str, str]) -> list[Path]:
 def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
     """Return the address of the API server of a context, or of the current one, and who asks it.
 
-    The files must exist. Without any, they are those of the environment, which need not.
-
-    Raises:
-        ConfigError: Something is missing, wrong or not supported.
+    The files must exist. Without any, they are those of the environment, which need not. What is
+    missing, wrong or not supported raises ``ConfigError``.
     """
     merged = _Merged()
     given = list(files) or [path for path in files_of(os.environ) if path.exists()]

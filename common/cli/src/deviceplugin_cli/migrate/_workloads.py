@@ -42,11 +42,7 @@ class Document:
 
 
 def read_text(path: str) -> str:
-    """Return the content of a file, or of standard input for ``-``.
-
-    Raises:
-        ConfigError: It cannot be read, is too long, or is not UTF-8.
-    """
+    """Return the content of a file, or of standard input for ``-``; raise ``ConfigError``."""
     try:
         if path == STANDARD_INPUT:
             content = sys.stdin.buffer.read(_MOST_BYTES + 1)
@@ -64,11 +60,7 @@ def read_text(path: str) -> str:
 
 
 def documents(path: str, text: str) -> list[Document]:
-    """Return the documents in a text. A ``List`` counts as the documents in it.
-
-    Raises:
-        ConfigError: It is not valid YAML, has a document that is not a mapping, or has none.
-    """
+    """Return the documents in a text, and those in a ``List``; raise ``ConfigError``."""
     found = [
         each
         for number, one in enumerate(_parsed(path, text), 1)
@@ -113,11 +105,7 @@ class Found:
 
 
 def workloads(documents: Sequence[Document], configuration: str | None) -> Iterator[Found]:
-    """Yield the containers of all DaemonSets and pods, and Helm values.
-
-    Raises:
-        ConfigError: A manifest has not the form that Kubernetes wants, or a shell starts the peer.
-    """
+    """Yield the containers of all DaemonSets and pods, and Helm values; raise ``ConfigError``."""
     maps = {
         str(_get(one.content, one.place, "metadata.name", str)): one
         for one in documents

@@ -52,10 +52,7 @@ class Credentials(NamedTuple):
     def headers(self, page: str) -> dict[str, str]:
         """Return the headers of a request for the URL ``page``.
 
-        Raises:
-            RefusedError: The network could read the token.
-            NoAnswerError: There is none in the file.
-            OSError: The file cannot be read.
+        A token that the network could read is ``RefusedError``.
         """
         if self.token_file is None:
             return {}
@@ -68,11 +65,7 @@ class Credentials(NamedTuple):
         return {"Authorization": f"Bearer {token}"}
 
     def tls(self) -> ssl.SSLContext:
-        """Return the context for a connection.
-
-        Raises:
-            NoAnswerError: The file has no certificates, or cannot be read.
-        """
+        """Return the context for a connection; raise ``NoAnswerError``."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except ssl.SSLError as error:
@@ -103,11 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def page_of(url: str) -> str:
-    """Return the URL of the devices of the plugin at ``url``: the default path is ``/devices``.
-
-    Raises:
-        NoAnswerError: ``url`` is not a URL.
-    """
+    """Return the URL of the devices of a plugin: the default path is ``/devices``."""
     try:
         return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
     except ValueError as error:

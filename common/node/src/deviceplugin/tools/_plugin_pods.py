@@ -52,12 +52,9 @@ class Plugin:
     credentials: Credentials = NO_CREDENTIALS
 
     def says(self, reduce: Callable[[Any], _T], path: str = "") -> _T:
-        """Return what ``reduce`` makes of the plugin's ``/devices``.
+        """Return what ``reduce`` makes of the plugin's ``/devices``; raise ``NoAnswerError``.
 
         With a ``path``, such as ``/readyz``, that has to answer before.
-
-        Raises:
-            NoAnswerError: It does not answer, or with something else.
         """
         if path:
             page = page_of(self.url).removesuffix("/devices") + path
@@ -160,12 +157,9 @@ class _Pods:
 
 
 def plugin_of(pod: Mapping[str, Any], credentials: Credentials = NO_CREDENTIALS) -> Plugin | None:
-    """Return the plugin in a pod; None if it does not run.
+    """Return the plugin in a pod, which is asked by https if its authority is in ``credentials``.
 
-    With the authority of its certificate in ``credentials`` it is asked by https.
-
-    Raises:
-        LookupError: ``pod`` is not a pod. TypeError and AttributeError mean the same.
+    None if it does not run. Errors of builtin classes mean that ``pod`` is not a pod.
     """
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     node, address = spec.get("nodeName"), status.get("podIP")

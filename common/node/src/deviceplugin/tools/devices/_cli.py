@@ -49,12 +49,9 @@ Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the comma
 
 
 def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plugins: bool) -> None:
-    """Add the devices of the kubelet's PodResources API.
+    """Add the devices of the kubelet's PodResources API; raise ``NoAnswerError``.
 
     ``with_plugins`` is whether plugins have been asked too.
-
-    Raises:
-        NoAnswerError: It does not answer.
     """
     if not socket.exists():
         raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")

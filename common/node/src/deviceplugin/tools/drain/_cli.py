@@ -50,10 +50,7 @@ _SETTINGS: Final = ("driver-dir", "pod-resources-socket")
 def through_dra(driver_dir: Path, drivers: Collection[str]) -> list[str]:
     """Return a message for each claim that is prepared, and for each driver that still offers.
 
-    Without names in ``drivers``, of all that there are.
-
-    Raises:
-        OSError: A directory cannot be read.
+    Without names in ``drivers``, of all that there are. OSError: a directory cannot be read.
     """
     try:
         found = sorted(driver_dir.iterdir())

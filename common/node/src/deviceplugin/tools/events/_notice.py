@@ -62,13 +62,7 @@ class Fact(NamedTuple):
 def read_facts(
     source: str, timeout: float, credentials: Credentials = NO_CREDENTIALS
 ) -> list[Fact]:
-    """Return the facts of the plugin at ``source``, which is a URL or a file with its answer.
-
-    The default path of a URL is ``/devices``. The plugin may be silent for ``timeout`` seconds.
-
-    Raises:
-        NoAnswerError: There is no answer, or it is not a plugin's.
-    """
+    """Return the facts of the plugin at ``source``, which is a URL or a file with its answer."""
     try:
         if "://" in source:
             return ask(source, _facts, timeout, credentials)
@@ -111,7 +105,6 @@ class Notice(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether all is well again."""
         return self.state == "good"
 
     @property

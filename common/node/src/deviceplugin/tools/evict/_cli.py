@@ -85,11 +85,7 @@ def visit(patience: Patience, evictor: Evictor) -> Visit:
 
 
 def _patience(words: Sequence[str]) -> Callable[[str], float]:
-    """Return a function from a resource to its seconds, from ``10m`` and ``RESOURCE=5m``.
-
-    Raises:
-        ConfigError: A word has neither form, or is less than two minutes.
-    """
+    """Return a function from a resource to its seconds, from ``10m`` and ``RESOURCE=5m``."""
     seconds: dict[str, float] = {}
     for word in words:
         resource, _, text = word.rpartition("=")

@@ -84,11 +84,7 @@ class _Noting(Kernel):
 
 
 def asked(tree: Tree) -> Asked:
-    """Let each installed plugin read the machine, and return what it read.
-
-    Raises:
-        ConfigError: A plugin cannot be imported.
-    """
+    """Let each installed plugin read the machine, and return what it read."""
     kernel, properties = _Noting(), set[str]()
     noting = Tree(Sysfs(tree.sysfs.root, kernel), dev=tree.dev, udev=tree.udev)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
