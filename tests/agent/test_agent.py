@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,23 +24,6 @@ AGENT = str(Path(sys.executable).with_name("device-plugins"))
 GOPHER = "example.com/gopher"
 SIMPLE = "example.com/simple-device"
 DEVICE = f"simple-device-{os.uname().nodename}"
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the configuration file, as a whole as an editor does."""
-    (tmp_path / "gophers").mkdir()
-    (tmp_path / "gophers/alice").touch()
-
-    def write(**sections: Any) -> Path:
-        gopher = {"directory": str(tmp_path / "gophers")}
-        path = tmp_path / "config.json"
-        new = tmp_path / "new.json"
-        new.write_text(json.dumps({"gopher": gopher, **sections}))
-        new.replace(path)
-        return path
-
-    return write
 
 
 # On a node.

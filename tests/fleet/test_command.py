@@ -19,7 +19,6 @@ from fleets.objects import (
     container,
     having,
     node,
-    page,
     plugin_object,
     pod,
 )
@@ -52,6 +51,7 @@ def test_each_resource_of_each_node_has_a_row_and_each_resource_a_sum(
         "example.com/nic: 2 of 2 healthy on 1 node, 0 held\n"
     )
     assert (0, expected, "") == run()
+    assert [OBJECTS, NODES, PODS] == list(dict.fromkeys(paths(script)))
 
 
 def test_what_is_wrong_with_a_node_is_said(script: Script, run: Run) -> None:
@@ -99,10 +99,13 @@ def test_nodes_can_be_chosen_and_one_that_is_missing_is_named(script: Script, ru
     assert "missing: node c\n" in out
 
 
-def test_a_selector_that_is_none_is_a_wrong_command_line(script: Script, run: Run) -> None:
+@pytest.mark.parametrize("words", [["--selector", "a=b=c"], ["--node", "a,b"]])
+def test_what_the_api_server_does_not_understand_is_a_wrong_command_line(
+    script: Script, run: Run, words: list[str]
+) -> None:
     script.otherwise = having(Answer(400, "unable to parse requirement"))
-    status, _, err = run("--selector", "a=b=c")
-    assert (2, True) == (status, "--selector a=b=c: the API server answers 400: unable" in err)
+    status, _, err = run(*words)
+    assert (2, True) == (status, f"{' '.join(words)}: the API server answers 400: unable" in err)
 
 
 def test_pods_of_few_nodes_are_asked_for_by_node_and_of_many_at_once(
@@ -242,12 +245,6 @@ def test_what_cannot_be_read_beside_the_nodes_is_said_and_the_rest_is_shown(
     ) in out
 
 
-def test_a_name_of_a_node_that_is_none_is_a_wrong_command_line(script: Script, run: Run) -> None:
-    script.otherwise = having(Answer(400, "invalid selector"))
-    status, _, err = run("--node", "a,b")
-    assert (2, True) == (status, "--node a,b: the API server answers 400: invalid sel" in err)
-
-
 def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> None:
     nodes = [node("n", gpu=(1000, 2000)), node("m", nic=(1, 1))]
     objects = [plugin_object("gpus", "NoNodes", "none")]
@@ -270,11 +267,6 @@ def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> No
     } == document
     script.otherwise = having()
     assert json.loads(run("--json")[1])["objects"] is None
-
-
-def test_a_summary_has_no_nodes(script: Script, run: Run) -> None:
-    script.otherwise = having([node("n", gpu=(1, 1))])
-    assert f"{GPU}: 1 of 1 healthy on 1 node, 0 held\n" == run("--summary")[1]
 
 
 @pytest.mark.parametrize(
@@ -329,10 +321,3 @@ def test_what_is_no_list_of_nodes_is_refused(script: Script, run: Run, body: Any
     status, out, err = run()
     assert (1, "") == (status, out)
     assert f"{NODES}: the answer is not a list of nodes" in err
-
-
-def test_objects_are_asked_for_first_and_pods_last(script: Script, run: Run) -> None:
-    script.answers.append(page([]))
-    script.otherwise = having([node("n", gpu=(1, 1))])
-    run()
-    assert [OBJECTS, NODES, PODS] == paths(script)
