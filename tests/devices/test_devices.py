@@ -123,19 +123,12 @@ def test_entries_of_one_device_are_one_row() -> None:
     assert (NodeDevice(R, "b", True), NodeDevice(R, "c", True)) == (b, c)
 
 
-def test_a_device_of_two_pods_shows_both() -> None:
+def test_what_two_pods_have_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
     inventory = Inventory()
     inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
     (device,) = inventory
-    assert {"p", "q"} == {holder.pod for holder in device.holders}
-    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
-
-
-def test_what_a_pod_has_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
-    inventory = Inventory()
-    inventory.add_pods(listed(("p", [entry("a")])))
-    (device,) = inventory
     assert "in use" == device.state
+    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
     inventory.close()
     assert "not allocatable" == device.state
 
@@ -181,22 +174,15 @@ def test_claims_are_devices_of_their_driver() -> None:
     )
 
 
-def test_a_plugin_that_is_not_registered_is_said() -> None:
+def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:
     inventory = Inventory()
-    devices = [{"id": "a", "healthy": True}]
-    inventory.add_plugin(
-        {"resources": [{"name": R, "devices": devices, "problem": "waiting for the kubelet"}]}
-    )
-    (device,) = inventory
-    assert "unknown" == device.state
-    assert f"unknown: {R}: waiting for the kubelet" in _inventory.table(inventory)
-
-
-def test_names_of_holders_that_are_not_strings_are_shown_all_the_same() -> None:
-    inventory = Inventory()
+    # Names of holders may be anything.
     holders = [{"namespace": one, "pod": "", "claim": one} for one in (7, "a", True)]
-    devices = [{"id": "a", "healthy": True, "holders": holders}]
-    inventory.add_plugin({"resources": [{"name": R, "devices": devices}]})
+    devices = [{"id": "a", "healthy": True}, {"id": "b", "healthy": True, "holders": holders}]
+    problem = "waiting for the kubelet"
+    inventory.add_plugin({"resources": [{"name": R, "devices": devices, "problem": problem}]})
+    assert ["unknown", "in use"] == [device.state for device in inventory]
+    assert f"unknown: {R}: {problem}" in _inventory.table(inventory)
     assert "claim 7/7, claim True/True, claim a/a" in _inventory.table(inventory)
 
 

@@ -16,7 +16,7 @@ from cluster.certificates import make, needs_openssl
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
-from deviceplugin.apiserver import ApiServer
+from deviceplugin.apiserver import ApiServer, _watch
 from deviceplugin.tools import _plugin_pods
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, plugin_of
@@ -155,8 +155,13 @@ def test_pods_come_and_go(script: Script) -> None:
     ],
 )
 def test_pods_that_cannot_be_listed_are_told_once_and_asked_for_again(
-    script: Script, answer: Answer, text: str, caplog: pytest.LogCaptureFixture
+    script: Script,
+    answer: Answer,
+    text: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(_watch, "_FIRST_WAIT", 0.01)
     script.answers += [answer, answer, listed(pod("n1"))]
     script.otherwise = lambda _asked: Answer(parts=[b""])
     with _plugin_pods.plugins(OPTIONS, ApiServer(script.url)) as plugins:

@@ -81,18 +81,12 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--plugin-token-file",
-        type=Path,
-        metavar="FILE",
-        help="with the plugin's token (its http-token-file); sent by https, or on this machine",
-    )
-    parser.add_argument(
-        "--plugin-ca-file",
-        type=Path,
-        metavar="FILE",
-        help="with the authority of the plugin's certificate, in PEM (the system's)",
-    )
+    for name, words in (
+        ("token", "the plugin's token (its http-token-file); sent by https, or on this machine"),
+        ("ca", "the authority of the plugin's certificate, in PEM (the system's)"),
+    ):
+        help_ = f"with {words}"
+        parser.add_argument(f"--plugin-{name}-file", type=Path, metavar="FILE", help=help_)
 
 
 def page_of(url: str) -> str:

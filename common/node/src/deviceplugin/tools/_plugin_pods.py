@@ -69,11 +69,8 @@ Plugins = Callable[[], Mapping[str, Plugin]]
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--node", metavar="NAME", help="one node, by its name in the cluster")
-    add(
-        "--plugin",
-        metavar="URL",
-        help="with --node: where the plugin serves (http://127.0.0.1:9494)",
-    )
+    words = "with --node: where the plugin serves (http://127.0.0.1:9494)"
+    add("--plugin", metavar="URL", help=words)
     add("--selector", metavar="LABELS", help="all nodes: the labels of the plugin's pods")
     add("--namespace", metavar="NAME", help="with --selector: where the pods are")
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
@@ -93,10 +90,8 @@ def check(options: argparse.Namespace) -> None:
     if options.selector and not matches(options.namespace or "", NAME_PATTERN):
         raise ConfigError(f"--namespace {options.namespace or ''}: is not the name of a namespace")
     if options.selector and options.plugin_token_file and not options.plugin_ca_file:
-        raise ConfigError(
-            "--plugin-token-file: with --selector it needs --plugin-ca-file: a token is sent to "
-            "another machine by https only"
-        )
+        why = "a token is sent to another machine by https only"
+        raise ConfigError(f"--plugin-token-file: with --selector it needs --plugin-ca-file: {why}")
 
 
 def api_server(options: argparse.Namespace, name: str, advice: str = "give --api URL") -> ApiServer:

@@ -113,10 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print JSON")
     add_repeated(parser, "--plugin", "URL", "also ask the plugin at URL; can be repeated")
     add_options(parser)
-    add(
-        f"--{_SETTING}",
-        metavar="PATH",
-        help="the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET",
-    )
+    words = "the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET"
+    add(f"--{_SETTING}", metavar="PATH", help=words)
     add_timeout(parser, 5)
     return parser

@@ -147,13 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--verbose", "-v", action="store_true", help="show findings that are ok, too")
     add("--json", action="store_true", help="print all findings as JSON")
-    add(
-        "--plugin",
-        action="append",
-        default=[],
-        choices=[check.name for check in plugin_checks()],
-        help="the devices of this installed plugin should be here; can be repeated",
-    )
+    known = [check.name for check in plugin_checks()]
+    words = "the devices of this installed plugin should be here; can be repeated"
+    add("--plugin", action="append", default=[], choices=known, help=words)
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
     add_repeated(parser, "--only", "CHECK", "run this check only")

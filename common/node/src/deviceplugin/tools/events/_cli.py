@@ -3,7 +3,6 @@
 import argparse
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -60,9 +59,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _report_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    watch.observe(
-        read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options)), time.monotonic()
-    )
+    facts = read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options))
+    watch.observe(facts, time.monotonic())
     while not sender.step():
         pass
     return FAILED if sender.refused or watch.news(time.monotonic()) else 0
@@ -100,21 +98,16 @@ def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
 
 
 def _show(notice: Notice, node: str) -> None:
-    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}\n"
-    sys.stdout.write(line)
-    sys.stdout.flush()
+    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}"
+    print(line, flush=True)  # noqa: T201
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("events", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
-    add(
-        "--plugin",
-        default="http://127.0.0.1:9494",
-        metavar="URL",
-        help="the plugin's address, or a file with its /devices (%(default)s)",
-    )
+    words = "the plugin's address, or a file with its /devices (%(default)s)"
+    add("--plugin", default="http://127.0.0.1:9494", metavar="URL", help=words)
     add_options(parser)
     add_seconds(parser, "--interval", "10s", "between polls", "1s")
     words = "between two Events of a device with the same state"

@@ -50,11 +50,8 @@ def _run(options: argparse.Namespace) -> int:
     _log.configure("info", "auto")
 
     def make(name: str) -> Visit:
-        keeper = Keeper(
-            TaintedNode(api, name, options.taint),
-            empty_after=options.empty_after,
-            after_reboot=options.after_reboot,
-        )
+        node = TaintedNode(api, name, options.taint)
+        keeper = Keeper(node, empty_after=options.empty_after, after_reboot=options.after_reboot)
         return lambda plugin: keeper.act(readiness(plugin), time.monotonic())
 
     log.info("watching for the startup taint", extra={"taint": options.taint})
@@ -81,11 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     _plugin_pods.add_options(parser)
     add("--taint", required=True, type=_key, metavar="KEY", help="the key of the taint")
-    add(
-        "--after-reboot",
-        action="store_true",
-        help="set it again when the node has rebooted since it was removed; needs an annotation",
-    )
+    words = "set it again when the node has rebooted since it was removed; needs an annotation"
+    add("--after-reboot", action="store_true", help=words)
     words = "remove it also from a node on which no device has been found for so long"
     add_seconds(parser, "--empty-after", "2m", words, "1s", "24h")
     add_seconds(parser, "--interval", "2s", "between questions", "1s", "1m")
