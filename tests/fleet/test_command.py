@@ -222,27 +222,31 @@ def test_objects_of_the_operator_that_are_not_ready_are_listed(script: Script, r
     ] == out.split("\n\n")[2].splitlines()
 
 
-def test_without_the_right_to_list_objects_the_rest_is_shown(script: Script, run: Run) -> None:
-    script.otherwise = having([node("n", gpu=(1, 1))], objects=FORBIDDEN)
-    _, out, _ = run()
-    assert [GPU, "n", "1", "1", "0", "-"] == rows(out)[1]
-    assert (
-        "unknown: whether DevicePlugin objects are ready: needs list deviceplugins.deviceplugin.dev"
-    ) in out
+READY = "whether DevicePlugin objects are ready: "
+HELD = "how many devices are held: "
+TOO_OLD = "the API server answers 410: too old"
 
 
+@pytest.mark.parametrize(
+    ("pods", "objects", "held", "unknown"),
+    [
+        (
+            *([], FORBIDDEN, "0"),
+            f"{READY}needs list deviceplugins.deviceplugin.dev",
+        ),
+        (
+            *(Answer(410, "too old"), Answer(406, "no such version"), "-"),
+            f"{READY}the API server answers 406: no such version\nunknown: {HELD}{TOO_OLD}\n",
+        ),
+    ],
+)
 def test_what_cannot_be_read_beside_the_nodes_is_said_and_the_rest_is_shown(
-    script: Script, run: Run
+    script: Script, run: Run, pods: Any, objects: Answer, held: str, unknown: str
 ) -> None:
-    gone = Answer(410, "too old")
-    script.otherwise = having([node("n", gpu=(1, 1))], gone, Answer(406, "no such version"))
+    script.otherwise = having([node("n", gpu=(1, 1))], pods, objects)
     status, out, _ = run()
-    assert 0 == status
-    assert [GPU, "n", "1", "1", "-", "-"] == rows(out)[1]
-    assert (
-        "unknown: whether DevicePlugin objects are ready: the API server answers 406: no such "
-        "version\nunknown: how many devices are held: the API server answers 410: too old\n"
-    ) in out
+    assert (0, [GPU, "n", "1", "1", held, "-"]) == (status, rows(out)[1])
+    assert f"unknown: {unknown}" in out
 
 
 def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> None:

@@ -132,6 +132,7 @@ def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api) -> 
     assert "answers 429: not now" in logged[0]["error"]
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_slow_does_not_keep_it_from_looking_or_stopping(api: Api) -> None:
     api.silent = threading.Event()
     page = json.dumps(document({"a": "too hot"}))
