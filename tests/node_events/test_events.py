@@ -22,6 +22,7 @@ from deviceplugin.tools.events._cli import main
 from deviceplugin.tools.events._notice import read_facts
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 R = "example.com/camera"
 
@@ -246,3 +247,12 @@ def test_what_is_not_there_is_named() -> None:
         read_facts("/nowhere", 5)
     with pytest.raises(NoAnswerError, match="/dev/zero: answers with more than 8 MiB"):
         read_facts("/dev/zero", 5)
+
+
+def test_a_plugins_degraded_device_is_read_and_given_to_pods(kubelet: Kubelet) -> None:
+    worn = dp.Device("a", health=dp.Health.degraded("worn out"))
+    with kubelet.running(ScriptedPlugin(worn), http_address="127.0.0.1:0") as node:
+        node.wait_for(RESOURCE, {"a"})
+        node.allocate("a")
+        page = url(node.host.http_port)
+        eventually(lambda: ["degraded"] == [f.state for f in read_facts(page, 5) if f.device])
