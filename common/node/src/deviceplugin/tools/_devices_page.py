@@ -120,11 +120,7 @@ def decode(text: bytes, reduce: Callable[[Any], _T]) -> _T:
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:
     """Return the content of a URL of ``page_of``, of at most ``most`` bytes.
 
-    The plugin may be silent for ``timeout`` seconds.
-
-    Raises:
-        RefusedError: The plugin is not to be asked like this.
-        NoAnswerError: There is no answer, or it is too long.
+    The plugin may be silent for ``timeout`` seconds. Anything else is ``NoAnswerError``.
     """
     if urlsplit(page).scheme not in {"http", "https"}:
         raise NoAnswerError("is not an http:// address")
