@@ -128,7 +128,7 @@ def add_timeout(
 ) -> None:
     """Add the option ``--timeout``, in seconds."""
 
-    def read(text: str) -> float:
+    def seconds(text: str) -> float:
         if not 0 < (found := float(text)) <= _LONGEST_TIMEOUT:
             raise argparse.ArgumentTypeError(
                 f"{text} is not above 0 and at most {_LONGEST_TIMEOUT:g}"
@@ -137,7 +137,7 @@ def add_timeout(
 
     words = f"how long to wait {what} ({default})"
     parser.add_argument(
-        "--timeout", type=read, default=float(default), metavar="SECONDS", help=words
+        "--timeout", type=seconds, default=float(default), metavar="SECONDS", help=words
     )
 
 
