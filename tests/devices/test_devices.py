@@ -213,16 +213,18 @@ def stranger() -> Iterator[str]:
 def test_who_does_not_answer_is_named_and_the_status_is_1(
     stranger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd"]
+    urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd", "http://["]
     words = [f"--plugin={url}" for url in urls]
-    assert 1 == main([*words, f"--pod-resources-socket={tmp_path}/none.sock"])
+    words += ["--timeout=3", f"--pod-resources-socket={tmp_path}/none.sock"]
+    assert 1 == main(words)
     told = capsys.readouterr()
     assert told.out.startswith("no devices\nunknown: which devices pods have")
-    html, missing, refused, file, kubelet = told.err.splitlines()
+    html, missing, refused, file, odd, kubelet = told.err.splitlines()
     assert f"{stranger}: is not a list of a plugin" in html
     assert f"{stranger}/other: 404 Not Found" in missing
     assert "Connection refused" in refused
     assert "is not an http:// address" in file
+    assert "http://[: is not an address: Invalid IPv6 URL" in odd
     assert f"{tmp_path}/none.sock: does not exist" in kubelet
 
 
