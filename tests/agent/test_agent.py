@@ -19,29 +19,12 @@ from deviceplugin.tools.agent._sections import settings_of
 from deviceplugin_gopher import GopherPlugin, GopherSettings
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
-from plugin_process import run, started
+from plugin_process import started
 
 AGENT = str(Path(sys.executable).with_name("device-plugins"))
 GOPHER = "example.com/gopher"
 SIMPLE = "example.com/simple-device"
 DEVICE = f"simple-device-{os.uname().nodename}"
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the configuration file, as a whole as an editor does."""
-    (tmp_path / "gophers").mkdir()
-    (tmp_path / "gophers/alice").touch()
-
-    def write(**sections: Any) -> Path:
-        gopher = {"directory": str(tmp_path / "gophers")}
-        path = tmp_path / "config.json"
-        new = tmp_path / "new.json"
-        new.write_text(json.dumps({"gopher": gopher, **sections}))
-        new.replace(path)
-        return path
-
-    return write
 
 
 # On a node.
@@ -135,56 +118,61 @@ def test_a_crash_of_the_process_costs_pods_nothing_and_all_plugins_come_back(
 # The settings.
 
 
-def once(*words: str) -> tuple[int, str, str]:
-    status, output, errors = run(*words, "--once", "--output=json", command=AGENT)
-    return status, output, "\n".join(errors)
-
-
-def test_once_shows_the_devices_of_all_and_what_is_wrong_with_one(
-    write: Callable[..., Path],
-) -> None:
-    config = write(generic={"devices": 7})
-    status, output, errors = once("gopher", "generic", f"--config={config}")
-    assert [GOPHER] == [one["name"] for one in json.loads(output)["resources"]]
-    assert f"generic: discovery failed: {config}:1: generic.devices: 7 is not a list" == errors
-    assert 1 == status
-
-
-def test_settings_of_all_plugins_belong_to_the_top_of_the_file(write: Callable[..., Path]) -> None:
-    config = write(simulated={"log-level": "debug"})
-    _, _, errors = once("simulated", "gopher", f"--config={config}")
-    place = f"{config}:1: simulated.log-level"
-    assert f"{place}: is the same for all plugins: move it to the top of the file" in errors
-
-
-def test_print_config_shows_each_section_or_refuses_what_is_wrong(
-    write: Callable[..., Path],
-) -> None:
-    config = write(simulated={"number-devices": 3})
-    status, output, _ = run(
-        "gopher", "simulated", f"--config={config}", "--print-config", command=AGENT
-    )
-    shown = json.loads(output)
-    assert 0 == status
-    assert (3, GOPHER) == (shown["simulated"]["number-devices"], shown["gopher"]["resource"])
-    assert "plugin-dir" not in shown["gopher"]
-    write(simulated={"number-devices": -1})
-    status, output, errors = run(
-        "gopher", "simulated", f"--config={config}", "--print-config", command=AGENT
-    )
-    assert (2, "") == (status, output)
-    assert [
-        f"device-plugins: {config}:1: simulated: number-devices -1 is not between 0 and 100000"
-    ] == errors
-
-
-# The command line.
-
-
 def command(*words: str) -> int:
     with pytest.raises(SystemExit) as ended:
         _cli.main(words)
     return int(ended.value.code or 0)
+
+
+TO_THE_TOP = "is the same for all plugins: move it to the top of the file"
+
+
+@pytest.mark.parametrize(
+    ("words", "sections", "error"),
+    [
+        (
+            ["gopher", "generic"],
+            {"generic": {"devices": 7}},
+            "generic: discovery failed: {}:1: generic.devices: 7 is not a list",
+        ),
+        (
+            ["gopher", "simulated"],
+            {"simulated": {"log-level": "debug"}},
+            "simulated: discovery failed: {}:1: simulated.log-level: " + TO_THE_TOP,
+        ),
+        (["gopher"], {"simulated": {"number-devices": "many"}}, ""),  # it is not named
+    ],
+)
+def test_once_shows_the_devices_of_all_and_what_is_wrong_with_one(
+    write: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sections: dict[str, Any],
+    error: str,
+) -> None:
+    config = write(**sections)
+    assert bool(error) == command(*words, f"--config={config}", "--once", "--output=json")
+    shown = capsys.readouterr()
+    assert [GOPHER] == [one["name"] for one in json.loads(shown.out)["resources"]]
+    assert error.format(config) == shown.err.rstrip()
+
+
+def test_print_config_shows_each_section_or_refuses_what_is_wrong(
+    write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["gopher", "simulated", f"--config={write(simulated={'number-devices': 3})}"]
+    assert 0 == command(*words, "--print-config")
+    shown = json.loads(capsys.readouterr().out)
+    assert (3, GOPHER) == (shown["simulated"]["number-devices"], shown["gopher"]["resource"])
+    assert "plugin-dir" not in shown["gopher"]
+    config = write(simulated={"number-devices": -1})
+    assert 2 == command(*words, "--print-config")
+    wrong = f"{config}:1: simulated: number-devices -1 is not between 0 and 100000"
+    out, err = capsys.readouterr()
+    assert ("", wrong) == (out, err.partition(": ")[2].rstrip())
+
+
+# The command line.
 
 
 @pytest.mark.parametrize(
@@ -239,13 +227,6 @@ def test_the_plugins_are_those_with_a_section_in_the_file(
         assert 0 == agent.stop()
 
 
-def test_sections_of_plugins_that_are_not_named_are_ignored(write: Callable[..., Path]) -> None:
-    config = write(simulated={"number-devices": "many"})
-    status, output, errors = once("gopher", f"--config={config}")
-    assert (0, "") == (status, errors)
-    assert [GOPHER] == [one["name"] for one in json.loads(output)["resources"]]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -288,6 +269,10 @@ def hosted() -> Hosted[GopherSettings]:
 def nothing() -> None: ...
 
 
+def text() -> Hosted[dp.Settings]:
+    return Hosted(lambda _settings: "a lamp", dp.Settings)
+
+
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Installs packages: the value of each name's entry point."""
@@ -305,6 +290,7 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     [
         ("no_such_module:hosted", "ModuleNotFoundError: No module named 'no_such_module'"),
         (f"{__name__}:nothing", "its entry point returned None, which is not a Hosted"),
+        (f"{__name__}:text", "'a lamp' is not a plugin"),
     ],
 )
 def test_a_package_that_is_broken_keeps_only_its_plugin_from_running(
@@ -327,18 +313,6 @@ def test_a_name_that_two_packages_have_is_refused(
     packages(("gopher", f"{__name__}:hosted"), ("gopher", f"{__name__}:nothing"))
     assert 2 == command("gopher")
     assert "device-plugins: gopher is in several packages\n" == capsys.readouterr().err
-
-
-def test_a_plugin_that_is_none_is_not_run(
-    packages: Callable[..., None], write: Callable[..., Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    packages(("lamp", f"{__name__}:text"), ("gopher", f"{__name__}:hosted"))
-    assert 1 == command("gopher", "lamp", f"--config={write()}", "--once")
-    assert "lamp: discovery failed: 'a lamp' is not a plugin" in capsys.readouterr().err
-
-
-def text() -> Hosted[dp.Settings]:
-    return Hosted(lambda _settings: "a lamp", dp.Settings)
 
 
 def test_every_plugin_with_an_image_can_be_run_beside_others() -> None:

@@ -40,6 +40,7 @@ from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry import events
 from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
+from deviceplugin.tools import _devices_page
 from deviceplugin.tools.events import _notice, _watch
 from deviceplugin.tools.evict import _evictor
 from deviceplugin.tools.startup_taint import _keeper
@@ -348,7 +349,7 @@ def test_the_plugins_page_lists_every_hook() -> None:
         ("node-tools", f"and every {_keeper.AGAIN / 60:g} minutes otherwise"),
         ("node-tools", f"unhealthy for {_watch.OLD.total_seconds() / 60:g} minutes or more"),
         ("node-tools", f"At most {_watch.MAX_SUBJECTS:,} devices are watched"),
-        ("node-tools", f"and {_notice.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
+        ("node-tools", f"and {_devices_page.MAX_BYTES // 1024**2} MiB read of a plugin's answer"),
         ("fleet", f"the unhealthy first, {_page.MAX_DEVICES} in all"),
         ("fleet", f"those with problems first, {_page.MAX_RESOURCES} in all"),
         ("fleet", f"the last {events.MAX_EVENTS}, of this process"),

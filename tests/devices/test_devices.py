@@ -11,6 +11,7 @@ import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin.proto.podresources import podresources_pb2 as pb
+from deviceplugin.tools._devices_page import NoAnswerError, decode
 from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._cli import main
 from deviceplugin.tools.devices._inventory import FORMAT, Holder, Inventory, NodeDevice
@@ -117,23 +118,17 @@ def test_entries_of_one_device_are_one_row() -> None:
     inventory.add_pods(listed(("p", twice[:3])))
     inventory.close()
     a, b, c = inventory
-    assert NodeDevice(R, "a", True, None, "", "", {0, 1}, {Holder("ns", "p", "main")}) == a
+    held = {Holder("ns", "p", "main")}
+    assert NodeDevice(R, "a", allocatable=True, numa_nodes={0, 1}, holders=held) == a
     assert (NodeDevice(R, "b", True), NodeDevice(R, "c", True)) == (b, c)
 
 
-def test_a_device_of_two_pods_shows_both() -> None:
+def test_what_two_pods_have_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
     inventory = Inventory()
     inventory.add_pods(listed(("p", [entry("a")]), ("q", [entry("a")])))
     (device,) = inventory
-    assert {"p", "q"} == {holder.pod for holder in device.holders}
-    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
-
-
-def test_what_a_pod_has_and_the_kubelet_would_not_give_is_not_allocatable() -> None:
-    inventory = Inventory()
-    inventory.add_pods(listed(("p", [entry("a")])))
-    (device,) = inventory
     assert "in use" == device.state
+    assert "ns/p/main, ns/q/main" in _inventory.table(inventory)
     inventory.close()
     assert "not allocatable" == device.state
 
@@ -179,22 +174,15 @@ def test_claims_are_devices_of_their_driver() -> None:
     )
 
 
-def test_a_plugin_that_is_not_registered_is_said() -> None:
+def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:
     inventory = Inventory()
-    devices = [{"id": "a", "healthy": True}]
-    inventory.add_plugin(
-        {"resources": [{"name": R, "devices": devices, "problem": "waiting for the kubelet"}]}
-    )
-    (device,) = inventory
-    assert "unknown" == device.state
-    assert f"unknown: {R}: waiting for the kubelet" in _inventory.table(inventory)
-
-
-def test_names_of_holders_that_are_not_strings_are_shown_all_the_same() -> None:
-    inventory = Inventory()
+    # Names of holders may be anything.
     holders = [{"namespace": one, "pod": "", "claim": one} for one in (7, "a", True)]
-    devices = [{"id": "a", "healthy": True, "holders": holders}]
-    inventory.add_plugin({"resources": [{"name": R, "devices": devices}]})
+    devices = [{"id": "a", "healthy": True}, {"id": "b", "healthy": True, "holders": holders}]
+    problem = "waiting for the kubelet"
+    inventory.add_plugin({"resources": [{"name": R, "devices": devices, "problem": problem}]})
+    assert ["unknown", "in use"] == [device.state for device in inventory]
+    assert f"unknown: {R}: {problem}" in _inventory.table(inventory)
     assert "claim 7/7, claim True/True, claim a/a" in _inventory.table(inventory)
 
 
@@ -209,8 +197,8 @@ NUMA = [{"id": "a", "healthy": True, "numa_nodes": [float("inf")]}]
     ],
 )
 def test_a_page_that_is_something_else_is_refused(page: object) -> None:
-    with pytest.raises(ValueError, match="is not a list of devices"):
-        Inventory().add_plugin(page)
+    with pytest.raises(NoAnswerError, match="is not a list of a plugin's devices"):
+        decode(json.dumps(page).encode(), Inventory().add_plugin)
 
 
 @pytest.fixture
@@ -225,16 +213,18 @@ def stranger() -> Iterator[str]:
 def test_who_does_not_answer_is_named_and_the_status_is_1(
     stranger: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd"]
+    urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd", "http://["]
     words = [f"--plugin={url}" for url in urls]
-    assert 1 == main([*words, f"--pod-resources-socket={tmp_path}/none.sock"])
+    words += ["--timeout=3", f"--pod-resources-socket={tmp_path}/none.sock"]
+    assert 1 == main(words)
     told = capsys.readouterr()
     assert told.out.startswith("no devices\nunknown: which devices pods have")
-    html, missing, refused, file, kubelet = told.err.splitlines()
-    assert f"{stranger}/devices: Expecting value" in html
+    html, missing, refused, file, odd, kubelet = told.err.splitlines()
+    assert f"{stranger}: is not a list of a plugin" in html
     assert f"{stranger}/other: 404 Not Found" in missing
     assert "Connection refused" in refused
     assert "is not an http:// address" in file
+    assert "http://[: is not an address: Invalid IPv6 URL" in odd
     assert f"{tmp_path}/none.sock: does not exist" in kubelet
 
 

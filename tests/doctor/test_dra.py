@@ -21,6 +21,7 @@ from deviceplugin.tools.doctor.checks import KUBELET
 from deviceplugin_testing.simulator import SimulatedCluster
 
 CHECKS = {one.name: one for one in KUBELET}
+RUNTIME = CHECKS["dra-runtime"]
 DRIVER = "gopher.example.com"
 DEVICE = RecordedDevice("example.com/gopher", "gary", "one", "node/pool", "gary")
 
@@ -71,14 +72,10 @@ def test_nothing_is_wrong_with_a_good_driver(node: Node) -> None:
     assert ["is a writable directory"] * 2 + ["serves, and has 1 prepared claims"] == texts
 
 
-def test_directories_that_are_not_mounted_are_named(node: Node) -> None:
-    shutil.rmtree(node.at(node.settings.driver_dir))
-    shutil.rmtree(node.at(node.settings.cdi_dir))
+def test_directories_that_cannot_be_used_are_named(node: Node) -> None:
+    for directory in (node.settings.driver_dir, node.settings.cdi_dir):
+        shutil.rmtree(node.at(directory))
     assert [("failure", "does not exist")] * 2 == found(node)
-
-
-def test_a_directory_that_is_a_file_is_named(node: Node) -> None:
-    shutil.rmtree(node.at(node.settings.cdi_dir))
     node.at(node.settings.cdi_dir).touch()
     assert ("failure", "is not a directory") in found(node)
 
@@ -190,10 +187,12 @@ def test_an_account_that_may_do_nothing_at_all_is_a_failure(node: Node) -> None:
     assert "apply the ClusterRole and its binding of the component dra." == one.finding.do
 
 
-def test_without_protocol_dra_the_cluster_is_not_asked(node: Node) -> None:
+def test_without_protocol_dra_nobody_is_asked(node: Node) -> None:
     node = replace(node, settings=Settings())
-    (one,) = run(node, [CHECKS["dra-cluster"]])
-    assert "is not asked; only protocol=dra needs it" == one.finding.found
+    cluster, runtime = (one.finding for one in run(node, [CHECKS["dra-cluster"], RUNTIME]))
+    assert ("ok", "is not asked; only protocol=dra needs it") == (cluster.verdict, cluster.found)
+    expected = "is not examined for CDI; only protocol=dra needs it"
+    assert ("ok", expected) == (runtime.verdict, runtime.found)
 
 
 def test_outside_a_pod_there_is_nobody_to_ask(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +213,7 @@ def runtime(node: Node, text: str = "", path: str = "etc/containerd/config.toml"
         file = node.at(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    return [one.finding for one in run(node, [CHECKS["dra-runtime"]])]
+    return [one.finding for one in run(node, [RUNTIME])]
 
 
 @pytest.mark.parametrize(
@@ -258,16 +257,7 @@ def test_a_directory_of_its_own_must_be_known_to_the_runtime(node: Node) -> None
     assert "looks for CDI files in /etc/cdi, /var/run/cdi, and not in /srv/cdi" in found[-1].found
 
 
-def test_a_runtime_without_a_configuration_is_unknown(node: Node) -> None:
+def test_a_runtime_without_a_usable_configuration_is_unknown(node: Node) -> None:
     (one,) = runtime(node)
     assert ("unknown", "no configuration found") == (one.verdict, one.found)
-
-
-def test_a_configuration_that_is_broken_is_a_warning(node: Node) -> None:
-    found = runtime(node, "version = [")
-    assert ["warning", "unknown"] == [one.verdict for one in found]
-
-
-def test_without_protocol_dra_the_runtime_is_not_examined(node: Node) -> None:
-    (one,) = runtime(replace(node, settings=Settings()), "version = 2\n")
-    assert "ok" == one.verdict
+    assert ["warning", "unknown"] == [one.verdict for one in runtime(node, "version = [")]

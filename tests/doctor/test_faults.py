@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -138,11 +139,6 @@ def a_mode_without_its_directory(node: Node) -> Node:
     return replace(node, settings=replace(node.settings, registration="watcher"))
 
 
-@fault("runs with --root-dir /data/kubelet", "kubelet")
-def a_kubelet_with_another_root(node: Node) -> None:
-    write(node.at("proc/812/cmdline"), "kubelet\0--root-dir\0/data/kubelet\0")
-
-
 @fault("does not exist", "pod-resources checkpoint")
 def a_pod_resources_directory_that_is_not_mounted(node: Node) -> None:
     shutil.rmtree(node.pod_resources_socket.parent)
@@ -176,25 +172,6 @@ def a_gpu_without_its_driver(node: Node) -> None:
     write(node.at("sys/module/nouveau/refcnt"))
 
 
-@fault("no device file of the driver", "GPU")
-def gpu_device_files_that_are_not_mounted(node: Node) -> None:
-    write(node.at("proc/driver/nvidia/version"))
-    write(node.at("usr/lib64/libnvidia-ml.so.1"))
-
-
-@fault("no libnvidia-ml.so.1", "GPU")
-def a_driver_whose_library_is_not_mounted(node: Node) -> None:
-    for name in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"):
-        write(node.at(name))
-
-
-@fault("no libnvidia-ml.so.1", "GPU")
-def a_driver_whose_library_is_where_the_plugin_does_not_look(node: Node) -> None:
-    for name in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"):
-        write(node.at(name))
-    write(node.at("run/nvidia/driver/usr/lib64/libnvidia-ml.so.1"))
-
-
 @fault("none found", "GPU")
 def no_gpu_where_there_should_be_one(node: Node) -> Node:
     return replace(node, plugins=frozenset({"gpu"}))
@@ -210,54 +187,9 @@ def fpga_device_files_that_are_not_mounted(node: Node) -> None:
     node.at("sys/class/fpga_region/region0/dfl-port.0").mkdir(parents=True)
 
 
-@fault("not valid", "GENERIC")
-def a_configuration_that_is_no_yaml(node: Node) -> None:
-    write(node.at("etc/generic-device-plugin/config.yaml"), "devices: [}")
-
-
-@fault("has no devices", "GENERIC")
-def a_configuration_without_devices(node: Node) -> None:
-    write(node.at("etc/generic-device-plugin/config.yaml"), "domain: example.com")
-
-
-@fault("has no devices: its list is empty", "generic")
-def a_configuration_with_an_empty_list(node: Node) -> None:
-    write(node.at("etc/generic-device-plugin/config.yaml"), "devices: []")
-
-
-@fault("line 1: devices[0].groups[0].usb[0]: product is missing", "GENERIC")
-def a_configuration_that_the_plugin_refuses(node: Node) -> None:
-    entry = "{name: serial, groups: [{usb: [{vendor: '0403'}]}]}"
-    write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")
-
-
-@fault("nothing below /dev matches", "generic")
-def a_rule_of_smarters_that_nothing_matches(node: Node) -> None:
-    rule = "- {devicematch: '^video[0-9]*$', nummaxdevices: 2}"
-    write(node.at("etc/generic-device-plugin/config.yaml"), rule)
-
-
-@fault("nvidia-gpu is not for this plugin", "generic")
-def a_rule_of_smarters_that_is_left_out(node: Node) -> None:
-    rules = "[{devicematch: nvidia-gpu, nummaxdevices: 1}, {devicematch: snd, nummaxdevices: 1}]"
-    write(node.at("etc/generic-device-plugin/config.yaml"), rules)
-    write(node.at("dev/snd/pcmC0D0p"))
-
-
-@fault("nothing matches /dev/ttyUSB*", "generic")
-def a_configuration_that_nothing_matches(node: Node) -> None:
-    entry = "{name: serial, groups: [{paths: [{path: /dev/ttyUSB*}]}]}"
-    write(node.at("etc/generic-device-plugin/config.yaml"), f"devices: [{entry}]")
-
-
 @fault("does not exist", "SECTIONS GENERIC")
 def a_configuration_that_is_not_mounted(node: Node) -> Node:
     return replace(node, config=node.at("config.json"))
-
-
-@fault("ends in .yml", "cdi")
-def a_cdi_specification_that_runtimes_do_not_see(node: Node) -> None:
-    write(node.at("var/run/cdi/gpu.yml"), SPEC)
 
 
 @fault("is in", "cdi")
@@ -271,17 +203,6 @@ SPEC = (
     '{"cdiVersion": "0.5.0", "kind": "example.com/gpu", "devices": '
     '[{"name": "0", "containerEdits": {"env": ["A=b"]}}]}'
 )
-
-
-@fault("is not valid JSON", "CDI")
-def a_cdi_specification_that_was_cut_short(node: Node) -> None:
-    write(node.at("var/run/cdi/gpu.json"), SPEC[:20])
-
-
-@fault("and", "CDI")
-def a_cdi_device_that_two_files_have(node: Node) -> None:
-    write(node.at("etc/cdi/one.json"), SPEC)
-    write(node.at("etc/cdi/two.yaml"), SPEC)
 
 
 @fault("128 of 128 are used", "INOTIFY")
@@ -300,39 +221,9 @@ def inotify_instances_that_are_nearly_used_up(node: Node) -> None:
         node.at(f"proc/900/fd/{number}").unlink()
 
 
-@fault("a process may have 256", "open-files")
-def a_low_limit_of_open_files(node: Node) -> None:
-    write(node.at("proc/self/limits"), "Max open files   256    4096   files\n")
-
-
-@fault("99990 of 100000", "OPEN-FILES")
-def a_machine_without_file_handles(node: Node) -> None:
-    write(node.at("proc/sys/fs/file-nr"), "99990 0 100000\n")
-
-
-def room(node: Node, *, free: int, inodes: int) -> Node:
+def room(node: Node, *, free: int = 10**6, inodes: int = 10**6) -> Node:
     result = os.statvfs_result((4096, 4096, 10**6, free, free, 10**6, inodes, inodes, 0, 255))
     return replace(node, statvfs=lambda _: result)
-
-
-@fault("0 MiB are free", "DISK")
-def a_full_disk(node: Node) -> Node:
-    return room(node, free=0, inodes=10**6)
-
-
-@fault("39 MiB are free", "disk")
-def a_disk_that_is_nearly_full(node: Node) -> Node:
-    return room(node, free=10**4, inodes=10**6)
-
-
-@fault("3 inodes are free", "DISK")
-def a_disk_without_inodes(node: Node) -> Node:
-    return room(node, free=10**6, inodes=3)
-
-
-@fault("it is 1970-01-01 00:16 UTC", "CLOCK")
-def a_clock_that_was_never_set(node: Node) -> Node:
-    return replace(node, wall=lambda: 1000.0)
 
 
 @fault("s in the future", "clock")
@@ -347,10 +238,74 @@ def a_clock_that_jumps(node: Node) -> Node:
     return replace(node, wall=lambda: now + 50 * next(steps))
 
 
-@fault("is enforcing, and this process has the type container_t", "selinux")
-def a_pod_that_selinux_confines(node: Node) -> None:
-    write(node.at("sys/fs/selinux/enforce"), "1")
-    write(node.at("proc/self/attr/current"), "system_u:system_r:container_t:s0:c1,c2\0")
+def put(files: dict[str, str], node: Node) -> None:
+    for path, text in files.items():
+        write(node.at(path), text)
+
+
+GENERIC = "etc/generic-device-plugin/config.yaml"
+DRIVER = dict.fromkeys(("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"), "")
+ELSEWHERE = {**DRIVER, "run/nvidia/driver/usr/lib64/libnvidia-ml.so.1": ""}
+NO_PRODUCT = "devices: [{name: serial, groups: [{usb: [{vendor: '0403'}]}]}]"
+NO_TTY = "devices: [{name: serial, groups: [{paths: [{path: /dev/ttyUSB*}]}]}]"
+NO_VIDEO = "- {devicematch: '^video[0-9]*$', nummaxdevices: 2}"
+SMARTER = "[{devicematch: nvidia-gpu, nummaxdevices: 1}, {devicematch: snd, nummaxdevices: 1}]"
+CONFINED = {
+    "sys/fs/selinux/enforce": "1",
+    "proc/self/attr/current": "system_u:system_r:container_t:s0:c1,c2\0",
+}
+FILES: list[tuple[str, str, str, dict[str, str]]] = [
+    (
+        *("another_root", "runs with --root-dir /data/kubelet", "kubelet"),
+        {"proc/812/cmdline": "kubelet\0--root-dir\0/data/kubelet\0"},
+    ),
+    (
+        *("gpu_device_files_not_mounted", "no device file of the driver", "GPU"),
+        {"proc/driver/nvidia/version": "", "usr/lib64/libnvidia-ml.so.1": ""},
+    ),
+    ("a_library_that_is_not_mounted", "no libnvidia-ml.so.1", "GPU", DRIVER),
+    ("a_library_elsewhere", "no libnvidia-ml.so.1", "GPU", ELSEWHERE),
+    ("no_yaml", "not valid", "GENERIC", {GENERIC: "devices: [}"}),
+    ("no_devices", "has no devices", "GENERIC", {GENERIC: "domain: example.com"}),
+    ("an_empty_list", "has no devices: its list is empty", "generic", {GENERIC: "devices: []"}),
+    (
+        *("refused", "line 1: devices[0].groups[0].usb[0]: product is missing", "GENERIC"),
+        {GENERIC: NO_PRODUCT},
+    ),
+    ("nothing_matches", "nothing matches /dev/ttyUSB*", "generic", {GENERIC: NO_TTY}),
+    ("no_smarter_match", "nothing below /dev matches", "generic", {GENERIC: NO_VIDEO}),
+    (
+        *("a_smarter_rule_left_out", "nvidia-gpu is not for this plugin", "generic"),
+        {GENERIC: SMARTER, "dev/snd/pcmC0D0p": ""},
+    ),
+    ("yml_of_cdi", "ends in .yml", "cdi", {"var/run/cdi/gpu.yml": SPEC}),
+    ("cdi_cut_short", "is not valid JSON", "CDI", {"var/run/cdi/gpu.json": SPEC[:20]}),
+    ("cdi_twice", "and", "CDI", {"etc/cdi/one.json": SPEC, "etc/cdi/two.yaml": SPEC}),
+    (
+        *("a_low_limit_of_open_files", "a process may have 256", "open-files"),
+        {"proc/self/limits": "Max open files   256    4096   files\n"},
+    ),
+    (
+        *("no_file_handles", "99990 of 100000", "OPEN-FILES"),
+        {"proc/sys/fs/file-nr": "99990 0 100000\n"},
+    ),
+    (
+        *("confined", "is enforcing, and this process has the type container_t", "selinux"),
+        CONFINED,
+    ),
+]
+FAULTS += [Fault(name, partial(put, files), text, checks) for name, text, checks, files in FILES]
+FAULTS += [
+    Fault("a_full_disk", partial(room, free=0), "0 MiB are free", "DISK"),
+    Fault("a_disk_nearly_full", partial(room, free=10**4), "39 MiB are free", "disk"),
+    Fault("no_inodes", partial(room, inodes=3), "3 inodes are free", "DISK"),
+    Fault(
+        "a_clock_that_was_never_set",
+        lambda node: replace(node, wall=lambda: 1000.0),
+        "it is 1970-01-01 00:16 UTC",
+        "CLOCK",
+    ),
+]
 
 
 def card(node: Node, address: str, vendor: str, kind: str, *, driver: str) -> None:
@@ -387,7 +342,14 @@ def hang_up() -> Iterator[None]:
         LISTENING.pop().close()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+WAIT = {"a_kubelet_that_is_stuck", "a_pod_resources_socket_that_does_not_answer"}
+CASES = [
+    pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.name in WAIT else [])
+    for one in FAULTS
+]
+
+
+@pytest.mark.parametrize("fault", CASES)
 def test_the_fault_is_named(node: Node, fault: Fault) -> None:
     found = troubles(fault.do(node) or node)
     assert any(fault.text in finding.found for _, finding in found), found
@@ -405,7 +367,3 @@ def test_a_resource_whose_plugin_has_gone_is_named(node: Node, kubelet: Simulate
     assert "has no healthy device of any plugin" in found[0][1].found
     assert RESOURCE == found[1][1].looked_at
     assert "1 containers have some" in found[1][1].found
-
-
-def test_there_are_more_than_ten_faults() -> None:
-    assert 10 <= len({fault.checks.lower().split()[0] for fault in FAULTS})

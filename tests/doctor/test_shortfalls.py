@@ -10,6 +10,7 @@ import pytest
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
+from deviceplugin.tools import _devices_page
 from deviceplugin.tools.doctor.checks import _plugin
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
@@ -66,6 +67,6 @@ def test_an_answer_that_makes_no_sense_does_no_harm(
     def fetch(*_: object) -> bytes:
         return answer
 
-    monkeypatch.setattr(_plugin, "fetch", fetch)
+    monkeypatch.setattr(_devices_page, "fetch", fetch)
     node = Node(root=Path("/"), settings=Settings(http_address=":1"))
     assert {"ok"} >= {verdict for verdict, _ in found(node)}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from cluster.scripted_api import Answer, Script, running
+from cluster.scripted_api import Script, running
 from deviceplugin.tools.evict._cli import main
 
 
@@ -49,25 +49,3 @@ def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
     assert "watching for pods to evict" in lines[0]
     assert "plugin of a node unreachable" in lines[1]
     assert [] == script.asked
-
-
-def page(script: Script, body: object) -> list[str]:
-    """Return what is logged first and second where the plugin's answer is ``body``."""
-    script.otherwise = lambda asked: Answer.of(body if asked.path == "/devices" else {})
-    words = ["--node=n", f"--api={script.url}", f"--plugin={script.url}", "--interval=1s"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deviceplugin", "evict", *words], stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    with process.stderr:
-        lines = [process.stderr.readline(), process.stderr.readline()]
-        process.send_signal(signal.SIGTERM)
-    assert 0 == process.wait(30)
-    return lines
-
-
-@pytest.mark.parametrize("body", [[], {"resources": [{"name": "a"}]}])
-def test_what_is_not_a_list_of_devices_is_told_with_the_address(body: object) -> None:
-    with running(Script()) as script:
-        _, told = page(script, body)
-        assert f"{script.url}: is not a list of a plugin's devices" in told

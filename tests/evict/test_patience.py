@@ -42,33 +42,24 @@ def test_a_pod_is_a_suspect_from_the_first_moment_and_its_time_runs() -> None:
     assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 50))
     assert [("a", "gpu0", 550)] == brief(patience.observe(page(device(0, "a")), 100))
     (suspect,) = patience.observe(page(device(0, "a")), 110)
-    assert ("jobs", R, "Xid 79", 60) == (
-        suspect.namespace,
-        suspect.resource,
-        suspect.reason,
-        suspect.seconds,
-    )
+    assert suspect == Suspect("jobs", "a", R, "gpu0", "Xid 79", 60, 540)
 
 
-def test_a_device_that_recovers_begins_anew() -> None:
+@pytest.mark.parametrize(
+    ("between", "left"),
+    [
+        ([device(0, "a", healthy=True)], 600),
+        ([], 600),
+        ([device(0, "a", reason="Xid 79, 4 times")], 540),
+    ],
+)
+def test_a_device_that_recovers_or_is_not_listed_begins_anew(
+    between: list[dict[str, Any]], left: float
+) -> None:
     patience = Patience(ten_minutes)
     patience.observe(page(device(0, "a")), 0)
-    assert [] == patience.observe(page(device(0, "a", healthy=True)), 30)
-    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 60))
-
-
-def test_a_device_that_is_not_listed_begins_anew() -> None:
-    patience = Patience(ten_minutes)
-    patience.observe(page(device(0, "a")), 0)
-    patience.observe(page(), 30)
-    assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 60))
-
-
-def test_a_reason_that_changes_does_not() -> None:
-    patience = Patience(ten_minutes)
-    patience.observe(page(device(0, "a", reason="Xid 79, 3 times")), 0)
-    again = patience.observe(page(device(0, "a", reason="Xid 79, 4 times")), 30)
-    assert [("a", "gpu0", 570)] == brief(again)
+    patience.observe(page(*between), 30)
+    assert [("a", "gpu0", left)] == brief(patience.observe(page(device(0, "a")), 60))
 
 
 def test_a_plugin_that_was_silent_for_a_minute_begins_anew() -> None:
@@ -87,14 +78,9 @@ def test_the_device_that_is_longest_unhealthy_is_the_first() -> None:
 
 def test_each_resource_has_its_own_patience_and_others_do_not_matter() -> None:
     patience = Patience({R: 120.0, "example.com/nic": 60.0}.__getitem__, [R])
-    both = page(device(0, "a"))
+    both = page(device(0, "a"), device(1) | {"holders": None})
     both["resources"] += page(device(0, "b"), resource="example.com/nic")["resources"]
     assert [("a", "gpu0", 120)] == brief(patience.observe(both, 0))
-
-
-def test_a_device_whose_holders_are_not_known_has_none() -> None:
-    unknown = device(0) | {"holders": None}
-    assert [] == Patience(ten_minutes).observe(page(unknown), 0)
 
 
 @pytest.mark.parametrize(

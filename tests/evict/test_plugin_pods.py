@@ -1,7 +1,6 @@
 """Which plugins a command asks: those of the pods that run, where they say that they are."""
 
 import json
-import logging
 import queue
 import signal
 import subprocess
@@ -17,11 +16,14 @@ from cluster.certificates import make, needs_openssl
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
-from deviceplugin.apiserver import ApiServer
+from deviceplugin.apiserver import ApiServer, _watch
 from deviceplugin.tools import _plugin_pods
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, plugin_of
 from deviceplugin.tools.evict._cli import main as evict
+from deviceplugin.tools.evict._cli import visit
+from deviceplugin.tools.evict._evictor import Budget, Evictor
+from deviceplugin.tools.evict._pods import Patience, Pods
 from deviceplugin.tools.startup_taint._cli import main as startup_taint
 from deviceplugin_testing.simulator._control_plane.api_server.objects import merged
 from http_server import serving
@@ -153,8 +155,13 @@ def test_pods_come_and_go(script: Script) -> None:
     ],
 )
 def test_pods_that_cannot_be_listed_are_told_once_and_asked_for_again(
-    script: Script, answer: Answer, text: str, caplog: pytest.LogCaptureFixture
+    script: Script,
+    answer: Answer,
+    text: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(_watch, "_FIRST_WAIT", 0.01)
     script.answers += [answer, answer, listed(pod("n1"))]
     script.otherwise = lambda _asked: Answer(parts=[b""])
     with _plugin_pods.plugins(OPTIONS, ApiServer(script.url)) as plugins:
@@ -257,14 +264,10 @@ def test_one_process_is_for_all_nodes_that_have_the_plugin(script: Script) -> No
 def test_a_plugin_that_does_not_answer_is_told_with_its_node(
     script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from deviceplugin.tools.evict._cli import visit
-    from deviceplugin.tools.evict._evictor import Budget, Evictor
-    from deviceplugin.tools.evict._pods import Patience, Pods
-
     pods = Pods(ApiServer(script.url), "n1")
     ask = visit(Patience(lambda _: 600.0), Evictor(pods, Budget(1, 1)))
-    caplog.set_level(logging.INFO)
     for _ in range(3):
         assert 0.0 == ask(Plugin("n1", script.url))
     (told,) = caplog.records
     assert ("plugin of a node unreachable", "n1") == (told.getMessage(), told.__dict__["node"])
+    assert f"{script.url}: " in told.__dict__["error"]

@@ -19,7 +19,6 @@ from fleets.objects import (
     container,
     having,
     node,
-    page,
     plugin_object,
     pod,
 )
@@ -52,6 +51,7 @@ def test_each_resource_of_each_node_has_a_row_and_each_resource_a_sum(
         "example.com/nic: 2 of 2 healthy on 1 node, 0 held\n"
     )
     assert (0, expected, "") == run()
+    assert [OBJECTS, NODES, PODS] == list(dict.fromkeys(paths(script)))
 
 
 def test_what_is_wrong_with_a_node_is_said(script: Script, run: Run) -> None:
@@ -99,10 +99,13 @@ def test_nodes_can_be_chosen_and_one_that_is_missing_is_named(script: Script, ru
     assert "missing: node c\n" in out
 
 
-def test_a_selector_that_is_none_is_a_wrong_command_line(script: Script, run: Run) -> None:
+@pytest.mark.parametrize("words", [["--selector", "a=b=c"], ["--node", "a,b"]])
+def test_what_the_api_server_does_not_understand_is_a_wrong_command_line(
+    script: Script, run: Run, words: list[str]
+) -> None:
     script.otherwise = having(Answer(400, "unable to parse requirement"))
-    status, _, err = run("--selector", "a=b=c")
-    assert (2, True) == (status, "--selector a=b=c: the API server answers 400: unable" in err)
+    status, _, err = run(*words)
+    assert (2, True) == (status, f"{' '.join(words)}: the API server answers 400: unable" in err)
 
 
 def test_pods_of_few_nodes_are_asked_for_by_node_and_of_many_at_once(
@@ -219,33 +222,31 @@ def test_objects_of_the_operator_that_are_not_ready_are_listed(script: Script, r
     ] == out.split("\n\n")[2].splitlines()
 
 
-def test_without_the_right_to_list_objects_the_rest_is_shown(script: Script, run: Run) -> None:
-    script.otherwise = having([node("n", gpu=(1, 1))], objects=FORBIDDEN)
-    _, out, _ = run()
-    assert [GPU, "n", "1", "1", "0", "-"] == rows(out)[1]
-    assert (
-        "unknown: whether DevicePlugin objects are ready: needs list deviceplugins.deviceplugin.dev"
-    ) in out
+READY = "whether DevicePlugin objects are ready: "
+HELD = "how many devices are held: "
+TOO_OLD = "the API server answers 410: too old"
 
 
+@pytest.mark.parametrize(
+    ("pods", "objects", "held", "unknown"),
+    [
+        (
+            *([], FORBIDDEN, "0"),
+            f"{READY}needs list deviceplugins.deviceplugin.dev",
+        ),
+        (
+            *(Answer(410, "too old"), Answer(406, "no such version"), "-"),
+            f"{READY}the API server answers 406: no such version\nunknown: {HELD}{TOO_OLD}\n",
+        ),
+    ],
+)
 def test_what_cannot_be_read_beside_the_nodes_is_said_and_the_rest_is_shown(
-    script: Script, run: Run
+    script: Script, run: Run, pods: Any, objects: Answer, held: str, unknown: str
 ) -> None:
-    gone = Answer(410, "too old")
-    script.otherwise = having([node("n", gpu=(1, 1))], gone, Answer(406, "no such version"))
+    script.otherwise = having([node("n", gpu=(1, 1))], pods, objects)
     status, out, _ = run()
-    assert 0 == status
-    assert [GPU, "n", "1", "1", "-", "-"] == rows(out)[1]
-    assert (
-        "unknown: whether DevicePlugin objects are ready: the API server answers 406: no such "
-        "version\nunknown: how many devices are held: the API server answers 410: too old\n"
-    ) in out
-
-
-def test_a_name_of_a_node_that_is_none_is_a_wrong_command_line(script: Script, run: Run) -> None:
-    script.otherwise = having(Answer(400, "invalid selector"))
-    status, _, err = run("--node", "a,b")
-    assert (2, True) == (status, "--node a,b: the API server answers 400: invalid sel" in err)
+    assert (0, [GPU, "n", "1", "1", held, "-"]) == (status, rows(out)[1])
+    assert f"unknown: {unknown}" in out
 
 
 def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> None:
@@ -270,11 +271,6 @@ def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> No
     } == document
     script.otherwise = having()
     assert json.loads(run("--json")[1])["objects"] is None
-
-
-def test_a_summary_has_no_nodes(script: Script, run: Run) -> None:
-    script.otherwise = having([node("n", gpu=(1, 1))])
-    assert f"{GPU}: 1 of 1 healthy on 1 node, 0 held\n" == run("--summary")[1]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +305,7 @@ def test_an_api_server_that_is_not_there_is_not_waited_for(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--timeout", "0"], "--timeout 0 is not above 0"),
+        (["--timeout", "0"], "--timeout: 0 is not above 0"),
         (["--api", "localhost"], "'localhost' is not http:// or https://"),
         (["--kubeconfig", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],
@@ -329,10 +325,3 @@ def test_what_is_no_list_of_nodes_is_refused(script: Script, run: Run, body: Any
     status, out, err = run()
     assert (1, "") == (status, out)
     assert f"{NODES}: the answer is not a list of nodes" in err
-
-
-def test_objects_are_asked_for_first_and_pods_last(script: Script, run: Run) -> None:
-    script.answers.append(page([]))
-    script.otherwise = having([node("n", gpu=(1, 1))])
-    run()
-    assert [OBJECTS, NODES, PODS] == paths(script)

@@ -30,22 +30,18 @@ def config(folder: Path, url: str) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-@pytest.mark.parametrize("words", [[], ["fleet"]])
-def test_kubectl_finds_it_by_its_name(script: Script, tmp_path: Path, words: list[str]) -> None:
+def test_kubectl_finds_it_by_its_name(script: Script, tmp_path: Path) -> None:
     script.otherwise = having([node("n", gpu=(1, 1))])
     environ = os.environ | {"KUBECONFIG": str(config(tmp_path, script.url))}
     environ["PATH"] = f"{COMMAND.parent}{os.pathsep}{environ['PATH']}"
-    told = ["kubectl", "deviceplugin", *words, "--summary"]
+    told = ["kubectl", "deviceplugin", "--summary"]
     assert SUM == subprocess.check_output(told, env=environ, text=True)
 
 
-@pytest.mark.parametrize("words", [[], ["fleet"]])
-def test_a_program_of_that_name_lists_the_fleet(
-    script: Script, tmp_path: Path, words: list[str]
-) -> None:
+def test_a_program_of_that_name_lists_the_fleet(script: Script, tmp_path: Path) -> None:
     script.otherwise = having([node("n", gpu=(1, 1))])
     file = config(tmp_path, script.url)
-    told = [str(COMMAND), *words, "--summary", f"--kubeconfig={file}"]
+    told = [str(COMMAND), "--summary", f"--kubeconfig={file}"]
     assert SUM == subprocess.check_output(told, text=True)
 
 

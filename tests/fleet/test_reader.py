@@ -1,7 +1,9 @@
 """Long lists from an API server that is busy, forgetful or slow."""
 
 import io
-from threading import Thread
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from typing_extensions import override
@@ -22,30 +24,17 @@ class Terminal(io.StringIO):
         return True
 
 
-class Reading:
-    """A read in a thread of its own, by a clock that the test holds."""
-
-    def __init__(self, script: Script) -> None:
-        self.clock = HeldClock()
-        progress = Progress(io.StringIO(), self.clock)
-        self._reader = Reader(ApiServer(script.url), progress, Waiter(self.clock))
-        self.found: list[str] = []
-        self._thread = Thread(target=self._read)
-
-    def _read(self) -> None:
-        self.found = self._reader.read(NODES, "nodes", lambda one: str(one["metadata"]["name"]))
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self) -> list[str]:
-        self._thread.join()
-        return self.found
-
-
-def read(script: Script) -> list[str]:
-    reader = Reader(ApiServer(script.url), Progress(io.StringIO()))
+def read(script: Script, waiter: Waiter | None = None) -> list[str]:
+    reader = Reader(ApiServer(script.url), Progress(io.StringIO()), waiter)
     return reader.read(NODES, "nodes", lambda one: str(one["metadata"]["name"]))
+
+
+@contextmanager
+def reading(script: Script) -> Iterator[tuple[HeldClock, Future[list[str]]]]:
+    """Read in a thread of its own, by a clock that the test holds."""
+    clock = HeldClock()
+    with ThreadPoolExecutor(1) as pool:
+        yield clock, pool.submit(read, script, Waiter(clock))
 
 
 def test_a_list_comes_in_pages(script: Script) -> None:
@@ -69,39 +58,28 @@ def test_a_list_that_is_forgotten_half_way_is_started_again_and_nothing_counts_t
 
 def test_a_busy_server_is_given_the_time_that_it_asks_for(script: Script) -> None:
     script.answers += [BUSY, Answer(503), page([node("a")])]
-    reading = Reading(script)
-    reading.start()
-    assert 20 == reading.clock.skip_wait()
-    assert 0.5 <= reading.clock.skip_wait() <= 2
-    assert ["a"] == reading.join()
+    with reading(script) as (clock, found):
+        assert 20 == clock.skip_wait()
+        assert 0.5 <= clock.skip_wait() <= 2
+        assert ["a"] == found.result()
 
 
 def test_a_server_that_stays_busy_is_left_alone(script: Script) -> None:
     script.otherwise = lambda _: Answer(503, "busy")
-    clock, raised = HeldClock(), list[UnavailableError]()
-    reader = Reader(ApiServer(script.url), Progress(io.StringIO(), clock), Waiter(clock))
-
-    def attempt() -> None:
-        try:
-            reader.read(NODES, "nodes", str)
-        except UnavailableError as error:
-            raised.append(error)
-
-    thread = Thread(target=attempt)
-    thread.start()
-    for _ in range(3):
-        clock.skip_wait()
-    thread.join()
-    assert (4, 503) == (len(script.asked), raised[0].status)
+    with reading(script) as (clock, found):
+        for _ in range(3):
+            clock.skip_wait()
+        with pytest.raises(UnavailableError) as raised:
+            found.result()
+    assert (4, 503) == (len(script.asked), raised.value.status)
 
 
 def test_a_connection_that_breaks_amid_a_list_is_made_again(script: Script) -> None:
     broken = Answer(headers={"Content-Length": "100"}, parts=[b"{"])
     script.answers += [page([node("a")], "t"), broken, page([node("b")])]
-    reading = Reading(script)
-    reading.start()
-    reading.clock.skip_wait()
-    assert ["a", "b"] == reading.join()
+    with reading(script) as (clock, found):
+        clock.skip_wait()
+        assert ["a", "b"] == found.result()
 
 
 def test_a_connection_that_breaks_at_once_is_not(script: Script) -> None:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cluster.scripted_api import Answer, Asked, Script
 from fleets.objects import NODES, NONE, OBJECTS, container, node, pod
 
@@ -57,6 +59,7 @@ def pages(make: Callable[[int], dict[str, Any]], count: int) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_large_cluster_is_listed_in_pages_with_little_memory(script: Script) -> None:
     lists = {NODES: pages(large, COUNT), "/api/v1/pods": pages(busy, COUNT * PODS_OF_A_NODE)}
 

@@ -1,5 +1,6 @@
 """Each peer's manifest becomes an overlay that renders, and that our own plugin accepts."""
 
+import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -177,88 +178,114 @@ def test_smarters_rules_come_from_a_file_that_is_not_in_the_manifest(
     assert rules == configuration(rendered())
 
 
-def test_intels_gpu_plugin_keeps_its_flags_and_ids(migrate: Migrate, rendered: Rendered) -> None:
-    text = migrate(
-        daemon_set(
-            "intel/intel-gpu-plugin:0.36.0",
-            "-shared-dev-num=4",
-            "-allow-ids=0x56C0,0x56c1",
-            "-deny-ids",
-            "0x49c5",
-            "-allocation-policy=packed",
-            "-bypath=none",
-            "-enable-monitoring",
-            "-monitoring-mode=split",
-            "-health-management",
-            "-wsl=false",
-        )
-    )
-    manifests = rendered()
-    check(manifests, "intelgpu", ["/dev"])
-    assert {
-        "device-ids": "card",
-        "shares": 4,
-        "share-policy": "packed",
-        "include": ["0x56C0", "0x56c1"],
-        "exclude": ["0x49c5"],
-        "bypath": "none",
-        "enable-monitoring": True,
-        "monitoring-mode": "split",
-    } == configuration(manifests)
-    said = {one.partition(": ")[0] for one in differences(text)}
-    assert {"--health-management", "device ids"} <= said
-    assert "--wsl" not in said
-    migrate(daemon_set("intel/intel-gpu-plugin"))
-    assert {"device-ids": "card", "share-policy": "none"} == configuration(rendered())
-
-
-def test_intels_fpga_plugin_keeps_its_mode(migrate: Migrate, rendered: Rendered) -> None:
-    text = migrate(
-        daemon_set(
-            "intel/intel-fpga-plugin:devel",
-            "-mode=region",
-            "-node-name=n1",
-            "-v=3",
-            initContainers=[{"name": "hook", "image": "intel/intel-fpga-initcontainer"}],
-        )
-    )
-    manifests = rendered()
-    check(manifests, "fpga")
-    assert {"mode": "region"} == configuration(manifests)
-    assert "init container hook: not taken over" in differences(text)
-    migrate(daemon_set("intel/intel-fpga-plugin"))
-    assert {"mode": "af"} == configuration(rendered())
-
-
-def test_simple_device_plugins_variables_become_settings(
-    migrate: Migrate, rendered: Rendered
-) -> None:
-    file = {
-        "resourceName": "example.com/dev",
-        "numberDevicesOnNode": 3,
-        "pluginName": "simple",
-        "deviceIDPrefix": "dev",
-        "annotationPrefix": "",
-        "envPrefix": "DEV",
-        "deviceFilePrefix": None,
-    }
+def simple(file: dict[str, object]) -> list[object]:
     more = mounting("conf", "/device_plugin_config.yaml")
     more["container"]["volumeMounts"][0]["subPath"] = "device_plugin_config.yaml"
-    text = migrate(
-        daemon_set("device-plugin:latest", "--config=device_plugin_config.yaml", **more),
-        config_map("conf", **{"device_plugin_config.yaml": yaml.safe_dump(file)}),
-    )
+    peer = daemon_set("device-plugin:latest", "--config=device_plugin_config.yaml", **more)
+    return [peer, config_map("conf", **{"device_plugin_config.yaml": yaml.safe_dump(file)})]
+
+
+INTEL_GPU = (
+    *("-shared-dev-num=4", "-allow-ids=0x56C0,0x56c1", "-deny-ids", "0x49c5"),
+    *("-allocation-policy=packed", "-bypath=none", "-enable-monitoring", "-monitoring-mode=split"),
+    *("-health-management", "-wsl=false"),
+)
+INTEL_GPU_KEPT = {
+    "device-ids": "card",
+    "shares": 4,
+    "share-policy": "packed",
+    "include": ["0x56C0", "0x56c1"],
+    "exclude": ["0x49c5"],
+    "bypath": "none",
+    "enable-monitoring": True,
+    "monitoring-mode": "split",
+}
+HOOK = {"name": "hook", "image": "intel/intel-fpga-initcontainer"}
+POOLS = [{"resourceName": "vfs", "selectors": {"pfNames": ["ens1#0-3"]}}]
+SHARED = {
+    "periodicUpdateInterval": 300,
+    "configList": [{"resourceName": "hca", "rdmaHcaMax": 5, "selectors": {"vendors": ["15b3"]}}],
+}
+PREFIXES = {"annotationPrefix": "", "envPrefix": "DEV", "deviceFilePrefix": None}
+SIMPLE = {"resourceName": "example.com/dev", "numberDevicesOnNode": 3, "pluginName": "simple"}
+SRIOV = ("--log-dir=sriovdp", "--log-level=10", "--resource-prefix=example.com", "--use-cdi")
+
+
+@pytest.mark.parametrize(
+    ("documents", "plugin", "kept", "said", "unsaid"),
+    [
+        (
+            [daemon_set("intel/intel-gpu-plugin:0.36.0", *INTEL_GPU)],
+            *("intelgpu", INTEL_GPU_KEPT, {"--health-management", "device ids"}, "--wsl"),
+        ),
+        (
+            [daemon_set("intel/intel-gpu-plugin")],
+            *("intelgpu", {"device-ids": "card", "share-policy": "none"}, set(), "-"),
+        ),
+        (
+            [
+                daemon_set(
+                    *("intel/intel-fpga-plugin:devel", "-mode=region", "-node-name=n1", "-v=3"),
+                    initContainers=[HOOK],
+                )
+            ],
+            *("fpga", {"mode": "region"}, {"init container hook"}, "-"),
+        ),
+        ([daemon_set("intel/intel-fpga-plugin")], "fpga", {"mode": "af"}, set(), "-"),
+        (
+            simple({**SIMPLE, "deviceIDPrefix": "dev", **PREFIXES}),
+            "simulated",
+            {
+                "resource": "example.com/dev",
+                "number-devices": 3,
+                "plugin-name": "simple",
+                "device-id-prefix": "dev",
+                "env-prefix": "DEV",
+                "value-form": "id",
+            },
+            *({"value-form"}, "-"),
+        ),
+        (
+            [
+                daemon_set(
+                    *("ghcr.io/k8snetworkplumbingwg/sriov-network-device-plugin:v3.9.0", *SRIOV),
+                    hostNetwork=True,
+                    **mounting("c", "/etc/pcidp"),
+                ),
+                config_map("c", **{"config.json": json.dumps({"resourceList": POOLS})}),
+            ],
+            *("rdma", {"resource-prefix": "example.com", "resourceList": POOLS}),
+            *({"health", "--use-cdi", "--log-level", "hostNetwork"}, "-"),
+        ),
+        (
+            [
+                daemon_set(
+                    "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin",
+                    *("-config-file=/x/own.json", "-use-cdi=false"),
+                    **mounting("c", "/x"),
+                ),
+                config_map("c", **{"own.json": yaml.safe_dump(SHARED)}),
+            ],
+            *("rdma", SHARED, {"device ids", "permissions of device nodes", "links"}, "-use-cdi"),
+        ),
+    ],
+)
+def test_flags_and_files_of_a_peer_become_settings(
+    migrate: Migrate,
+    rendered: Rendered,
+    documents: list[object],
+    plugin: str,
+    kept: object,
+    said: set[str],
+    unsaid: str,
+) -> None:
+    text = migrate(*documents)
     manifests = rendered()
-    check(manifests, "simulated")
-    assert {
-        "resource": "example.com/dev",
-        "number-devices": 3,
-        "plugin-name": "simple",
-        "device-id-prefix": "dev",
-        "env-prefix": "DEV",
-        "value-form": "id",
-    } == configuration(manifests)
-    assert any(one.startswith("value-form: ") for one in differences(text))
+    check(manifests, plugin, {"intelgpu": ["/dev"], "rdma": ["/dev", "/sys"]}.get(plugin, ()))
+    assert kept == configuration(manifests)
+    found = {one.partition(": ")[0] for one in differences(text)}
+    assert said <= found
+    assert unsaid.lstrip("-") not in {one.lstrip("-") for one in found}
 
 
 def test_nvidias_static_manifest_becomes_an_overlay_of_the_gpu_plugin(
@@ -439,59 +466,6 @@ def test_amds_chart_becomes_an_overlay_with_labels(migrate: Migrate, rendered: R
         one.partition(": ")[0] for one in differences(text)
     }
     assert "components" not in migrate({"dp": {"image": {"tag": "1.31"}}, "nfd": {}})
-
-
-def test_the_sriov_plugins_manifest_becomes_an_overlay_of_the_rdma_plugin(
-    migrate: Migrate, rendered: Rendered
-) -> None:
-    pools = '{"resourceList": [{"resourceName": "vfs", "selectors": {"pfNames": ["ens1#0-3"]}}]}'
-    text = migrate(
-        daemon_set(
-            "ghcr.io/k8snetworkplumbingwg/sriov-network-device-plugin:v3.9.0",
-            "--log-dir=sriovdp",
-            "--log-level=10",
-            "--resource-prefix=example.com",
-            "--use-cdi",
-            hostNetwork=True,
-            **mounting("c", "/etc/pcidp"),
-        ),
-        config_map("c", **{"config.json": pools}),
-    )
-    manifests = rendered()
-    check(manifests, "rdma", ["/dev", "/sys"])
-    assert {
-        "resource-prefix": "example.com",
-        "resourceList": [{"resourceName": "vfs", "selectors": {"pfNames": ["ens1#0-3"]}}],
-    } == configuration(manifests)
-    said = {one.partition(": ")[0] for one in differences(text)}
-    assert {"health", "--use-cdi", "--log-level", "hostNetwork"} <= said
-
-
-def test_the_shared_plugins_manifest_becomes_an_overlay_of_the_rdma_plugin(
-    migrate: Migrate, rendered: Rendered
-) -> None:
-    shared = {
-        "periodicUpdateInterval": 300,
-        "configList": [
-            {"resourceName": "hca", "rdmaHcaMax": 5, "selectors": {"vendors": ["15b3"]}}
-        ],
-    }
-    text = migrate(
-        daemon_set(
-            "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin",
-            "-config-file=/x/own.json",
-            "-use-cdi=false",
-            **mounting("c", "/x"),
-        ),
-        config_map("c", **{"own.json": yaml.safe_dump(shared)}),
-    )
-    manifests = rendered()
-    check(manifests, "rdma", ["/dev", "/sys"])
-    assert shared == configuration(manifests)
-    assert {"device ids", "permissions of device nodes", "links"} <= {
-        one.partition(": ")[0] for one in differences(text)
-    }
-    assert "use-cdi" not in text
 
 
 @pytest.mark.parametrize(

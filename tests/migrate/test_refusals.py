@@ -78,7 +78,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         (["{{ .Values.x }}: 1"], "; a Helm template has to be rendered first"),
         (["- 1"], "peer.yaml: document 1: is not a mapping with keys"),
         ([""], "peer.yaml: is empty"),
-        (["[" * 5000], "peer.yaml"),
+        (["[" * 400], "peer.yaml"),
         (["a: 2026-99-99"], "peer.yaml: "),
         (
             [config_map("a")],
@@ -103,6 +103,10 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "command: '/bin/sh' is not a plugin: what a shell starts cannot be read",
         ),
         ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
+        (
+            [daemon_set(SQUAT, "--device", SERIAL, tolerations=5)],
+            f"{IN_POD}tolerations: 5 is not a list of mappings",
+        ),
         (
             [daemon_set(SQUAT, **mounting("c", "/c")), {**config_map("c"), "data": [1]}],
             "ConfigMap c: data: [1] is not a mapping of strings",

@@ -20,53 +20,41 @@ def well(*names: str) -> tuple[Fact, ...]:
     return tuple(Fact(R, name, good=True, since="then") for name in names)
 
 
+MANY = ill(*(f"c{n}" for n in range(1000)), reason="ill")
+
+
 @pytest.mark.parametrize(
-    ("notice", "reason", "message"),
+    ("facts", "numbers", "reason", "message"),
     [
+        (ill("c"), (1, 8), "DeviceUnhealthy", "c is unhealthy: too hot (1 of 8 unhealthy)"),
+        (well("c"), (0, 8), "DeviceHealthy", "c is healthy again (0 of 8 unhealthy)"),
         (
-            Notice(facts=ill("cam0"), unhealthy=1, devices=8),
-            "DeviceUnhealthy",
-            f"{R}: cam0 is unhealthy: too hot (1 of 8 unhealthy)",
+            *(ill("c"), (2, 8, 29), "DeviceUnhealthy"),
+            "c is unhealthy: too hot (2 of 8 unhealthy; 29 changes)",
         ),
         (
-            Notice(facts=well("cam0"), unhealthy=0, devices=8),
-            "DeviceHealthy",
-            f"{R}: cam0 is healthy again (0 of 8 unhealthy)",
+            *(well("c", "d"), (0, 8, 2), "DeviceHealthy"),
+            "2 devices are healthy again: c, d (0 of 8 unhealthy)",
         ),
         (
-            Notice(facts=ill("cam0"), unhealthy=2, devices=8, changes=29),
-            "DeviceUnhealthy",
-            f"{R}: cam0 is unhealthy: too hot (2 of 8 unhealthy; 29 changes)",
+            *(MANY, (1000, 1000, 1000), "DeviceUnhealthy"),
+            f"1,000 devices are unhealthy: {NAMED} and 995 more (1,000 of 1,000 unhealthy)",
         ),
         (
-            Notice(facts=well("cam0", "cam1"), unhealthy=0, devices=8, changes=2),
-            "DeviceHealthy",
-            f"{R}: 2 devices are healthy again: cam0, cam1 (0 of 8 unhealthy)",
+            *((Fact(R, "", good=False, reason="waiting"),), (), "DevicesNotRegistered"),
+            "not registered with the kubelet: waiting",
         ),
         (
-            Notice(
-                facts=ill(*(f"c{n}" for n in range(1000)), reason="ill"),
-                unhealthy=1000,
-                devices=1000,
-                changes=1000,
-            ),
-            "DeviceUnhealthy",
-            f"{R}: 1,000 devices are unhealthy: {NAMED} and 995 more (1,000 of 1,000 unhealthy)",
-        ),
-        (
-            Notice(facts=(Fact(R, "", good=False, reason="waiting"),)),
-            "DevicesNotRegistered",
-            f"{R}: not registered with the kubelet: waiting",
-        ),
-        (
-            Notice(facts=(Fact(R, "", good=True),)),
-            "DevicesRegistered",
-            f"{R}: the kubelet is watching it again",
+            *((Fact(R, "", good=True),), (), "DevicesRegistered"),
+            "the kubelet is watching it again",
         ),
     ],
 )
-def test_a_message_says_what_and_why(notice: Notice, reason: str, message: str) -> None:
-    assert (reason, message) == (notice.reason, notice.message)
+def test_a_message_says_what_and_why(
+    facts: tuple[Fact, ...], numbers: tuple[int, ...], reason: str, message: str
+) -> None:
+    notice = Notice(facts, *numbers)
+    assert (reason, f"{R}: {message}") == (notice.reason, notice.message)
     assert ("Normal" if notice.good else "Warning") == notice.kind
 
 

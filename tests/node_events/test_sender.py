@@ -66,12 +66,6 @@ def test_without_news_nothing_is_asked(node: Node) -> None:
     assert 3600 == node.sender.step()
 
 
-def test_a_thousand_devices_that_fail_are_one_event(node: Node) -> None:
-    node.see(*cameras(1000))
-    node.run(600, cameras(1000, *range(1000)))
-    assert [1000] == [len(notice.facts) for notice in node.created]
-
-
 def test_many_devices_that_fail_one_by_one_are_few_events(node: Node) -> None:
     node.see(*cameras(200))
     for number in range(1, 201):

@@ -28,6 +28,14 @@ def seen(watch: Watch, now: float, *facts: Fact) -> Notice | None:
     return watch.news(now)
 
 
+def told(watch: Watch, now: float, *facts: Fact) -> Notice:
+    """Return what is news of ``facts``, and has been reported then."""
+    notice = seen(watch, now, *facts)
+    assert notice is not None
+    watch.reported(notice, now)
+    return notice
+
+
 def names(notice: Notice | None) -> list[str]:
     return [] if notice is None else [fact.device for fact in notice.facts]
 
@@ -42,9 +50,8 @@ def test_nothing_is_new_about_what_is_well() -> None:
 def test_a_device_that_becomes_unhealthy_is_told_once_and_its_recovery_too() -> None:
     watch = Watch(QUIET)
     assert seen(watch, 0, device("a"), device("b")) is None
-    notice = seen(watch, 10, device("a", "too hot"), device("b"))
-    assert notice == Notice(facts=(device("a", "too hot"),), unhealthy=1, devices=2)
-    watch.reported(notice, 10)
+    first = told(watch, 10, device("a", "too hot"), device("b"))
+    assert first == Notice(facts=(device("a", "too hot"),), unhealthy=1, devices=2)
     assert seen(watch, 20, device("a", "too hot"), device("b")) is None
     assert seen(watch, 4000, device("a", "hotter"), device("b")) is None
     notice = seen(watch, 4010, device("a"), device("b"))
@@ -60,27 +67,25 @@ def test_what_has_recovered_before_it_could_be_told_is_not_told() -> None:
 
 def test_of_what_flaps_each_state_is_told_once_in_a_quiet_period() -> None:
     watch = Watch(QUIET)
-    told: list[tuple[float, bool, int]] = []
+    said: list[tuple[float, bool, int]] = []
     for step in range(361):
         now = step * 10.0
         notice = seen(watch, now, device("a", "loose" if step % 2 else ""))
         if notice is not None:
-            told.append((now, notice.good, notice.changes))
+            said.append((now, notice.good, notice.changes))
             watch.reported(notice, now)
     for good in (True, False):
-        times = [now for now, state, _ in told if state is good]
+        times = [now for now, state, _ in said if state is good]
         assert 12 == len(times)
         assert all(later - now >= QUIET for now, later in itertools.pairwise(times))
-    assert {1, 29} == {changes for _, _, changes in told}
+    assert {1, 29} == {changes for _, _, changes in said}
 
 
 def test_the_last_state_of_what_flapped_is_told_when_the_quiet_period_is_over() -> None:
     watch = Watch(QUIET)
     seen(watch, 0, device("a"))
     for now, reason in ((10, "loose"), (20, "")):
-        notice = seen(watch, now, device("a", reason))
-        assert notice is not None
-        watch.reported(notice, now)
+        told(watch, now, device("a", reason))
     assert seen(watch, 30, device("a", "loose")) is None
     assert seen(watch, 300, device("a", "loose")) is None
     assert ["a"] == names(seen(watch, 310, device("a", "loose")))
@@ -89,10 +94,8 @@ def test_the_last_state_of_what_flapped_is_told_when_the_quiet_period_is_over() 
 def test_a_thousand_devices_are_one_notice() -> None:
     watch = Watch(QUIET)
     seen(watch, 0, *(device(f"d{n}") for n in range(1000)))
-    notice = seen(watch, 10, *(device(f"d{n}", "no power") for n in range(1000)))
+    notice = told(watch, 10, *(device(f"d{n}", "no power") for n in range(1000)))
     assert [f"d{n}" for n in range(1000)] == names(notice)
-    assert notice is not None
-    watch.reported(notice, 10)
     assert watch.news(10) is None
 
 
@@ -104,11 +107,11 @@ def test_resources_and_states_are_told_apart_in_the_order_of_their_changes() -> 
     assert notice is not None
     assert "example.com/other" == notice.facts[0].resource
     seen(watch, 20, device("a"), device("b", "ill"), other._replace(good=False))
-    told = []
+    said = []
     while notice := watch.news(20):
-        told.append((notice.facts[0].resource, names(notice), notice.good))
+        said.append((notice.facts[0].resource, names(notice), notice.good))
         watch.reported(notice, 20)
-    assert [("example.com/other", ["a"], False), (R, ["b"], False)] == told
+    assert [("example.com/other", ["a"], False), (R, ["b"], False)] == said
 
 
 def test_a_registration_that_is_soon_back_is_no_news() -> None:
@@ -117,13 +120,10 @@ def test_a_registration_that_is_soon_back_is_no_news() -> None:
     assert seen(watch, 20, registration()) is None
     assert seen(watch, 30, registration("waiting for the kubelet")) is None
     assert seen(watch, 59, registration("waiting for the kubelet")) is None
-    notice = seen(watch, 60, registration("waiting for the kubelet"))
-    assert ("DevicesNotRegistered", [""]) == (notice.reason if notice else "", names(notice))
-    assert notice is not None
-    watch.reported(notice, 60)
+    notice = told(watch, 60, registration("waiting for the kubelet"))
+    assert ("DevicesNotRegistered", [""]) == (notice.reason, names(notice))
     assert seen(watch, 70, registration()) is None
-    notice = seen(watch, 100, registration())
-    assert "DevicesRegistered" == (notice.reason if notice else "")
+    assert "DevicesRegistered" == told(watch, 100, registration()).reason
 
 
 def test_the_same_news_is_known_by_the_same_moment() -> None:
@@ -138,9 +138,7 @@ def test_what_was_ill_long_before_the_start_has_been_told() -> None:
     old, fresh = device("old", "ill", since=301), device("new", "ill", since=299)
     assert ["new"] == names(seen(watch, 0, old, fresh))
     assert ["new"] == names(seen(watch, 10, old, fresh))
-    notice = seen(watch, 20, device("old"), fresh)
-    assert notice is not None
-    watch.reported(notice, 20)
+    told(watch, 20, device("old"), fresh)
     assert ["old"] == names(watch.news(20)), "its recovery is"
 
 
@@ -152,9 +150,7 @@ def test_a_moment_that_cannot_be_read_is_not_old() -> None:
 
 def test_all_that_is_not_well_is_news_for_who_asks_once() -> None:
     watch = Watch(QUIET, all_news=True)
-    notice = seen(watch, 0, registration("gone"), device("old", "ill", since=9999))
-    assert notice is not None
-    watch.reported(notice, 0)
+    notice = told(watch, 0, registration("gone"), device("old", "ill", since=9999))
     other = watch.news(0)
     assert other is not None
     assert {"DevicesNotRegistered", "DeviceUnhealthy"} == {notice.reason, other.reason}
@@ -163,9 +159,7 @@ def test_all_that_is_not_well_is_news_for_who_asks_once() -> None:
 def test_a_plugin_that_restarts_brings_no_old_news() -> None:
     watch = Watch(QUIET)
     seen(watch, 0, registration(), device("a"))
-    notice = seen(watch, 10, registration(), device("a", "ill"))
-    assert notice is not None
-    watch.reported(notice, 10)
+    told(watch, 10, registration(), device("a", "ill"))
     assert seen(watch, 400) is None
     assert seen(watch, 410, registration("waiting"), device("a", "ill", since=-410)) is None
     assert seen(watch, 420, registration(), device("a", "ill", since=-410)) is None
@@ -209,3 +203,24 @@ def test_what_is_forgotten_while_it_is_told_stays_forgotten() -> None:
     seen(watch, 1000)
     watch.reported(notice, 1000)
     assert {} == watch._subjects
+
+
+def test_each_change_of_state_is_told_and_a_reason_that_varies_is_not() -> None:
+    watch = Watch(QUIET)
+    well, ill = Fact(R, "a", good=True), Fact(R, "a", good=False, reason="no block left")
+    worn = well._replace(reason="3 blocks left")
+    assert seen(watch, 0, well) is None
+    notice = told(watch, 10, worn)
+    assert ("Warning", "DeviceDegraded") == (notice.kind, notice.reason)
+    assert f"{R}: a is degraded: 3 blocks left (0 of 1 unhealthy)" == notice.message
+    assert seen(watch, 20, worn._replace(reason="2 blocks left")) is None
+    assert "DeviceUnhealthy" == told(watch, 30, ill).reason
+    assert seen(watch, 40, worn) is None  # it was told within the quiet period
+    assert "DeviceDegraded" == told(watch, 400, worn).reason
+    notice = told(watch, 800, well)
+    assert ("Normal", "DeviceHealthy") == (notice.kind, notice.reason)
+
+
+def test_the_state_of_a_registration_has_two_values() -> None:
+    assert "good" == Fact(R, "", good=True, reason="odd").state
+    assert not Notice((Fact(R, "", good=False),)).good

@@ -1,9 +1,8 @@
 """A recording has all that our plugins read: on it they find the same devices."""
 
-import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shutil
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -13,187 +12,128 @@ import deviceplugin as dp
 from amd import machines as amd_machines
 from amd.tree import AmdTree
 from deviceplugin.__main__ import main
-from deviceplugin.kit.sysfs import Kernel, Sysfs
+from deviceplugin.kit.sysfs import Kernel
 from deviceplugin.tools.record._devices import GROUP
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots, recorded
-from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
-from deviceplugin_rdma import RdmaPlugin, RdmaSettings
-from fpga.trees import AFU, BOTH, OTHER_AFU, FpgaTree
+from fpga.trees import AFU, DFL, OTHER_AFU, FpgaTree
 from hardware.recording import load
 from hardware.tree import Hardware
-from intelgpu import machines as intel_machines
-from intelgpu.tree import IntelTree
-from rdma import machines as rdma_machines
-from rdma.tree import RdmaTree
+from served.odd_hardware import SUBJECTS, Make
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-Discover = Callable[[Path], Sequence[dp.Device]]
-"""Returns what a plugin finds on the machine below a directory."""
+MACHINES = ("sys", "dev", "udev")
+"""Folders of a machine that a recording is loaded into."""
+NAMES = [name for name in SUBJECTS if ", " in name and not name.startswith("generic")]
 
 
-@pytest.fixture
-def survives(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Discover], str]:
-    """Return what checks that a plugin finds the same on a machine and on its recording.
+class Machine:
+    """A machine below ``root``, in whose place its recording can be put."""
 
-    All that it reads of the machine's devices must be in the recording.
-    """
-    read: dict[str, bytes] = {}
+    def __init__(
+        self, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.root = root
+        self._capsys, self._monkeypatch = capsys, monkeypatch
 
-    def noting(_: Kernel, path: str, most: int = 4096) -> bytes:
-        read[os.path.realpath(path)] = found = kernel_read(Kernel(), path, most)
-        return found
+    def survives(self, make: Make) -> str:
+        """Check that a plugin finds the same on the machine and on its recording.
 
-    kernel_read = Kernel.read
+        All that it reads of the machine's devices must be in it, but for what is empty. Returns the
+        recording.
+        """
+        read: dict[str, bytes] = {}
 
-    def check(discover: Discover) -> str:
-        root = tmp_path / "machine"
-        with monkeypatch.context() as patch:
+        def noting(_: Kernel, path: str, most: int = 4096) -> bytes:
+            read[os.path.realpath(path)] = found = kernel_read(Kernel(), path, most)
+            return found
+
+        kernel_read = Kernel.read
+        with self._monkeypatch.context() as patch:
             patch.setattr(Kernel, "read", noting)
-            before = discover(root)
-        assert before
-        text = ""
-        for number, flags in enumerate(([], ["--mask-serials"])):
-            assert 0 == main(["record", f"--root={root}", *flags])
-            text = capsys.readouterr().out
-            copy = tmp_path / f"copy{number}"
-            load(text, Hardware(copy))
-            assert _described(before, root) == _described(discover(copy), copy)
-            lacking = [path for path in _of_devices(read, root) if not (copy / path).is_file()]
-            assert [] == lacking
+            before = _described(make)
+        devices = f"{self.root}/sys/devices/"
+        used = [one for one, text in read.items() if one.startswith(devices) and text.strip()]
+        assert 0 == main(["record", f"--root={self.root}", "--mask-serials"])
+        text = self._capsys.readouterr().out
+        for name in MACHINES:
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        load(text, Hardware(self.root))
+        assert before == _described(make)
+        assert [] == [path for path in used if not Path(path).is_file()]
         return text
 
-    return check
 
-
-def _of_devices(read: Mapping[str, bytes], root: Path) -> list[str]:
-    """Return what was read below devices, but for what is empty and what has its own lines."""
-    return [
-        os.path.relpath(path, root)
-        for path, content in read.items()
-        if path.startswith(f"{root}/sys/devices/") and content.strip()
-    ]
-
-
-def _described(devices: Sequence[dp.Device], root: Path) -> list[str]:
-    return sorted(repr(device).replace(str(root), "") for device in devices)
-
-
-def _amd(root: Path) -> list[dp.Device]:
-    settings = AmdSettings(
-        resource_naming_strategy="mixed",
-        sysfs_dir=root / "sys",
-        dev_dir=root / "dev",
-        state_file=None,
-    )
-    plugin = AmdPlugin(settings, pause=lambda _seconds: None)
-    found = [*plugin.discover()]
-    assert 3 == len([*plugin.prefer(found, [], 3)])
+def _described(make: Make) -> list[str]:
+    found = sorted(map(repr, make().discover()))
+    assert found
     return found
 
 
+@pytest.fixture
+def machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Machine:
+    return Machine(tmp_path / "node", capsys, monkeypatch)
+
+
 @pytest.mark.parametrize(
-    "machine",
-    [amd_machines.SMALL, amd_machines.MI210, amd_machines.MI300X],
+    "kind",
+    [amd_machines.MI210, pytest.param(amd_machines.MI300X, marks=pytest.mark.slow)],
     ids=lambda one: one.name,
 )
-def test_of_amd_gpus(
-    survives: Callable[[Discover], str], tmp_path: Path, machine: amd_machines.Machine
-) -> None:
-    tree = AmdTree(tmp_path / "machine", machine)
-    first = machine.addresses[0]
+def test_of_amd_gpus(machine: Machine, kind: amd_machines.Machine) -> None:
+    tree = AmdTree(machine.root, kind)
+    first = kind.addresses[0]
     (tree.cards[first].folder / "ras/gpu_vram_bad_pages").write_text("0x1 : 0x1000 : P\n")
     tree.use(next(tree.nodes()), 4711, 2**30)
-    text = survives(_amd)
-    assert "4711" not in text
     properties = (tree.folder(next(tree.nodes())) / "properties").read_text()
+
+    def make() -> dp.Plugin:
+        plugin = AmdPlugin(
+            AmdSettings(
+                resource_naming_strategy="mixed",
+                sysfs_dir=tree.sys,
+                dev_dir=tree.dev,
+                state_file=None,
+            ),
+            pause=lambda _seconds: None,
+        )
+        found = [*plugin.discover()]
+        assert 3 == len([*plugin.prefer(found, [], 3)])
+        return plugin
+
+    text = machine.survives(make)
+    assert "4711" not in text
     unique = dict(line.split() for line in properties.splitlines()).get("unique_id", "0")
     assert unique == "0" or unique not in text
 
 
-def test_of_intel_gpus(survives: Callable[[Discover], str], tmp_path: Path) -> None:
-    tree = IntelTree(tmp_path / "machine", intel_machines.SMALL)
-    address = intel_machines.SMALL.cards[2].address
-    (tree.folder(address) / "gpu_health").write_text("warning\n")
-    tree.divide(intel_machines.SMALL.cards[3].address, 2)
-
-    def discover(root: Path) -> list[dp.Device]:
-        settings = IntelGpuSettings(
-            enable_monitoring=True,
-            sysfs_dir=root / "sys",
-            dev_dir=root / "dev",
-            state_file=None,
-        )
-        found = [*IntelGpuPlugin(settings).discover()]
-        assert any(device.health.reason for device in found)
-        assert any(device.mounts for device in found)
-        return found
-
-    survives(discover)
+@pytest.mark.parametrize("name", NAMES)
+def test_of_all_that_plugins_find(machine: Machine, name: str) -> None:
+    make = SUBJECTS[name](machine.root.parent)
+    for place in machine.root.glob("sys/devices/**/net/*/address"):
+        place.write_text("00:11:22:33:44:55\n")
+    assert "00:11:22" not in machine.survives(make)
 
 
-def test_of_network_cards(survives: Callable[[Discover], str], tmp_path: Path) -> None:
-    tree = RdmaTree(tmp_path / "machine", rdma_machines.SAMPLE)
-    tree.cable("0000:af:00.0", is_in=False)
-    interface = tree.folders["0000:3b:00.0"] / "net/ens1f0np0"
-    (interface / "address").write_text("00:11:22:33:44:55\n")
-    file = tmp_path / "config.json"
-    pools = [
-        {"resourceName": "vfio", "selectors": {"pfNames": ["ens1f0np0#2-3"]}},
-        {"resourceName": "roce", "selectors": {"pfNames": ["ens1f0np0"], "isRdma": True}},
-        {"resourceName": "ib", "selectors": {"linkTypes": ["infiniband"], "isRdma": True}},
-        {"resourceName": "hca", "shares": 2, "selectors": {"isVirtual": False}},
-    ]
-    file.write_text(json.dumps({"resourceList": pools}))
-
-    def discover(root: Path) -> list[dp.Device]:
-        settings = RdmaSettings(
-            resources=RdmaSettings.of_file(file).resources,
-            devinfo_dir=None,
-            state_file=None,
-            sysfs_dir=root / "sys",
-            dev_dir=root / "dev",
-            proc_net_dir=tree.net,
-        )
-        found = [*RdmaPlugin(settings, Sysfs(root / "sys")).discover()]
-        assert {"vfio", "roce", "ib", "hca"} == {
-            str(one.resource).rpartition("/")[2] for one in found
-        }
-        return found
-
-    assert "00:11:22" not in survives(discover)
-
-
-@pytest.mark.parametrize("driver", BOTH)
-@pytest.mark.parametrize("mode", ["af", "region", "regiondevel"])
-def test_of_fpgas(
-    survives: Callable[[Discover], str], tmp_path: Path, driver: str, mode: str
-) -> None:
-    tree = FpgaTree(tmp_path / "machine", BOTH[driver])
-    (port, _) = tree.simple(AFU, OTHER_AFU)
-    tree.simple(AFU, address="0000:5e:00.0", number=1)
+def test_of_fpgas_with_the_newer_driver(machine: Machine) -> None:
+    tree = FpgaTree(machine.root, DFL)
+    port, _ = tree.simple(AFU, OTHER_AFU)
     tree.set_error(port, "errors", "0x20")
     tree.set_error(port, "first_error", "0x20")
-
-    def discover(root: Path) -> list[dp.Device]:
-        settings = FpgaSettings(mode=mode, sysfs_dir=root / "sys", cdi_dir=tmp_path)  # type: ignore[arg-type]
-        return [*FpgaPlugin(settings).discover()]
-
-    survives(discover)
+    settings = FpgaSettings(mode="af", sysfs_dir=tree.sys, cdi_dir=machine.root.parent)
+    machine.survives(lambda: FpgaPlugin(settings))
 
 
-def test_of_what_a_file_selects(
-    survives: Callable[[Discover], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hardware = Hardware(tmp_path / "machine")
+def test_of_what_a_file_selects(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    hardware = Hardware(machine.root)
     usb = hardware.usb("1-2", "10c4:ea60", 5)
     (hardware.sys / "devices" / usb / "bcdDevice").write_text("0100\n")
     hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"LAMP": "red", "FS_UUID": "u"})
     hardware.device("virtual/lamp/lamp0", "lamp", node="lamp0", attributes={"colour": "red"})
-    file = tmp_path / "config.yaml"
+    file = machine.root.with_name("config.yaml")
     file.write_text(
         "devices:\n"
         "- name: tty\n"
@@ -203,13 +143,13 @@ def test_of_what_a_file_selects(
     )
     monkeypatch.setattr(recorded, "DEFAULT_CONFIG", file)
 
-    def discover(root: Path) -> list[dp.Device]:
-        roots = Roots(root / "dev", root / "sys", root / "udev")
-        found = [*GenericPlugin(GenericSettings.of_file(file), roots).discover()]
-        assert {"devic.es/tty", "devic.es/lamp"} == {str(device.resource) for device in found}
-        return found
+    def make() -> dp.Plugin:
+        roots = Roots(machine.root / "dev", machine.root / "sys", machine.root / "udev")
+        plugin = GenericPlugin(GenericSettings.of_file(file), roots)
+        assert {"devic.es/tty", "devic.es/lamp"} == {str(one.resource) for one in plugin.discover()}
+        return plugin
 
-    assert "FS_UUID" not in survives(discover)
+    assert "FS_UUID" not in machine.survives(make)
 
 
 def test_every_plugin_that_reads_sysfs_is_among_them() -> None:
@@ -222,3 +162,4 @@ def test_every_plugin_that_reads_sysfs_is_among_them() -> None:
         )
     }
     assert reading - {"gpu"} == {entry.name for entry in entry_points(group=GROUP)}
+    assert reading - {"gpu", "generic"} == {name.partition(", ")[0] for name in NAMES}

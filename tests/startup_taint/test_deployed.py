@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.kinds import DAEMON_SET, NODE, POD
+from cluster.kinds import NODE, POD
 from cluster.pod import NAME
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 from deviceplugin_testing.conformance._subject import free_port
@@ -77,16 +77,3 @@ def test_pods_wait_for_the_devices_of_a_new_node_and_for_other_taints(tmp_path: 
         assert phase(cluster, "any") == "Pending"
         log = cluster.kubectl("logs", f"deployment/{PLUGIN}-startup-taint", f"-n{PLUGIN}")
         assert 1 == log.count("startup taint removed")
-
-
-def test_a_plugin_that_is_replaced_leaves_its_node_open(tmp_path: Path) -> None:
-    with running({**PLUGINS, **SHELL}) as cluster:
-        deploy(cluster, tmp_path)
-        words = ["rollout", "status", "daemonset", f"-n{PLUGIN}", "--timeout=60s"]
-        cluster.kubectl(*words)
-        cluster.kubectl("rollout", "restart", f"daemonset/{PLUGIN}", f"-n{PLUGIN}")
-        cluster.kubectl(*words)
-        changes = [one.last for one in cluster.store.since(0) if one.kind == NODE]
-        assert [] == [one for one in changes if one["spec"].get("taints")]
-        generation = cluster.store.get(DAEMON_SET, PLUGIN, PLUGIN)["metadata"]["generation"]
-        assert 2 == generation

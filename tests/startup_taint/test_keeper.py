@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ OTHERS = [
     {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "t", "new": 1},
 ]
 READY = Readiness(resources={R: True}, boot="boot-1")
-READY_AGAIN = replace(READY, boot="boot-2")
+READY_AGAIN = READY._replace(boot="boot-2")
 EMPTY = Readiness(resources={})
 AWAY = Readiness("http://127.0.0.1:9494: Connection refused")
 
@@ -78,7 +77,7 @@ class Cluster:
     def keeper(self, *, after_reboot: bool = False, empty_after: float = 120) -> Keeper:
         """Return the one of a process that has just started."""
         node = TaintedNode(ApiServer(self.script.url), "n1", KEY)
-        return Keeper(node, KEY, empty_after=empty_after, after_reboot=after_reboot)
+        return Keeper(node, empty_after=empty_after, after_reboot=after_reboot)
 
 
 @pytest.fixture
@@ -107,19 +106,15 @@ def test_the_taint_goes_when_plugin_and_node_have_the_devices_and_nothing_else_d
     )
 
 
-@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "PreferNoSchedule"])
-def test_the_taint_goes_whatever_its_effect_and_the_list_with_the_last(
-    cluster: Cluster, effect: str
-) -> None:
-    cluster.node["spec"]["taints"] = [OURS | {"effect": effect, "value": "x"}, OURS]
+def test_the_taint_goes_whatever_its_effect_and_the_list_with_the_last(cluster: Cluster) -> None:
+    effects = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+    cluster.node["spec"]["taints"] = [OURS | {"effect": one, "value": "x"} for one in effects]
     cluster.keeper().act(READY, 0)
     assert "taints" not in cluster.node["spec"]
 
 
 def test_plugins_of_one_node_have_a_taint_each(cluster: Cluster) -> None:
-    other = Keeper(
-        TaintedNode(ApiServer(cluster.script.url), "n1", OTHER_KEY), OTHER_KEY, empty_after=0
-    )
+    other = Keeper(TaintedNode(ApiServer(cluster.script.url), "n1", OTHER_KEY), empty_after=0)
     cluster.keeper().act(READY, 0)
     assert [OTHERS[0], OTHERS[1]] == cluster.taints
     other.act(EMPTY, 0)
@@ -150,7 +145,7 @@ def test_the_taint_stays_while_the_plugin_is_not_ready_and_that_is_said_once(
         ({R: "2"}, {R: "0"}, {R: False}, True),
         ({R: "0"}, {R: "0"}, {R: False}, False),
         ({R: "2"}, {R: "2"}, {R: True, "example.com/mig": True}, False),
-        ({}, {}, {R: None}, True),
+        ({}, {}, {R: None}, True),  # and no boot is known of either
     ],
 )
 def test_the_node_must_show_every_resource(
@@ -180,22 +175,9 @@ def test_a_node_that_is_late_to_show_its_devices_is_looked_at_every_few_seconds(
     assert OTHERS == cluster.taints
 
 
-def test_a_node_without_devices_does_not_keep_the_taint(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    keeper = cluster.keeper(empty_after=120)
-    for now in range(0, 120, 2):
-        keeper.act(EMPTY, now)
-    assert OURS in cluster.taints
-    keeper.act(EMPTY, 120)
-    assert OURS not in cluster.taints
-    assert ["startup taint kept", "startup taint removed"] == events(caplog)
-    assert "none on this node" == caplog.records[1].__dict__["resources"]
-
-
 @pytest.mark.parametrize("between", [AWAY, Readiness(resources={"example.com/late": True})])
-def test_a_plugin_must_have_been_without_devices_all_the_time(
-    cluster: Cluster, between: Readiness
+def test_a_plugin_without_devices_all_the_time_does_not_keep_the_taint(
+    cluster: Cluster, between: Readiness, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = cluster.keeper(empty_after=120)
     for now in range(0, 118, 2):
@@ -207,6 +189,8 @@ def test_a_plugin_must_have_been_without_devices_all_the_time(
     for now in range(238, 302, 2):
         keeper.act(EMPTY, now)
     assert OURS not in cluster.taints
+    assert "startup taint removed" == events(caplog)[-1]
+    assert "none on this node" == caplog.records[-1].__dict__["resources"]
 
 
 def test_a_change_by_another_in_between_is_neither_undone_nor_logged(
@@ -241,37 +225,26 @@ def test_a_node_that_is_registered_anew_loses_the_taint_again(cluster: Cluster) 
     assert not cluster.taints
 
 
-def test_a_process_that_was_killed_in_between_goes_on_where_it_was(cluster: Cluster) -> None:
-    cluster.keeper().act(AWAY, 0)
-    cluster.keeper().act(READY, 5)
-    cluster.keeper().act(READY, 6)
-    assert (1, OTHERS) == (cluster.writes, cluster.taints)
-
-
-def test_an_api_server_that_is_away_is_tried_again_and_logged_once(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("refusal", "text"),
+    [
+        (Answer(503, "etcd is away"), "etcd is away"),
+        (Answer(403, 'nodes "n1" is forbidden'), "; apply the ClusterRole and its binding"),
+    ],
+)
+def test_an_api_server_that_refuses_is_tried_again_and_logged_once(
+    cluster: Cluster, refusal: Answer, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.refusal = Answer(503, "etcd is away")
+    cluster.refusal = refusal
     keeper = cluster.keeper()
     for now in range(0, 600, 2):
         assert 0.0 == keeper.act(READY, now)
     assert ["startup taint update failed, retrying"] == events(caplog)
+    assert text in caplog.records[0].__dict__["error"]
     assert len(cluster.script.asked) <= 25
     cluster.refusal = None
     keeper.act(READY, 700)
     assert OURS not in cluster.taints
-
-
-def test_who_has_no_rights_is_told_what_to_apply(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster.refusal = Answer(403, 'nodes "n1" is forbidden')
-    keeper = cluster.keeper()
-    for now in range(0, 600, 2):
-        keeper.act(READY, now)
-    assert ["startup taint update failed, retrying"] == events(caplog)
-    assert "apply the ClusterRole" in caplog.records[0].__dict__["error"]
-    assert len(cluster.script.asked) <= 25
 
 
 def test_what_an_api_server_asks_for_is_waited_for(cluster: Cluster) -> None:
@@ -333,8 +306,12 @@ def test_a_node_is_tainted_once_in_a_boot_whoever_removes_it(cluster: Cluster) -
     assert OTHERS == cluster.taints
 
 
-def test_a_restart_of_plugin_or_kubelet_is_not_a_reboot(cluster: Cluster) -> None:
+@pytest.mark.parametrize("boot", ["boot-1", ""])
+def test_a_restart_or_a_node_that_does_not_say_its_boot_is_not_a_reboot(
+    cluster: Cluster, boot: str
+) -> None:
     cluster.keeper(after_reboot=True).act(READY, 0)
+    cluster.boot(boot)
     cluster.keeper(after_reboot=True).act(AWAY, 0)
     assert (1, OTHERS) == (cluster.writes, cluster.taints)
 
@@ -360,13 +337,6 @@ def test_a_reboot_that_the_node_shows_later_than_its_plugin_goes_is_noticed(
         keeper.act(AWAY, now)
     assert [*OTHERS, OURS] == cluster.taints
     assert len(cluster.script.asked) < 20
-
-
-def test_a_node_that_does_not_say_its_boot_is_not_tainted(cluster: Cluster) -> None:
-    cluster.keeper(after_reboot=True).act(READY, 0)
-    cluster.boot("")
-    cluster.keeper(after_reboot=True).act(AWAY, 0)
-    assert OTHERS == cluster.taints
 
 
 def test_a_node_that_still_shows_what_was_before_the_reboot_is_waited_for(
@@ -395,9 +365,4 @@ def test_a_taint_stays_while_the_node_shows_what_was_before_the_reboot(
     assert "the node's status is of another boot" == caplog.records[0].__dict__["error"]
     cluster.boot("boot-2")
     keeper.act(READY_AGAIN, SHOWN)
-    assert OTHERS == cluster.taints
-
-
-def test_a_plugin_that_does_not_say_its_boot_is_believed(cluster: Cluster) -> None:
-    cluster.keeper().act(replace(READY, boot=""), 0)
     assert OTHERS == cluster.taints

@@ -3,7 +3,6 @@
 ``install`` makes a package of them, which an agent finds by ``PYTHONPATH``.
 """
 
-import ctypes
 import itertools
 import os
 import sys
@@ -121,18 +120,9 @@ class Late(Faulty):
             raise OSError("the driver is not loaded yet")
 
 
-class Crashes(Faulty):
-    """Its library reads address 0 when an allocation is asked for."""
-
-    @override
-    def allocate(self, devices: Any) -> dp.Allocation:
-        ctypes.string_at(0)
-        return super().allocate(devices)
-
-
 KINDS: Final = {
     one.__name__.lower(): one
-    for one in (Hangs, Raises, Rubbish, Exits, Endless, Dies, Wild, Stuck, Late, Crashes)
+    for one in (Hangs, Raises, Rubbish, Exits, Endless, Dies, Wild, Stuck, Late)
 }
 
 

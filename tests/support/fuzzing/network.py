@@ -17,10 +17,9 @@ from cluster.scripted_api import Answer, Script, running
 from deviceplugin._http.listener import listen
 from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
-from deviceplugin.tools._devices_page import NO_CREDENTIALS, NoAnswerError
+from deviceplugin.tools._devices_page import NoAnswerError, ask
 from deviceplugin.tools._plugin_pods import Plugin
 from deviceplugin.tools.devices import _inventory
-from deviceplugin.tools.devices._cli import ask_plugin
 from deviceplugin.tools.devices._inventory import Inventory
 from deviceplugin.tools.events._notice import as_event, read_facts
 from deviceplugin.tools.events._watch import Watch
@@ -108,9 +107,9 @@ def _startup_taint(url: str) -> None:
 
 def _devices(url: str) -> None:
     inventory = Inventory()
-    ask_plugin(inventory, url, PATIENCE, NO_CREDENTIALS)
+    ask(url, inventory.add_plugin, PATIENCE)
     _inventory.table(inventory)
-    json.loads(_inventory.to_json(inventory))
+    json.dumps(_inventory.document(inventory))
 
 
 def _events(url: str) -> None:

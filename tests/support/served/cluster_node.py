@@ -121,13 +121,9 @@ class ServedNode:
         """Return what the pod's container got, once it runs."""
         eventually(
             lambda: self.status(name).get("phase") == "Running",
-            f"{name} to run; {self.why_not(name)}; {self.host.troubles()}",
+            f"{name} to run; {self.status(name)}; {self.host.troubles()}",
         )
         return self.kubelet.pod(self.node.pod(name)).started["main"] or RunOptions.merge([])
-
-    def why_not(self, name: str) -> str:
-        """Return what the pod's status says."""
-        return str(self.status(name))
 
     def end(self, name: str) -> None:
         """Delete the pod, and wait until it is gone."""

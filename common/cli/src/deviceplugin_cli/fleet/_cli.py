@@ -51,7 +51,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    _command_line.check_timeout(options.timeout)
     question = Question(options.resource, options.node, options.selector, pods=not options.no_pods)
     progress = Progress(sys.stderr)
     try:
@@ -60,8 +59,10 @@ def _list(options: argparse.Namespace) -> int:
         progress.end()
     rows = [row for row in fleet.rows if row.problem or not options.problems]
     shown = [] if options.summary else rows
-    form = _fleet.to_json if options.json else _fleet.table
-    sys.stdout.write(form(fleet, shown))
+    if options.json:
+        sys.stdout.write(_command_line.to_json(_fleet.document(fleet, shown)))
+    else:
+        sys.stdout.write(_fleet.table(fleet, shown))
     return _WRONG if options.check and fleet.has_problem else 0
 
 
@@ -76,14 +77,9 @@ def _api(options: argparse.Namespace) -> ApiServer:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("fleet", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add(
-        "--resource",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this one, or a pattern such as 'example.com/*'; can be repeated (all)",
-    )
-    add("--node", action="append", default=[], metavar="NAME", help="only this; can be repeated")
+    words = "only this one, or a pattern such as 'example.com/*'; can be repeated (all)"
+    _command_line.add_repeated(parser, "--resource", "NAME", words)
+    _command_line.add_repeated(parser, "--node", "NAME", "only this; can be repeated")
     add("-l", "--selector", default="", metavar="LABELS", help="only nodes with these labels")
     add("--problems", action="store_true", help="list only nodes where something is wrong")
     add("--summary", action="store_true", help="list no nodes")
@@ -92,10 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--check", action="store_true", help="exit with 3 if anything is wrong or missing")
     add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
     add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
-    add(
-        "--api",
-        metavar="URL",
-        help="the API server, such as http://127.0.0.1:8001 of kubectl proxy",
-    )
+    words = "the API server, such as http://127.0.0.1:8001 of kubectl proxy"
+    add("--api", metavar="URL", help=words)
     _command_line.add_timeout(parser, 30)
     return parser

@@ -1,7 +1,7 @@
 """What is kept of nodes, of pods, and of the objects of the operator."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,30 +14,21 @@ PATH: Final = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What is kept of a node.
-
-    Attributes:
-        healthy: How many of these are allocatable.
-        fault: Why pods on it may not run; empty if they do.
-        cordoned: Whether no new pods are scheduled to it.
-    """
-
     name: str
     total: Mapping[str, int]
     healthy: Mapping[str, int]
+    """How many of these are allocatable."""
     fault: str
+    """Why pods on it may not run; empty if they do."""
     cordoned: bool
+    """Whether no new pods are scheduled to it."""
 
 
 def node_facts(node: Mapping[str, Any], is_wanted: Callable[[str], bool]) -> NodeFacts:
     """Return what matters of ``node``: of its resources, those that are wanted."""
     status = node.get("status") or {}
     total, healthy = (
-        {
-            name: count
-            for name, count in devices_in(status.get(key) or {}).items()
-            if is_wanted(name)
-        }
+        {name: n for name, n in devices_in(status.get(key) or {}).items() if is_wanted(name)}
         for key in ("capacity", "allocatable")
     )
     cordoned = bool((node.get("spec") or {}).get("unschedulable"))
@@ -81,14 +72,9 @@ def requested(spec: Mapping[str, Any]) -> dict[str, int]:
             most |= sidecars
         else:
             most |= sidecars + own
-    return dict(most | (sidecars + _sum(spec.get("containers") or ())))
-
-
-def _sum(containers: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for container in containers:
-        total.update(_devices(container))
-    return total
+    for container in spec.get("containers") or ():
+        sidecars += Counter(_devices(container))
+    return dict(most | sidecars)
 
 
 def _devices(container: Mapping[str, Any]) -> dict[str, int]:
@@ -98,22 +84,17 @@ def _devices(container: Mapping[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class PluginObject:
-    """What is kept of an object.
-
-    Attributes:
-        ready: Whether everything is as it asks for.
-        reason: Why not, in a word; or why it is.
-        resources: Each resource of its nodes, as in the status.
-        problems: The nodes with the most unhealthy devices, as in the status.
-    """
-
     name: str
     plugin: str
     ready: bool
+    """Whether everything is as it asks for."""
     reason: str
+    """Why not, in a word; or why it is."""
     message: str
     resources: tuple[Mapping[str, Any], ...]
+    """Each resource of its nodes, as in the status."""
     problems: tuple[Mapping[str, Any], ...]
+    """The nodes with the most unhealthy devices, as in the status."""
 
 
 def plugin_object(found: Mapping[str, Any]) -> PluginObject:

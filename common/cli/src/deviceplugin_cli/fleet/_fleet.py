@@ -1,7 +1,7 @@
 """The devices of a cluster, by resource and node; as a table for people and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -17,27 +17,24 @@ FORMAT: Final = 1
 _HEADER: Final = ("RESOURCE", "NODE", "HEALTHY", "TOTAL", "HELD", "PROBLEM")
 _NONE: Final = "-"
 _OF_OBJECTS: Final = ("name", "plugin", "ready", "reason", "message")
+_OF_PROBLEMS: Final = ("resource", "node", "healthy", "total")
 _LONGEST: Final = 300
 """Characters of a message in the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The devices of one resource on one node.
-
-    Attributes:
-        healthy: How many can be allocated, whether pods hold them or not.
-        held: How many pods have requested; None if that is unknown.
-        cordoned: Whether no new pods are scheduled to the node. That is not a problem.
-        problem: What is wrong, or an empty string.
-    """
+    """The devices of one resource on one node."""
 
     resource: str
     node: str
     healthy: int
+    """How many can be allocated, whether pods hold them or not."""
     total: int
     held: int | None
+    """How many pods have requested; None if that is unknown."""
     cordoned: bool = False
+    """Whether no new pods are scheduled to the node. That is not a problem."""
     problem: str = ""
 
 
@@ -55,21 +52,16 @@ class Sum:
 
 @dataclass(slots=True)
 class Fleet:
-    """What is known of a cluster.
-
-    Attributes:
-        rows: In natural order of resource and node.
-        sums: By resource, in natural order.
-        objects: Of the operator, by name; None if that is unknown, or there is no operator.
-        unknown: What is unknown, a message for each.
-        missing: What was asked for by name, and is not there.
-    """
+    """What is known of a cluster. Rows and sums are in natural order of resource and node."""
 
     rows: Sequence[Row] = ()
     sums: Mapping[str, Sum] = field(default_factory=dict)
     objects: Sequence[PluginObject] | None = None
+    """Of the operator, by name; None if that is unknown, or there is no operator."""
     unknown: list[str] = field(default_factory=list)
+    """What is unknown, a message for each."""
     missing: list[str] = field(default_factory=list)
+    """What was asked for by name, and is not there."""
 
     @property
     def has_problem(self) -> bool:
@@ -104,24 +96,15 @@ def _row(node: NodeFacts, resource: str, held: int | None) -> Row:
     return Row(resource, node.name, healthy, total, held, node.cordoned, text)
 
 
-def of_objects(objects: Iterable[PluginObject], resources: Iterable[str]) -> list[Row]:
+def of_objects(objects: Iterable[PluginObject], resources: Collection[str]) -> list[Row]:
     """Return the rows that the operator reports, which are those of the worst nodes."""
-    wanted = {*resources}
-    return in_order(
-        {
-            (one["resource"], one["node"]): Row(
-                one["resource"],
-                one["node"],
-                one["healthy"],
-                one["total"],
-                None,
-                problem=unhealthy(one["healthy"], one["total"]),
-            )
-            for found in objects
-            for one in found.problems
-            if one["resource"] in wanted
-        }.values()
-    )
+    rows: dict[tuple[str, str], Row] = {}
+    for one in (one for found in objects for one in found.problems):
+        resource, node, healthy, total = (one[key] for key in _OF_PROBLEMS)
+        if resource in resources:
+            problem = unhealthy(healthy, total)
+            rows[resource, node] = Row(resource, node, healthy, total, None, problem=problem)
+    return in_order(rows.values())
 
 
 def unhealthy(healthy: int, total: int) -> str:
@@ -211,7 +194,3 @@ def document(fleet: Fleet, rows: Iterable[Row]) -> Mapping[str, Any]:
             "unknown": fleet.unknown,
         },
     )
-
-
-def to_json(fleet: Fleet, rows: Iterable[Row]) -> str:
-    return _command_line.to_json(document(fleet, rows))

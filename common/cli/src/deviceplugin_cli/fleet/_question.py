@@ -107,11 +107,7 @@ class Reader:
         reduce: Callable[[Object], _T],
         query: Mapping[str, str] | None = None,
     ) -> list[_T]:
-        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress.
-
-        Raises:
-            ApiServerError: They cannot be listed.
-        """
+        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress."""
         for _ in range(_RESTARTS):
             try:
                 return list(self._each(path, what, reduce, query or {}))
@@ -152,32 +148,25 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
-
-    Attributes:
-        resources: Patterns of names; without any, all resources.
-        nodes: Names; without any, all nodes.
-        selector: Labels of nodes, as kubectl has them.
-        pods: Whether pods are read, which says how many devices are held.
-    """
+    """What is asked. Without resources or nodes, all are meant."""
 
     resources: Sequence[str] = ()
+    """Patterns of names."""
     nodes: Sequence[str] = ()
     selector: str = ""
+    """Labels of nodes, as kubectl has them."""
     pods: bool = True
+    """Whether pods are read, which says how many devices are held."""
 
     def wants(self, resource: str) -> bool:
         return not self.resources or any(fnmatchcase(resource, one) for one in self.resources)
 
 
 def answer(question: Question, reader: Reader) -> Fleet:
-    """Return what the cluster says.
+    """Return what the cluster says; raise ``ConfigError`` if the selector is wrong.
 
-    Nodes that may not be listed are replaced by what the operator says of them.
-
-    Raises:
-        ApiServerError: The nodes are unknown, and the operator says nothing of them.
-        ConfigError: The selector is wrong.
+    Nodes that may not be listed are replaced by what the operator says of them. If that is nothing,
+    ``ApiServerError`` is raised.
     """
     fleet = Fleet()
     fleet.objects = _objects(question, reader, fleet.unknown)
@@ -259,15 +248,13 @@ def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[Plu
     except ApiServerError as error:
         if not error.status:  # nobody answers
             raise
-        needs = "needs list deviceplugins.deviceplugin.dev: "
-        if not isinstance(error, ForbiddenError):
-            needs = ""
+        forbidden = isinstance(error, ForbiddenError)
+        needs = "needs list deviceplugins.deviceplugin.dev: " if forbidden else ""
         if error.status != HTTPStatus.UNAUTHORIZED:  # the nodes will say so
             unknown.append(f"whether DevicePlugin objects are ready: {needs}{error}")
         return None
-    wanted = [
-        one
-        for one in found
-        if not one.resources or any(question.wants(each["name"]) for each in one.resources)
-    ]
-    return sorted(wanted, key=lambda one: one.name)
+
+    def is_wanted(one: PluginObject) -> bool:
+        return not one.resources or any(question.wants(each["name"]) for each in one.resources)
+
+    return sorted(filter(is_wanted, found), key=lambda one: one.name)

@@ -4,9 +4,9 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn, TypeVar
 
 from deviceplugin._config.documents.faults import bounded, printable, suggestion
 from deviceplugin._config.documents.nodes import DocumentNode, MalformedError
@@ -21,6 +21,7 @@ _MODES: Final = ("Never", "IfAvailable", "Always")
 _DEFAULT: Final = ".kube/config"
 _LONGEST: Final = 16 * 1024**2
 _LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
+_T = TypeVar("_T")
 _PROXY: Final = "use kubectl proxy, and its address"
 
 
@@ -38,64 +39,52 @@ class ConfigEntry:
     def __str__(self) -> str:
         return self._place
 
+    def _get(self, key: str, kind: type[_T], what: str) -> _T | None:
+        value = self._values.get(key)
+        if value is None or isinstance(value, kind):
+            return value
+        raise ConfigError(f"{self._place}: {key}: is not {what}")
+
+    def _list(self, key: str, kind: type[_T], what: str) -> list[_T]:
+        found = self._get(key, list, f"a list of {what}") or []
+        if not all(isinstance(item, kind) for item in found):
+            raise ConfigError(f"{self._place}: {key}: is not a list of {what}")
+        return found
+
     def text(self, key: str) -> str:
         """Return the string at ``key``; an empty one if there is none."""
-        value = self._values.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise ConfigError(f"{self._place}: {key}: is not a string")
-        return value
+        return self._get(key, str, "a string") or ""
 
     def required(self, key: str) -> str:
-        value = self.text(key)
-        if not value:
-            raise ConfigError(f"{self._place}: {key}: is missing")
-        return value
+        return self.text(key) or self._missing(key)
 
     def flag(self, key: str) -> bool:
-        value = self._values.get(key) or False
-        if not isinstance(value, bool):
-            raise ConfigError(f"{self._place}: {key}: is not true or false")
-        return value
+        return self._get(key, bool, "true or false") or False
 
     def path(self, key: str) -> Path | None:
         name = self.text(key)
         return self.folder / name if name else None
 
     def strings(self, key: str) -> list[str]:
-        value = self._values.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"{self._place}: {key}: is not a list of strings")
-        return value
+        return self._list(key, str, "strings")
 
     def entry(self, key: str) -> "ConfigEntry | None":
-        value = self._values.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise ConfigError(f"{self._place}: {key}: is not a mapping")
-        return ConfigEntry(f"{self._place}: {key}", self.folder, value)
+        value = self._get(key, dict, "a mapping")
+        return None if value is None else ConfigEntry(f"{self._place}: {key}", self.folder, value)
 
     def required_entry(self, key: str) -> "ConfigEntry":
-        """Return the mapping at ``key``, named by the ``name`` beside it."""
-        found = self.entry(key)
-        if found is None:
-            raise ConfigError(f"{self._place}: {key}: is missing")
-        return found
+        return self.entry(key) or self._missing(key)
+
+    def _missing(self, key: str) -> NoReturn:
+        raise ConfigError(f"{self._place}: {key}: is missing")
 
     def entries(self, key: str) -> "list[ConfigEntry]":
         """Return the mappings in the list at ``key``, named by their ``name``."""
-        value = self._values.get(key) or []
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise ConfigError(f"{self._place}: {key}: is not a list of mappings")
+        found = self._list(key, dict, "mappings")
+        names = [bounded(printable(str(one.get("name", n)))) for n, one in enumerate(found)]
         return [
-            ConfigEntry(
-                f"{self._place}: {key}[{bounded(printable(str(item.get('name', number))))}]",
-                self.folder,
-                item,
-            )
-            for number, item in enumerate(value)
+            ConfigEntry(f"{self._place}: {key}[{name}]", self.folder, one)
+            for name, one in zip(names, found, strict=True)
         ]
 
     def any(self, key: str) -> Any:
@@ -132,10 +121,8 @@ def files_of(environ: Mapping[str, str]) -> list[Path]:
 def connection(files: Sequence[Path], context: str) -> tuple[str, User]:
     """Return the address of the API server of a context, or of the current one, and who asks it.
 
-    The files must exist. Without any, they are those of the environment, which need not.
-
-    Raises:
-        ConfigError: Something is missing, wrong or not supported.
+    The files must exist. Without any, they are those of the environment, which need not. What is
+    missing, wrong or not supported raises ``ConfigError``.
     """
     merged = _Merged()
     given = list(files) or [path for path in files_of(os.environ) if path.exists()]
@@ -265,18 +252,14 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     if root.kind != "mapping":
         raise ConfigError(f"{path}: is not a kubeconfig")
-    return dict(_pairs(root))
-
-
-def _pairs(node: DocumentNode) -> Iterator[tuple[str, Any]]:
-    for key, value in node.pairs.items():
-        yield key, _plain(value)
+    found: dict[str, Any] = _plain(root)
+    return found
 
 
 def _plain(node: DocumentNode) -> Any:
     """Return the value with scalars as they are written: a token of digits stays a string."""
     if node.kind == "mapping":
-        return dict(_pairs(node))
+        return {key: _plain(value) for key, value in node.pairs.items()}
     if node.kind == "list":
         return [_plain(item) for item in node.items]
     if node.kind in {"boolean", "nothing"}:

@@ -58,11 +58,7 @@ class ExecPlugin:
         self._credential: Credential | None = None
 
     def credential(self) -> Credential:
-        """Return a credential that is valid.
-
-        Raises:
-            ConfigError: The program failed, or returned something else.
-        """
+        """Return a credential that is valid; raise ``ConfigError``."""
         with self._lock:
             if self._credential is None or not self._credential.is_valid(self.now()):
                 self._credential = self._parsed(self._run())
@@ -121,16 +117,12 @@ def _failure(command: str, error: subprocess.SubprocessError) -> str:
 
 @dataclass(frozen=True)
 class Server:
-    """How the API server is verified.
-
-    Attributes:
-        authority: Certificates in PEM; empty for those of this machine.
-        name: What its certificate is for; empty for the host's name.
-        verified: Whether it is verified at all.
-    """
+    """How the API server is verified, if it is."""
 
     authority: str = ""
+    """Certificates in PEM; empty for those of this machine."""
     name: str = ""
+    """What its certificate is for; empty for the host's name."""
     verified: bool = True
 
 
@@ -159,10 +151,7 @@ class User:
     def token(self) -> str:
         """Return the current token; an empty string if there is none.
 
-        Raises:
-            OSError: The file with it cannot be read.
-            ValueError: It is not a token.
-            ConfigError: The program that returns it failed.
+        OSError and ValueError are those of ``read_token``; a program that fails is ``ConfigError``.
         """
         if self._token_file is not None:
             return read_token(self._token_file)
@@ -171,11 +160,7 @@ class User:
         return checked_token(self._plugin.credential().token, "the token of the program")
 
     def pool(self) -> PoolManager:
-        """Return connections with the client certificate, if there is one.
-
-        Raises:
-            ConfigError: A certificate is invalid, or the program that returns it failed.
-        """
+        """Return connections with the client certificate, if any; raise ``ConfigError``."""
         pair = self._own
         if self._plugin is not None and pair == _NONE:
             credential = self._plugin.credential()

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final, cast
 
 from deviceplugin.errors import ConfigError
@@ -35,13 +35,13 @@ Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or so
 _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
-def plugins() -> list[str]:
-    return sorted(entry.name for entry in entry_points(group=GROUP))
+def plugins() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
 
 
 def migrations(workload: Workload) -> Iterator[Migration]:
     """Yield what each plugin makes of a workload that it knows."""
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in plugins():
         try:
             migrate = cast("Migrate", entry.load())
         except ImportError as error:
@@ -78,7 +78,8 @@ def _migrate(options: argparse.Namespace) -> int:
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
-    known = f"the installed plugins that know peers are {', '.join(plugins()) or 'none'}"
+    names = ", ".join(one.name for one in plugins()) or "none"
+    known = f"the installed plugins that know peers are {names}"
     if not found:
         return f"{path}: has no DaemonSet and no Helm values; {known}"
     places = "; ".join(
@@ -115,10 +116,6 @@ def _parser() -> argparse.ArgumentParser:
     add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
-    add(
-        "--deployments",
-        default=_DEPLOYMENTS,
-        metavar="PATH",
-        help=f"where the overlay finds our manifests ({_DEPLOYMENTS})",
-    )
+    words = f"where the overlay finds our manifests ({_DEPLOYMENTS})"
+    add("--deployments", default=_DEPLOYMENTS, metavar="PATH", help=words)
     return parser

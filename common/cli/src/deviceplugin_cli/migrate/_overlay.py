@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from deviceplugin._config.quantities import size_in_bytes
 from deviceplugin.kit.migration import Migration
-from deviceplugin_cli.migrate._workloads import Found, items, strings
+from deviceplugin_cli.migrate._workloads import Found, items, mapping, strings
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
@@ -70,7 +70,7 @@ def _tolerations(found: Found) -> Iterator[str]:
 
 
 def _memory(container: Mapping[str, Any]) -> Iterator[str]:
-    limits = _mapping(_mapping(container, "resources"), "limits")
+    limits = mapping(mapping(container, "resources"), "limits")
     if text := str(limits.get("memory") or ""):
         yield f"resources.limits.memory: {text}; ours is {_LIMIT}{_too_little(text)}"
     if "cpu" in limits:
@@ -92,12 +92,12 @@ def _too_little(limit: str) -> str:
 
 
 def _rights(found: Found, *, is_privileged: bool) -> Iterator[str]:
-    context = _mapping(found.container, "securityContext")
+    context = mapping(found.container, "securityContext")
     if context.get("privileged") and not is_privileged:
         yield "securityContext.privileged: true; ours is not privileged and has no capabilities"
-    if added := strings(_mapping(context, "capabilities"), found.workload.place, "add"):
+    if added := strings(mapping(context, "capabilities"), found.workload.place, "add"):
         yield f"capabilities: adds {', '.join(added)}; ours has none"
-    user = context.get("runAsUser", _mapping(found.pod, "securityContext").get("runAsUser"))
+    user = context.get("runAsUser", mapping(found.pod, "securityContext").get("runAsUser"))
     if user:
         yield f"runAsUser: {user}; ours is root without capabilities, for the kubelet's directory"
     account = found.pod.get("serviceAccountName")
@@ -122,7 +122,7 @@ def _network(found: Found) -> Iterator[str]:
 
 
 def _others(found: Found) -> Iterator[str]:
-    namespace = _mapping(found.document.content, "metadata").get("namespace")
+    namespace = mapping(found.document.content, "metadata").get("namespace")
     if namespace:
         yield f"namespace: {namespace}; ours has one of its own, with the labels of pod security"
     priority = found.pod.get("priorityClassName")
@@ -142,28 +142,18 @@ def _moved(found: Found) -> Iterator[tuple[str, str]]:
     volumes = {str(one.get("name")): one for one in items(found.pod, place, "volumes")}
     for mount in items(found.container, place, "volumeMounts"):
         path = str(mount.get("mountPath", "")).rstrip("/")
-        host = _mapping(volumes.get(str(mount.get("name")), {}), "hostPath").get("path")
+        host = mapping(volumes.get(str(mount.get("name")), {}), "hostPath").get("path")
         host = str(host or "")
         if path in names and host.rstrip("/") not in {"", path}:
             yield names[path], host
-
-
-def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = given.get(key)
-    return found if isinstance(found, Mapping) else {}
 
 
 def overlay(
     migration: Migration, comparison: Comparison, deployments: str, head: Sequence[str]
 ) -> str:
     """Return the text of ``kustomization.yaml``."""
-    differences = [*migration.differences, *comparison.differences]
-    comments = [
-        *head,
-        "",
-        f"Differences ({len(differences)}):",
-        *(f"* {one}" for one in differences),
-    ]
+    differences = [f"* {one}" for one in (*migration.differences, *comparison.differences)]
+    comments = [*head, "", f"Differences ({len(differences)}):", *differences]
     kustomization = _kustomization(migration, comparison, deployments)
     return f"{''.join(map(_comment, comments))}{_yaml(kustomization)}"
 
@@ -209,23 +199,8 @@ def _patches(
         yield "ConfigMap", name, [{"op": "replace", "value": dict(data), "path": "/data"}]
     pod = {**comparison.pod, **_container(migration), **_volumes(migration, comparison)}
     if pod:
-        yield (
-            "DaemonSet",
-            "",
-            {
-                "apiVersion": "apps/v1",
-                "kind": "DaemonSet",
-                "metadata": {"name": "any"},
-                **_at("spec.template.spec", pod),
-            },
-        )
-
-
-def _at(path: str, value: Any) -> dict[str, Any]:
-    """Return mappings with ``value`` at ``path``."""
-    for name in reversed(path.split(".")):
-        value = {name: value}
-    return dict(value)
+        names = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "any"}}
+        yield "DaemonSet", "", {**names, "spec": {"template": {"spec": pod}}}
 
 
 def _container(migration: Migration) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,18 +37,12 @@ class Document:
     @property
     def name(self) -> str:
         """Namespace and name of the object."""
-        metadata = self.content.get("metadata")
-        metadata = metadata if isinstance(metadata, Mapping) else {}
-        parts = (metadata.get("namespace"), metadata.get("name"))
-        return "/".join(str(part) for part in parts if part)
+        found = mapping(self.content, "metadata")
+        return "/".join(str(found[key]) for key in ("namespace", "name") if found.get(key))
 
 
 def read_text(path: str) -> str:
-    """Return the content of a file, or of standard input for ``-``.
-
-    Raises:
-        ConfigError: It cannot be read, is too long, or is not UTF-8.
-    """
+    """Return the content of a file, or of standard input for ``-``; raise ``ConfigError``."""
     try:
         if path == STANDARD_INPUT:
             content = sys.stdin.buffer.read(_MOST_BYTES + 1)
@@ -66,11 +60,7 @@ def read_text(path: str) -> str:
 
 
 def documents(path: str, text: str) -> list[Document]:
-    """Return the documents in a text. A ``List`` counts as the documents in it.
-
-    Raises:
-        ConfigError: It is not valid YAML, has a document that is not a mapping, or has none.
-    """
+    """Return the documents in a text, and those in a ``List``; raise ``ConfigError``."""
     found = [
         each
         for number, one in enumerate(_parsed(path, text), 1)
@@ -115,11 +105,7 @@ class Found:
 
 
 def workloads(documents: Sequence[Document], configuration: str | None) -> Iterator[Found]:
-    """Yield the containers of all DaemonSets and pods, and Helm values.
-
-    Raises:
-        ConfigError: A manifest has not the form that Kubernetes wants, or a shell starts the peer.
-    """
+    """Yield the containers of all DaemonSets and pods, and Helm values; raise ``ConfigError``."""
     maps = {
         str(_get(one.content, one.place, "metadata.name", str)): one
         for one in documents
@@ -145,12 +131,12 @@ def _of_daemon_set(
             place=inside,
             image=image,
             tag=tag,
+            arguments=tuple(_expanded(one, variables) for one in _arguments(container, inside)),
             variables=variables,
             files=dict(_files(container, pod, inside, maps)),
             configuration=configuration,
         )
-        arguments = [_expanded(one, variables) for one in _arguments(container, inside)]
-        yield Found(replace(workload, arguments=tuple(arguments)), document, pod, container)
+        yield Found(workload, document, pod, container)
 
 
 def _of_values(document: Document, configuration: str | None) -> Workload:
@@ -230,26 +216,28 @@ def _contents(config_map: Document, source: Mapping[str, Any]) -> dict[str, str]
     return {path: text for path, text in found.items() if text is not None} if chosen else texts
 
 
-def strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
+def mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping at ``key``; an empty one if there is something else."""
     found = given.get(key)
-    if found is None:
-        return []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise Setting(f"{place}: {key}", found).wrong("a list of strings")
-    return found
+    return found if isinstance(found, Mapping) else {}
+
+
+def strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
+    """Return the strings in the list at ``key``; none if it is absent."""
+    return _list(given, place, key, str, "strings")
 
 
 def items(given: Mapping[str, Any], place: str, key: str) -> list[Mapping[str, Any]]:
-    """Return the mappings in the list at ``key``; none if it is absent.
+    """Return the mappings in the list at ``key``; none if it is absent."""
+    return _list(given, place, key, Mapping, "mappings")
 
-    Raises:
-        ConfigError: It is something else.
-    """
+
+def _list(given: Mapping[str, Any], place: str, key: str, kind: type[Any], what: str) -> list[Any]:
     found = given.get(key)
     if found is None:
         return []
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise Setting(f"{place}: {key}", found).wrong("a list of mappings")
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        raise Setting(f"{place}: {key}", found).wrong(f"a list of {what}")
     return found
 
 
@@ -260,8 +248,6 @@ def _get(given: Mapping[str, Any], place: str, path: str, kind: type[Any]) -> An
     if found is None:
         raise ConfigError(f"{place}: {path}: is missing")
     if not isinstance(found, kind):
-        raise Setting(f"{place}: {path}", found).wrong(f"a {_KINDS[kind]}")
+        what = "a string" if kind is str else "a mapping"
+        raise Setting(f"{place}: {path}", found).wrong(what)
     return found
-
-
-_KINDS: Final[Mapping[Any, str]] = {str: "string", Mapping: "mapping"}

@@ -14,6 +14,8 @@ from typing import Any, Final, cast
 from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
 from deviceplugin._config import values
 from deviceplugin._config.documents import faults
+from deviceplugin._config.loading import load
+from deviceplugin._config.settings import Settings
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
@@ -88,8 +90,10 @@ def duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
 
 
-def seconds(least: str, most: str = "") -> Callable[[str], float]:
-    """Return the type of an option that is a duration from ``least`` to ``most``, in seconds."""
+def add_seconds(
+    parser: argparse.ArgumentParser, name: str, default: str, words: str, least: str, most: str = ""
+) -> None:
+    """Add an option that is a duration from ``least`` to ``most``, in seconds."""
     wrong = f"is not between {least} and {most}" if most else f"is less than {least}"
     shortest, longest = duration(least), duration(most) if most else timedelta.max
 
@@ -98,23 +102,43 @@ def seconds(least: str, most: str = "") -> Callable[[str], float]:
             raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
         return found.total_seconds()
 
-    return read
+    words = f"{words} ({default})"
+    parser.add_argument(name, type=read, default=default, metavar="TIME", help=words)
+
+
+def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, words: str) -> None:
+    """Add an option that can be given several times, to a list."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=words)
+
+
+def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
+    """Add an option for each of these settings of a plugin, which ``settings_of`` reads."""
+    for name in names:
+        parser.add_argument(f"--{name}", metavar="VALUE", help="the plugin's setting of this name")
+
+
+def settings_of(options: argparse.Namespace, names: Iterable[str]) -> Settings:
+    """Return the settings of a plugin, as options and environment say; raise ``ConfigError``."""
+    given = {name: getattr(options, name.replace("-", "_")) for name in names}
+    return load(Settings, flags={name: value for name, value in given.items() if value})
 
 
 def add_timeout(
     parser: argparse.ArgumentParser, default: int, what: str = "for each answer"
 ) -> None:
-    """Add the option ``--timeout``, which ``check_timeout`` checks."""
+    """Add the option ``--timeout``, in seconds."""
+
+    def seconds(text: str) -> float:
+        if not 0 < (found := float(text)) <= _LONGEST_TIMEOUT:
+            raise argparse.ArgumentTypeError(
+                f"{text} is not above 0 and at most {_LONGEST_TIMEOUT:g}"
+            )
+        return found
+
     words = f"how long to wait {what} ({default})"
     parser.add_argument(
-        "--timeout", type=float, default=float(default), metavar="SECONDS", help=words
+        "--timeout", type=seconds, default=float(default), metavar="SECONDS", help=words
     )
-
-
-def check_timeout(seconds: float) -> None:
-    """Raise ``ConfigError`` unless ``--timeout`` is in a reasonable range."""
-    if not 0 < seconds <= _LONGEST_TIMEOUT:
-        raise ConfigError(f"--timeout {seconds:g} is not above 0 and at most {_LONGEST_TIMEOUT:g}")
 
 
 def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> None:
@@ -165,13 +189,9 @@ class Line:
         if colour:
             verdict = f"{self.tone}{verdict}{_PLAIN}"
         first = f"{indent}{verdict}  {self.name:{of_name}}  {_one_line(self.text)}"
-        below, width = (
-            indent + " " * (of_verdict + 2),
-            max((len(n) for n, _ in self.notes), default=0),
-        )
-        notes = (
-            f"{below}{f'{n}:':{width + 1}} {_one_line(text)}" for n, text in self.notes if text
-        )
+        below = indent + " " * (of_verdict + 2)
+        width = 1 + max((len(label) for label, _ in self.notes), default=0)
+        notes = [f"{below}{f'{n}:':{width}} {_one_line(text)}" for n, text in self.notes if text]
         return "\n".join([first, *notes])
 
 

@@ -1,21 +1,30 @@
 """Reading ``/devices`` from a plugin, with limits on time and size."""
 
 import argparse
+import json
 import ssl
+import threading
+from collections.abc import Callable
 from http.client import HTTPException
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
+MAX_BYTES: Final = 8 * 1024**2
+"""Most bytes of an answer, enough for some 35,000 devices."""
 _LONGEST_TEXT: Final = 200
 """Most characters of an unexpected answer in a message."""
-
-
 _LONGEST_TOKEN: Final = 8 * 1024
 _REFUSALS: Final = frozenset({401, 421})
+_WRONG: Final = ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError
+"""What a ``reduce`` raises for a page that is not a plugin's."""
+_READING: Final = threading.Lock()
+"""One answer is decoded at a time, for it takes several times its size in memory."""
+
+_T = TypeVar("_T")
 
 
 class NoAnswerError(Exception):
@@ -43,10 +52,7 @@ class Credentials(NamedTuple):
     def headers(self, page: str) -> dict[str, str]:
         """Return the headers of a request for the URL ``page``.
 
-        Raises:
-            RefusedError: The network could read the token.
-            NoAnswerError: There is none in the file.
-            OSError: The file cannot be read.
+        A token that the network could read is ``RefusedError``.
         """
         if self.token_file is None:
             return {}
@@ -59,11 +65,7 @@ class Credentials(NamedTuple):
         return {"Authorization": f"Bearer {token}"}
 
     def tls(self) -> ssl.SSLContext:
-        """Return the context for a connection.
-
-        Raises:
-            NoAnswerError: The file has no certificates, or cannot be read.
-        """
+        """Return the context for a connection; raise ``NoAnswerError``."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except ssl.SSLError as error:
@@ -79,37 +81,46 @@ NO_CREDENTIALS: Final = Credentials()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--plugin-token-file",
-        type=Path,
-        metavar="FILE",
-        help="with the plugin's token (its http-token-file); sent by https, or on this machine",
-    )
-    parser.add_argument(
-        "--plugin-ca-file",
-        type=Path,
-        metavar="FILE",
-        help="with the authority of the plugin's certificate, in PEM (the system's)",
-    )
+    for name, words in (
+        ("token", "the plugin's token (its http-token-file); sent by https, or on this machine"),
+        ("ca", "the authority of the plugin's certificate, in PEM (the system's)"),
+    ):
+        help_ = f"with {words}"
+        parser.add_argument(f"--plugin-{name}-file", type=Path, metavar="FILE", help=help_)
 
 
 def page_of(url: str) -> str:
-    """Return the URL of the devices of the plugin at ``url``: the default path is ``/devices``.
+    """Return the URL of the devices of a plugin: the default path is ``/devices``."""
+    try:
+        return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
+    except ValueError as error:
+        raise NoAnswerError(f"is not an address: {error}"[:_LONGEST_TEXT]) from error
 
-    Raises:
-        ValueError: ``url`` is not a URL.
-    """
-    return url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/devices"
+
+def ask(
+    url: str,
+    reduce: Callable[[Any], _T],
+    timeout: float,
+    credentials: Credentials = NO_CREDENTIALS,
+    most: int = MAX_BYTES,
+) -> _T:
+    """Return what ``reduce`` makes of the ``/devices``; raise as ``fetch`` and ``decode``."""
+    return decode(fetch(page_of(url), timeout, most, credentials), reduce)
+
+
+def decode(text: bytes, reduce: Callable[[Any], _T]) -> _T:
+    """Return what ``reduce`` makes of a plugin's answer, which is JSON; raise ``NoAnswerError``."""
+    try:
+        with _READING:
+            return reduce(json.loads(text))
+    except _WRONG as error:
+        raise NoAnswerError("is not a list of a plugin's devices") from error
 
 
 def fetch(page: str, timeout: float, most: int, credentials: Credentials = NO_CREDENTIALS) -> bytes:
     """Return the content of a URL of ``page_of``, of at most ``most`` bytes.
 
-    The plugin may be silent for ``timeout`` seconds.
-
-    Raises:
-        RefusedError: The plugin is not to be asked like this.
-        NoAnswerError: There is no answer, or it is too long.
+    The plugin may be silent for ``timeout`` seconds. Anything else is ``NoAnswerError``.
     """
     if urlsplit(page).scheme not in {"http", "https"}:
         raise NoAnswerError("is not an http:// address")

@@ -4,7 +4,6 @@ Several are visited at a time, none twice at once, and slow ones seldom.
 """
 
 import argparse
-import json
 import logging
 import re
 import signal
@@ -23,9 +22,10 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _devices_page
 from deviceplugin.tools._devices_page import (
+    MAX_BYTES,
     NO_CREDENTIALS,
     Credentials,
-    NoAnswerError,
+    ask,
     fetch,
     page_of,
 )
@@ -35,48 +35,31 @@ log = logging.getLogger(__name__)
 SILENCE: Final = 3.0
 """Seconds of silence after which a plugin counts as away. On one's own network it takes a few
 milliseconds, and those that are away must not hold up the others."""
-_MAX_BYTES: Final = 8 * 1024**2
 _PORT: Final = 9494
 _LABEL: Final = re.compile(r"[\w./-]+={1,2}[\w.-]+(,[\w./-]+={1,2}[\w.-]+)*", re.ASCII)
-_READING: Final = threading.Lock()
-"""One answer is decoded at a time, for it takes several times its size in memory."""
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin on a node.
-
-    Attributes:
-        state: Differs after each start of its container, and when its pod gets ready or unready.
-    """
+    """A plugin on a node."""
 
     node: str
     url: str
     state: str = ""
+    """Differs after each start of its container, and when its pod gets ready or unready."""
     credentials: Credentials = NO_CREDENTIALS
 
     def says(self, reduce: Callable[[Any], _T], path: str = "") -> _T:
-        """Return what ``reduce`` makes of the plugin's ``/devices``.
+        """Return what ``reduce`` makes of the plugin's ``/devices``; raise ``NoAnswerError``.
 
         With a ``path``, such as ``/readyz``, that has to answer before.
-
-        Raises:
-            NoAnswerError: It does not answer, or with something else.
         """
-        try:
-            page = page_of(self.url)
-            if path:
-                self._fetch(page.removesuffix("/devices") + path)
-            text = self._fetch(page)
-            with _READING:
-                return reduce(json.loads(text))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise NoAnswerError("is not a list of a plugin's devices") from error
-
-    def _fetch(self, page: str) -> bytes:
-        return fetch(page, SILENCE, _MAX_BYTES, self.credentials)
+        if path:
+            page = page_of(self.url).removesuffix("/devices") + path
+            fetch(page, SILENCE, MAX_BYTES, self.credentials)
+        return ask(self.url, reduce, SILENCE, self.credentials)
 
 
 Plugins = Callable[[], Mapping[str, Plugin]]
@@ -86,11 +69,8 @@ Plugins = Callable[[], Mapping[str, Plugin]]
 def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--node", metavar="NAME", help="one node, by its name in the cluster")
-    add(
-        "--plugin",
-        metavar="URL",
-        help="with --node: where the plugin serves (http://127.0.0.1:9494)",
-    )
+    words = "with --node: where the plugin serves (http://127.0.0.1:9494)"
+    add("--plugin", metavar="URL", help=words)
     add("--selector", metavar="LABELS", help="all nodes: the labels of the plugin's pods")
     add("--namespace", metavar="NAME", help="with --selector: where the pods are")
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
@@ -110,24 +90,23 @@ def check(options: argparse.Namespace) -> None:
     if options.selector and not matches(options.namespace or "", NAME_PATTERN):
         raise ConfigError(f"--namespace {options.namespace or ''}: is not the name of a namespace")
     if options.selector and options.plugin_token_file and not options.plugin_ca_file:
-        raise ConfigError(
-            "--plugin-token-file: with --selector it needs --plugin-ca-file: a token is sent to "
-            "another machine by https only"
-        )
+        why = "a token is sent to another machine by https only"
+        raise ConfigError(f"--plugin-token-file: with --selector it needs --plugin-ca-file: {why}")
 
 
 def api_server(options: argparse.Namespace, name: str, advice: str = "give --api URL") -> ApiServer:
-    """Return the API server of ``--api`` or of this pod.
-
-    Raises:
-        ConfigError: Neither is there.
-    """
+    """Return the API server of ``--api`` or of this pod; raise ``ConfigError`` without either."""
     if options.api:
         return ApiServer(options.api, name=name)
     try:
         return ApiServer.of_pod(name=name)
     except ConfigError as error:
         raise ConfigError(f"{error}; {advice}") from None
+
+
+def advised(error: ApiServerError, advice: str) -> str:
+    """Return the message of ``error``, with advice for who has no rights."""
+    return f"{error}; {advice}" if isinstance(error, ForbiddenError) else str(error)
 
 
 @contextmanager
@@ -152,38 +131,30 @@ def plugins(options: argparse.Namespace, api: ApiServer) -> Iterator[Plugins]:
     thread = threading.Thread(target=watch.run, name="pods", daemon=True)
     thread.start()
     try:
-        yield pods.by_node
+        yield lambda: pods.found
     finally:
         watch.stop()
         thread.join()
 
 
 class _Pods:
-    """What is known of the pods."""
-
     def __init__(self) -> None:
-        self._found: Mapping[str, Plugin] = {}
+        self.found: Mapping[str, Plugin] = {}
         self._problems = Problems(log)
 
     def changed(self, kept: dict[str, Any]) -> None:
         self._problems.over("pods")
-        self._found = {one.node: one for one in kept.values() if one is not None}
+        self.found = {one.node: one for one in kept.values() if one is not None}
 
     def failed(self, error: ApiServerError) -> None:
-        advice = "; apply the Role and its binding" if isinstance(error, ForbiddenError) else ""
-        self._problems.say("pods", "plugin pods unavailable, retrying", error=f"{error}{advice}")
-
-    def by_node(self) -> Mapping[str, Plugin]:
-        return self._found
+        text = advised(error, "apply the Role and its binding")
+        self._problems.say("pods", "plugin pods unavailable, retrying", error=text)
 
 
 def plugin_of(pod: Mapping[str, Any], credentials: Credentials = NO_CREDENTIALS) -> Plugin | None:
-    """Return the plugin in a pod; None if it does not run.
+    """Return the plugin in a pod, which is asked by https if its authority is in ``credentials``.
 
-    With the authority of its certificate in ``credentials`` it is asked by https.
-
-    Raises:
-        LookupError: ``pod`` is not a pod. TypeError and AttributeError mean the same.
+    None if it does not run. Errors of builtin classes mean that ``pod`` is not a pod.
     """
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     node, address = spec.get("nodeName"), status.get("podIP")
@@ -226,8 +197,6 @@ class _Visited:
 
 @dataclass(eq=False, repr=False)
 class Visits:
-    """Visits of all nodes."""
-
     make: Callable[[str], Visit]
     """Makes what visits the plugin of a node, and has what is remembered of the node. It is called
     in one thread at a time, but not always in the same."""
@@ -241,14 +210,13 @@ class Visits:
         """Begin the visits that are due."""
         now = self.clock.now()
         for name, plugin in plugins.items():
-            node = self._nodes.get(name)
-            if node is None:
-                node = self._nodes[name] = _Visited(self.make(name), now)
+            if name not in self._nodes:
+                self._nodes[name] = _Visited(self.make(name), now)
+            node = self._nodes[name]
             node.seen = now
             self._begin(node, plugin, now)
-        gone = [name for name, node in self._nodes.items() if now - node.seen > FORGOTTEN]
-        for name in gone:
-            del self._nodes[name]
+        kept = {name: node for name, node in self._nodes.items() if now - node.seen <= FORGOTTEN}
+        self._nodes = kept
 
     def _begin(self, node: _Visited, plugin: Plugin, now: float) -> None:
         if node.running is not None:

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import takewhile
 from math import inf
 from pathlib import Path
@@ -35,7 +36,6 @@ from deviceplugin.tools.agent._sections import (
 )
 
 log = logging.getLogger(__name__)
-
 
 _LONGEST_MAKE: Final = 5.0
 """Most seconds for a plugin's constructor. Meanwhile the process notices no signal."""
@@ -186,11 +186,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _named_by_file(words: Sequence[str]) -> list[str]:
-    """Return the plugins that have a section in the file; none if help is wanted, or no file is.
-
-    Raises:
-        ConfigError: The file does not say so.
-    """
+    """Return the plugins that have a section in the file; none if help is wanted, or no file is."""
     if {"-h", "--help"} & {*words}:
         return []
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
@@ -223,15 +219,14 @@ class _Unread(Settings):
         return {}
 
 
+def _refuse(reason: str, _settings: object) -> NoReturn:
+    raise ConfigError(reason)
+
+
 def _part(name: str) -> tuple[Maker, type[Settings]]:
     """Return what makes a plugin, and the class of its settings."""
     try:
         found = Hooks().call("import", _sections.hosted, name, timeout=_PATIENCE)
     except DevicePluginError as error:
-        reason = str(error)
-
-        def unusable(_settings: Any) -> Plugin:
-            raise ConfigError(reason)
-
-        return Maker(name, unusable), _Unread
+        return Maker(name, partial(_refuse, str(error))), _Unread
     return Maker(name, found.make), found.settings

@@ -1,6 +1,7 @@
 """The plugins that are installed, and their settings: common ones, and a section for each."""
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import partial
@@ -33,11 +34,7 @@ def names() -> list[str]:
 
 
 def hosted(name: str) -> Hosted[Any]:
-    """Return the plugin that is called ``name``.
-
-    Raises:
-        DevicePluginError: It cannot be imported, or its entry point returns something else.
-    """
+    """Return the plugin that is called ``name``; raise ``DevicePluginError``."""
     (entry_point,) = entry_points(group=GROUP, name=name)
     found = hooks.call(hooks.call(entry_point.load))
     if not isinstance(found, Hosted):
@@ -48,13 +45,10 @@ def hosted(name: str) -> Hosted[Any]:
 def check(wanted: Iterable[str]) -> None:
     """Raise ConfigError, a line for each name that is not that of one plugin, or is repeated."""
     known = names()
-    problems = [_problem(name, known) for name in dict.fromkeys(wanted) if name not in known]
-    seen: set[str] = set()
-    for name in wanted:
-        if name in seen:
-            problems.append(f"{name} is given twice")
-        seen.add(name)
-    problems += [f"{name} is in several packages" for name in seen if known.count(name) > 1]
+    times = Counter(wanted)
+    problems = [_problem(name, known) for name in times if name not in known]
+    problems += [f"{name} is given twice" for name, number in times.items() if number > 1]
+    problems += [f"{name} is in several packages" for name in times if known.count(name) > 1]
     if problems:
         raise ConfigError("\n".join(problems))
 
@@ -102,18 +96,11 @@ def settings_of(
     a file say which plugins run (``by_file``), one that disappears has not ended its plugin.
     """
     default = _GONE if by_file else None
-    sections = [
-        (
-            attribute(name),
-            Any,
-            field(
-                default_factory=partial(_read, settings, default),
-                metadata={"kind": _kind(settings), "help": f"The settings of {name}."},
-            ),
-        )
-        for name, settings in plugins.items()
-    ]
-
+    sections: list[tuple[str, Any, Any]] = []
+    for name, settings in plugins.items():
+        metadata = {"kind": _kind(settings), "help": f"The settings of {name}."}
+        section = field(default_factory=partial(_read, settings, default), metadata=metadata)
+        sections.append((attribute(name), Any, section))
     return make_dataclass(
         "AgentSettings",
         sections,
@@ -125,12 +112,7 @@ def settings_of(
 
 
 def named_in(file: Path, installed: Collection[str]) -> list[str]:
-    """Return the plugins that have a section in a configuration file.
-
-    Raises:
-        ConfigError: It cannot be read, has no section, or has a key that is neither the name of a
-            plugin nor that of a setting.
-    """
+    """Return the plugins that have a section in a configuration file; raise ``ConfigError``."""
     root = places.of_file(file)
     try:
         found = Settings.from_file(root)
@@ -149,11 +131,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
 
 
 def places_in(file: Path, installed: Collection[str]) -> Mapping[str, Place]:
-    """Return the sections of a configuration file by plugin; none if the file is not an agent's.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """Return the sections of a configuration file by plugin; none if it is not an agent's."""
     root = places.of_file(file)
     found = root.keys() if root.kind == "mapping" else {}
     return {name: place for name, place in found.items() if name in installed}

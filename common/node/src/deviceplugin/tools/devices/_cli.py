@@ -1,7 +1,6 @@
 """The command line of ``deviceplugin devices``, and asking the kubelet and the plugins."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import Final
 import grpc
 
 from deviceplugin._app.exit_status import FAILED, complain
-from deviceplugin._config.loading import load
-from deviceplugin._config.settings import Settings
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options, fetch, page_of
+from deviceplugin.tools._command_line import add_repeated, add_timeout, settings_of
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options, ask
 from deviceplugin.tools.devices import _inventory
 from deviceplugin.tools.devices._inventory import Inventory
 
@@ -51,12 +49,9 @@ Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the comma
 
 
 def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plugins: bool) -> None:
-    """Add the devices of the kubelet's PodResources API.
+    """Add the devices of the kubelet's PodResources API; raise ``NoAnswerError``.
 
     ``with_plugins`` is whether plugins have been asked too.
-
-    Raises:
-        NoAnswerError: It does not answer.
     """
     if not socket.exists():
         raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
@@ -80,33 +75,20 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plug
         inventory.unknown.append(_UNHEALTHY)
 
 
-def ask_plugin(inventory: Inventory, url: str, timeout: float, credentials: Credentials) -> None:
-    """Add the devices of the plugin at ``url``, whose default path is ``/devices``.
-
-    Raises:
-        NoAnswerError: It does not answer, or its answer is wrong.
-    """
-    try:
-        url = page_of(url)
-        inventory.add_plugin(json.loads(fetch(url, timeout, _MAX_BYTES, credentials)))
-    except (NoAnswerError, ValueError, RecursionError) as error:
-        raise NoAnswerError(f"{url}: {error}") from error
-
-
 def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _list)
 
 
 def _list(options: argparse.Namespace) -> int:
-    _command_line.check_timeout(options.timeout)
-    given = {_SETTING: options.socket} if options.socket else {}
-    socket = load(Settings, flags=given).pod_resources_socket
+    socket = settings_of(options, [_SETTING]).pod_resources_socket
     inventory = Inventory()
     problems = _ask(inventory, socket, options)
     for problem in problems:
         complain("deviceplugin devices", problem)
-    form = _inventory.to_json if options.json else _inventory.table
-    sys.stdout.write(form(inventory))
+    if options.json:
+        sys.stdout.write(_command_line.to_json(_inventory.document(inventory)))
+    else:
+        sys.stdout.write(_inventory.table(inventory))
     return FAILED if problems else 0
 
 
@@ -114,9 +96,9 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
     problems = []
     for url in options.plugin:
         try:
-            ask_plugin(inventory, url, options.timeout, Credentials.of(options))
+            ask(url, inventory.add_plugin, options.timeout, Credentials.of(options), _MAX_BYTES)
         except NoAnswerError as error:
-            problems.append(str(error))
+            problems.append(f"{url}: {error}")
     try:
         ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
     except NoAnswerError as error:
@@ -129,19 +111,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("devices", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
-    add(
-        "--plugin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="also ask the plugin at URL; can be repeated",
-    )
+    add_repeated(parser, "--plugin", "URL", "also ask the plugin at URL; can be repeated")
     add_options(parser)
-    add(
-        f"--{_SETTING}",
-        dest="socket",
-        metavar="PATH",
-        help="the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET",
-    )
-    _command_line.add_timeout(parser, 5)
+    words = "the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET"
+    add(f"--{_SETTING}", metavar="PATH", help=words)
+    add_timeout(parser, 5)
     return parser

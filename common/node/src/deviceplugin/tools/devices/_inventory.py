@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from deviceplugin._app.text_table import aligned
@@ -52,9 +52,9 @@ class NodeDevice:
     since: str = ""
     """The time of the last change of health, from the plugin."""
     numa_nodes: set[int] = field(default_factory=set)
-    holders: set[Holder] = field(default_factory=set)
     attributes: dict[str, str | int | bool] = field(default_factory=dict)
     capacity: dict[str, str | int] = field(default_factory=dict)
+    holders: set[Holder] = field(default_factory=set)
 
     @property
     def state(self) -> str:
@@ -104,19 +104,12 @@ class Inventory:
                     device.holders.add(replace(holder, claim=claim))
 
     def add_plugin(self, page: Any) -> None:
-        """Add the ``/devices`` of a plugin.
-
-        Raises:
-            ValueError: ``page`` is not an answer of ``/devices``.
-        """
-        try:
-            for resource in page["resources"]:
-                for entry in resource["devices"]:
-                    self._add_entry(str(resource["name"]), entry)
-                if resource.get("problem"):
-                    self.unknown.append(f"{resource['name']}: {resource['problem']}")
-        except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise ValueError("is not a list of devices of a plugin") from error
+        """Add the ``/devices`` of a plugin; errors of builtin classes mean that it is none."""
+        for resource in page["resources"]:
+            for entry in resource["devices"]:
+                self._add_entry(str(resource["name"]), entry)
+            if resource.get("problem"):
+                self.unknown.append(f"{resource['name']}: {resource['problem']}")
 
     def close(self) -> None:
         """Mark all other devices as not allocatable, after the kubelet's answer is complete."""
@@ -218,24 +211,16 @@ def document(inventory: Inventory) -> Mapping[str, Any]:
 
 
 def _entry(device: NodeDevice) -> Mapping[str, Any]:
+    given = {one.name: getattr(device, one.name) for one in fields(device)}
     return {
         "resource": device.resource,
         "id": device.id,
         "state": device.state,
-        "allocatable": device.allocatable,
-        "healthy": device.healthy,
-        "reason": device.reason,
-        "since": device.since,
+        **given,
         "numa_nodes": sorted(device.numa_nodes),
-        "attributes": device.attributes,
-        "capacity": device.capacity,
         "holders": [
             {"namespace": h.namespace, "pod": h.pod, "container": h.container}
             | ({"claim": h.claim} if h.claim else {})
             for h in sorted(device.holders)
         ],
     }
-
-
-def to_json(inventory: Inventory) -> str:
-    return _command_line.to_json(document(inventory))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from inspect import getdoc
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin._platform.hooks import HookFailedError, Hooks, HookTimeoutError
 from deviceplugin.checks import Finding, Node, unknown
@@ -54,20 +54,17 @@ class PluginCheck:
         return (getdoc(check) or "").partition("\n")[0].removesuffix(".")
 
     def run(self, node: Node) -> Iterable[Finding]:
-        """Return its findings, within a time limit. An error of the check is the last finding.
+        """Return its findings, within a time limit; of its errors, only an OSError is raised.
 
-        Raises:
-            OSError: The plugin's code raised it.
+        Another error is the last finding.
         """
         found: list[Finding] = []
         timeout = _PATIENCE * node.timeout
         try:
             self._hooks.call(self.name, self._collect, node, found, timeout=timeout)
-        except HookFailedError as error:
-            if isinstance(error.__cause__, OSError):
-                raise error.__cause__ from None
-            return [*found, self._failed(error)]
         except DevicePluginError as error:
+            if isinstance(error, HookFailedError) and isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
             return [*found, self._failed(error)]
         return found
 
@@ -111,8 +108,7 @@ def plugin_checks() -> Sequence[PluginCheck]:
 AnyCheck = Check | PluginCheck
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """A finding, and the check that made it."""
 
     check: str

@@ -12,31 +12,24 @@ from typing import Any, Final
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config import loading
-from deviceplugin._config.loading import load
-from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node, Verdict
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import Line, Tone
+from deviceplugin.tools._command_line import Line, Tone, add_repeated, add_settings, settings_of
 from deviceplugin.tools.doctor._check import AnyCheck, Result, plugin_checks, run
 from deviceplugin.tools.doctor.checks import all_checks
 
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
-_TONES: Final[Mapping[Verdict, Tone]] = {
-    Verdict.FAILURE: Tone.BAD,
-    Verdict.WARNING: Tone.DOUBTFUL,
-    Verdict.UNKNOWN: Tone.QUIET,
-    Verdict.OK: Tone.GOOD,
-}
 _WIDTH: Final = max(map(len, Verdict))
-_NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
-    Verdict.FAILURE: ("failure", "failures"),
-    Verdict.WARNING: ("warning", "warnings"),
-    Verdict.UNKNOWN: ("unknown", "unknown"),
-    Verdict.OK: ("ok", "ok"),
+_SHOWN: Final[Mapping[Verdict, tuple[Tone, str]]] = {
+    Verdict.FAILURE: (Tone.BAD, "failures"),
+    Verdict.WARNING: (Tone.DOUBTFUL, "warnings"),
+    Verdict.UNKNOWN: (Tone.QUIET, "unknown"),
+    Verdict.OK: (Tone.GOOD, "ok"),
 }
+"""The tone of each verdict, and its plural."""
 _DESCRIPTION: Final = """\
 Check a node and report what is wrong for device plugins, what that means and what to do. Run it
 where the plugin runs: on the node as root, or in the plugin's pod. It changes nothing, and takes
@@ -76,18 +69,14 @@ def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
 
 def _line(result: Result) -> Line:
     finding = result.finding
-    return Line(
-        verdict=finding.verdict,
-        tone=_TONES[finding.verdict],
-        name=result.check,
-        text=f"{finding.looked_at}: {finding.found}",
-        notes=[("means", finding.means), ("do", finding.do)],
-    )
+    notes = [("means", finding.means), ("do", finding.do)]
+    tone, text = _SHOWN[finding.verdict][0], f"{finding.looked_at}: {finding.found}"
+    return Line(finding.verdict, tone, result.check, text, notes)
 
 
 def _summary(results: Iterable[Result]) -> str:
     counts = Counter(result.finding.verdict for result in results)
-    parts = [f"{counts[v]} {_NAMES[v][counts[v] != 1]}" for v in Verdict]
+    parts = [f"{counts[v]} {v if counts[v] == 1 else _SHOWN[v][1]}" for v in Verdict]
     return f"{', '.join(parts)}; nothing was changed"
 
 
@@ -107,10 +96,6 @@ def document(node: Node, results: Sequence[Result]) -> Mapping[str, Any]:
     return _command_line.document(FORMAT, parts)
 
 
-def to_json(node: Node, results: Sequence[Result]) -> str:
-    return _command_line.to_json(document(node, results))
-
-
 def main(argv: Sequence[str]) -> int:
     return _command_line.run(_parser(), argv, _examine)
 
@@ -122,7 +107,7 @@ def _examine(options: argparse.Namespace) -> int:
     node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
     if options.json:
-        sys.stdout.write(to_json(node, results))
+        sys.stdout.write(_command_line.to_json(document(node, results)))
     else:
         colour = _command_line.has_colour()
         sys.stdout.write(text(results, verbose=options.verbose, colour=colour))
@@ -130,13 +115,11 @@ def _examine(options: argparse.Namespace) -> int:
 
 
 def _node(options: argparse.Namespace) -> Node:
-    given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
     if not options.root.is_dir():
         raise ConfigError(f"--root {str(options.root)!r} is not a directory")
-    _command_line.check_timeout(options.timeout)
     return Node(
         root=options.root,
-        settings=load(Settings, flags=given),
+        settings=settings_of(options, _SETTINGS),
         plugins=frozenset(options.plugin),
         config=options.config or _configured(options.root),
         timeout=options.timeout,
@@ -164,18 +147,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--verbose", "-v", action="store_true", help="show findings that are ok, too")
     add("--json", action="store_true", help="print all findings as JSON")
-    add(
-        "--plugin",
-        action="append",
-        default=[],
-        choices=[check.name for check in plugin_checks()],
-        help="the devices of this installed plugin should be here; can be repeated",
-    )
+    known = [check.name for check in plugin_checks()]
+    words = "the devices of this installed plugin should be here; can be repeated"
+    add("--plugin", action="append", default=[], choices=known, help=words)
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
-    add("--only", action="append", default=[], metavar="CHECK", help="run this check only")
+    add_repeated(parser, "--only", "CHECK", "run this check only")
     add("--list", action="store_true", help="list all checks, and exit")
     _command_line.add_timeout(parser, 2, "for an answer on a socket")
-    for name in _SETTINGS:
-        add(f"--{name}", dest=name, metavar="VALUE", help="the plugin's setting of this name")
+    add_settings(parser, _SETTINGS)
     return parser

@@ -4,10 +4,9 @@ import errno
 import socket
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import grpc
 
@@ -55,8 +54,7 @@ def state_of(path: Path, timeout: float) -> State:
     return State.LISTENED_TO
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer of a gRPC server."""
 
     code: grpc.StatusCode

@@ -9,14 +9,17 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin._attribution.podresources import PodResources
-from deviceplugin._config.loading import load
-from deviceplugin._config.settings import Settings
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError, KubeletUnavailableError
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import seconds
+from deviceplugin.tools._command_line import (
+    add_repeated,
+    add_seconds,
+    add_settings,
+    settings_of,
+)
 
 _CLAIMS: Final = "claims"
 _OFFERED: Final = "offered"
@@ -47,10 +50,7 @@ _SETTINGS: Final = ("driver-dir", "pod-resources-socket")
 def through_dra(driver_dir: Path, drivers: Collection[str]) -> list[str]:
     """Return a message for each claim that is prepared, and for each driver that still offers.
 
-    Without names in ``drivers``, of all that there are.
-
-    Raises:
-        OSError: A directory cannot be read.
+    Without names in ``drivers``, of all that there are. OSError: a directory cannot be read.
     """
     try:
         found = sorted(driver_dir.iterdir())
@@ -96,7 +96,6 @@ def through_plugin(service: PodResources, resources: Collection[str]) -> list[st
 
 
 def main(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
-    """Return the exit status, of which ``--help`` says what it means. It waits by ``clock``."""
     return _command_line.run(_parser(), argv, lambda options: _drain(options, clock), (OSError,))
 
 
@@ -116,8 +115,7 @@ def _drain(options: argparse.Namespace, clock: Clock) -> int:
 
 
 def _asking(options: argparse.Namespace) -> Callable[[], list[str]]:
-    given = {name: value for name, value in vars(options).items() if name in _SETTINGS and value}
-    settings = load(Settings, flags=given)
+    settings = settings_of(options, _SETTINGS)
     if options.protocol == "dra":
         if options.resource:
             raise ConfigError("--resource is for device-plugin; dra has --driver")
@@ -130,36 +128,11 @@ def _asking(options: argparse.Namespace) -> Callable[[], list[str]]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("drain", _DESCRIPTION, _EXAMPLES)
-    add = parser.add_argument
-    add("protocol", choices=["dra", "device-plugin"], help="the protocol to leave")
-    add(
-        "--driver",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="wait for this DRA driver only; can be repeated",
-    )
-    add(
-        "--resource",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="wait for this resource of a device plugin; can be repeated",
-    )
-    add(
-        "--timeout",
-        type=seconds("1ms"),
-        default=600.0,
-        metavar="DURATION",
-        help="how long to wait (10m)",
-    )
-    add(
-        "--interval",
-        type=seconds("1s"),
-        default=5.0,
-        metavar="DURATION",
-        help="time between checks (5s)",
-    )
-    for name in _SETTINGS:
-        add(f"--{name}", dest=name, metavar="PATH", help="the plugin's setting of this name")
+    parser.add_argument("protocol", choices=["dra", "device-plugin"], help="the protocol to leave")
+    add_repeated(parser, "--driver", "NAME", "wait for this DRA driver only; can be repeated")
+    words = "wait for this resource of a device plugin; can be repeated"
+    add_repeated(parser, "--resource", "NAME", words)
+    add_seconds(parser, "--timeout", "10m", "how long to wait", "1ms")
+    add_seconds(parser, "--interval", "5s", "time between checks", "1s")
+    add_settings(parser, _SETTINGS)
     return parser

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from deviceplugin._app.exit_status import FAILED
 from deviceplugin._telemetry import log as _log
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
-from deviceplugin.tools._command_line import seconds
+from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
 from deviceplugin.tools._plugin_pods import api_server
 from deviceplugin.tools.events._notice import Notice, as_event, read_facts
@@ -60,9 +59,8 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _report_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    watch.observe(
-        read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options)), time.monotonic()
-    )
+    facts = read_facts(options.plugin, _PLUGIN_TIMEOUT, Credentials.of(options))
+    watch.observe(facts, time.monotonic())
     while not sender.step():
         pass
     return FAILED if sender.refused or watch.news(time.monotonic()) else 0
@@ -100,30 +98,20 @@ def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
 
 
 def _show(notice: Notice, node: str) -> None:
-    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}\n"
-    sys.stdout.write(line)
-    sys.stdout.flush()
+    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}"
+    print(line, flush=True)  # noqa: T201
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("events", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--node", required=True, metavar="NAME", help="the node's name in the cluster")
-    add(
-        "--plugin",
-        default="http://127.0.0.1:9494",
-        metavar="URL",
-        help="the plugin's address, or a file with its /devices (%(default)s)",
-    )
+    words = "the plugin's address, or a file with its /devices (%(default)s)"
+    add("--plugin", default="http://127.0.0.1:9494", metavar="URL", help=words)
     add_options(parser)
-    add("--interval", type=seconds("1s"), default="10s", metavar="TIME", help="between polls (10s)")
-    add(
-        "--quiet-period",
-        type=seconds("1s"),
-        default="5m",
-        metavar="TIME",
-        help="between two Events of a device with the same state (5m)",
-    )
+    add_seconds(parser, "--interval", "10s", "between polls", "1s")
+    words = "between two Events of a device with the same state"
+    add_seconds(parser, "--quiet-period", "5m", words, "1s")
     add("--api", metavar="URL", help="the API server, if this does not run in a pod")
     add("--once", action="store_true", help="report what is unhealthy now, and exit")
     add("--dry-run", action="store_true", help="print Events, do not create them")

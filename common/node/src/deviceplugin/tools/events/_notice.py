@@ -1,24 +1,21 @@
 """The state of a plugin's devices, a change to report, and its Event."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from deviceplugin.tools._devices_page import (
+    MAX_BYTES,
     NO_CREDENTIALS,
     Credentials,
     NoAnswerError,
+    ask,
     bounded,
-    fetch,
-    page_of,
+    decode,
 )
 
-MAX_BYTES: Final = 8 * 1024 * 1024
-"""Most bytes of an answer, enough for some 35,000 devices."""
 COMPONENT: Final = "deviceplugin"
 """The source that ``kubectl describe node`` shows."""
 NAMESPACE: Final = "default"
@@ -65,45 +62,28 @@ class Fact(NamedTuple):
 def read_facts(
     source: str, timeout: float, credentials: Credentials = NO_CREDENTIALS
 ) -> list[Fact]:
-    """Return the facts of the plugin at ``source``, which is a URL or a file with its answer.
-
-    The default path of a URL is ``/devices``. The plugin may be silent for ``timeout`` seconds.
-
-    Raises:
-        NoAnswerError: There is no answer, or it is not a plugin's.
-    """
+    """Return the facts of the plugin at ``source``, which is a URL or a file with its answer."""
     try:
-        return list(_facts(json.loads(_read(source, timeout, credentials))))
+        if "://" in source:
+            return ask(source, _facts, timeout, credentials)
+        with Path(source).open("rb") as file:
+            return decode(bounded(file.read(MAX_BYTES + 1), MAX_BYTES), _facts)
     except NoAnswerError as error:
         raise NoAnswerError(f"{source}: {error}") from error
     except OSError as error:
         raise NoAnswerError(f"{source}: {error.strerror}") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise NoAnswerError(f"{source}: is not a list of a plugin's devices") from error
 
 
-def _read(source: str, timeout: float, credentials: Credentials) -> bytes:
-    if "://" not in source:
-        with Path(source).open("rb") as file:
-            return bounded(file.read(MAX_BYTES + 1), MAX_BYTES)
-    if urlsplit(source).scheme not in {"http", "https"}:
-        raise NoAnswerError("is neither an http:// address nor a file")
-    return fetch(page_of(source), timeout, MAX_BYTES, credentials)
-
-
-def _facts(page: Any) -> Iterator[Fact]:
+def _facts(page: Any) -> list[Fact]:
+    found: list[Fact] = []
     for resource in page["resources"]:
         name = str(resource["name"])
         problem = str(resource["problem"])  # none where it need not be registered
-        yield Fact(name, "", not problem, problem)
+        found.append(Fact(name, "", not problem, problem))
         for device in resource["devices"]:
-            yield Fact(
-                name,
-                str(device["id"]),
-                bool(device["healthy"]),
-                str(device.get("reason", "")),
-                str(device.get("since", "")),
-            )
+            reason, since = str(device.get("reason", "")), str(device.get("since", ""))
+            found.append(Fact(name, str(device["id"]), bool(device["healthy"]), reason, since))
+    return found
 
 
 class Notice(NamedTuple):
@@ -125,7 +105,6 @@ class Notice(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether all is well again."""
         return self.state == "good"
 
     @property

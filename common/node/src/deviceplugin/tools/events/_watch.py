@@ -7,7 +7,6 @@ the node limit the memory, and the rate limit limits the Events.
 
 import logging
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -75,9 +74,8 @@ class _Subject:
 class Watch:
     """All devices and resources, and what has been reported about them. Thread-safe.
 
-    Args:
-        quiet: Least seconds between two Events of one device with the same state.
-        all_news: Whether every bad state is news at once, however old it is.
+    Between two Events of one device with the same state are ``quiet`` seconds at least. With
+    ``all_news``, every bad state is news at once, however old it is.
     """
 
     def __init__(self, quiet: float, *, all_news: bool = False) -> None:
@@ -126,15 +124,11 @@ class Watch:
     def news(self, now: float) -> Notice | None:
         """Return the news that has waited longest, with all similar news; None without news."""
         with self._lock:
-            groups: dict[tuple[str, bool, str], list[_Subject]] = defaultdict(list)
-            for subject in self._subjects.values():
-                if self._is_due(subject, now):
-                    fact = subject.fact
-                    groups[fact.resource, bool(fact.device), fact.state].append(subject)
-            if not groups:
+            due = [one for one in self._subjects.values() if self._is_due(one, now)]
+            if not due:
                 return None
-            chosen = min(groups.values(), key=lambda group: min(one.noticed for one in group))
-            return self._notice(chosen)
+            oldest = _group(min(due, key=lambda one: one.noticed))
+            return self._notice([one for one in due if _group(one) == oldest])
 
     def _is_due(self, subject: _Subject, now: float) -> bool:
         state = subject.fact.state
@@ -171,6 +165,10 @@ class Watch:
                     subject.changes = int(subject.fact.state != notice.state)
 
 
+def _group(subject: _Subject) -> tuple[str, bool, str]:
+    return subject.fact.resource, bool(subject.fact.device), subject.fact.state
+
+
 def _is_old(fact: Fact, at: datetime) -> bool:
     try:
         return at - datetime.fromisoformat(fact.since) > OLD
@@ -179,19 +177,14 @@ def _is_old(fact: Fact, at: datetime) -> bool:
 
 
 def create_event(api: ApiServer, event: dict[str, Any]) -> None:
-    """Create ``event``, unless one of that name exists.
-
-    Raises:
-        InvalidError: The API server will never accept it.
-        ApiServerError: It could not be created now.
-    """
+    """Create ``event``, unless one of that name exists."""
     try:
         api.create(_PATH, event)
     except ConflictError:
         return
     except ForbiddenError as error:
-        advice = _ADVICE.get(error.status)
-        raise ForbiddenError(f"{error}; {advice}", status=error.status, after=error.after) from None
+        text = f"{error}; {_ADVICE[error.status]}"
+        raise ForbiddenError(text, status=error.status, after=error.after) from None
 
 
 @dataclass(eq=False, repr=False)
@@ -225,10 +218,7 @@ class Sender:
         self._waiter.end()
 
     def step(self) -> float:
-        """Create at most one Event, and return the seconds until the next step.
-
-        Without news it sends no request, and returns an hour.
-        """
+        """Create at most one Event, and return the seconds until the next step."""
         now = self.clock.now()
         if now < self._not_before:
             return self._not_before - now

@@ -11,6 +11,7 @@ from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line, _plugin_pods
+from deviceplugin.tools._command_line import add_repeated, add_seconds
 from deviceplugin.tools._devices_page import NoAnswerError
 from deviceplugin.tools._plugin_pods import Plugin, Visit, keep_visiting
 from deviceplugin.tools.evict._evictor import Budget, Evictor
@@ -52,10 +53,12 @@ def _run(options: argparse.Namespace) -> int:
     _log.configure("info", "auto")
     all_nodes = Budget(options.total_per_minute, options.total_per_hour)
 
+    kept = ["kube-system", *options.keep_namespace]
+
     def make(node: str) -> Visit:
         pods = Pods(api, node, bare=options.bare_pods)
         budget = Budget(options.per_minute, options.per_hour, all_nodes)
-        evictor = Evictor(pods, budget, options.keep_namespace, dry_run=not options.evict)
+        evictor = Evictor(pods, budget, kept, dry_run=not options.evict)
         return visit(Patience(of, options.resource), evictor)
 
     log.info("watching for pods to evict", extra={"evicts": options.evict})
@@ -65,7 +68,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def visit(patience: Patience, evictor: Evictor) -> Visit:
-    """Return what asks the plugin of a node for suspects, and has them evicted."""
     problems = Problems(log)
 
     def ask(plugin: Plugin) -> float:
@@ -83,11 +85,7 @@ def visit(patience: Patience, evictor: Evictor) -> Visit:
 
 
 def _patience(words: Sequence[str]) -> Callable[[str], float]:
-    """Return a function from a resource to its seconds, from ``10m`` and ``RESOURCE=5m``.
-
-    Raises:
-        ConfigError: A word has neither form, or is less than two minutes.
-    """
+    """Return a function from a resource to its seconds, from ``10m`` and ``RESOURCE=5m``."""
     seconds: dict[str, float] = {}
     for word in words:
         resource, _, text = word.rpartition("=")
@@ -115,31 +113,16 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     _plugin_pods.add_options(parser)
     add("--evict", action="store_true", help="evict, and do not only log")
-    add(
-        "--patience",
-        action="append",
-        default=[],
-        metavar="[RESOURCE=]TIME",
-        help="how long a device may be unhealthy (10m); can be repeated",
-    )
-    add("--resource", action="append", default=[], metavar="NAME", help="only these (all)")
+    words = "how long a device may be unhealthy (10m); can be repeated"
+    add_repeated(parser, "--patience", "[RESOURCE=]TIME", words)
+    add_repeated(parser, "--resource", "NAME", "only these (all)")
     add("--per-minute", type=_count, default=1, metavar="N", help="pods of a node at most (1)")
     add("--per-hour", type=_count, default=10, metavar="N", help="pods of a node at most (10)")
     add("--total-per-minute", type=_count, default=5, metavar="N", help="of all nodes at most (5)")
     add("--total-per-hour", type=_count, default=30, metavar="N", help="of all nodes at most (30)")
-    add(
-        "--keep-namespace",
-        action="append",
-        default=["kube-system"],
-        metavar="NAME",
-        help="evict no pods there; can be repeated, and always includes kube-system",
-    )
+    words = "evict no pods there or in kube-system; can be repeated"
+    add_repeated(parser, "--keep-namespace", "NAME", words)
     add("--bare-pods", action="store_true", help="also evict pods without a controller")
-    add(
-        "--interval",
-        type=_command_line.seconds("1s", "30s"),  # so that CONFIRM is two polls at least
-        default="10s",
-        metavar="TIME",
-        help="between polls (10s)",
-    )
+    # CONFIRM has to be two polls at least.
+    add_seconds(parser, "--interval", "10s", "between polls", "1s", "30s")
     return parser

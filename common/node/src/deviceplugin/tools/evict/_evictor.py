@@ -7,13 +7,12 @@ from dataclasses import KW_ONLY, dataclass
 from threading import Lock
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServerError, ForbiddenError
+from deviceplugin.apiserver import ApiServerError
 from deviceplugin.kit.log import Problems
+from deviceplugin.tools._plugin_pods import advised
 from deviceplugin.tools.evict._pods import GOING, Pods, Suspect
 
 log = logging.getLogger(__name__)
-
-_SPANS: Final = (60.0, 3600.0)
 
 CONFIRM: Final = 60.0
 """Seconds for which a pod must have held the device under one UID.
@@ -34,12 +33,11 @@ _Pod = tuple[str, str]
 class Budget:
     """At most ``per_minute`` in any minute and ``per_hour`` in any hour. Thread-safe.
 
-    Args:
-        within: A budget that several share, and which must allow it as well.
+    A budget ``within`` which this one is, and which several share, must allow it as well.
     """
 
     def __init__(self, per_minute: int, per_hour: int, within: "Budget | None" = None) -> None:
-        self._limits = (per_minute, per_hour)
+        self._limits = ((60.0, per_minute), (3600.0, per_hour))
         self._within = within
         self._spent: deque[float] = deque()
         self._lock = Lock()
@@ -65,18 +63,16 @@ class Budget:
                 self._within.give_back(now)
 
     def _allows(self, now: float) -> bool:
-        while self._spent and now - self._spent[0] >= _SPANS[-1]:
+        while self._spent and now - self._spent[0] >= self._limits[-1][0]:
             self._spent.popleft()
         return all(
             sum(now - moment < span for moment in self._spent) < limit
-            for span, limit in zip(_SPANS, self._limits, strict=True)
+            for span, limit in self._limits
         )
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known about a suspect."""
-
     uid: str
     since: float
     """The time of the first request for it with this UID."""
@@ -114,7 +110,15 @@ class Evictor:
                 try:
                     self._consider(pod, suspect, now)
                 except ApiServerError as error:
-                    self._failed(pod, error, now)
+                    known = self._known.setdefault(pod, _Known("", now))
+                    known.not_before = now + max(AGAIN, error.after)
+                    text = advised(error, _ADVICE)
+                    self._problems.say(
+                        _subject(pod),
+                        "pod eviction failed, retrying",
+                        **_names(self.pods, pod),
+                        error=text,
+                    )
 
     def _is_due(self, pod: _Pod, suspect: Suspect, now: float) -> bool:
         known = self._known.get(pod)
@@ -123,8 +127,7 @@ class Evictor:
         if suspect.left > 0 or now < known.not_before or now - known.since < CONFIRM:
             return False
         if not self.budget.allows(now):
-            fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod)}
-            self._problems.say(_BUDGET, "eviction delayed by budget", **fields)
+            self._problems.say(_BUDGET, "eviction delayed by budget", **_names(self.pods, pod))
             return False
         return True
 
@@ -137,14 +140,8 @@ class Evictor:
             known.not_before = now + AGAIN
         elif objection:
             known.not_before = now + _LATER
-            self._problems.say(
-                _subject(pod),
-                "pod exempt from eviction",
-                node=self.pods.node,
-                pod="/".join(pod),
-                device=suspect.device,
-                error=objection,
-            )
+            fields = {**_names(self.pods, pod), "device": suspect.device, "error": objection}
+            self._problems.say(_subject(pod), "pod exempt from eviction", **fields)
         elif suspect.left <= 0 and now - known.since >= CONFIRM:
             self._evict(pod, suspect, known, now)
 
@@ -153,12 +150,7 @@ class Evictor:
             f"{suspect.resource}: {suspect.device} has been unhealthy for"
             f" {suspect.seconds / 60:.0f} minutes: {suspect.reason}"
         )
-        fields: dict[str, Any] = {
-            "node": self.pods.node,
-            "pod": "/".join(pod),
-            "device": suspect.device,
-            "error": message,
-        }
+        fields = {**_names(self.pods, pod), "device": suspect.device, "error": message}
         if self.dry_run:
             known.not_before = now + _LATER
             if self._problems.say(_subject(pod), "pod would be evicted", **fields):
@@ -176,16 +168,12 @@ class Evictor:
         try:
             self.pods.create_event(suspect, known.uid, message)
         except ApiServerError as error:
-            text = str(error)
-            self._problems.say("event", "event creation failed", node=self.pods.node, error=text)
+            node = self.pods.node
+            self._problems.say("event", "event creation failed", node=node, error=str(error))
 
-    def _failed(self, pod: _Pod, error: ApiServerError, now: float) -> None:
-        """Log that ``pod`` could not be checked or evicted; set the time of the next attempt."""
-        known = self._known.setdefault(pod, _Known("", now))
-        known.not_before = now + max(AGAIN, error.after)
-        text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
-        fields: dict[str, Any] = {"node": self.pods.node, "pod": "/".join(pod), "error": text}
-        self._problems.say(_subject(pod), "pod eviction failed, retrying", **fields)
+
+def _names(pods: Pods, pod: _Pod) -> dict[str, Any]:
+    return {"node": pods.node, "pod": "/".join(pod)}
 
 
 def _subject(pod: _Pod) -> str:

@@ -55,30 +55,23 @@ class Patience:
     def observe(self, page: Mapping[str, Any], now: float) -> list[Suspect]:
         """Record a plugin's ``/devices``; return the suspects, the longest unhealthy first.
 
-        ``now`` is in monotonic seconds.
-
-        Raises:
-            LookupError: ``page`` is not such an answer. TypeError and AttributeError mean the same.
+        ``now`` is in monotonic seconds. Errors of builtin classes mean that ``page`` is none.
         """
         if now - self._asked > SILENCE:
             self._since.clear()
         self._asked = now
         since: dict[_Key, float] = {}
         suspects: list[Suspect] = []
-        for resource, device in self._unhealthy(page):
-            key = resource, str(device["id"])
-            since[key] = self._since.get(key, now)
-            suspects += self._of_device(key, device, now - since[key])
-        self._since = since
-        return sorted(suspects, key=lambda suspect: (suspect.left, suspect.namespace, suspect.name))
-
-    def _unhealthy(self, page: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for resource in page["resources"]:
             name = str(resource["name"])
-            if not self.resources or name in self.resources:
-                for device in resource["devices"]:
-                    if not device["healthy"]:
-                        yield name, device
+            wanted = not self.resources or name in self.resources
+            for device in resource["devices"] if wanted else ():
+                if not device["healthy"]:
+                    key = name, str(device["id"])
+                    since[key] = self._since.get(key, now)
+                    suspects += self._of_device(key, device, now - since[key])
+        self._since = since
+        return sorted(suspects, key=lambda suspect: (suspect.left, suspect.namespace, suspect.name))
 
     def _of_device(self, key: _Key, device: Mapping[str, Any], seconds: float) -> Iterator[Suspect]:
         resource, device_id = key
@@ -100,11 +93,7 @@ class Pods:
     """Whether to evict also pods without a controller that would replace them."""
 
     def uid_of(self, suspect: Suspect) -> tuple[str, str]:
-        """Return the UID of the pod, and why it must not be evicted; empty if it may be.
-
-        Raises:
-            ApiServerError: The request failed.
-        """
+        """Return the UID of the pod, and why it must not be evicted; empty if it may be."""
         try:
             pod = self.api.get(_path(suspect))
         except NotFoundError:
@@ -115,7 +104,6 @@ class Pods:
             raise UnavailableError(f"{_path(suspect)}: the answer is not a pod") from error
 
     def _objection(self, pod: dict[str, Any], suspect: Suspect) -> str:
-        """Return why ``pod`` must not be evicted, or an empty string."""
         metadata, spec = pod["metadata"], pod["spec"]
         notes = metadata.get("annotations") or {}
         owned = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
@@ -131,12 +119,9 @@ class Pods:
         return next((text for text, holds in objections.items() if holds), "")
 
     def evict(self, suspect: Suspect, uid: str) -> None:
-        """Request the eviction of the pod, if it still has ``uid``.
+        """Request the eviction of the pod, if it still has ``uid``; raise ``ApiServerError``.
 
-        Raises:
-            UnavailableError: A PodDisruptionBudget does not allow it now, or the server does not
-                answer.
-            ApiServerError: It could not be evicted.
+        A PodDisruptionBudget that does not allow it now is ``UnavailableError``.
         """
         eviction = {
             "apiVersion": "policy/v1",
@@ -150,11 +135,7 @@ class Pods:
             return
 
     def create_event(self, suspect: Suspect, uid: str, message: str) -> None:
-        """Create an Event of the pod, so that its owner learns why it was evicted.
-
-        Raises:
-            ApiServerError: It could not be created.
-        """
+        """Create an Event of the pod, so that its owner learns why it was evicted."""
         moment = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         event = {
             "apiVersion": "v1",

@@ -37,10 +37,6 @@ Exit status: 0 if there are devices, 1 if none was found, 2 if the command line 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run ``deviceplugin record`` with the arguments ``argv`` and return its exit status.
-
-    0 if there are devices, 1 if none was found, 2 for a wrong command line.
-    """
     return _command_line.run(_parser(), argv, _record)
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Final, NamedTuple
 
 from typing_extensions import override
 
@@ -25,15 +25,7 @@ ATTRIBUTES: Final = (
     *("type", "status", "mode", "state"),
 )
 """Names of attributes, of devices of any subsystem."""
-_EVENT: Final[tuple[str, ...]] = (
-    "DEVNAME",
-    "DEVTYPE",
-    "DRIVER",
-    "HID_NAME",
-    "HID_UNIQ",
-    "MAJOR",
-    "MINOR",
-)
+_EVENT: Final = "DEVNAME", "DEVTYPE", "DRIVER", "HID_NAME", "HID_UNIQ", "MAJOR", "MINOR"
 _UDEV: Final = ("ID_BUS", "ID_INPUT", "ID_MODEL", "ID_PATH", "ID_REVISION", "ID_SERIAL", "ID_TYPE",
                 "ID_USB", "ID_V4L", "ID_VENDOR")  # fmt: skip
 _SKIPPED: Final = frozenset({"bsg", "cpuid", "mem", "msr", "vc", "vtconsole"})
@@ -54,8 +46,7 @@ class Record:
     targets: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What plugins read of a machine, as far as it belongs to devices."""
 
     files: Mapping[str, frozenset[str]]
@@ -93,11 +84,7 @@ class _Noting(Kernel):
 
 
 def asked(tree: Tree) -> Asked:
-    """Let each installed plugin read the machine, and return what it read.
-
-    Raises:
-        ConfigError: A plugin cannot be imported.
-    """
+    """Let each installed plugin read the machine, and return what it read."""
     kernel, properties = _Noting(), set[str]()
     noting = Tree(Sysfs(tree.sysfs.root, kernel), dev=tree.dev, udev=tree.udev)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
@@ -106,30 +93,23 @@ def asked(tree: Tree) -> Asked:
         except ImportError as error:
             raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
         try:
-            properties.update(hooks.call(_finished, read, noting))
+            properties |= hooks.call(_finished, read, noting)
         except DevicePluginError as error:
             complain("deviceplugin record", f"the plugin {entry.name}: {error}")
     found: dict[str, set[str]] = {}
     for path in kernel.paths:
         folder, name = posixpath.split(path)
         folder = posixpath.realpath(folder)
-        if device := next((one for one in _above(folder, tree) if _is_device(one)), ""):
+        device = folder
+        while tree.contains(device) and not posixpath.lexists(f"{device}/subsystem"):
+            device = posixpath.dirname(device)
+        if tree.contains(device):
             found.setdefault(device, set()).add(posixpath.relpath(f"{folder}/{name}", device))
     return Asked({path: frozenset(names) for path, names in found.items()}, frozenset(properties))
 
 
 def _finished(read: Callable[[Tree], Iterable[str]], tree: Tree) -> set[str]:
     return {*read(tree)}
-
-
-def _above(folder: str, tree: Tree) -> Iterator[str]:
-    while tree.contains(folder):
-        yield folder
-        folder = posixpath.dirname(folder)
-
-
-def _is_device(folder: str) -> bool:
-    return posixpath.lexists(f"{folder}/subsystem")
 
 
 def records(tree: Tree) -> Iterator[Record]:
@@ -165,7 +145,7 @@ def _record(device: Device, noted: Asked) -> Record:
     tree, names = device.tree, {*ATTRIBUTES, *noted.files.get(device.path, ())} - {"uevent"}
     lines = tree.text(f"{device.path}/uevent").split("\n")
     events = dict(line.split("=", 1) for line in lines if "=" in line)
-    properties = {key: events[key] for key in _EVENT if key in events}
+    properties: dict[str, str] = {key: events[key] for key in _EVENT if key in events}
     udev = {
         key: text
         for key, text in device.properties.items()
@@ -177,7 +157,13 @@ def _record(device: Device, noted: Asked) -> Record:
         node=_below(device.node, str(tree.dev)) if device.node else "",
         links=tuple(sorted(link.removeprefix("/dev/") for link in device.links)),
         properties={**properties, **udev, "SUBSYSTEM": device.subsystem},
-        attributes=dict(_attributes(device, names)),
+        attributes={
+            name: text.removesuffix("\n")
+            for name in sorted(names, key=natural)
+            if (text := tree.text(f"{device.path}/{name}"))
+            and "\0" not in text
+            and len(text) < _MOST_BYTES
+        },
         targets={
             name: target
             for name in sorted({*links} - {"subsystem"}, key=natural)
@@ -188,14 +174,6 @@ def _record(device: Device, noted: Asked) -> Record:
 
 def _below(path: str, root: str) -> str:
     return posixpath.relpath(path, posixpath.realpath(root) if "/devices" in root else root)
-
-
-def _attributes(device: Device, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield name and content of those attributes that are text."""
-    for name in sorted(names, key=natural):
-        text = device.tree.text(f"{device.path}/{name}")
-        if text and "\0" not in text and len(text) < _MOST_BYTES:
-            yield name, text.removesuffix("\n")
 
 
 def _target(tree: Tree, path: str) -> str:

@@ -49,7 +49,6 @@ class Mask:
 
 
 def written(found: Sequence[Record], mask: Mask | None) -> Iterator[str]:
-    """Yield the block of each device."""
     for one in found:
         yield "\n".join(_lines(one, mask)) + "\n"
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from deviceplugin._telemetry import log as _log
 from deviceplugin.tools import _command_line, _plugin_pods
-from deviceplugin.tools._command_line import seconds
+from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._plugin_pods import Visit, keep_visiting
 from deviceplugin.tools.startup_taint._keeper import Keeper, TaintedNode, readiness
 
@@ -50,23 +50,14 @@ def _run(options: argparse.Namespace) -> int:
     _log.configure("info", "auto")
 
     def make(name: str) -> Visit:
-        keeper = Keeper(
-            TaintedNode(api, name, options.taint),
-            options.taint,
-            empty_after=options.empty_after,
-            after_reboot=options.after_reboot,
-        )
-        return visit(keeper)
+        node = TaintedNode(api, name, options.taint)
+        keeper = Keeper(node, empty_after=options.empty_after, after_reboot=options.after_reboot)
+        return lambda plugin: keeper.act(readiness(plugin), time.monotonic())
 
     log.info("watching for the startup taint", extra={"taint": options.taint})
     with _plugin_pods.plugins(options, api) as plugins:
         keep_visiting(make, plugins, options.interval)
     return 0
-
-
-def visit(keeper: Keeper) -> Visit:
-    """Return what asks the plugin of a node how ready it is, and has the taint removed."""
-    return lambda plugin: keeper.act(readiness(plugin), time.monotonic())
 
 
 def _key(text: str) -> str:
@@ -87,23 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     _plugin_pods.add_options(parser)
     add("--taint", required=True, type=_key, metavar="KEY", help="the key of the taint")
-    add(
-        "--after-reboot",
-        action="store_true",
-        help="set it again when the node has rebooted since it was removed; needs an annotation",
-    )
-    add(
-        "--empty-after",
-        type=seconds("1s", "24h"),
-        default="2m",
-        metavar="TIME",
-        help="remove it also from a node on which no device has been found for so long (2m)",
-    )
-    add(
-        "--interval",
-        type=seconds("1s", "1m"),
-        default="2s",
-        metavar="TIME",
-        help="between questions (2s)",
-    )
+    words = "set it again when the node has rebooted since it was removed; needs an annotation"
+    add("--after-reboot", action="store_true", help=words)
+    words = "remove it also from a node on which no device has been found for so long"
+    add_seconds(parser, "--empty-after", "2m", words, "1s", "24h")
+    add_seconds(parser, "--interval", "2s", "between questions", "1s", "1m")
     return parser

@@ -3,19 +3,19 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from deviceplugin._platform.backoff import Backoff
 from deviceplugin.apiserver import (
     ApiServer,
     ApiServerError,
     ConflictError,
-    ForbiddenError,
     UnavailableError,
 )
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools._devices_page import NoAnswerError
-from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools._plugin_pods import Plugin, advised
 
 log = logging.getLogger(__name__)
 
@@ -31,50 +31,41 @@ _LAST_WAIT: Final = 60.0
 _ADVICE: Final = "apply the ClusterRole and its binding of the component startup-taint"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
-    """The node at one moment.
-
-    Attributes:
-        version: By which the API server refuses a change of anything older.
-        tainted: Whether it has our taint, with any effect.
-        others: All its other taints, as they are.
-        boot: Which boot the kubelet reports; empty if it does not.
-        handled: For which boot our taint was last set or removed; empty if that was never noted.
-        capacity: How many devices there are, by resource.
-        allocatable: How many of these are healthy.
-    """
+class NodeState(NamedTuple):
+    """The node at one moment. A change of an older ``version`` is refused."""
 
     version: str
     tainted: bool
+    """Whether it has our taint, with any effect."""
     others: tuple[Mapping[str, Any], ...]
+    """All its other taints, as they are."""
     boot: str
+    """Which boot the kubelet reports; empty if it does not."""
     handled: str
+    """For which boot our taint was last set or removed; empty if that was never noted."""
     capacity: Mapping[str, Any]
+    """How many devices there are, by resource."""
     allocatable: Mapping[str, Any]
+    """How many of these are healthy."""
 
 
 @dataclass(eq=False, repr=False)
 class TaintedNode:
     """The node ``name``, of which no more is changed than the taint ``key`` and an annotation.
 
-    A change names the version of the node that it is for, so that it never undoes another's.
+    The annotation has the same key. A change names the version of the node that it is for, so that
+    it never undoes another's: then ``ConflictError`` is raised, and nothing was done. All methods
+    raise ``ApiServerError`` for what cannot be done now.
     """
 
     api: ApiServer
     name: str
     key: str
-    """The taint's, which is the annotation's as well."""
 
     def __post_init__(self) -> None:
         self._path = f"/api/v1/nodes/{self.name}"
 
     def read(self) -> NodeState:
-        """Return how the node is.
-
-        Raises:
-            ApiServerError: It could not be asked for.
-        """
         node = self.api.get(self._path)
         try:
             metadata, spec, status = node["metadata"], node["spec"], node.get("status") or {}
@@ -91,61 +82,32 @@ class TaintedNode:
         except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise UnavailableError(f"{self._path}: the answer is not a node") from error
 
-    def clear(self, state: NodeState, boot: str = "") -> None:
-        """Remove our taint from the node that was read as ``state``.
-
-        With ``boot`` it is noted on the node that the taint was dealt with for that boot.
-
-        Raises:
-            ConflictError: The node has changed meanwhile; nothing was done.
-            ApiServerError: It could not be changed.
-        """
-        self._merge(state, state.others, boot)
-
-    def set(self, state: NodeState) -> None:
-        """Add our taint to the node that was read as ``state``, and note its boot.
-
-        Raises as ``clear`` does.
-        """
-        self._merge(state, (*state.others, {"key": self.key, "effect": _EFFECT}), state.boot)
-
-    def _merge(self, state: NodeState, taints: tuple[Mapping[str, Any], ...], boot: str) -> None:
+    def change(self, state: NodeState, *, tainted: bool, boot: str) -> None:
+        """Remove our taint or set it; with ``boot``, note that it was dealt with for that boot."""
+        ours = [{"key": self.key, "effect": _EFFECT}] if tainted else []
         metadata: dict[str, Any] = {"resourceVersion": state.version}
         if boot:
             metadata["annotations"] = {self.key: boot}
-        spec = {"taints": list(taints) or None}
+        spec = {"taints": [*state.others, *ours] or None}
         self.api.merge(self._path, {"metadata": metadata, "spec": spec})
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Whether a plugin is ready, and for which resources.
-
-    Attributes:
-        problem: Why it is not ready; empty where it is.
-        resources: Those that have devices, and whether any of these is healthy; None if DRA has
-            them all, whose devices are not in a node's status.
-        boot: The kernel's id of the boot that the plugin runs in; empty if it is not known.
-    """
+class Readiness(NamedTuple):
+    """Whether a plugin is ready, and for which resources."""
 
     problem: str = ""
-    resources: Mapping[str, bool | None] | None = None
+    """Why it is not ready; empty where it is."""
+    resources: Mapping[str, bool | None] = MappingProxyType({})
+    """Those that have devices, and whether any of these is healthy; None if DRA has them all, whose
+    devices are not in a node's status."""
     boot: str = ""
-
-    def missing_on(self, capacity: Mapping[str, Any], allocatable: Mapping[str, Any]) -> list[str]:
-        """Return the resources that a node with these numbers does not show yet."""
-        return [
-            name
-            for name, healthy in sorted((self.resources or {}).items())
-            if healthy is not None and not _some(allocatable if healthy else capacity, name)
-        ]
+    """The kernel's id of the boot that the plugin runs in; empty if it is not known."""
 
 
 def readiness(plugin: Plugin) -> Readiness:
-    """Return how ready ``plugin`` is.
+    """Return how ready ``plugin`` is. One without an answer is not.
 
-    A plugin that does not answer is not ready. One that is ready and has no devices has discovered,
-    and found none.
+    One that is ready and has no devices has discovered, and found none.
     """
     try:
         return plugin.says(_of_page, "/readyz")
@@ -164,11 +126,6 @@ def _of_page(page: Any) -> Readiness:
     return Readiness(resources=found, boot=str(page.get("boot", "")))
 
 
-def _some(amounts: Mapping[str, Any], resource: str) -> bool:
-    """Return whether there is any; as the kubelet writes it, or with a suffix."""
-    return str(amounts.get(resource, "0")) != "0"
-
-
 @dataclass(eq=False, repr=False)
 class Keeper:
     """Removes the taint once the plugin is ready and the node shows its devices.
@@ -177,8 +134,6 @@ class Keeper:
     """
 
     node: TaintedNode
-    taint: str
-    """The taint's key, for the log."""
     _: KW_ONLY
     empty_after: float
     """Seconds after which a plugin that is ready and has no devices is taken to have none on this
@@ -207,7 +162,7 @@ class Keeper:
         except ConflictError:  # something else of the node has changed, which is usual
             return 0.0
         except ApiServerError as error:
-            text = f"{error}; {_ADVICE}" if isinstance(error, ForbiddenError) else str(error)
+            text = advised(error, _ADVICE)
             event = "startup taint update failed, retrying"
             self._failures.say("node", event, node=self.node.name, error=text)
             self._retry_at = now + max(self._backoff.next_wait(), error.after)
@@ -220,7 +175,7 @@ class Keeper:
         return 0.0
 
     def _emptiness(self, readiness: Readiness, now: float) -> str:
-        """Return why a plugin without devices is still waited for; nothing if it is not."""
+        """Return why a plugin without devices is still waited for; empty if it is not."""
         if readiness.problem or readiness.resources:
             self._empty_since = None
             return ""
@@ -237,19 +192,20 @@ class Keeper:
         state = self.node.read()
         problem = problem or _not_shown(readiness, state)
         new_boot = self.after_reboot and bool(state.boot) and state.handled != state.boot
-        fields: dict[str, Any] = {"node": self.node.name, "taint": self.taint}
+        fields: dict[str, Any] = {"node": self.node.name, "taint": self.node.key}
         if state.tainted and problem:
             self._waiting.say("taint", "startup taint kept", **fields, error=problem)
             return False
         if problem and new_boot and state.handled:
-            self.node.set(state)
+            self.node.change(state, tainted=True, boot=state.boot)
             log.info("startup taint set after a reboot", extra=fields)
             return False
         if state.tainted or new_boot:
-            self.node.clear(state, state.boot if self.after_reboot else "")
+            boot = state.boot if self.after_reboot else ""
+            self.node.change(state, tainted=False, boot=boot)
         if state.tainted:
             self._waiting.over("taint")
-            resources = ", ".join(sorted(readiness.resources or {})) or "none on this node"
+            resources = ", ".join(sorted(readiness.resources)) or "none on this node"
             log.info("startup taint removed", extra={**fields, "resources": resources})
         # It may be away because of a reboot that the node's status does not show yet.
         return not (problem and self.after_reboot)
@@ -259,5 +215,11 @@ def _not_shown(readiness: Readiness, state: NodeState) -> str:
     """Return what the node has yet to show of what its kubelet has; nothing if it shows all."""
     if readiness.boot and state.boot and readiness.boot != state.boot:
         return "the node's status is of another boot"
-    missing = readiness.missing_on(state.capacity, state.allocatable)
+    missing = [
+        name
+        for name, healthy in sorted(readiness.resources.items())
+        if healthy is not None
+        # The kubelet writes 0; any other number may have a suffix.
+        and str((state.allocatable if healthy else state.capacity).get(name, "0")) == "0"
+    ]
     return f"the node does not show {', '.join(missing)} yet" if missing else ""

@@ -8,9 +8,6 @@ from typing import Final
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.kit.cdi._files import SUFFIXES, SpecError, UnreadableYAMLError, names, read
 
-_STATIC: Final = "etc/cdi"
-_DYNAMIC: Final = "var/run/cdi"
-"""Files in this directory win over those in the other."""
 _MEANS: Final = (
     "runtimes ignore the file; pods that get its devices fail with 'unresolvable CDI devices'."
 )
@@ -18,7 +15,10 @@ _MEANS: Final = (
 
 def specifications(node: Node) -> Iterator[Finding]:
     owners: defaultdict[str, list[Path]] = defaultdict(list)
-    for directory in (node.at(_STATIC), _dynamic(node)):
+    # If the node is mounted elsewhere, a link to /run would lead out of its root.
+    run = "run" if node.at("var/run").is_symlink() else "var/run"
+    # What is in the second wins over what is in the first.
+    for directory in (node.at("etc/cdi"), node.at(f"{run}/cdi")):
         if not directory.is_dir():
             yield ok(directory, "does not exist; the first program that needs it creates it")
             continue
@@ -27,20 +27,11 @@ def specifications(node: Node) -> Iterator[Finding]:
     yield from _conflicts(owners)
 
 
-def _dynamic(node: Node) -> Path:
-    # If the node is mounted elsewhere, a link to /run would lead out of its root.
-    return node.at("run/cdi" if node.at("var/run").is_symlink() else _DYNAMIC)
-
-
 def _file(path: Path, owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
     if path.suffix not in SUFFIXES:
         if path.suffix == ".yml":
-            yield warning(
-                path,
-                "ends in .yml",
-                means="runtimes read only .yaml and .json, and ignore it.",
-                do="rename it to .yaml.",
-            )
+            means = "runtimes read only .yaml and .json, and ignore it."
+            yield warning(path, "ends in .yml", means=means, do="rename it to .yaml.")
         return
     try:
         devices = names(read(path))
@@ -61,19 +52,13 @@ def _conflicts(owners: defaultdict[str, list[Path]]) -> Iterator[Finding]:
     for device, paths in sorted(owners.items()):
         if len(paths) < 2:  # noqa: PLR2004
             continue
-        files = " and ".join(map(str, paths))
+        found = f"is in {' and '.join(map(str, paths))}"
         if len({path.parent for path in paths}) == len(paths):
-            yield warning(
-                device,
-                f"is in {files}",
-                means=f"runtimes use the one in {paths[-1].parent}, and ignore the other.",
-                do="remove the outdated one.",
-            )
+            means = f"runtimes use the one in {paths[-1].parent}, and ignore the other."
+            yield warning(device, found, means=means, do="remove the outdated one.")
         else:
-            yield failure(
-                device,
-                f"is in {files}",
-                means="runtimes use neither: a pod that gets it fails with 'unresolvable CDI "
-                "devices'.",
-                do="remove one of the files; two plugins, or two versions of one, wrote them.",
+            means = (
+                "runtimes use neither: a pod that gets it fails with 'unresolvable CDI devices'."
             )
+            do = "remove one of the files; two plugins, or two versions of one, wrote them."
+            yield failure(device, found, means=means, do=do)

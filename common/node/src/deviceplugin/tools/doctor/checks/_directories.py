@@ -13,7 +13,6 @@ from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.tools.doctor._sockets import State, state_of
 
-_FREE_FOR_ALL: Final = stat.S_IWOTH
 _MOST: Final = 64
 """Most sockets that are tried."""
 
@@ -56,7 +55,7 @@ def faults(node: Node, path: Path) -> Iterator[Finding]:
 
 
 def _ownership(path: Path, status: os.stat_result) -> Iterator[Finding]:
-    if status.st_mode & _FREE_FOR_ALL:
+    if status.st_mode & stat.S_IWOTH:
         yield warning(
             path,
             f"everybody may write to it (mode {stat.S_IMODE(status.st_mode):04o})",
@@ -72,44 +71,50 @@ def _ownership(path: Path, status: os.stat_result) -> Iterator[Finding]:
         )
 
 
+def usable(node: Node, path: Path, missing: Finding) -> Iterator[Finding]:
+    """Yield the faults of ``path``, or that it has none; ``missing`` if it does not exist."""
+    if not path.exists():
+        yield missing
+    else:
+        found = list(faults(node, path))
+        yield from found or [ok(path, "is a writable directory")]
+
+
 def directory(node: Node) -> Iterator[Finding]:
     path = node.plugin_dir
-    if not path.exists():
-        if node.registry_dir.is_dir():
-            yield ok(path, "does not exist; plugins can still be found in plugins_registry")
-            return
-        yield failure(
-            path,
-            "does not exist",
-            means="there is no kubelet on this machine, or its directory is not mounted here. No "
-            "plugin can register.",
-            do="on a node, start the kubelet, which creates the directory; in a pod, mount the "
-            f"host path {node.settings.plugin_dir} at the same place.",
-        )
-        return
-    found = list(faults(node, path))
-    yield from found or [ok(path, "is a writable directory")]
+    missing = failure(
+        path,
+        "does not exist",
+        means="there is no kubelet on this machine, or its directory is not mounted here. No "
+        "plugin can register.",
+        do="on a node, start the kubelet, which creates the directory; in a pod, mount the "
+        f"host path {node.settings.plugin_dir} at the same place.",
+    )
+    if node.registry_dir.is_dir():
+        missing = ok(path, "does not exist; plugins can still be found in plugins_registry")
+    yield from usable(node, path, missing)
 
 
-def sockets(directory: Path) -> list[Path]:
-    """Return the sockets in ``directory`` other than the kubelet's, in natural order.
+def _sockets(node: Node, directory: Path) -> tuple[list[str], int]:
+    """Return the names of sockets without a listener, and the number of the others.
 
-    A link to a socket is another name of one.
+    The kubelet's does not count, and a link to a socket is another name of one.
     """
     found = (
         path
         for path in directory.iterdir()
         if path.is_socket() and not path.is_symlink() and path.name != KUBELET_SOCKET
     )
-    return list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
+    tried = list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
+    dead = [path.name for path in tried if state_of(path, node.timeout / 10) is State.DEAD]
+    return dead, len(tried) - len(dead)
 
 
 def leftovers(node: Node) -> Iterator[Finding]:
     directory = node.plugin_dir
     if not directory.is_dir():
         return
-    found = sockets(directory)
-    dead = [path.name for path in found if state_of(path, node.timeout / 10) is State.DEAD]
+    dead, alive = _sockets(node, directory)
     if dead:
         yield warning(
             directory,
@@ -119,20 +124,14 @@ def leftovers(node: Node) -> Iterator[Finding]:
             do="check whether the pod of that plugin runs (kubectl get pods -A -o wide). The next "
             "start of the kubelet removes the file, and often that of the plugin does.",
         )
-    yield ok(directory, f"somebody listens on {len(found) - len(dead)} sockets of plugins")
+    yield ok(directory, f"somebody listens on {alive} sockets of plugins")
 
 
 def registry(node: Node) -> Iterator[Finding]:
     path = node.registry_dir
-    if not path.exists():
-        yield ok(path, "does not exist; only registration=watcher needs it")
-        return
-    found = list(faults(node, path))
-    yield from found
-    if not path.is_dir():
-        return
-    dead = [p.name for p in sockets(path) if state_of(p, node.timeout / 10) is State.DEAD]
-    if dead:
+    missing = ok(path, "does not exist; only registration=watcher needs it")
+    yield from usable(node, path, missing)
+    if path.is_dir() and (dead := _sockets(node, path)[0]):
         yield warning(
             path,
             f"nobody listens on {', '.join(dead)}",
@@ -140,8 +139,6 @@ def registry(node: Node) -> Iterator[Finding]:
             "plugin or driver was killed and has not come back.",
             do="check whether its pod runs; if it was uninstalled, remove the file.",
         )
-    if not found and not dead:
-        yield ok(path, "is a writable directory")
 
 
 def mode(node: Node) -> Iterator[Finding]:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from deviceplugin._dra.claims.claim_files import file_of
 from deviceplugin._dra.claims.record import OtherVersionError, Record
 from deviceplugin._dra.serving.server import SERVICE_SOCKET
-from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.checks import Finding, Node, failure, ok, runtime_config, unknown, warning
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools.doctor._sockets import State, state_of
-from deviceplugin.tools.doctor.checks import _directories
+from deviceplugin.tools.doctor.checks._directories import usable
 
 if TYPE_CHECKING:
     from deviceplugin.apiserver import ApiServer
-from deviceplugin.checks import runtime_config
 
 _CLAIMS: Final = "claims"
 _LOST: Final = (
@@ -30,11 +29,11 @@ _ASIDE: Final = (
 _OTHER: Final = "use the release that wrote it, or delete the pod that has the claim."
 _GROUP: Final = "resource.k8s.io"
 _API: Final = f"/apis/{_GROUP}"
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-_RIGHTS: Final = {
-    "resourceslices": ("list", "watch", "create", "update", "delete"),
-    "resourceclaims": ("get",),
-}
+_AUTHORIZATION: Final = "authorization.k8s.io/v1"
+_RIGHTS: Final = (
+    *(f"{verb} resourceslices" for verb in ("list", "watch", "create", "update", "delete")),
+    "get resourceclaims",
+)
 _COMPONENT: Final = "apply the ClusterRole and its binding of the component dra."
 _EXTENDED: Final = (
     "kubectl get deviceclass -o yaml: a class that was created with extendedResourceName has it "
@@ -55,51 +54,23 @@ def drivers(node: Node) -> Iterator[Finding]:
     if not wanted and not drivers:
         yield ok(path, "no driver has claims here; only protocol=dra needs it")
         return
-    yield from _directory(node, path, "a driver cannot record the claims that it prepares.")
+    needed = {path: "a driver cannot record the claims that it prepares."}
     if wanted:
-        cdi = node.at(node.settings.cdi_dir)
-        yield from _directory(node, cdi, "containers get nothing through DRA.")
+        needed[node.at(node.settings.cdi_dir)] = "containers get nothing through DRA."
+    for directory, means in needed.items():
+        do = "mount it at the same path as on the node (DirectoryOrCreate)."
+        missing = failure(directory, "does not exist", means=means, do=do)
+        yield from usable(node, directory, missing)
     for driver in drivers:
         yield from _driver(node, driver)
-
-
-def _directory(node: Node, path: Path, means: str) -> Iterator[Finding]:
-    if not path.exists():
-        do = "mount it at the same path as on the node (DirectoryOrCreate)."
-        yield failure(path, "does not exist", means=means, do=do)
-        return
-    found = list(_directories.faults(node, path))
-    yield from found
-    if not found:
-        yield ok(path, "is a writable directory")
 
 
 def _driver(node: Node, directory: Path) -> Iterator[Finding]:
     records: dict[Path, Record] = {}
     for path in sorted((directory / _CLAIMS).iterdir()):
-        if path.name.endswith(".json.bad"):
-            yield failure(
-                path,
-                "was not a readable record of a claim, and has been set aside",
-                means=_ASIDE,
-                do="delete the pod that has the claim; the driver removes the file then.",
-            )
-        elif path.suffix == ".json" and not path.name.startswith("."):
-            try:
-                records[path] = Record.read(json.loads(path.read_bytes()))
-            except OtherVersionError as error:
-                yield failure(path, str(error), means=_ASIDE, do=_OTHER)
-            except (ValueError, RecursionError) as error:
-                do = "delete the pod that has the claim, then this file, and restart the driver."
-                yield failure(path, str(error), means=_LOST, do=do)
-    yield from _files(node, directory.name, records)
-    yield from _served(node, directory, len(records))
-
-
-def _files(node: Node, driver: str, records: dict[Path, Record]) -> Iterator[Finding]:
-    cdi = node.at(node.settings.cdi_dir)
+        yield from _record(path, records)
     for path, record in records.items():
-        file = cdi / file_of(driver, record.claim.uid)
+        file = node.at(node.settings.cdi_dir) / file_of(directory.name, record.claim.uid)
         if record.document is not None and not file.exists():
             yield failure(
                 path,
@@ -107,20 +78,33 @@ def _files(node: Node, driver: str, records: dict[Path, Record]) -> Iterator[Fin
                 means="its containers cannot start again: 'unresolvable CDI devices'.",
                 do="start the driver, which writes the file again; it watches the directory.",
             )
-
-
-def _served(node: Node, directory: Path, number: int) -> Iterator[Finding]:
-    if not number:
-        yield ok(directory, "has no prepared claims")
-    elif state_of(directory / SERVICE_SOCKET, node.timeout / 10) is State.DEAD:
+    if records and state_of(directory / SERVICE_SOCKET, node.timeout / 10) is State.DEAD:
         yield warning(
             directory,
-            f"nobody listens on {SERVICE_SOCKET}, and {number} claims are prepared",
+            f"nobody listens on {SERVICE_SOCKET}, and {len(records)} claims are prepared",
             means="pods with these claims stay Terminating when they are deleted.",
             do="start the driver again. Before a driver is removed, run deviceplugin drain.",
         )
+    elif records:
+        yield ok(directory, f"serves, and has {len(records)} prepared claims")
     else:
-        yield ok(directory, f"serves, and has {number} prepared claims")
+        yield ok(directory, "has no prepared claims")
+
+
+def _record(path: Path, records: dict[Path, Record]) -> Iterator[Finding]:
+    """Add the record at ``path``, or yield what is wrong with it."""
+    if path.name.endswith(".json.bad"):
+        found = "was not a readable record of a claim, and has been set aside"
+        do = "delete the pod that has the claim; the driver removes the file then."
+        yield failure(path, found, means=_ASIDE, do=do)
+    elif path.suffix == ".json" and not path.name.startswith("."):
+        try:
+            records[path] = Record.read(json.loads(path.read_bytes()))
+        except OtherVersionError as error:
+            yield failure(path, str(error), means=_ASIDE, do=_OTHER)
+        except (ValueError, RecursionError) as error:
+            do = "delete the pod that has the claim, then this file, and restart the driver."
+            yield failure(path, str(error), means=_LOST, do=do)
 
 
 def cluster(node: Node) -> Iterator[Finding]:
@@ -130,13 +114,9 @@ def cluster(node: Node) -> Iterator[Finding]:
         return
     from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError
 
-    timeout = node.timeout
+    timeout, url = node.timeout, settings.api_server
     try:
-        api = (
-            ApiServer(settings.api_server, timeout=timeout)
-            if settings.api_server
-            else ApiServer.of_pod(timeout=timeout)
-        )
+        api = ApiServer(url, timeout=timeout) if url else ApiServer.of_pod(timeout=timeout)
     except ConfigError as error:
         yield unknown("API server", str(error), "run it in the plugin's pod, or set api-server.")
         return
@@ -144,14 +124,10 @@ def cluster(node: Node) -> Iterator[Finding]:
         yield _is_served(api)
         yield from _rights(api)
     except ApiServerError as error:
-        yield failure(
-            api.url,
-            str(error),
-            means="claims cannot be read and slices cannot be written: pods with claims wait.",
-            do=_COMPONENT
-            if isinstance(error, ForbiddenError)
-            else "check the network and policies.",
-        )
+        means = "claims cannot be read and slices cannot be written: pods with claims wait."
+        forbidden = isinstance(error, ForbiddenError)
+        do = _COMPONENT if forbidden else "check the network and policies."
+        yield failure(api.url, str(error), means=means, do=do)
         return
     try:
         yield _extended(api)
@@ -175,12 +151,7 @@ def _is_served(api: "ApiServer") -> Finding:
 
 
 def _rights(api: "ApiServer") -> Iterator[Finding]:
-    denied = [
-        f"{verb} {resource}"
-        for resource, verbs in _RIGHTS.items()
-        for verb in verbs
-        if not _may(api, verb, resource)
-    ]
+    denied = [right for right in _RIGHTS if not _may(api, *right.split())]
     if denied:
         yield failure(
             "rights of this account",
@@ -194,12 +165,10 @@ def _rights(api: "ApiServer") -> Iterator[Finding]:
 
 def _may(api: "ApiServer", verb: str, resource: str) -> bool:
     asked = {"group": _GROUP, "resource": resource, "verb": verb}
-    review: Any = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
-    }
-    return bool((api.create(_REVIEWS, review).get("status") or {}).get("allowed"))
+    kind = {"apiVersion": _AUTHORIZATION, "kind": "SelfSubjectAccessReview"}
+    review: Any = {**kind, "spec": {"resourceAttributes": asked}}
+    made = api.create(f"/apis/{_AUTHORIZATION}/selfsubjectaccessreviews", review)
+    return bool((made.get("status") or {}).get("allowed"))
 
 
 def _extended(api: "ApiServer") -> Finding:

@@ -1,7 +1,8 @@
 """The kubelet: its process, its sockets, and its record of devices."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,9 +15,18 @@ from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.tools.doctor._sockets import Answer, State, ask_allocatable, ask_kubelet, state_of
 
-_ROOT_DIR: Final = "--root-dir"
-_USUAL_ROOT: Final = "/var/lib/kubelet"
+_ROOT_DIR: Final = re.compile("(?:^|\0)--root-dir[=\0]([^\0]+)")
 _RESTART: Final = "restart the kubelet (systemctl restart kubelet); running pods are not affected."
+_REPAIRS: Final = {
+    State.MISSING: f"check whether the kubelet runs (systemctl status kubelet). If so, {_RESTART}",
+    State.NO_SOCKET: f"remove it, then {_RESTART}",
+    State.DEAD: "the kubelet has died or is starting: systemctl status kubelet, journalctl -u "
+    "kubelet.",
+    State.DENIED: "run as root; with SELinux, as type container_device_plugin_t or spc_t.",
+}
+_HANGS: Final = (
+    f"the kubelet hangs, or this path is too long to connect to. If it hangs, {_RESTART}"
+)
 _WITHOUT: Final = (
     "plugins do not know which pod has which device: there are no holders in metrics and on pages, "
     "and vanished devices stay listed for a day."
@@ -24,24 +34,23 @@ _WITHOUT: Final = (
 
 
 def process(node: Node) -> Iterator[Finding]:
-    found = [
-        p for p in node.processes() if node.peek(p.relative_to(node.root) / "comm") == "kubelet"
-    ]
-    if not found:
+    found = [one.relative_to(node.root) for one in node.processes()]
+    process = next((one for one in found if node.peek(one / "comm") == "kubelet"), None)
+    if process is None:
         yield unknown(
             "kubelet process",
             "none is visible; some distributions run it inside another process",
             do="in a pod, hostPID makes it visible; the other checks do not need it.",
         )
         return
-    process = found[0].relative_to(node.root)
-    root = _option(node.peek(process / "cmdline").split("\0"), _ROOT_DIR) or _USUAL_ROOT
+    option = _ROOT_DIR.search(node.peek(process / "cmdline"))
+    root = option[1] if option else "/var/lib/kubelet"
     looked_at = f"kubelet process {process.name}"
     expected = str(Path(root) / "plugins_registry")
     if expected != str(node.settings.registry_dir):
         yield warning(
             looked_at,
-            f"runs with {_ROOT_DIR} {root}",
+            f"runs with --root-dir {root}",
             means="plugins_registry and the pod resources socket are there, and not where this "
             "plugin expects them. The plugin directory does not move.",
             do=f"set registry-dir to {expected} and pod-resources-socket to "
@@ -49,15 +58,6 @@ def process(node: Node) -> Iterator[Finding]:
         )
     else:
         yield ok(looked_at, f"runs, with its files in {root}")
-
-
-def _option(words: Sequence[str], name: str) -> str:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == name:
-            return following
-        if word.startswith(f"{name}="):
-            return word.partition("=")[2]
-    return ""
 
 
 def socket(node: Node) -> Iterator[Finding]:
@@ -68,22 +68,8 @@ def socket(node: Node) -> Iterator[Finding]:
     if state is State.LISTENED_TO:
         yield _judge(path, ask_kubelet(path, node.timeout))
     else:
-        yield _fault(path, state)
-
-
-def _fault(path: Path, state: State) -> Finding:
-    means = "no plugin can register, so the node has none of their devices."
-    if state is State.MISSING:
-        do = f"check whether the kubelet runs (systemctl status kubelet). If it does, {_RESTART}"
-    elif state is State.NO_SOCKET:
-        do = f"remove it, then {_RESTART}"
-    elif state is State.DEAD:
-        do = "the kubelet has died or is starting: systemctl status kubelet, journalctl -u kubelet."
-    elif state is State.DENIED:
-        do = "run as root; with SELinux, as type container_device_plugin_t or spc_t."
-    else:
-        do = f"the kubelet hangs, or this path is too long to connect to. If it hangs, {_RESTART}"
-    return failure(path, state.value, means=means, do=do)
+        means = "no plugin can register, so the node has none of their devices."
+        yield failure(path, state.value, means=means, do=_REPAIRS.get(state, _HANGS))
 
 
 def _judge(path: Path, answer: Answer) -> Finding:
@@ -120,7 +106,7 @@ def pod_resources(node: Node) -> Iterator[Finding]:
             "each start of the kubelet creates a new one.",
         )
         return
-    yield from _judge_list(path, ask_allocatable(path, node.timeout))
+    yield _judge_list(path, ask_allocatable(path, node.timeout))
 
 
 def allocatable(answer: Answer) -> dict[str, int]:
@@ -133,44 +119,38 @@ def allocatable(answer: Answer) -> dict[str, int]:
     return dict(sorted(Counter(resource for resource, _ in devices).items()))
 
 
-def _judge_list(path: Path, answer: Answer) -> Iterator[Finding]:
+def _judge_list(path: Path, answer: Answer) -> Finding:
+    if answer.code is grpc.StatusCode.OK and (counts := allocatable(answer)):
+        shown = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
+        return ok(path, f"the kubelet answers; healthy devices: {shown}")
     if answer.code is grpc.StatusCode.OK:
-        yield from _devices(path, allocatable(answer))
-    elif answer.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        yield warning(
+        return warning(
+            path,
+            "the kubelet answers, but has no healthy device of any plugin",
+            means="no plugin has registered, or all devices are unhealthy. Devices whose plugin "
+            "sends an empty topology are not listed.",
+            do="check the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
+        )
+    if answer.code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return warning(
             path,
             f"the kubelet refuses to answer now: {answer.details}",
             means="all clients on the node share 100 calls a second, and some client uses them up.",
             do="find the agent that calls so often, and make it call every 10 s.",
         )
-    elif answer.code is grpc.StatusCode.UNIMPLEMENTED:
-        yield warning(
+    if answer.code is grpc.StatusCode.UNIMPLEMENTED:
+        return warning(
             path,
             f"GetAllocatableResources is not offered: {answer.details}",
             means="the kubelet is older than 1.23, or has it disabled: it is unknown which devices "
             "are free.",
             do="use a newer kubelet.",
         )
-    else:
-        yield failure(
-            path,
-            f"no answer: {answer.code.name} {answer.details}",
-            means=f"the kubelet hangs, or another process listens there; {_WITHOUT}",
-            do="check the kubelet's log (journalctl -u kubelet), and restart it.",
-        )
-
-
-def _devices(path: Path, counts: dict[str, int]) -> Iterator[Finding]:
-    if counts:
-        shown = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
-        yield ok(path, f"the kubelet answers; healthy devices: {shown}")
-        return
-    yield warning(
+    return failure(
         path,
-        "the kubelet answers, but has no healthy device of any plugin",
-        means="no plugin has registered, or all devices are unhealthy. Devices whose plugin sends "
-        "an empty topology are not listed.",
-        do="check the plugin's page (http://127.0.0.1:9494/devices) or its log for the reason.",
+        f"no answer: {answer.code.name} {answer.details}",
+        means=f"the kubelet hangs, or another process listens there; {_WITHOUT}",
+        do="check the kubelet's log (journalctl -u kubelet), and restart it.",
     )
 
 
@@ -182,22 +162,18 @@ def checkpoint(node: Node) -> Iterator[Finding]:
     try:
         checkpoint = decode(content(path, MAX_BYTES))
     except ValueError as error:
-        yield _corrupt(path, str(error))
+        yield failure(
+            path,
+            str(error),
+            means="the kubelet keeps running, but its next start begins with an empty record: then "
+            "it allocates devices of running pods to other pods too.",
+            do="drain the node, stop the kubelet, remove the file and start the kubelet. Find the "
+            "cause: a full disk, or a hard power-off.",
+        )
         return
     pods = len({entry.pod for entry in checkpoint.entries})
     yield ok(path, f"is intact, and has devices of {pods} pods")
     yield from _resources(node, path, checkpoint)
-
-
-def _corrupt(path: Path, how: str) -> Finding:
-    return failure(
-        path,
-        how,
-        means="the kubelet keeps running, but its next start begins with an empty record: then it "
-        "allocates devices of running pods to other pods too.",
-        do="drain the node, stop the kubelet, remove the file and start the kubelet. Find the "
-        "cause: a full disk, or a hard power-off.",
-    )
 
 
 def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding]:

@@ -14,9 +14,7 @@ from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
 
 _PACKAGES: Final = ("deviceplugin", "grpcio", "protobuf", "prometheus-client", "inotify-simple")
-_INOTIFY_KEY: Final = "fs.inotify.max_user_{}"
 _NEARLY_ALL_WATCHES: Final = 0.9
-_INOTIFY_LINK: Final = "anon_inode:inotify"
 _ENOUGH: Final = 1024
 """A plugin has some 10 sockets and files for each resource."""
 _NEARLY_ALL_FILES: Final = 0.95
@@ -29,7 +27,6 @@ _APART: Final = 0.05
 _SLACK: Final = 60.0
 """Most seconds that a file may be ahead of the clock."""
 _SYNCHRONISE: Final = "check whether time is synchronised: timedatectl, chronyc tracking."
-_CONFINED: Final = "container_t"
 _FIT: Final = "container_device_plugin_t"
 _FREE: Final = frozenset(
     {"spc_t", _FIT, "unconfined_t", "unconfined_service_t", "kubelet_t", "init_t", "kernel_t"}
@@ -43,12 +40,9 @@ def versions(node: Node) -> Iterator[Finding]:
         try:
             yield ok(package, version(package))
         except PackageNotFoundError:
-            yield failure(
-                package,
-                "is not installed",
-                means="a plugin cannot start in this environment.",
-                do="install the wheel of the plugin with its dependencies, or use its image.",
-            )
+            means = "a plugin cannot start in this environment."
+            do = "install the wheel of the plugin with its dependencies, or use its image."
+            yield failure(package, "is not installed", means=means, do=do)
 
 
 def inotify(node: Node) -> Iterator[Finding]:
@@ -59,12 +53,9 @@ def inotify(node: Node) -> Iterator[Finding]:
                 used["instances"] += 1
                 used["watches"] += watches
     for what, number in used.items():
-        key = _INOTIFY_KEY.format(what)
-        text = node.peek(f"proc/sys/fs/inotify/max_user_{what}")
-        if not text.isdecimal():
-            yield unknown(key, "cannot be read here")
-        else:
-            yield _judge(key, number, int(text))
+        key, text = f"fs.inotify.max_user_{what}", node.peek(f"proc/sys/fs/inotify/max_user_{what}")
+        known = text.isdecimal()
+        yield _judge(key, number, int(text)) if known else unknown(key, "cannot be read here")
 
 
 def _judge(key: str, used: int, limit: int) -> Finding:
@@ -96,7 +87,7 @@ def _instances(process: Path) -> Iterator[int]:
         return
     for descriptor in descriptors:
         try:
-            if str(descriptor.readlink()) == _INOTIFY_LINK:
+            if str(descriptor.readlink()) == "anon_inode:inotify":
                 text = (process / "fdinfo" / descriptor.name).read_text(encoding="utf-8")
                 yield text.count("inotify wd:")
         except OSError:
@@ -104,38 +95,34 @@ def _instances(process: Path) -> Iterator[int]:
 
 
 def open_files(node: Node) -> Iterator[Finding]:
-    yield _process(node)
-    yield _machine(node)
-
-
-def _process(node: Node) -> Finding:
-    limits = re.search(r"^Max open files\s+(\S+)", node.peek("proc/self/limits"), re.MULTILINE)
+    name, rest = "limit of open files", node.peek("proc/self/limits")
+    limits = re.search(r"^Max open files\s+(\S+)", rest, re.MULTILINE)
     if limits is None:
-        return unknown("limit of open files", "cannot be read here")
-    if limits[1].isdecimal() and int(limits[1]) < _ENOUGH:
-        return warning(
-            "limit of open files",
+        yield unknown(name, "cannot be read here")
+    elif limits[1].isdecimal() and int(limits[1]) < _ENOUGH:
+        yield warning(
+            name,
             f"a process may have {limits[1]}",
             means="a plugin with several resources or clients fails with 'too many open files'.",
             do=f"raise it to {_ENOUGH} or more: LimitNOFILE= of the container runtime's service.",
         )
-    return ok("limit of open files", f"a process may have {limits[1]}")
+    else:
+        yield ok(name, f"a process may have {limits[1]}")
 
-
-def _machine(node: Node) -> Finding:
+    name = "open files of the machine"
     used, _, most = (node.peek("proc/sys/fs/file-nr").split() + [""] * 3)[:3]
     if not (used.isdecimal() and most.isdecimal()):
-        return unknown("open files of the machine", "cannot be read here")
-    found = f"{used} of {most}"
-    if int(used) < _NEARLY_ALL_FILES * int(most):
-        return ok("open files of the machine", found)
-    return failure(
-        "open files of the machine",
-        found,
-        means="no process can open files or sockets, so nothing new starts or registers.",
-        do="find the process that has so many (ls /proc/*/fd | sort | uniq -c), or raise "
-        "fs.file-max.",
-    )
+        yield unknown(name, "cannot be read here")
+    elif int(used) < _NEARLY_ALL_FILES * int(most):
+        yield ok(name, f"{used} of {most}")
+    else:
+        yield failure(
+            name,
+            f"{used} of {most}",
+            means="no process can open files or sockets, so nothing new starts or registers.",
+            do="find the process that has so many (ls /proc/*/fd | sort | uniq -c), or raise "
+            "fs.file-max.",
+        )
 
 
 def disk(node: Node) -> Iterator[Finding]:
@@ -149,13 +136,14 @@ def disk(node: Node) -> Iterator[Finding]:
         "the kubelet cannot write its checkpoint, without which it allocates no device, and a "
         "plugin cannot create its socket."
     )
+    do = "free space: df -h, crictl rmi --prune."
     if room.f_files and room.f_favail < _FEW_INODES:
         found = f"{room.f_favail} inodes are free, although {free >> 20} MiB are"
         yield failure(path, found, means=means, do="remove small files (df -i), or make a new fs.")
-    elif free < _NO_SPACE:
-        yield failure(path, found, means=means, do="free space: df -h, crictl rmi --prune.")
     elif free < _LITTLE_SPACE:
-        yield warning(path, found, means=f"soon {means}", do="free space: df -h.")
+        full = free < _NO_SPACE
+        judge = failure if full else warning
+        yield judge(path, found, means=means if full else f"soon {means}", do=do)
     else:
         yield ok(path, found)
 
@@ -182,12 +170,9 @@ def _ahead(node: Node) -> Iterator[Finding]:
     except OSError:
         return
     if ahead > _SLACK:
-        yield warning(
-            path,
-            f"was written {ahead:.0f} s in the future",
-            means="the clock was set back: ages in metrics and logs are wrong.",
-            do=_SYNCHRONISE,
-        )
+        found = f"was written {ahead:.0f} s in the future"
+        means = "the clock was set back: ages in metrics and logs are wrong."
+        yield warning(path, found, means=means, do=_SYNCHRONISE)
 
 
 def _jumping(node: Node) -> Iterator[Finding]:
@@ -195,12 +180,9 @@ def _jumping(node: Node) -> Iterator[Finding]:
     threading.Event().wait(_INTERVAL)
     jump = node.wall() - node.monotonic() - begin
     if abs(jump) > _APART:
-        yield warning(
-            "clock",
-            f"it jumped by {jump:+.2f} s within {_INTERVAL:g} s",
-            means="a program is setting the clock now, or two programs set it differently.",
-            do=_SYNCHRONISE,
-        )
+        found = f"it jumped by {jump:+.2f} s within {_INTERVAL:g} s"
+        means = "a program is setting the clock now, or two programs set it differently."
+        yield warning("clock", found, means=means, do=_SYNCHRONISE)
 
 
 def selinux(node: Node) -> Iterator[Finding]:
@@ -213,15 +195,12 @@ def selinux(node: Node) -> Iterator[Finding]:
     if kind in _FREE:
         yield ok("SELinux", f"is enforcing, and {kind} may connect to the kubelet")
         return
+    means = "it is unknown whether this type may connect to the kubelet's socket: if it may not,"
+    if kind == "container_t":
+        means = "container_t may not connect to the kubelet's socket:"
     yield warning(
         "SELinux",
         f"is enforcing, and this process has the type {kind or 'unknown'}",
-        means=(
-            "container_t may not connect to the kubelet's socket: registration"
-            if kind == _CONFINED
-            else "it is unknown whether this type may connect to the kubelet's socket: if it may "
-            "not, registration"
-        )
-        + " fails with 'permission denied'.",
+        means=f"{means} registration fails with 'permission denied'.",
         do=f"set securityContext.seLinuxOptions.type to {_FIT}; ausearch -m avc shows denials.",
     )

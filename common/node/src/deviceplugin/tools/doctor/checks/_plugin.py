@@ -1,20 +1,13 @@
 """A plugin itself: what it reports that it lacks, and the file that several plugins share."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.errors import ConfigError, DevicePluginError
-from deviceplugin.tools._devices_page import (
-    Credentials,
-    NoAnswerError,
-    RefusedError,
-    fetch,
-    page_of,
-)
+from deviceplugin.tools._devices_page import Credentials, NoAnswerError, RefusedError, ask, page_of
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import Refused, attribute, named_in, places_in, settings_of
 
@@ -36,27 +29,28 @@ def shortfalls(node: Node) -> Iterator[Finding]:
     # Its own certificate is known here, whatever name is in it.
     credentials = Credentials(settings.http_token_file, settings.http_cert_file, is_named=False)
     try:
-        found = json.loads(fetch(page, node.timeout, _MOST, credentials)).get("shortfalls", [])
+        found = ask(page, _shortfalls, node.timeout, credentials, _MOST)
     except RefusedError as error:
-        yield warning(
-            page,
-            str(error),
-            means="what the plugin should offer and does not is not known.",
-            do="set DP_HTTP_TOKEN_FILE and DP_HTTP_CERT_FILE as for the plugin.",
-        )
+        means = "what the plugin should offer and does not is not known."
+        do = "set DP_HTTP_TOKEN_FILE and DP_HTTP_CERT_FILE as for the plugin."
+        yield warning(page, str(error), means=means, do=do)
         return
-    except (NoAnswerError, ValueError, AttributeError, RecursionError):
+    except NoAnswerError:
         yield ok(page, "no plugin answers here")
         return
-    for text in found if isinstance(found, list) else []:
-        yield warning(
-            page,
-            str(text),
-            means="the plugin offers less than it should.",
-            do="do as it says; the plugin finds out by itself.",
+    for text in found:
+        means, do = (
+            "the plugin offers less than it should.",
+            "do as it says; the plugin finds out by itself.",
         )
+        yield warning(page, text, means=means, do=do)
     if not found:
         yield ok(page, "the plugin offers all that it should")
+
+
+def _shortfalls(page: Any) -> list[str]:
+    found = page.get("shortfalls")
+    return [str(text) for text in found] if isinstance(found, list) else []
 
 
 def sections(node: Node) -> Iterator[Finding]:
