@@ -38,6 +38,8 @@ import yaml
 import chart
 import packages
 from archive import Archive
+from deviceplugin_operator.manifests import Manifest
+from kustomize import CLUSTER_WIDE, documents
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
@@ -123,7 +125,15 @@ def render_deployments(registry: str) -> None:
 
 def write_chart(folder: Path, registry: str, home: str) -> None:
     """Write the Helm chart, with the manifests as :func:`render` renders them."""
-    chart.write(folder, lambda plugin, components: render(plugin, registry, components), home)
+
+    def rendered(plugin: Path, components: Sequence[Path]) -> list[Manifest]:
+        found = documents(render(plugin, registry, components))
+        for one in found:
+            if one["kind"] in CLUSTER_WIDE:  # kustomize puts kinds that it does not know in one
+                one["metadata"].pop("namespace", None)
+        return found
+
+    chart.write(folder, rendered, home)
     if home:
         packages.relink(folder / "README.md", "deployments/chart", f"{home}/blob/v{version()}")
 
