@@ -108,6 +108,8 @@ def variables(given: Mapping[str, str]) -> dict[str, str]:
         DeployError: The plugin does not know one of them, or does not take its value.
     """
     own = {name: value for name, value in given.items() if name not in OWN}
+    if not own and "RESOURCE_NAME" not in given:
+        return own
     known = known_variables(given["PLUGIN"])
     if resource := given.get("RESOURCE_NAME"):
         names = [name for name in ("RESOURCE_NAME", "DP_RESOURCE") if name in known]
@@ -148,22 +150,31 @@ def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) 
 
 
 @contextmanager
-def written(given: Mapping[str, str], *, with_namespace: bool) -> Iterator[Path]:
+def written(
+    given: Mapping[str, str], own: Mapping[str, str], *, with_namespace: bool
+) -> Iterator[Path]:
     """Write the overlay, and yield a folder with it that another command does not write to.
 
     What is applied is what was written for it, also if somebody deploys the same plugin to another
     place meanwhile.
     """
-    text = overlay(given, with_namespace=with_namespace)
+    text = overlay(given, own, with_namespace=with_namespace)
     files.write(TARGET / given["PLUGIN"] / OVERLAY, text, durable=False)
     with TemporaryDirectory(prefix=f".{given['PLUGIN']}-", dir=TARGET) as folder:
         files.write(Path(folder, OVERLAY), text, durable=False)
         yield Path(folder)
 
 
-def overlay(given: Mapping[str, str], *, with_namespace: bool) -> str:
-    """Return the kustomization for a folder in ``TARGET``."""
+def overlay(given: Mapping[str, str], own: Mapping[str, str], *, with_namespace: bool) -> str:
+    """Return the kustomization for a folder in ``TARGET``, with the plugin's ``own`` variables."""
     deployments = os.path.relpath(DEPLOYMENTS, TARGET / given["PLUGIN"])
+    patches = []
+    if own:
+        env = [{"name": name, "value": value} for name, value in own.items()]
+        pod = {"containers": [{"name": "device-plugin", "env": env}]}
+        patches.append(patch("apps/v1", "DaemonSet", spec={"template": {"spec": pod}}))
+    if not with_namespace:
+        patches.append(patch("v1", "Namespace", **{"$patch": "delete"}))
     components = given.get("COMPONENTS", "").split()
     found: dict[str, object] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -171,26 +182,12 @@ def overlay(given: Mapping[str, str], *, with_namespace: bool) -> str:
         "namespace": namespace(given),
         "resources": [f"{deployments}/{given['PLUGIN']}"],
         "components": [f"{deployments}/components/{name}" for name in components],
-        "patches": [*patches(given, with_namespace=with_namespace)],
+        "patches": patches,
     }
     if registry := given.get("REGISTRY"):
         found["images"] = [{"name": label(given), "newName": f"{registry}/{label(given)}"}]
     text: str = yaml.safe_dump(found, sort_keys=False)
     return text
-
-
-def patches(given: Mapping[str, str], *, with_namespace: bool) -> list[dict[str, object]]:
-    """Return the patches of the overlay."""
-    found = []
-    if own := variables(given):
-        env = [{"name": name, "value": value} for name, value in own.items()]
-        container = {"name": "device-plugin", "env": env}
-        found.append(
-            patch("apps/v1", "DaemonSet", spec={"template": {"spec": {"containers": [container]}}})
-        )
-    if not with_namespace:
-        found.append(patch("v1", "Namespace", **{"$patch": "delete"}))
-    return found
 
 
 def patch(version: str, kind: str, **fields: object) -> dict[str, object]:
@@ -214,21 +211,21 @@ def kubectl(*words: str) -> str:
     return done.stdout
 
 
-def deploy(given: Mapping[str, str]) -> None:
+def deploy(given: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Apply the plugin's manifests."""
     there = kubectl("get", "namespace", namespace(given), "--ignore-not-found", "--output=name")
     keep = bool(there) and not is_ours(given)
-    with written(given, with_namespace=not keep) as folder:
+    with written(given, own, with_namespace=not keep) as folder:
         if keep:
             print(f"namespace {namespace(given)} is there already: left as it is")
         print(kubectl("apply", f"--kustomize={folder}"), end="")
     print(f"\nkubectl --namespace {namespace(given)} rollout status daemonset/{label(given)}")
 
 
-def undeploy(given: Mapping[str, str]) -> None:
+def undeploy(given: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Delete what :func:`deploy` applied."""
     delete_it = is_ours(given) and not (used := others(given))
-    with written(given, with_namespace=delete_it) as folder:
+    with written(given, own, with_namespace=delete_it) as folder:
         print(kubectl("delete", "--ignore-not-found", f"--kustomize={folder}"), end="")
     if not delete_it:
         why = f"it has {used.split()[0]}" if is_ours(given) else "it was not made by make deploy"
@@ -255,17 +252,15 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] not in verbs:
         print(__doc__, file=sys.stderr)
         return 2
+    status = 2
     try:
         given = read(argv[1:])
-        variables(given)
+        own = variables(given)
+        status = 1
+        verbs[argv[0]](given, own)
     except DeployError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
-        return 2
-    try:
-        verbs[argv[0]](given)
-    except DeployError as error:
-        print(f"{argv[0]}: {error}", file=sys.stderr)
-        return 1
+        return status
     return 0
 
 
