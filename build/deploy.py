@@ -26,6 +26,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -56,11 +57,7 @@ def folders(place: str) -> list[str]:
 
 
 def one_of(what: str, name: str, known: Collection[str]) -> str:
-    """Return ``name`` if it is known.
-
-    Raises:
-        DeployError: It is not, with the nearest that is.
-    """
+    """Return ``name`` if it is known; the error names the nearest that is."""
     if name in known:
         return name
     near = difflib.get_close_matches(name, known, 1)
@@ -69,11 +66,7 @@ def one_of(what: str, name: str, known: Collection[str]) -> str:
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
-    """Return the variables of a command line; an empty one is as if it was not given.
-
-    Raises:
-        DeployError: A word is no variable, or there is no plugin, namespace or component like that.
-    """
+    """Return the variables of a command line; an empty one is as if it was not given."""
     given = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -102,11 +95,7 @@ def namespace(given: Mapping[str, str]) -> str:
 
 
 def variables(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for the plugin's container, which the plugin itself has checked.
-
-    Raises:
-        DeployError: The plugin does not know one of them, or does not take its value.
-    """
+    """Return the variables for the plugin's container, which the plugin itself has checked."""
     own = {name: value for name, value in given.items() if name not in OWN}
     if not own and "RESOURCE_NAME" not in given:
         return own
@@ -127,6 +116,7 @@ def variables(given: Mapping[str, str]) -> dict[str, str]:
     return own
 
 
+@cache
 def known_variables(plugin: str) -> set[str]:
     """Return the variables that a plugin reads."""
     settings = json.loads(ask(plugin, "--print-config"))
@@ -135,11 +125,7 @@ def known_variables(plugin: str) -> set[str]:
 
 
 def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return what a plugin prints.
-
-    Raises:
-        DeployError: It refuses its environment, with its message.
-    """
+    """Return what a plugin prints; the error is its message."""
     program = Path(sys.executable).with_name(f"{plugin}-device-plugin")
     done = subprocess.run(
         [program, option], env=environment or {}, capture_output=True, text=True, check=False
@@ -153,11 +139,7 @@ def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) 
 def written(
     given: Mapping[str, str], own: Mapping[str, str], *, with_namespace: bool
 ) -> Iterator[Path]:
-    """Write the overlay, and yield a folder with it that another command does not write to.
-
-    What is applied is what was written for it, also if somebody deploys the same plugin to another
-    place meanwhile.
-    """
+    """Write the overlay, and yield a copy of it that nobody changes who deploys meanwhile."""
     text = overlay(given, own, with_namespace=with_namespace)
     files.write(TARGET / given["PLUGIN"] / OVERLAY, text, durable=False)
     with TemporaryDirectory(prefix=f".{given['PLUGIN']}-", dir=TARGET) as folder:
@@ -197,11 +179,7 @@ def patch(version: str, kind: str, **fields: object) -> dict[str, object]:
 
 
 def kubectl(*words: str) -> str:
-    """Return what kubectl prints; what it complains about is seen.
-
-    Raises:
-        DeployError: It is not there, or fails.
-    """
+    """Return what kubectl prints; what it complains about is seen."""
     program = shutil.which("kubectl")
     if program is None:
         raise DeployError("kubectl is not installed")

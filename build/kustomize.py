@@ -29,11 +29,7 @@ class KustomizationError(ValueError):
 
 
 def render(folder: Path, components: Iterable[Path] = ()) -> list[Manifest]:
-    """Return the manifests of the kustomization in ``folder``, with more ``components``.
-
-    Raises:
-        KustomizationError: It uses something that is not supported here.
-    """
+    """Return the manifests of the kustomization in ``folder``, with more ``components``."""
     spec = _read(folder, "Kustomization", "v1beta1")
     manifests = _resources(folder, spec)
     manifests += [_config_map(folder, entry) for entry in spec.pop("configMapGenerator", ())]

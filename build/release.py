@@ -105,10 +105,7 @@ def set_version(new: str) -> None:
 
 
 def installs() -> dict[str, Path]:
-    """Return the folder that each install-NAME.yaml is rendered from.
-
-    The operator's kind has a file of its own: whoever deletes it deletes all objects of the kind.
-    """
+    """Return the folder of each install-NAME.yaml: to delete a kind is to delete its objects."""
     found = {
         path.parent.name: path.parent for path in ROOT.glob("deployments/*/kustomization.yaml")
     }

@@ -82,8 +82,7 @@ def judged(plugin: str, config: str) -> tuple[str, ...]:
     """Return the resources that ``plugin`` offers with the file ``config``.
 
     Raises:
-        ConfigError: The errors that the plugin would print when it starts, or a resource that no
-            kubelet takes.
+        ConfigError: What the plugin would print when it starts, or no kubelet takes a resource.
     """
     hosted = PLUGINS[plugin]
     with tempfile.TemporaryDirectory() as folder:
