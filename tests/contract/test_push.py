@@ -148,13 +148,3 @@ def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_pat
     assert f"{rehearsal.following(release.version())}\n" == done.stdout
     assert not (tmp_path / "next/.venv").exists()
     assert (tmp_path / "next/build/rehearsal.py").exists()
-
-
-def test_a_folder_is_served(tmp_path: Path) -> None:
-    (tmp_path / "now").mkdir()
-    (tmp_path / "now/SHA256SUMS").write_text("0  x\n")
-    with (
-        rehearsal.served(tmp_path, "127.0.0.1", 0) as at,
-        urlopen(f"{at}/now/SHA256SUMS", timeout=30) as answer,
-    ):
-        assert b"0  x\n" == answer.read()

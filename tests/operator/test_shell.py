@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +75,6 @@ def test_events_reach_the_controller_and_objects_are_left_alone(fleet: Fleet) ->
     assert not {"finalizers", "annotations"} & metadata.keys()
     fleet.store.remove(DEVICE_PLUGIN, "", "sim")
     eventually(lambda: not fleet.store.list(DAEMON_SET, SPACE))
-
-
-@pytest.mark.usefixtures("running")
-def test_the_probe_passes_once_it_watches(alive: Path) -> None:
-    eventually(lambda: liveness.fault(alive) == "")
 
 
 def probed(file: Path) -> tuple[int, str]:
@@ -166,6 +161,7 @@ def test_without_its_kind_it_does_not_start(fleet: Fleet) -> None:
         run(fleet)
 
 
+@pytest.mark.slow  # kopf waits 5 s for its tasks
 def test_a_kind_that_is_deleted_ends_it_with_one_error_and_no_traceback(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,9 +176,10 @@ def test_a_kind_that_is_deleted_ends_it_with_one_error_and_no_traceback(
 
 
 def test_an_api_server_that_is_away_is_logged_once(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
+    fleet: Fleet, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = threading.Event()
+    monkeypatch.setattr(shell._Waits, "__iter__", lambda _: repeat(0.1))
     fleet.away.set()
     with ThreadPoolExecutor() as pool, caplog.at_level(logging.WARNING):
         running = pool.submit(run, fleet, stop=stop)
