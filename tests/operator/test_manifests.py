@@ -165,12 +165,6 @@ def test_a_config_map_that_is_not_of_ours_has_no_revision() -> None:
         desired.of_config_map({"metadata": {"name": "a"}})
 
 
-def test_the_version_of_the_image_is_the_release() -> None:
-    text = (FOLDER / "operator/kustomization.yaml").read_text()
-    version = (ROOT / "operator/pyproject.toml").read_text().split('version = "')[1].split('"')[0]
-    assert f"newTag: {version}\n" in text
-
-
 @pytest.mark.parametrize("plugin", ["gopher", "gpu"])
 def test_patches_together_make_what_kustomize_makes_of_the_components(plugin: str) -> None:
     for chosen in combinations(components(), 2):

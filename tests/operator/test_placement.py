@@ -22,7 +22,8 @@ GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 def node(name: str = "n", count: int = 4, *, ready: bool = True, **more: Any) -> NodeFacts:
     taints = tuple(more.pop("taints", ()))
-    return NodeFacts(name, more, ready, {A: count}, {A: count}, taints=taints)
+    labels = {"kubernetes.io/os" if key == "os" else key: one for key, one in more.items()}
+    return NodeFacts(name, labels, ready, {A: count}, {A: count}, taints=taints)
 
 
 def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
@@ -183,9 +184,9 @@ def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, 
     fleet._nodes = {
         one.name: one
         for one in (
-            node("n0", zone="a", **LINUX),
-            node("n1", zone="b", size="big", **LINUX),
-            node("n2", **LINUX),
+            node("n0", zone="a", os="linux"),
+            node("n1", zone="b", size="big", os="linux"),
+            node("n2", os="linux"),
         )
     }
     try:
@@ -199,7 +200,6 @@ def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, 
     assert (f"DevicePlugin a already {said}" if said else "") == found
 
 
-LINUX = {"kubernetes.io/os": "linux"}
 BUILT = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
 PROFILES: dict[str, Any] = {
     "profileLabel": "example.com/profile",

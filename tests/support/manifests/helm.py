@@ -13,8 +13,7 @@ import pytest
 
 import chart
 import kustomize
-from kustomize import Manifest
-from manifests.kustomize import overlay
+from manifests.kustomize import Manifest, overlay
 
 
 @cache

@@ -191,9 +191,10 @@ def read(found: Object) -> Wanted:
     """
     spec = cfg.finished(cfg.of_plain(found.get("spec"), "spec"), SPEC)
     metadata = found["metadata"]
-    hosted = PLUGINS.get(spec.plugin)
-    kept = {f"DP_{key.upper().replace('-', '_')}" for key in hosted.kept} if hosted else ()
-    given = template(spec.plugin if hosted else None, spec.components, frozenset(kept))
+    hosted = spec.plugin in PLUGINS
+    own = catalogue.kept(spec.plugin) if hosted else {}
+    kept = frozenset(f"DP_{key.upper().replace('-', '_')}" for key in own)
+    given = template(spec.plugin if hosted else None, spec.components, kept)
     return Wanted(
         metadata["name"],
         metadata.get("uid", ""),
@@ -234,7 +235,7 @@ def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, o
         offered = general.resources if special.resources is None else special.resources
         return Variant(profile, config, offered or ())
     given = {**(whole or {}), **(own or {})}
-    kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
+    kept, renamed = catalogue.kept(plugin), PLUGINS[plugin].renamed
     problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
     problems += [f"{key}: is called {renamed[key]} here" for key in given if key in renamed]
     config = catalogue.written({**before, **given})

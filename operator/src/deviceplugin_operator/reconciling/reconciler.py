@@ -128,14 +128,10 @@ class Reconciler:
             except dp.ConfigError as error:
                 found = error
             known = _Known(generation, found, time.monotonic())
-            self._known[uid] = known
-            self._forget()
+            there = {one["metadata"]["uid"] for one in self._seen.owners()}
+            kept = {key: one for key, one in self._known.items() if key in there}
+            self._known = {**kept, uid: known}
         return known.wanted
-
-    def _forget(self) -> None:
-        there = {one["metadata"]["uid"] for one in self._seen.owners()}
-        for uid in self._known.keys() - there:
-            del self._known[uid]
 
     def _valid(self, owner: Object) -> Wanted | None:
         found = self._read(owner)
