@@ -140,6 +140,7 @@ def test_a_rehearsal_without_a_registry_says_where_to_have_one(
         rehearsal.running_registry(address).__enter__()
 
 
+@pytest.mark.slow  # it copies the checkout
 def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_path: Path) -> None:
     assert "0.1.10" == rehearsal.following("0.1.9")
     rehearsal.copy(tmp_path / "next")

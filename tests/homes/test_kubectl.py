@@ -18,7 +18,10 @@ from patience import eventually
 
 ROOT = Path(__file__).parents[2]
 PODS = sorted(ROOT.glob("demo/examples/*/pod.yaml"))
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+    pytest.mark.slow,  # a kubectl for each step, and plugins
+]
 
 
 @pytest.fixture
@@ -39,7 +42,6 @@ def everything(cluster: SmallCluster) -> set[tuple[str, str]]:
     return {(kind.name, name) for kind in KINDS if kind != EVENT for name in cluster.there(kind)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("plugin", ["fpga", "generic"])
 def test_a_deployment_with_all_components_is_applied_once_and_deleted_wholly(
     plugin: str, cluster: SmallCluster, tmp_path: Path

@@ -131,6 +131,7 @@ def test_the_probe_needs_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "one file belongs here\n" == capsys.readouterr().err
 
 
+@pytest.mark.slow  # a process that loads kopf and all plugins
 def test_it_listens_nowhere_so_nobody_can_hold_its_connections(fleet: Fleet, alive: Path) -> None:
     words = [sys.executable, "-m", "deviceplugin_operator", "run", "--namespace", SPACE]
     words += ["--api-server", fleet.url, "--alive", str(alive)]
