@@ -174,6 +174,7 @@ NOWHERE = zoned("nowhere")
             offering("example.com/simple-device"),
             "",
         ),
+        (an_object("a", {"plugin": "custom"}), offering("example.com/a"), ""),  # it has no image
         (an_object("a", NOWHERE, BEHIND), SIMULATED, "covers nodes: n2"),
         (an_object("a", NOWHERE), SIMULATED, ""),
         (an_object("z", SIMULATED), SIMULATED, ""),  # it is the younger one
