@@ -25,10 +25,7 @@ Arrows = Mapping[str, frozenset[str]]
 
 
 def arrows() -> Arrows:
-    """Return which rooms each room of the framework imports.
-
-    A room is a folder of its package, or a file beside it.
-    """
+    """Return which rooms, folders or files of its package, each room of the framework imports."""
     graph = grimp.build_graph(PACKAGE, cache_dir=None)
     rooms = {room.removeprefix(f"{PACKAGE}.") for room in graph.find_children(PACKAGE)}
     found: dict[str, set[str]] = {room: set() for room in rooms - NO_ROOMS}

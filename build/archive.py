@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from statement import ABOUT
-
+ABOUT: Final = "vnd.docker.reference.digest"
+"""The annotation of a bill of materials that names the image."""
 FOLDERS: Final = ("opt/plugin/", "opt/operator/")
 """The folders that hold the program of an image and its packages; an image has one of them."""
 _GZIP: Final = b"\x1f\x8b"
@@ -19,10 +19,7 @@ _GZIP: Final = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of an image, in bytes. Compressed sizes are those that a node downloads.
-
-    ``plugin`` and ``parts`` are of its program, which is a plugin or the operator.
-    """
+    """The sizes of an image, in bytes; ``plugin`` and ``parts`` are of its program."""
 
     plugin: int
     plugin_compressed: int
@@ -35,26 +32,23 @@ class Sizes:
 class Archive:
     """The only image in an archive; of one for several platforms, the first.
 
-    Bills of materials that are attached to it are not counted, and not extracted.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is not an OCI archive, or holds several images.
+    Bills of materials that are attached to it are not counted, and not extracted. Raises ValueError
+    if it is not an OCI archive of one image.
     """
 
     def __init__(self, path: Path) -> None:
         with tarfile.open(path) as archive:
             files = [member for member in archive if member.isfile()]
-            self._files = {one.name: _read(archive, one) for one in files}
-        if "index.json" not in self._files:
+            self.files = {one.name: _read(archive, one) for one in files}
+        if "index.json" not in self.files:
             raise ValueError(f"{path} is not an OCI archive; docker writes one from version 25 on")
-        (entry,) = self._json("index.json")["manifests"]
-        self.digest: str = entry["digest"]
+        (self.entry,) = self._json("index.json")["manifests"]
+        self.digest: str = self.entry["digest"]
         """The digest of the manifest, by which a registry knows the image if pushed unchanged."""
         listed = self._blob(self.digest).get("manifests")
         self.is_joined = listed is not None
         """Whether it was joined, of archives for one platform each."""
-        entries = [one for one in listed or [entry] if ABOUT not in one.get("annotations", {})]
+        entries = [one for one in listed or [self.entry] if ABOUT not in one.get("annotations", {})]
         digests = [one["digest"] for one in entries]
         self.manifest = self._blob(digests[0])
         self.config = self._blob(self.manifest["config"]["digest"])
@@ -64,7 +58,7 @@ class Archive:
     def layers(self) -> Iterator[tuple[int, bytes]]:
         """Yield each layer: its compressed size, and its tar file."""
         for layer in self.manifest["layers"]:
-            raw = self._files[_path(layer["digest"])]
+            raw = self.files[blob_path(layer["digest"])]
             plain = gzip.decompress(raw) if raw.startswith(_GZIP) else raw
             yield len(gzip.compress(plain)) if plain is raw else len(raw), plain
 
@@ -102,10 +96,10 @@ class Archive:
         return found
 
     def _json(self, name: str) -> Any:
-        return json.loads(self._files[name])
+        return json.loads(self.files[name])
 
     def _blob(self, digest: str) -> Any:
-        return self._json(_path(digest))
+        return self._json(blob_path(digest))
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -113,7 +107,8 @@ def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return b"" if file is None else file.read()
 
 
-def _path(digest: str) -> str:
+def blob_path(digest: str) -> str:
+    """Return where an archive has a blob."""
     return "blobs/" + digest.replace(":", "/")
 
 

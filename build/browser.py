@@ -28,10 +28,7 @@ def program(names: Sequence[str], package: str) -> str:
 
 
 def draw(page: Path, size: tuple[int, int], target: Path, source: str = "") -> None:
-    """Write what a browser shows of a file of HTML, in a window of ``size``.
-
-    The picture says ``source``, see :func:`source_of`.
-    """
+    """Write what a browser shows of a file of HTML in a window of ``size``, with its ``source``."""
     width, height = size
     options = ["--headless", "--disable-gpu", "--hide-scrollbars", "--virtual-time-budget=2000"]
     if os.geteuid() == 0:

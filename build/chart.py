@@ -22,7 +22,7 @@ import yaml
 from deviceplugin_operator.manifests import KEYS, Manifest
 from kustomize import DEPLOYMENTS, difference, identity
 
-Render = Callable[[Path, Sequence[Path]], str]
+Render = Callable[[Path, Sequence[Path]], list[Manifest]]
 """Renders the kustomization in a folder with components."""
 
 SOURCE: Final = DEPLOYMENTS / "chart"
@@ -88,7 +88,7 @@ def pack(folder: Path, target: Path) -> None:
 
 def plugin(folder: Path, render: Render) -> Plugin:
     """Return what the chart has of the plugin in a folder of ``deployments/``."""
-    objects = manifests(render(folder, ()))
+    objects = render(folder, ())
     (daemon_set,) = (one for one in objects if one["kind"] == "DaemonSet")
     pod = daemon_set["spec"]["template"]["spec"]
     (container,) = (one for one in pod["containers"] if one["name"] == "device-plugin")
@@ -115,7 +115,7 @@ def components(
         name = component.parent.name
         if name in NOT_OFFERED or owner(name) not in {None, folder.name}:
             continue
-        after = manifests(render(folder, (component.parent,)))
+        after = render(folder, (component.parent,))
         patches = {
             identity(one): change
             for one in after
@@ -131,15 +131,6 @@ def owner(component: str) -> str | None:
     first = component.partition("-")[0]
     is_plugin = (DEPLOYMENTS / first / "kustomization.yaml").exists()
     return OWNERS.get(component, first if is_plugin else None)
-
-
-def manifests(text: str) -> list[Manifest]:
-    """Return the objects of a file. Kustomize puts kinds that it does not know in a namespace."""
-    found = [*yaml.safe_load_all(text)]
-    for one in found:
-        if one["kind"] == "SecurityContextConstraints":
-            one["metadata"].pop("namespace", None)
-    return found
 
 
 def default_values(of: Plugin) -> str:

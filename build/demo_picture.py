@@ -24,11 +24,7 @@ _CLASS: Final = re.compile(r"terminal-\d+-")
 
 
 def record(name: str) -> str:
-    """Run the demo ``name``, and return the picture of what it prints.
-
-    Raises:
-        CalledProcessError: It failed: something is not as it claims.
-    """
+    """Run the demo ``name``, and return the picture of what it prints."""
     words = [sys.executable, "-m", f"demo.{name}"]
     environment = {**os.environ, "FORCE_COLOR": "1"}
     environment.pop("NO_COLOR", None)

@@ -26,6 +26,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -56,11 +57,7 @@ def folders(place: str) -> list[str]:
 
 
 def one_of(what: str, name: str, known: Collection[str]) -> str:
-    """Return ``name`` if it is known.
-
-    Raises:
-        DeployError: It is not, with the nearest that is.
-    """
+    """Return ``name`` if it is known; the error names the nearest that is."""
     if name in known:
         return name
     near = difflib.get_close_matches(name, known, 1)
@@ -69,11 +66,7 @@ def one_of(what: str, name: str, known: Collection[str]) -> str:
 
 
 def read(words: Sequence[str]) -> dict[str, str]:
-    """Return the variables of a command line; an empty one is as if it was not given.
-
-    Raises:
-        DeployError: A word is no variable, or there is no plugin, namespace or component like that.
-    """
+    """Return the variables of a command line; an empty one is as if it was not given."""
     given = {}
     for word in words:
         name, equals, value = word.partition("=")
@@ -102,12 +95,10 @@ def namespace(given: Mapping[str, str]) -> str:
 
 
 def variables(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for the plugin's container, which the plugin itself has checked.
-
-    Raises:
-        DeployError: The plugin does not know one of them, or does not take its value.
-    """
+    """Return the variables for the plugin's container, which the plugin itself has checked."""
     own = {name: value for name, value in given.items() if name not in OWN}
+    if not own and "RESOURCE_NAME" not in given:
+        return own
     known = known_variables(given["PLUGIN"])
     if resource := given.get("RESOURCE_NAME"):
         names = [name for name in ("RESOURCE_NAME", "DP_RESOURCE") if name in known]
@@ -125,6 +116,7 @@ def variables(given: Mapping[str, str]) -> dict[str, str]:
     return own
 
 
+@cache
 def known_variables(plugin: str) -> set[str]:
     """Return the variables that a plugin reads."""
     settings = json.loads(ask(plugin, "--print-config"))
@@ -133,11 +125,7 @@ def known_variables(plugin: str) -> set[str]:
 
 
 def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return what a plugin prints.
-
-    Raises:
-        DeployError: It refuses its environment, with its message.
-    """
+    """Return what a plugin prints; the error is its message."""
     program = Path(sys.executable).with_name(f"{plugin}-device-plugin")
     done = subprocess.run(
         [program, option], env=environment or {}, capture_output=True, text=True, check=False
@@ -148,22 +136,27 @@ def ask(plugin: str, option: str, environment: Mapping[str, str] | None = None) 
 
 
 @contextmanager
-def written(given: Mapping[str, str], *, with_namespace: bool) -> Iterator[Path]:
-    """Write the overlay, and yield a folder with it that another command does not write to.
-
-    What is applied is what was written for it, also if somebody deploys the same plugin to another
-    place meanwhile.
-    """
-    text = overlay(given, with_namespace=with_namespace)
+def written(
+    given: Mapping[str, str], own: Mapping[str, str], *, with_namespace: bool
+) -> Iterator[Path]:
+    """Write the overlay, and yield a copy of it that nobody changes who deploys meanwhile."""
+    text = overlay(given, own, with_namespace=with_namespace)
     files.write(TARGET / given["PLUGIN"] / OVERLAY, text, durable=False)
     with TemporaryDirectory(prefix=f".{given['PLUGIN']}-", dir=TARGET) as folder:
         files.write(Path(folder, OVERLAY), text, durable=False)
         yield Path(folder)
 
 
-def overlay(given: Mapping[str, str], *, with_namespace: bool) -> str:
-    """Return the kustomization for a folder in ``TARGET``."""
+def overlay(given: Mapping[str, str], own: Mapping[str, str], *, with_namespace: bool) -> str:
+    """Return the kustomization for a folder in ``TARGET``, with the plugin's ``own`` variables."""
     deployments = os.path.relpath(DEPLOYMENTS, TARGET / given["PLUGIN"])
+    patches = []
+    if own:
+        env = [{"name": name, "value": value} for name, value in own.items()]
+        pod = {"containers": [{"name": "device-plugin", "env": env}]}
+        patches.append(patch("apps/v1", "DaemonSet", spec={"template": {"spec": pod}}))
+    if not with_namespace:
+        patches.append(patch("v1", "Namespace", **{"$patch": "delete"}))
     components = given.get("COMPONENTS", "").split()
     found: dict[str, object] = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -171,26 +164,12 @@ def overlay(given: Mapping[str, str], *, with_namespace: bool) -> str:
         "namespace": namespace(given),
         "resources": [f"{deployments}/{given['PLUGIN']}"],
         "components": [f"{deployments}/components/{name}" for name in components],
-        "patches": [*patches(given, with_namespace=with_namespace)],
+        "patches": patches,
     }
     if registry := given.get("REGISTRY"):
         found["images"] = [{"name": label(given), "newName": f"{registry}/{label(given)}"}]
     text: str = yaml.safe_dump(found, sort_keys=False)
     return text
-
-
-def patches(given: Mapping[str, str], *, with_namespace: bool) -> list[dict[str, object]]:
-    """Return the patches of the overlay."""
-    found = []
-    if own := variables(given):
-        env = [{"name": name, "value": value} for name, value in own.items()]
-        container = {"name": "device-plugin", "env": env}
-        found.append(
-            patch("apps/v1", "DaemonSet", spec={"template": {"spec": {"containers": [container]}}})
-        )
-    if not with_namespace:
-        found.append(patch("v1", "Namespace", **{"$patch": "delete"}))
-    return found
 
 
 def patch(version: str, kind: str, **fields: object) -> dict[str, object]:
@@ -200,11 +179,7 @@ def patch(version: str, kind: str, **fields: object) -> dict[str, object]:
 
 
 def kubectl(*words: str) -> str:
-    """Return what kubectl prints; what it complains about is seen.
-
-    Raises:
-        DeployError: It is not there, or fails.
-    """
+    """Return what kubectl prints; what it complains about is seen."""
     program = shutil.which("kubectl")
     if program is None:
         raise DeployError("kubectl is not installed")
@@ -214,21 +189,21 @@ def kubectl(*words: str) -> str:
     return done.stdout
 
 
-def deploy(given: Mapping[str, str]) -> None:
+def deploy(given: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Apply the plugin's manifests."""
     there = kubectl("get", "namespace", namespace(given), "--ignore-not-found", "--output=name")
     keep = bool(there) and not is_ours(given)
-    with written(given, with_namespace=not keep) as folder:
+    with written(given, own, with_namespace=not keep) as folder:
         if keep:
             print(f"namespace {namespace(given)} is there already: left as it is")
         print(kubectl("apply", f"--kustomize={folder}"), end="")
     print(f"\nkubectl --namespace {namespace(given)} rollout status daemonset/{label(given)}")
 
 
-def undeploy(given: Mapping[str, str]) -> None:
+def undeploy(given: Mapping[str, str], own: Mapping[str, str]) -> None:
     """Delete what :func:`deploy` applied."""
     delete_it = is_ours(given) and not (used := others(given))
-    with written(given, with_namespace=delete_it) as folder:
+    with written(given, own, with_namespace=delete_it) as folder:
         print(kubectl("delete", "--ignore-not-found", f"--kustomize={folder}"), end="")
     if not delete_it:
         why = f"it has {used.split()[0]}" if is_ours(given) else "it was not made by make deploy"
@@ -255,17 +230,15 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] not in verbs:
         print(__doc__, file=sys.stderr)
         return 2
+    status = 2
     try:
         given = read(argv[1:])
-        variables(given)
+        own = variables(given)
+        status = 1
+        verbs[argv[0]](given, own)
     except DeployError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
-        return 2
-    try:
-        verbs[argv[0]](given)
-    except DeployError as error:
-        print(f"{argv[0]}: {error}", file=sys.stderr)
-        return 1
+        return status
     return 0
 
 

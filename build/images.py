@@ -118,10 +118,7 @@ def save(tool: str, name: str, path: Path) -> None:
 
 
 def in_full(name: str) -> str:
-    """Return the full name under which Kubernetes expects the image ``name`` on a node.
-
-    An archive must contain it, because containerd imports an image under the archive's name only.
-    """
+    """Return the full name of an image: containerd imports it under the archive's name only."""
     first, slash, _ = name.partition("/")
     if slash and (first == "localhost" or set(".:") & set(first)):
         return name

@@ -13,38 +13,38 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from statement import attach
+from archive import ABOUT, Archive, blob_path
 
+MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+CONFIG: Final = "application/vnd.oci.image.config.v1+json"
+STATEMENT: Final = "application/vnd.in-toto+json"
+CYCLONEDX: Final = "https://cyclonedx.org/bom"
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 
 
 def join(parts: Sequence[Path], target: Path) -> None:
-    """Write ``target``, an OCI archive with the images of all ``parts``.
-
-    Raises:
-        OSError: A part cannot be read.
-        ValueError: A part is not an OCI archive of one image, or two are for one platform.
-    """
+    """Write ``target``, an OCI archive with the images of all ``parts``, or raise ValueError."""
     blobs: dict[str, bytes] = {}
     bills: list[dict[str, Any]] = []
     manifests: dict[str, dict[str, Any]] = {}
     names: dict[str, str] = {}
     for part in parts:
-        entry, found = _read(part)
-        config = json.loads(
-            found[_path(json.loads(found[_path(entry["digest"])])["config"]["digest"])]
-        )
+        archive = Archive(part)
+        if archive.is_joined:
+            raise ValueError(f"{part} is not an OCI archive of one image")
+        entry, config = archive.entry, archive.config
         platform = {key: config[key] for key in ("architecture", "os", "variant") if key in config}
         if platform["architecture"] in manifests:
             raise ValueError(f"{part}: there is an image for {platform['architecture']} already")
         names = names or entry.get("annotations", {})
         kept = {key: entry[key] for key in ("mediaType", "digest", "size")}
         manifests[platform["architecture"]] = {**kept, "platform": platform}
-        blobs |= {name: content for name, content in found.items() if name.startswith("blobs/")}
+        files = archive.files.items()
+        blobs |= {name: content for name, content in files if name.startswith("blobs/")}
         if (bill := part.with_suffix(".cdx.json")).is_file():
-            made = attach(bill.read_bytes(), entry["digest"])
-            bills.append(made.entry)
-            blobs |= {_path(name): content for name, content in made.blobs.items()}
+            made, more = attach(bill.read_bytes(), entry["digest"])
+            bills.append(made)
+            blobs |= {blob_path(name): content for name, content in more.items()}
     listed = [manifests[architecture] for architecture in sorted(manifests)]
     listed += sorted(bills, key=lambda one: str(one["annotations"]))
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}).encode()
@@ -56,23 +56,46 @@ def join(parts: Sequence[Path], target: Path) -> None:
             "index.json": json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode(),
             "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
             **blobs,
-            _path(digest): index,
+            blob_path(digest): index,
         },
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the only entry of an archive's index, and all files."""
-    files = {}
-    with tarfile.open(path) as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isfile() else None
-            if content is not None:
-                files[member.name] = content.read()
-    entries = json.loads(files.get("index.json", b"{}")).get("manifests", [])
-    if len(entries) != 1 or entries[0]["mediaType"] == INDEX:
-        raise ValueError(f"{path} is not an OCI archive of one image")
-    return entries[0], files
+def attach(bill: bytes, digest: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return a bill of materials as a statement about the image with ``digest``: entry and blobs.
+
+    It is a manifest for no platform, as BuildKit has it. So every registry takes it, it is copied
+    with the image, and the digest of the index is its digest too.
+    """
+    predicate = json.loads(bill)
+    algorithm, _, value = digest.partition(":")
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [
+            {"name": predicate["metadata"]["component"]["name"], "digest": {algorithm: value}}
+        ],
+        "predicateType": CYCLONEDX,
+        "predicate": predicate,
+    }
+    blobs: dict[str, bytes] = {}
+
+    def add(content: dict[str, Any], kind: str) -> dict[str, Any]:
+        raw = json.dumps(content).encode()
+        name = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        blobs[name] = raw
+        return {"mediaType": kind, "digest": name, "size": len(raw)}
+
+    nowhere = {"architecture": "unknown", "os": "unknown"}
+    layer = add(statement, STATEMENT)
+    root = {"type": "layers", "diff_ids": [layer["digest"]]}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": add({**nowhere, "config": {}, "rootfs": root}, CONFIG),
+        "layers": [{**layer, "annotations": {"in-toto.io/predicate-type": CYCLONEDX}}],
+    }
+    about = {ABOUT: digest, "vnd.docker.reference.type": "attestation-manifest"}
+    return {**add(manifest, MANIFEST), "annotations": about, "platform": nowhere}, blobs
 
 
 def _write(path: Path, files: dict[str, bytes]) -> None:
@@ -81,7 +104,3 @@ def _write(path: Path, files: dict[str, bytes]) -> None:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-
-
-def _path(digest: str) -> str:
-    return "blobs/" + digest.replace(":", "/")

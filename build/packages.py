@@ -23,10 +23,7 @@ def packages() -> list[str]:
 
 
 def build(target: Path, version: str, home: str) -> None:
-    """Make a wheel and a source distribution of each package in ``target``.
-
-    With ``home``, the repository's address, they have project URLs, and their pages absolute links.
-    """
+    """Make wheels and source distributions in ``target``, with links below ``home`` if given."""
     operator_manifests.write()
     with tempfile.TemporaryDirectory() as scratch:
         for folder in packages():  # all at first: plugins/node finds the others beside it

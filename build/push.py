@@ -41,11 +41,7 @@ def contents(folder: Path) -> dict[str, Path]:
 
 
 def push_image(path: Path, registry: str, *, plain: bool) -> str:
-    """Push an image, and return its name and digest.
-
-    Raises:
-        ValueError: The registry has it with another digest.
-    """
+    """Push an image, and return its name and digest, which is that of the release."""
     name, _, version = path.stem.rpartition("-")
     with tempfile.NamedTemporaryFile() as file:
         target = [f"oci-archive:{path}", f"docker://{registry}/{name}:{version}"]

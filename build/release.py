@@ -38,6 +38,8 @@ import yaml
 import chart
 import packages
 from archive import Archive
+from deviceplugin_operator.manifests import Manifest
+from kustomize import CLUSTER_WIDE, documents
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
@@ -103,10 +105,7 @@ def set_version(new: str) -> None:
 
 
 def installs() -> dict[str, Path]:
-    """Return the folder that each install-NAME.yaml is rendered from.
-
-    The operator's kind has a file of its own: whoever deletes it deletes all objects of the kind.
-    """
+    """Return the folder of each install-NAME.yaml: to delete a kind is to delete its objects."""
     found = {
         path.parent.name: path.parent for path in ROOT.glob("deployments/*/kustomization.yaml")
     }
@@ -123,7 +122,15 @@ def render_deployments(registry: str) -> None:
 
 def write_chart(folder: Path, registry: str, home: str) -> None:
     """Write the Helm chart, with the manifests as :func:`render` renders them."""
-    chart.write(folder, lambda plugin, components: render(plugin, registry, components), home)
+
+    def rendered(plugin: Path, components: Sequence[Path]) -> list[Manifest]:
+        found = documents(render(plugin, registry, components))
+        for one in found:
+            if one["kind"] in CLUSTER_WIDE:  # kustomize puts kinds that it does not know in one
+                one["metadata"].pop("namespace", None)
+        return found
+
+    chart.write(folder, rendered, home)
     if home:
         packages.relink(folder / "README.md", "deployments/chart", f"{home}/blob/v{version()}")
 

@@ -1,9 +1,8 @@
-"""The simulated plugin from installation to removal."""
+"""Instances of the simulated plugin beside and after each other."""
 
 import signal
 import subprocess
 from pathlib import Path
-from time import monotonic
 
 import pytest
 
@@ -62,33 +61,6 @@ def test_two_instances_with_the_same_name_never_have_each_others_devices(node: N
     kubelet.wait(have_all)
 
 
-@pytest.mark.usefixtures("plugin")
-def test_the_node_has_the_devices_and_a_pod_gets_what_the_profile_says(node: Node) -> None:
-    assert (8, 8) == (node.kubelet.capacity(RESOURCE), node.kubelet.allocatable(RESOURCE))
-    pod = Pod.of("training", main={RESOURCE: 2})
-    outcome = node.kubelet.run(pod)
-    options = node.kubelet.run_options(pod, "main")
-    assert options is not None
-    assert outcome.devices["main"][RESOURCE] == set(options.envs.values())
-
-
-@pytest.mark.usefixtures("plugin")
-def test_a_device_that_is_told_to_be_unhealthy_is_given_to_nobody(node: Node) -> None:
-    ctl(node, "unhealthy", "gpu-[0-6]")
-    node.kubelet.wait_for(RESOURCE, GPUS[7:], GPUS[:7])
-    assert "Available: 1" in node.kubelet.admit(Pod.of("two", main={RESOURCE: 2})).message
-    assert {"gpu-7"} == node.kubelet.run(Pod.of("one", main={RESOURCE: 1})).devices["main"][
-        RESOURCE
-    ]
-
-
-@pytest.mark.usefixtures("plugin")
-def test_a_pod_whose_allocation_fails_is_told_why(node: Node) -> None:
-    ctl(node, "fail", "--reason", "firmware is busy")
-    message = node.kubelet.admit(Pod.of("unlucky", main={RESOURCE: 1})).message
-    assert "firmware is busy" in message
-
-
 def test_a_crash_is_that_of_the_process_and_a_new_one_has_the_devices_back(
     node: Node, plugin: subprocess.Popen[str]
 ) -> None:
@@ -100,16 +72,6 @@ def test_a_crash_is_that_of_the_process_and_a_new_one_has_the_devices_back(
     start(node, f"--control-socket={control(node)}")
     assert node.kubelet.run(Pod.of("other", main={RESOURCE: 1}))
     assert "Running" == node.kubelet.pod(pod).phase
-
-
-def test_a_script_crashes_the_plugin_at_its_time(node: Node) -> None:
-    script = node.root / "devices.yaml"
-    script.write_text("timeline: [{at: 1s, do: crash}]\n")
-    begin = monotonic()
-    process = node.start("simulated-device-plugin", f"--devices={script}")
-    process.communicate(timeout=PATIENCE)
-    assert monotonic() - begin > 1
-    assert -signal.SIGKILL == process.returncode
 
 
 def test_an_uninstalled_plugin_leaves_nothing_behind(

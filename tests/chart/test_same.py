@@ -7,7 +7,7 @@ import pytest
 
 import chart
 import release
-from kustomize import identity
+from kustomize import documents, identity
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
 from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize
@@ -91,13 +91,13 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
 
 def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
-    chart.write(tmp_path / "made", lambda _, __: PLUGIN, home)
+    chart.write(tmp_path / "made", lambda _, __: documents(PLUGIN), home)
     assert f"home: {home}\nsources:\n- {home}\n" in (tmp_path / "made/Chart.yaml").read_text()
 
 
 def test_alerts_of_a_released_chart_lead_to_the_published_page(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
-    chart.write(tmp_path / "made", lambda _, __: f"{PLUGIN}---\n{RULE}", home)
+    chart.write(tmp_path / "made", lambda _, __: documents(f"{PLUGIN}---\n{RULE}"), home)
     (rule,) = (
         one
         for one in json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]

@@ -33,10 +33,14 @@ class Logged(NamedTuple):
     fields: frozenset[str]
 
 
+_LOGS = re.compile(r"\blog\.|\.say|events\.add\(")
+
+
 def sources() -> list[Path]:
+    """Return the modules that may log anything."""
     folders = ("common/node/src", "operator/src", "plugins/*/src")
     found = [path for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")]
-    return [path for path in found if path.name != "log.py"]  # where loggers are made
+    return [path for path in found if path.name != "log.py" and _LOGS.search(path.read_text())]
 
 
 @cache
@@ -44,9 +48,16 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def functions(node: ast.AST) -> Iterator[tuple[_Function, ast.Call]]:
-    """Yield each call with the innermost function around it."""
-    for outer in ast.walk(node):
+@cache
+def walk(node: ast.AST) -> list[ast.AST]:
+    return [*ast.walk(node)]
+
+
+@cache
+def functions(node: ast.AST) -> list[tuple[_Function, ast.Call]]:
+    """Return each call with the innermost function around it."""
+    found = []
+    for outer in walk(node):
         if isinstance(outer, _Function):
             waiting: list[ast.AST] = list(ast.iter_child_nodes(outer))
             for inner in waiting:
@@ -54,12 +65,13 @@ def functions(node: ast.AST) -> Iterator[tuple[_Function, ast.Call]]:
                     continue
                 waiting.extend(ast.iter_child_nodes(inner))
                 if isinstance(inner, ast.Call):
-                    yield outer, inner
+                    found.append((outer, inner))
+    return found
 
 
 def assigned(name: str, where: ast.AST) -> Iterator[ast.expr]:
     """Yield what ``name`` is assigned, as a variable or as an attribute."""
-    for node in ast.walk(where):
+    for node in walk(where):
         if isinstance(node, ast.Assign):
             targets, value = node.targets, node.value
         elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -96,7 +108,7 @@ def keys(value: ast.expr, where: _Function, module: ast.Module) -> Iterator[str]
         if isinstance(node, ast.Dict):
             yield from (str(key.value) for key in node.keys if isinstance(key, ast.Constant))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            for made in ast.walk(module):
+            for made in walk(module):
                 if isinstance(made, _Function) and made.name == node.func.id:
                     yield from (key for each in dicts(made) for key in keys(each, made, module))
         elif isinstance(node, ast.Name):
@@ -106,12 +118,12 @@ def keys(value: ast.expr, where: _Function, module: ast.Module) -> Iterator[str]
 
 
 def dicts(where: ast.AST) -> list[ast.expr]:
-    return [node for node in ast.walk(where) if isinstance(node, ast.Dict)]
+    return [node for node in walk(where) if isinstance(node, ast.Dict)]
 
 
 def added(name: str, where: ast.AST) -> Iterator[str]:
     """Yield the keys that are set in the dict ``name`` one by one."""
-    for node in ast.walk(where):
+    for node in walk(where):
         if (
             isinstance(node, ast.Subscript)
             and isinstance(node.ctx, ast.Store)

@@ -140,6 +140,7 @@ def test_a_rehearsal_without_a_registry_says_where_to_have_one(
         rehearsal.running_registry(address).__enter__()
 
 
+@pytest.mark.slow  # it copies the checkout
 def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_path: Path) -> None:
     assert "0.1.10" == rehearsal.following("0.1.9")
     rehearsal.copy(tmp_path / "next")
@@ -148,13 +149,3 @@ def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_pat
     assert f"{rehearsal.following(release.version())}\n" == done.stdout
     assert not (tmp_path / "next/.venv").exists()
     assert (tmp_path / "next/build/rehearsal.py").exists()
-
-
-def test_a_folder_is_served(tmp_path: Path) -> None:
-    (tmp_path / "now").mkdir()
-    (tmp_path / "now/SHA256SUMS").write_text("0  x\n")
-    with (
-        rehearsal.served(tmp_path, "127.0.0.1", 0) as at,
-        urlopen(f"{at}/now/SHA256SUMS", timeout=30) as answer,
-    ):
-        assert b"0  x\n" == answer.read()

@@ -43,6 +43,7 @@ def pods(folder: Path) -> list[str]:
 
 
 @needs_kubectl
+@pytest.mark.slow
 def test_kubectl_deploys_a_plugin_until_ctrl_c_which_leaves_nothing() -> None:
     with subprocess.Popen(COMMAND, env=environment(), stdout=subprocess.PIPE, text=True) as process:
         try:

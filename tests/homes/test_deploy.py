@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.kinds import DAEMON_SET, EVENT, KINDS, NAMESPACE, NODE, POD
+from cluster.kinds import DAEMON_SET, EVENT, KINDS, NAMESPACE, NODE
 from cluster.small_cluster import PLUGINS, SmallCluster, running, why_not
 from deploy import DeployError, main, read, variables
 from manifests.deployment_policy import problems
@@ -53,6 +53,7 @@ def allocatable(cluster: SmallCluster) -> dict[str, str]:
 
 
 @needs_kubectl
+@pytest.mark.slow  # make, the plugin and kubectl, for each step
 def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
     cluster: SmallCluster,
 ) -> None:
@@ -66,13 +67,27 @@ def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
     # With other variables it is the same plugin.
     make(cluster, "deploy", *NAMED, "NUMBER_DEVICES=4", "COMPONENTS=events")
     eventually(lambda: "4" == allocatable(cluster).get("example.com/frob"))
-    make(cluster, "undeploy", *NAMED, "COMPONENTS=events")
-    eventually(lambda: before == everything(cluster))
-    make(cluster, "undeploy", *NAMED, "COMPONENTS=events")
-    assert before == everything(cluster)
+    # A namespace that others use too stays until they are gone.
+    cluster.kubectl("apply", "--filename=-", text=BESIDE)
+    words = (*NAMED, "COMPONENTS=events")
+    assert "namespace hw is left: it has " in make(cluster, "undeploy", *words)
+    cluster.kubectl("delete", "--filename=-", text=BESIDE)
+    make(cluster, "deploy", *words)
+    for _ in range(2):
+        make(cluster, "undeploy", *words)
+        eventually(lambda: before == everything(cluster))
+
+
+BESIDE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: beside, namespace: hw}
+spec: {containers: [{name: main, image: nowhere}]}
+"""
 
 
 @needs_kubectl
+@pytest.mark.slow
 def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: SmallCluster) -> None:
     eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
     before, space = everything(cluster), cluster.store.list(NAMESPACE)
@@ -87,23 +102,10 @@ def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: Smal
 
 
 @needs_kubectl
-def test_a_namespace_that_others_use_too_is_left(cluster: SmallCluster) -> None:
-    make(cluster, "deploy", *NAMED)
-    make(cluster, "deploy", "PLUGIN=gopher", "NAMESPACE=hw")
-    eventually(lambda: 2 == len(cluster.there(POD)))
-    said = make(cluster, "undeploy", *NAMED)
-    assert "namespace hw is left: it has " in said
-    assert ["gopher-device-plugin"] == cluster.there(DAEMON_SET)
-    make(cluster, "undeploy", "PLUGIN=gopher", "NAMESPACE=hw")
-    assert [] == cluster.there(DAEMON_SET)
-
-
-@needs_kubectl
 def test_the_overlay_is_as_every_deployment_should_be(
-    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in cluster.environment.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("deploy.kubectl", lambda *_: "")
     monkeypatch.setattr("deploy.TARGET", tmp_path)
     words = ("PLUGIN=gopher", "RESOURCE_NAME=example.com/mole", "REGISTRY=registry.example.com/hw")
     assert 0 == main(["deploy", *words])

@@ -12,15 +12,16 @@ import yaml
 
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
+from manifests.expected import fitting
 from manifests.kustomize import overlay
 from patience import eventually
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.parent.name for path in ROOT.glob("deployments/*/kustomization.yaml"))
-NAMES.remove("base")
-COMPONENTS = sorted(path.parent.name for path in ROOT.glob("deployments/components/*/*ion.yaml"))
 PODS = sorted(ROOT.glob("demo/examples/*/pod.yaml"))
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+pytestmark = [
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "-"),
+    pytest.mark.slow,  # a kubectl for each step, and plugins
+]
 
 
 @pytest.fixture
@@ -41,13 +42,11 @@ def everything(cluster: SmallCluster) -> set[tuple[str, str]]:
     return {(kind.name, name) for kind in KINDS if kind != EVENT for name in cluster.there(kind)}
 
 
-@pytest.mark.parametrize("plugin", [*NAMES, "with all components"])
-def test_a_deployment_is_applied_once_and_deleted_wholly(
+@pytest.mark.parametrize("plugin", ["fpga", "generic"])
+def test_a_deployment_with_all_components_is_applied_once_and_deleted_wholly(
     plugin: str, cluster: SmallCluster, tmp_path: Path
 ) -> None:
-    folder = ROOT / "deployments" / plugin
-    if not folder.exists():
-        folder = overlay(tmp_path, "generic", *COMPONENTS)
+    folder = overlay(tmp_path, plugin, *fitting(plugin))
     eventually(lambda: 2 == len(cluster.there(CONFIG_MAP)))
     before = everything(cluster)
     words = f"--kustomize={folder}"
@@ -131,18 +130,6 @@ def test_what_is_changed_reaches_the_node(full: SmallCluster, tmp_path: Path) ->
     (new,) = full.there(POD)
     assert old != new
     assert '"level": "debug"' in full.kubectl("logs", name, space)
-
-
-def test_the_number_of_simulated_devices_is_a_variable_of_the_daemon_set(
-    full: SmallCluster,
-) -> None:
-    space, name = "--namespace=simulated-device-plugin", "daemonset/simulated-device-plugin"
-    full.kubectl("apply", f"--kustomize={ROOT}/deployments/simulated")
-    full.kubectl("rollout", "status", name, space, "--timeout=20s")
-    full.kubectl("set", "env", name, space, "NUMBER_DEVICES=8")
-    full.kubectl("rollout", "status", name, space, "--timeout=20s")
-    words = "--output=jsonpath={.status.allocatable.example\\.com/simple-device}"
-    eventually(lambda: full.kubectl("get", "node/node-1", words) == "8")
 
 
 def test_examples_run_where_pod_security_is_restricted(cluster: SmallCluster) -> None:

@@ -70,6 +70,7 @@ def test_a_file_that_is_not_as_the_checksums_say_is_refused(folder: Path) -> Non
 
 
 @needs_kubectl
+@pytest.mark.slow  # a pytest of its own
 def test_a_release_is_installed_upgraded_and_uninstalled_on_a_stand_in(
     folder: Path, tmp_path: Path
 ) -> None:

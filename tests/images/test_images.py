@@ -23,7 +23,7 @@ from containers.image_tree import judge, small_node
 from containers.unshare import POSSIBLE, Container, first_process
 from deviceplugin_operator import liveness
 from deviceplugin_testing.conformance._subject import free_port
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet
+from deviceplugin_testing.simulator import SimulatedKubelet
 from manifests.kustomize import overlay, render
 from operators import fleet_cluster
 from operators.fleet_cluster import SPACE
@@ -287,36 +287,6 @@ def test_the_operators_image_makes_daemon_sets(
     (pod,) = fleet.pods().values()
     (own,) = pod["spec"]["containers"]
     assert own["image"].startswith("registry.example.com/simulated-device-plugin:")
-
-
-@running
-@needs("gopher")
-@pytest.mark.parametrize("components", [(), ("watcher", "verbose")], ids=["", "watcher"])
-def test_the_gopher_image_gives_pods_gophers(
-    components: tuple[str, ...], image: Callable[[str], Image], node: Node
-) -> None:
-    gophers = node.root / "gophers"
-    gophers.mkdir()
-    (gophers / "gary").touch()
-    node.host["/etc/gophers"] = gophers
-    with node.running(image("gopher"), components=components):
-        node.kubelet.wait_for("example.com/gopher", {"gary"}, timeout=30)
-        eventually(lambda: node.answers("/readyz"))
-        pod = Pod.of("digger", main={"example.com/gopher": 1})
-        assert node.kubelet.run(pod)
-        options = node.kubelet.run_options(pod, "main")
-        assert options is not None
-        assert {"Gopher": "gary"} == dict(options.envs)
-
-
-@running
-@needs("simulated")
-def test_the_simulated_image_has_the_devices_of_its_deployment(
-    image: Callable[[str], Image], node: Node
-) -> None:
-    with node.running(image("simulated")):
-        devices = {f"simple-device-node-1-{index}" for index in (0, 1)}
-        node.kubelet.wait_for("example.com/simple-device", devices, timeout=30)
 
 
 @running

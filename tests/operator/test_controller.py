@@ -8,6 +8,7 @@ import pytest
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NODE, POD, Object
 from deviceplugin_operator import names
 from deviceplugin_operator.observed import OWNERS
+from deviceplugin_operator.rollout import desired
 from operators.fleet_cluster import RESOURCE, SPACE, Life, as_configured
 from operators.managed import DEADLINE, Managed
 from operators.pods import is_ready
@@ -23,11 +24,13 @@ def container(daemon_set: Object) -> Any:
 def test_an_object_becomes_a_daemon_set_and_its_devices_are_in_the_status(
     operator: Managed,
 ) -> None:
-    operator.install({"number-devices": 4})
+    operator.install({"number-devices": 1000})
+    amounts = operator.fleet.store.get(NODE, "", "node-0")["status"]["allocatable"]
+    assert "1k" == amounts[RESOURCE]
     status = operator.fleet.status("sim")
     assert {"desired": 3, "updated": 3, "ready": 3} == status["nodes"]
-    assert "simple-device 12/12" == status["devices"]
-    resource = {"name": RESOURCE, "healthy": 12, "total": 12, "nodes": 3}
+    assert "simple-device 3000/3000" == status["devices"]
+    resource = {"name": RESOURCE, "healthy": 3000, "total": 3000, "nodes": 3}
     assert [resource] == status["resources"]
     daemon_set = operator.fleet.daemon_set("dp-sim")
     assert "simulated-device-plugin:0.1.0" == container(daemon_set)["image"]
@@ -36,15 +39,6 @@ def test_an_object_becomes_a_daemon_set_and_its_devices_are_in_the_status(
         assert "sim" == one["metadata"]["ownerReferences"][0]["name"]
     owner = operator.fleet.store.get(DEVICE_PLUGIN, "", "sim")
     assert not {"finalizers", "annotations"} & owner["metadata"].keys()
-
-
-def test_a_round_number_of_devices_which_the_api_server_writes_with_a_suffix_is_counted(
-    operator: Managed,
-) -> None:
-    operator.install({"number-devices": 1000})
-    amounts = operator.fleet.store.get(NODE, "", "node-0")["status"]["allocatable"]
-    assert "1k" == amounts[RESOURCE]
-    assert "simple-device 3000/3000" == operator.fleet.status("sim")["devices"]
 
 
 def test_a_change_comes_to_one_node_after_the_other(operator: Managed) -> None:
@@ -73,21 +67,6 @@ def test_a_bad_change_touches_one_node_and_is_rolled_back(operator: Managed) -> 
     revision = operator.revision()
     assert revision["applied"] == revision["good"] != revision["refused"] == revision["wanted"]
     operator.wait(lambda: operator.events("RolloutFailed"))
-
-
-def test_a_change_to_fewer_devices_is_rolled_back_unless_that_is_allowed(
-    operator: Managed,
-) -> None:
-    operator.install({"number-devices": 4})
-    operator.apply({"number-devices": 3})
-    operator.pass_deadline(ready=True)
-    operator.wait_for("RolloutFailed", "Degraded")
-    assert f"node-0: {RESOURCE} 4 -> 3 after 120 s" in operator.fleet.message("sim", "Degraded")
-    settings = {"number-devices": 3}
-    allowed = {"allowFewerDevices": True}
-    operator.fleet.apply("sim", plugin="simulated", simulated=settings, rollout=allowed)
-    operator.wait(lambda: operator.fleet.is_ready("sim"))
-    operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 9/9")
 
 
 def test_a_change_that_renames_the_resource_is_rolled_back_unless_that_is_allowed(
@@ -128,20 +107,6 @@ def test_a_roll_back_is_under_way_until_every_node_has_its_pod_back(operator: Ma
     operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
 
 
-def test_settings_that_the_plugin_refuses_touch_nothing(operator: Managed) -> None:
-    operator.install()
-    before = operator.fleet.uids()
-    operator.apply({"profile": "nonsense"})
-    operator.wait_for("InvalidSettings", "Accepted")
-    assert "spec.simulated: profile: 'nonsense' is not" in operator.fleet.message("sim", "Accepted")
-    assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Ready")
-    assert before == operator.fleet.uids()
-    assert 3 == operator.fleet.status("sim")["nodes"]["ready"]
-    operator.wait(lambda: operator.events("InvalidSettings"))
-    operator.install()
-    assert before == operator.fleet.uids()
-
-
 def test_while_an_object_is_refused_its_devices_are_counted_and_hand_edits_undone(
     operator: Managed, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,7 +114,11 @@ def test_while_an_object_is_refused_its_devices_are_counted_and_hand_edits_undon
     before, good = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")["spec"]
     operator.apply({"profile": "nonsense"})
     operator.wait_for("InvalidSettings", "Accepted")
+    assert "spec.simulated: profile: 'nonsense' is not" in operator.fleet.message("sim", "Accepted")
+    assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Ready")
+    assert 3 == operator.fleet.status("sim")["nodes"]["ready"]
     assert "simple-device 12/12" == operator.fleet.status("sim")["devices"]
+    operator.wait(lambda: operator.events("InvalidSettings"))
 
     def edit(found: Object) -> None:
         container(found)["env"].append({"name": "DP_LOG_LEVEL", "value": "debug"})
@@ -160,6 +129,8 @@ def test_while_an_object_is_refused_its_devices_are_counted_and_hand_edits_undon
     assert ("False", "InvalidSettings") == operator.fleet.condition("sim", "Accepted")
     assert before == operator.fleet.uids()
     assert 1 == [one.message for one in caplog.records].count("object refused")
+    operator.install({"number-devices": 4})
+    assert before == operator.fleet.uids()
 
 
 def test_a_paused_object_that_is_refused_is_left_alone(operator: Managed) -> None:
@@ -184,17 +155,6 @@ def test_ready_is_never_true_for_a_spec_that_was_not_yet_applied(operator: Manag
     assert ("", "") == operator.fleet.condition("sim", "Ready")  # what kubectl wait looks at
     operator.start()
     operator.wait(lambda: operator.fleet.is_ready("sim"))
-
-
-def test_an_operator_that_starts_anew_restarts_nothing(operator: Managed) -> None:
-    operator.install()
-    before = operator.fleet.uids()
-    operator.stop()
-    operator.start()
-    seen = len(operator.calls)
-    operator.wait(lambda: operator.calls[seen:].count("PUT"))
-    operator.wait(lambda: operator.fleet.is_ready("sim"))
-    assert before == operator.fleet.uids()
 
 
 @pytest.mark.parametrize("operator", [6], indirect=True)
@@ -247,23 +207,6 @@ def test_what_somebody_changes_by_hand_is_as_before_and_restarts_nothing(
     assert before == operator.fleet.uids()
 
 
-def test_a_config_map_that_was_made_anew_with_other_content_is_replaced(
-    operator: Managed,
-) -> None:
-    operator.install()
-    (found,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
-    name = found["metadata"]["name"]
-    operator.fleet.store.change(
-        CONFIG_MAP, SPACE, name, lambda one: one["data"].update({"config.yaml": "a: b"})
-    )
-    operator.wait(
-        lambda: (
-            operator.fleet.store.exists(CONFIG_MAP, SPACE, name)
-            and operator.fleet.store.get(CONFIG_MAP, SPACE, name)["data"] == found["data"]
-        )
-    )
-
-
 def test_an_object_that_is_deleted_takes_everything_with_it_without_the_operator(
     operator: Managed,
 ) -> None:
@@ -284,73 +227,6 @@ def test_of_two_objects_for_one_node_the_younger_waits(operator: Managed) -> Non
     assert before == operator.fleet.uids()
     operator.fleet.store.delete(DEVICE_PLUGIN, "", "a-first")
     operator.wait(lambda: operator.fleet.is_ready("b-second"))
-
-
-def test_two_objects_for_different_nodes_are_no_conflict(operator: Managed) -> None:
-    for number, zone in enumerate(("a", "b")):
-        operator.fleet.label(f"node-{number}", zone=zone)
-        operator.fleet.apply(zone, plugin="simulated", nodeSelector={"zone": zone})
-    for name in ("a", "b"):
-        operator.wait(lambda name=name: operator.fleet.is_ready(name))  # type: ignore[misc]
-    assert {"node-0", "node-1"} == operator.fleet.pods().keys()
-
-
-def test_two_plugins_that_offer_nothing_are_no_conflict(operator: Managed) -> None:
-    operator.fleet.apply("a", plugin="rdma", rdma={"resourceList": []})
-    operator.fleet.apply("b", plugin="generic", generic={"devices": []})
-    for name in ("a", "b"):
-        operator.wait(
-            lambda name=name: operator.fleet.condition(name, "Accepted")[0] == "True"  # type: ignore[misc]
-        )
-
-
-def test_two_plugins_that_offer_one_resource_on_a_node_are_a_conflict(operator: Managed) -> None:
-    operator.install(name="a-first")
-    custom = {"resources": ["example.com/*"]}
-    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=custom)
-    operator.wait_for("Conflict", "Accepted", "b-second")
-    message = operator.fleet.message("b-second", "Accepted")
-    assert (
-        f"DevicePlugin a-first already offers {RESOURCE} on nodes: node-0, node-1, node-2"
-        == message
-    )
-    others = {"resources": ["example.com/another"]}
-    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=others)
-    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
-
-
-def test_profiles_that_offer_one_resource_are_a_conflict_on_their_nodes_alone(
-    operator: Managed,
-) -> None:
-    operator.fleet.label("node-1", size="big")
-    operator.fleet.apply(
-        "a-first",
-        plugin="simulated",
-        profileLabel="size",
-        profiles={"big": {"simulated": {"resource": "example.com/big"}}},
-    )
-    operator.wait(lambda: operator.fleet.condition("a-first", "Accepted")[0] == "True")
-    big = {"resources": ["example.com/big"]}
-    operator.fleet.apply("b-second", plugin="custom", image="mine:1", custom=big)
-    operator.wait_for("Conflict", "Accepted", "b-second")
-    message = operator.fleet.message("b-second", "Accepted")
-    assert "DevicePlugin a-first already offers example.com/big on nodes: node-1" == message
-    operator.fleet.label("node-1", size="small")
-    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
-
-
-def test_an_older_object_with_invalid_settings_keeps_its_nodes(operator: Managed) -> None:
-    operator.install(name="a-first")
-    operator.apply({"profile": "nonsense"}, "a-first")
-    operator.wait_for("InvalidSettings", "Accepted", "a-first")
-    operator.apply({}, "b-second")
-    operator.wait_for("Conflict", "Accepted", "b-second")
-    custom = {"resources": [RESOURCE]}
-    elsewhere = {"zone": "a"}
-    operator.fleet.apply("b-second", plugin="simulated", nodeSelector=elsewhere)
-    operator.wait(lambda: operator.fleet.condition("b-second", "Accepted")[0] == "True")
-    operator.fleet.apply("c-third", plugin="custom", image="mine:1", custom=custom)
-    operator.wait(lambda: operator.fleet.condition("c-third", "Accepted")[0] == "True")
 
 
 def test_nodes_have_the_settings_of_their_profile_and_change_it_with_the_label(
@@ -464,10 +340,20 @@ def test_unhealthy_devices_are_in_the_status_by_node(operator: Managed) -> None:
     assert "simple-device 5/6" == operator.fleet.status("sim")["devices"]
 
 
-def test_old_revisions_are_deleted_but_for_the_last_few(operator: Managed) -> None:
+def test_only_the_last_few_revisions_and_the_hashes_of_what_may_come_back_are_kept(
+    operator: Managed,
+) -> None:
     for number in range(2, 8):
         operator.install({"number-devices": number})
     operator.wait(lambda: len(operator.fleet.store.list(CONFIG_MAP, SPACE)) <= 4)
+    found = operator.revision()
+    assert [found["good"]] == [desired.called(one) for one in found["hashes"]]
+    operator.apply({"number-devices": 7, "seed": UNLUCKY})
+    operator.pass_deadline()
+    operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
+    found = operator.revision()
+    both = {found["good"], found["wanted"]}
+    assert both == {desired.called(one) for one in found["hashes"]}
 
 
 def test_a_server_that_is_away_is_waited_for(operator: Managed) -> None:

@@ -49,10 +49,6 @@ SLOW = webhook(
 )
 REFUSALS = {
     "a policy": (admission_policy(DAEMON_SET, has_other_image), "'guard' denied request"),
-    "a webhook with 403": (
-        webhook(DAEMON_SET, has_other_image, 403, "Forbidden", "denied: no such registry"),
-        "403: denied: no such registry",
-    ),
     "a webhook with 409": (
         webhook(DAEMON_SET, has_other_image, 409, "Conflict", "denied: is in use"),
         "409: denied: is in use",
@@ -211,17 +207,6 @@ def test_what_is_refused_although_a_dry_run_was_not_leaves_the_old_one_and_is_no
     assert 3 == len(operator.fleet.pods())
 
 
-def test_a_config_map_whose_replacement_is_refused_stays(operator: Managed) -> None:
-    operator.install()
-    (found,) = operator.fleet.store.list(CONFIG_MAP, SPACE)
-    operator.fleet.policies.append(admission_policy(CONFIG_MAP, lambda _: True))
-    name = found["metadata"]["name"]
-    operator.fleet.store.change(CONFIG_MAP, SPACE, name, lambda one: one.update(immutable=False))
-    operator.wait_for("RequestFailed", "Degraded")
-    uid = operator.fleet.store.get(CONFIG_MAP, SPACE, name)["metadata"]["uid"]
-    assert found["metadata"]["uid"] == uid
-
-
 # Nodes that a change would leave without the plugin
 
 
@@ -305,15 +290,6 @@ def test_a_slow_look_at_nodes_does_not_replace_a_later_one(operator: Managed) ->
     assert ["node-0"] == [one.name for one in nodes.matching({"zone": "a"})]
 
 
-def test_a_correction_brings_everything_back_without_a_restart(operator: Managed) -> None:
-    operator.install({"number-devices": 2})
-    before = operator.fleet.uids()
-    narrowed(operator)
-    operator.wait_for("RolloutFailed", "Degraded")
-    operator.install({"number-devices": 2})
-    assert before == operator.fleet.uids()
-
-
 def test_a_change_on_its_way_goes_back_when_the_next_one_would_lose_nodes(
     operator: Managed,
 ) -> None:
@@ -340,17 +316,6 @@ def test_nor_is_it_applied_if_the_config_map_of_the_last_good_state_was_deleted(
     operator.start()
     operator.wait(lambda: "nothing was changed" in operator.fleet.message("sim", "Degraded"))
     assert before == operator.fleet.uids()
-
-
-def test_a_younger_object_does_not_get_nodes_that_an_older_one_keeps(operator: Managed) -> None:
-    operator.install({"number-devices": 2})
-    narrowed(operator)
-    operator.wait_for("RolloutFailed", "Degraded")
-    operator.apply({}, "younger")
-    operator.wait_for("Conflict", "Accepted", "younger")
-    message = operator.fleet.message("younger", "Accepted")
-    assert "DevicePlugin sim already covers nodes: node-0, node-1, node-2" == message
-    assert 3 == len(operator.fleet.pods())
 
 
 def test_an_image_of_ours_is_not_applied_where_it_cannot_run(operator: Managed) -> None:
@@ -426,12 +391,10 @@ def test_a_daemon_set_that_is_deleted_amid_a_roll_out_does_not_make_fewer_device
     operator.wait(lambda: is_back(operator))
 
 
-@pytest.mark.parametrize("amid", [False, True])
-def test_nor_is_it_while_the_operator_is_away(operator: Managed, amid: bool) -> None:
+def test_nor_is_it_while_the_operator_is_away(operator: Managed) -> None:
     operator.install(FOUR)
-    if amid:
-        operator.apply(ONE)
-        operator.wait(lambda: operator.fleet.deleted)
+    operator.apply(ONE)
+    operator.wait(lambda: operator.fleet.deleted)
     operator.stop()
     operator.apply(ONE)
     operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")

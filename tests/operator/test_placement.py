@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
-from deviceplugin_operator.crd.specification import read
-from deviceplugin_operator.observed import NodeFacts
+from deviceplugin import ConfigError
+from deviceplugin.apiserver import ApiServer
+from deviceplugin_operator.crd.specification import Wanted, read
+from deviceplugin_operator.observed import Fleet, NodeFacts
 from deviceplugin_operator.reconciling import devices
+from deviceplugin_operator.reconciling.conflicts import conflict
 from deviceplugin_operator.reconciling.status import Outcome, Reported, status
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import REQUIRED
@@ -19,7 +22,8 @@ GPU = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 
 def node(name: str = "n", count: int = 4, *, ready: bool = True, **more: Any) -> NodeFacts:
     taints = tuple(more.pop("taints", ()))
-    return NodeFacts(name, more, ready, {A: count}, {A: count}, taints=taints)
+    labels = {"kubernetes.io/os" if key == "os" else key: one for key, one in more.items()}
+    return NodeFacts(name, labels, ready, {A: count}, {A: count}, taints=taints)
 
 
 def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,6 +116,89 @@ def test_of_a_node_is_kept_what_it_had_in_the_last_good_state(
 ) -> None:
     before = {"n": {A: 2}}
     assert kept == devices.baseline(before, [outcome], [daemon_set(ready=ready)], [facts])
+
+
+SIMULATED: Any = {"plugin": "simulated"}
+BIG = {
+    "plugin": "simulated",
+    "profileLabel": "size",
+    "profiles": {"big": {"simulated": {"resource": "example.com/big"}}},
+}
+NODES = "nodes: n0, n1, n2"
+
+
+def zoned(zone: str) -> Any:
+    return {**SIMULATED, "nodeSelector": {"zone": zone}}
+
+
+def offering(*resources: str) -> Any:
+    return {"plugin": "custom", "image": "i", "custom": {"resources": [*resources]}}
+
+
+def an_object(name: str, spec: Any, status: Any = None) -> Any:
+    return {"metadata": {"name": name, "creationTimestamp": "t"}, "spec": spec, "status": status}
+
+
+BEHIND = {"revisions": [{"applied": "a", "wanted": "b"}]}
+NOWHERE = zoned("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("older", "younger", "said"),
+    [
+        (an_object("a", SIMULATED), SIMULATED, f"covers {NODES}"),
+        (an_object("a", zoned("a")), zoned("b"), ""),
+        (an_object("a", zoned("a")), SIMULATED, "covers nodes: n0"),
+        (
+            an_object("a", {"plugin": "rdma", "rdma": {"resourceList": []}}),
+            {"plugin": "generic", "generic": {"devices": []}},
+            "",
+        ),
+        (
+            an_object("a", SIMULATED),
+            offering("example.com/*"),
+            f"offers example.com/simple-device on {NODES}",
+        ),
+        (an_object("a", SIMULATED), offering("example.com/another"), ""),
+        (an_object("a", BIG), offering("example.com/big"), "offers example.com/big on nodes: n1"),
+        (an_object("a", offering()), offering(), f"offers i on {NODES}"),  # an image each
+        # One that is invalid, or not applied yet, keeps its nodes.
+        (
+            an_object("a", {**SIMULATED, "simulated": {"profile": "x"}}),
+            SIMULATED,
+            f"covers {NODES}",
+        ),
+        (an_object("a", {**zoned("a"), "simulated": {"profile": "x"}}), zoned("b"), ""),
+        (
+            an_object("a", {**SIMULATED, "simulated": {"profile": "x"}}),
+            offering("example.com/simple-device"),
+            "",
+        ),
+        (an_object("a", {"plugin": "custom"}), offering("example.com/a"), ""),  # it has no image
+        (an_object("a", NOWHERE, BEHIND), SIMULATED, "covers nodes: n2"),
+        (an_object("a", NOWHERE), SIMULATED, ""),
+        (an_object("z", SIMULATED), SIMULATED, ""),  # it is the younger one
+    ],
+)
+def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, said: str) -> None:
+    fleet = Fleet(ApiServer("http://nowhere"))
+    fleet._nodes = {
+        one.name: one
+        for one in (
+            node("n0", zone="a", os="linux"),
+            node("n1", zone="b", size="big", os="linux"),
+            node("n2", os="linux"),
+        )
+    }
+    try:
+        asked: Wanted | None = read(older)
+    except ConfigError:
+        asked = None
+    own = an_object("b", younger)
+    found = conflict(
+        own, read(own), [(older, asked), (own, None)], fleet, lambda _: [fleet._nodes["n2"]]
+    )
+    assert (f"DevicePlugin a already {said}" if said else "") == found
 
 
 BUILT = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}

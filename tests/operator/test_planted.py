@@ -1,5 +1,6 @@
 """Who may create ConfigMaps in the operator's namespace, and no more, gets nothing applied."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -62,7 +63,7 @@ def change_status(operator: Managed, **revision: Any) -> None:
 
 
 def not_known(name: str) -> str:
-    return f"the ConfigMap dp-sim.{name} has not the hash in the status: nothing of it is applied"
+    return NOT_KNOWN.format(name)
 
 
 def images(operator: Managed) -> list[str]:
@@ -77,9 +78,46 @@ def images(operator: Managed) -> list[str]:
     return seen
 
 
-def halts(operator: Managed, good: str, why: str) -> None:
-    """Start the operator, and see a change fail that cannot be rolled back to ``good``."""
-    seen = images(operator)
+def remove_map(operator: Managed, good: str) -> None:
+    operator.fleet.store.remove(CONFIG_MAP, SPACE, f"dp-sim.{good}")
+
+
+def plant_before_an_upgrade(operator: Managed, good: str) -> None:
+    """Have a status of a release that kept no hashes, which takes in what has the right name."""
+    plant(operator, good)
+    change_status(operator, hashes=None)
+
+
+NOT_KNOWN = "the ConfigMap dp-sim.{} has not the hash in the status: nothing of it is applied"
+GONE = "the ConfigMap dp-sim.{} is gone, so nothing can go back to it"
+LOST: dict[str, tuple[Callable[[Managed, str], object], str]] = {
+    "with other content": (plant, NOT_KNOWN),
+    # As if somebody had found another content of the same name.
+    "of another hash": (
+        lambda operator, good: change_status(operator, hashes=[good + HASH[len(good) :]]),
+        NOT_KNOWN,
+    ),
+    "gone": (remove_map, GONE),
+    "that no status knows": (
+        lambda operator, _: operator.fleet.store.change(
+            DEVICE_PLUGIN, "", "sim", lambda one: one.update(status={})
+        ),
+        NOT_KNOWN,
+    ),
+    "of another content, before an upgrade": (plant_before_an_upgrade, NOT_KNOWN),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_a_change_that_fails_is_not_rolled_back_to_a_config_map(
+    operator: Managed, what: str
+) -> None:
+    operator.install()
+    good = operator.revision()["good"]
+    operator.stop()
+    lose, words = LOST[what]
+    lose(operator, good)
+    why, seen = words.format(good), images(operator)
     operator.apply(UNLUCKY)
     operator.start()
     operator.wait_for("NoWayBack", "Degraded")
@@ -99,39 +137,6 @@ def halts(operator: Managed, good: str, why: str) -> None:
     assert [message] == operator.events("RolloutFailed")
     assert {"simulated-device-plugin:0.1.0"} == {*seen}
     assert {*operator.fleet.deleted} <= {"node-0"}
-
-
-def test_a_config_map_with_other_content_is_not_rolled_back_to(operator: Managed) -> None:
-    operator.install()
-    good = operator.revision()["good"]
-    operator.stop()
-    plant(operator, good)
-    halts(operator, good, not_known(good))
-
-
-def test_nor_is_one_whose_name_is_that_of_its_content_but_not_its_hash(operator: Managed) -> None:
-    operator.install()
-    good = operator.revision()["good"]
-    operator.stop()
-    change_status(operator, hashes=[good + HASH[len(good) :]])  # as if somebody had found another
-    halts(operator, good, not_known(good))
-
-
-def test_one_that_is_gone_is_said_before_anything_fails(operator: Managed) -> None:
-    operator.install()
-    good = operator.revision()["good"]
-    operator.stop()
-    operator.fleet.store.remove(CONFIG_MAP, SPACE, f"dp-sim.{good}")
-    gone = f"the ConfigMap dp-sim.{good} is gone, so nothing can go back to it"
-    halts(operator, good, gone)
-
-
-def test_without_a_status_nothing_is_known_of_what_another_object_left(operator: Managed) -> None:
-    operator.install()
-    good = operator.revision()["good"]
-    operator.stop()
-    operator.fleet.store.change(DEVICE_PLUGIN, "", "sim", lambda one: one.update(status={}))
-    halts(operator, good, not_known(good))
 
 
 def test_a_change_that_succeeds_is_a_way_back_again(operator: Managed) -> None:
@@ -235,19 +240,6 @@ def test_the_hash_is_in_the_status_before_anything_has_the_name(operator: Manage
     assert [] == operator.fleet.store.list(CONFIG_MAP, SPACE)
 
 
-def test_only_the_hashes_of_what_may_come_back_are_kept(operator: Managed) -> None:
-    for number in range(2, 6):
-        operator.install({"number-devices": number})
-    found = operator.revision()
-    assert [found["good"]] == [desired.called(one) for one in found["hashes"]]
-    operator.apply({"number-devices": 5, **UNLUCKY})
-    operator.pass_deadline()
-    operator.wait(lambda: "; rolled back to " in operator.fleet.message("sim", "Degraded"))
-    found = operator.revision()
-    both = {found["good"], found["wanted"]}
-    assert both == {desired.called(one) for one in found["hashes"]}
-
-
 def test_labels_of_profiles_that_nobody_has_do_not_fill_the_status(operator: Managed) -> None:
     operator.install()
     operator.stop()
@@ -277,15 +269,6 @@ def test_a_roll_out_that_an_older_release_began_is_rolled_back(operator: Managed
     operator.pass_deadline()
     operator.wait(lambda: f"; rolled back to {good}" in operator.fleet.message("sim", "Degraded"))
     assert good in {desired.called(one) for one in operator.revision()["hashes"]}
-
-
-def test_what_has_not_even_the_right_name_is_not_taken_in_for_it(operator: Managed) -> None:
-    operator.install()
-    good = operator.revision()["good"]
-    operator.stop()
-    plant(operator, good)
-    change_status(operator, hashes=None)
-    halts(operator, good, not_known(good))
 
 
 def test_an_object_that_is_refused_at_an_upgrade_is_restored_all_the_same(

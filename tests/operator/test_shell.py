@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +77,6 @@ def test_events_reach_the_controller_and_objects_are_left_alone(fleet: Fleet) ->
     eventually(lambda: not fleet.store.list(DAEMON_SET, SPACE))
 
 
-@pytest.mark.usefixtures("running")
-def test_the_probe_passes_once_it_watches(alive: Path) -> None:
-    eventually(lambda: liveness.fault(alive) == "")
-
-
 def probed(file: Path) -> tuple[int, str]:
     """Return status and output of the probe, as the kubelet runs it."""
     words = [sys.executable, "-m", "deviceplugin_operator.liveness", str(file)]
@@ -136,6 +131,7 @@ def test_the_probe_needs_one_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert "one file belongs here\n" == capsys.readouterr().err
 
 
+@pytest.mark.slow  # a process that loads kopf and all plugins
 def test_it_listens_nowhere_so_nobody_can_hold_its_connections(fleet: Fleet, alive: Path) -> None:
     words = [sys.executable, "-m", "deviceplugin_operator", "run", "--namespace", SPACE]
     words += ["--api-server", fleet.url, "--alive", str(alive)]
@@ -166,6 +162,7 @@ def test_without_its_kind_it_does_not_start(fleet: Fleet) -> None:
         run(fleet)
 
 
+@pytest.mark.slow  # kopf waits 5 s for its tasks
 def test_a_kind_that_is_deleted_ends_it_with_one_error_and_no_traceback(
     fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,9 +177,10 @@ def test_a_kind_that_is_deleted_ends_it_with_one_error_and_no_traceback(
 
 
 def test_an_api_server_that_is_away_is_logged_once(
-    fleet: Fleet, caplog: pytest.LogCaptureFixture
+    fleet: Fleet, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = threading.Event()
+    monkeypatch.setattr(shell._Waits, "__iter__", lambda _: repeat(0.1))
     fleet.away.set()
     with ThreadPoolExecutor() as pool, caplog.at_level(logging.WARNING):
         running = pool.submit(run, fleet, stop=stop)

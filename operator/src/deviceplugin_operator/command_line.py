@@ -64,12 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Run the operator until SIGTERM or SIGINT.
-
-    Raises:
-        ConfigError: API server or namespace are unknown, no image can begin like that, the file
-            for the probe cannot be written, or the API server does not know the kind.
-    """
+    """Run the operator until SIGTERM or SIGINT."""
     from deviceplugin_operator import shell  # with kopf, which no other command needs
     from deviceplugin_operator.controller import Controller
 

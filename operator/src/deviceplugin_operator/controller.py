@@ -4,13 +4,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError, NotFoundError
 from deviceplugin.kit.backoff import Backoff
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster.access import Cluster
-from deviceplugin_operator.cluster.objects import Notices
+from deviceplugin_operator.cluster.objects import notify
 from deviceplugin_operator.observed import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -61,7 +62,7 @@ class Controller:
             Cluster(api, self.seen, namespace),
             self.seen,
             self.fleet,
-            Notices(api).notify,
+            partial(notify, api),
             prefix=prefix,
             timing=timing,
         )
@@ -208,10 +209,7 @@ class Controller:
 
 
 class Queue:
-    """A queue of object names with delays. A name is in it at most once.
-
-    For one reader. Thread-safe.
-    """
+    """A queue of object names with delays, for one reader. A name is in it at most once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -22,15 +22,7 @@ class Sign:
     """The file of an operator that has begun."""
 
     def __init__(self, file: Path, problem: Callable[[], str]) -> None:
-        """Begin, with what an operator before this one has left.
-
-        Args:
-            file: The file, in a folder that is there.
-            problem: Returns why the process should be restarted, or an empty string.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Begin; ``problem`` returns why the process should be restarted, or an empty string."""
         self._file = file
         self._problem = problem
         file.write_text(_BEGINS, encoding="utf-8")

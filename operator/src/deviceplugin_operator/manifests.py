@@ -48,11 +48,7 @@ def _known() -> dict[str, Manifest]:
 
 
 def components() -> tuple[str, ...]:
-    """Return the components that an object can name: those that change the DaemonSet alone.
-
-    The others bring objects with rights, or objects of other operators, or are for the agent, which
-    runs several plugins and which no object can name.
-    """
+    """Return the components that an object can name: they bring no objects or rights."""
     return tuple(_known()[BASE]["components"])
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from deviceplugin.apiserver import ApiServer, NotFoundError, Page, devices_in
 from deviceplugin_operator import names
@@ -99,12 +99,6 @@ def version(found: Object) -> int:
     return int(given) if given.isdecimal() else 0
 
 
-class _Listed(NamedTuple):
-    name: str
-    version: int
-    since: float
-
-
 class Hearing:
     """By kind: what lists have shown and watches have not. Thread-safe.
 
@@ -114,11 +108,12 @@ class Hearing:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[str, _Listed] = {}
+        self._waiting: dict[str, tuple[str, int, float]] = {}
+        """The name, the version, and since when a list has shown it."""
 
     def listed(self, kind: str, found: Object) -> None:
         """Note that a list has shown an unknown state of an object."""
-        shown = _Listed(found["metadata"]["name"], version(found), self._clock())
+        shown = (found["metadata"]["name"], version(found), self._clock())
         with self._lock:
             self._waiting.setdefault(kind, shown)
 
@@ -126,16 +121,16 @@ class Hearing:
         """Note that a watch has shown ``found``, and thus everything older of its kind."""
         with self._lock:
             waiting = self._waiting.get(kind)
-            if waiting and version(found) >= waiting.version:
+            if waiting and version(found) >= waiting[1]:
                 del self._waiting[kind]
 
     def deaf(self, seen: Seen) -> str:
         """Return a kind whose watch has missed an object that still exists, or an empty string."""
         with self._lock:
-            for kind, one in list(self._waiting.items()):
-                if seen.get(kind, one.name) is None:  # no watch shows what is gone
+            for kind, (name, _, since) in list(self._waiting.items()):
+                if seen.get(kind, name) is None:  # no watch shows what is gone
                     del self._waiting[kind]
-                elif self._clock() - one.since > LATE:
+                elif self._clock() - since > LATE:
                     return kind
         return ""
 

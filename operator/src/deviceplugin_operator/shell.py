@@ -41,19 +41,7 @@ def run(
     alive: Path | None = None,
     stop: Any = None,
 ) -> None:
-    """Watch, and run ``controller``, until SIGTERM or SIGINT, or ``stop`` is set.
-
-    Args:
-        controller: Gets the events.
-        namespace: Where the operator makes its objects.
-        server: The API server's address.
-        alive: The file for the probe.
-        stop: An event of threading or asyncio.
-
-    Raises:
-        ConfigError: The file cannot be written, or the API server does not know the kind
-            ``DevicePlugin``, or not any more. Only a start finds it again.
-    """
+    """Watch, and run ``controller``, until SIGTERM or SIGINT, or ``stop`` is set: an event."""
     kopf.configure(log_format=kopf.LogFormat.JSON)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     for handler in logging.getLogger().handlers:
@@ -82,10 +70,7 @@ def run(
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Drop what kopf logs again and again, or in several tasks, and the operator logs once.
-
-    These are each attempt while the API server is away, and tracebacks when the kind is deleted.
-    """
+    """Drop each attempt while the API server is away, and tracebacks when the kind is deleted."""
     deleted = record.exc_info and _is_not_found(record.exc_info[1])
     return not deleted and not str(record.msg).startswith("Request attempt #")
 

@@ -1,8 +1,10 @@
 """What the stand-in for an API server takes: by Kubernetes' own schemas, and a few other rules."""
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, Final
 
 import kubernetes_validate
@@ -135,6 +137,8 @@ def webhook(kind: Kind, wrong: Wrong, code: int, reason: str, said: str) -> Poli
 
 
 VERSION = "1.32"
+_OF_SERVER = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp"})
+"""Metadata that the server sets by itself."""
 """Of Kubernetes; there are schemas for it, and it is the newest that each kubectl at hand takes."""
 # It reads megabytes of schemas for each object.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
@@ -195,11 +199,16 @@ def admit(store: Store, kind: Kind, made: Object) -> None:
     add_defaults(kind, made)
 
 
+@lru_cache(1000)
+def _validate(text: str) -> None:
+    with suppress(kubernetes_validate.SchemaNotFoundError):  # an operator's, as its CRD says
+        kubernetes_validate.validate(json.loads(text), VERSION, strict=True)
+
+
 def check(kind: Kind, made: Object) -> None:
+    metadata = {key: one for key, one in made["metadata"].items() if key not in _OF_SERVER}
     try:
-        kubernetes_validate.validate(made, VERSION, strict=True)
-    except kubernetes_validate.SchemaNotFoundError:
-        pass  # an operator's, whose schema is in the cluster only
+        _validate(json.dumps({**made, "metadata": metadata}))
     except kubernetes_validate.ValidationError as error:
         raise _of_schema(kind, made, error) from error
     if kind == DAEMON_SET:

@@ -31,7 +31,7 @@ from deviceplugin_testing.simulator._control_plane.api_server.answering import (
     Reply,
 )
 from deviceplugin_testing.simulator._control_plane.api_server.http_server import ApiHttpServer
-from deviceplugin_testing.simulator._control_plane.api_server.request import Request
+from deviceplugin_testing.simulator._control_plane.api_server.request import Request, Watching
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 
 PROTOCOL = "v5.channel.k8s.io"
@@ -113,7 +113,11 @@ class KubectlAnswering(Answering):
         if self.away.is_set():
             self.asked.append("")
             return Answer(503, {})
-        return super().answer(asked)
+        reply = super().answer(asked)
+        if isinstance(reply, Watching):
+            cut, kind = reply.is_cut, reply._request.kind
+            reply.is_cut = lambda: cut() or kind in self.unknown
+        return reply
 
     @override
     def kinds(self) -> Sequence[Kind]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import kustomize
 from deviceplugin_operator.manifests import Manifest
@@ -95,9 +94,7 @@ def render_by_kustomize(folder: Path) -> list[Manifest] | None:
         return None
     words = [*command, str(folder)]
     text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
-    return [
-        _placed(one) for one in yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    ]
+    return [_placed(one) for one in kustomize.documents(text)]
 
 
 @cache

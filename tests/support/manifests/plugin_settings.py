@@ -1,9 +1,11 @@
 """What a plugin itself makes of the flags and the environment that a manifest gives it."""
 
-import subprocess
+import multiprocessing
+import os
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.metadata import entry_points
 from json import loads
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -11,8 +13,17 @@ from typing import Any
 
 from deviceplugin._config.loading import CONFIG_VARIABLE
 from manifests.expected import Expected
+from patience import PATIENCE
 
 Manifest = Mapping[str, Any]
+_CONTEXT = multiprocessing.get_context("forkserver")
+"""Python starts once for a hundred questions."""
+_CONTEXT.set_forkserver_preload(
+    [
+        *("deviceplugin._app.run", "deviceplugin.tools.agent._cli"),
+        *(entry.module for entry in entry_points(group="deviceplugin.plugins")),
+    ]
+)
 Files = tuple[tuple[str, str, str], ...]
 """Each with its folder, its name and what is in it."""
 
@@ -72,13 +83,26 @@ def _printed(
             path.write_text(text)
             if f"{environment.get(CONFIG_VARIABLE)}/".startswith(f"{place}/"):
                 environment[CONFIG_VARIABLE] = folder + environment[CONFIG_VARIABLE]
-        done = subprocess.run(
-            words, env=environment, capture_output=True, text=True, check=False, timeout=15
-        )
+        out, error = Path(folder, "out"), Path(folder, "error")
+        process = _CONTEXT.Process(target=_run, args=(words, environment, out, error))
+        process.start()
+        process.join(PATIENCE)
         config = PurePosixPath(environment.get(CONFIG_VARIABLE, ""))
-    if done.returncode == 0:
-        return False, done.stdout
-    return True, done.stderr.replace(f"{config.parent}/", "")
+        if process.exitcode == 0:
+            return False, out.read_text()
+        return True, error.read_text().replace(f"{config.parent}/", "")
+
+
+def _run(words: Sequence[str], environment: Mapping[str, str], out: Path, error: Path) -> None:
+    """Do what the installed command does, in a process that has been forked."""
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [*words]
+    for path, number in ((out, 1), (error, 2)):
+        with path.open("w") as file:
+            os.dup2(file.fileno(), number)
+    (entry,) = entry_points(group="console_scripts", name=Path(words[0]).name)
+    sys.exit(entry.load()())
 
 
 def _of_paths(

@@ -9,15 +9,22 @@ from hypothesis.strategies import SearchStrategy
 from jsonschema import Draft202012Validator
 
 Schema = Mapping[str, Any]
+_LETTERS = st.characters(max_codepoint=0x24F)
 _SAME = (
     *("type", "enum", "minimum", "maximum", "maxLength", "pattern"),
     *("minItems", "maxItems", "maxProperties"),
 )
 
 
-def refused(schema: Schema, value: Any) -> list[str]:
-    """Return what the API server, asked to be strict, refuses; nothing of CEL."""
-    found = Draft202012Validator(_plain(schema)).iter_errors(value)
+def validator(schema: Schema) -> Draft202012Validator:
+    """Return what judges as the API server does that is asked to be strict; nothing of CEL."""
+    return Draft202012Validator(_plain(schema))
+
+
+def refused(schema: Schema | Draft202012Validator, value: Any) -> list[str]:
+    """Return what a schema, or its validator, refuses."""
+    judge = schema if isinstance(schema, Draft202012Validator) else validator(schema)
+    found = judge.iter_errors(value)
     return [f"{'.'.join(map(str, one.path))}: {one.message}" for one in found]
 
 
@@ -66,10 +73,15 @@ def _objects(schema: Schema) -> SearchStrategy[Any]:
         return st.dictionaries(names, documents(schema["additionalProperties"]), max_size=2)
     keys = {key: documents(one) for key, one in schema["properties"].items()}
     needed = {key: keys.pop(key) for key in schema.get("required", ())}
-    if not keys:
-        return st.fixed_dictionaries(needed)
-    some = st.lists(st.sampled_from(sorted(keys)), max_size=3, unique=True)
-    return some.flatmap(lambda names: st.fixed_dictionaries(needed | {n: keys[n] for n in names}))
+    some = st.lists(st.sampled_from(sorted(keys)), max_size=3, unique=True) if keys else st.just([])
+
+    @st.composite
+    def made(draw: st.DrawFn) -> dict[str, Any]:
+        """Draw from strategies that there are: to make others for each document takes long."""
+        chosen = needed | {name: keys[name] for name in draw(some)}
+        return {name: draw(one) for name, one in chosen.items()}
+
+    return made()
 
 
 def _texts(schema: Schema) -> SearchStrategy[str]:
@@ -77,7 +89,7 @@ def _texts(schema: Schema) -> SearchStrategy[str]:
     patterns += [one["pattern"] for one in schema.get("allOf", ())]
     if patterns:
         first, *others = (one.replace("$", r"\Z") for one in patterns)
-        found = st.from_regex(first)
+        found = st.from_regex(first, alphabet=_LETTERS)
         return found.filter(lambda text: len(text) < 64 and all(_has(one, text) for one in others))
     return st.sampled_from(["a", "example.com/a", "0", ""])
 

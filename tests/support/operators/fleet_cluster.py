@@ -248,8 +248,8 @@ class Fleet:
                 before = self.store.version
                 self.step()
                 self.store.wait(before, 0.05)
-                if self.unknown:
-                    self.answering.cut_watches()
+                if self.unknown:  # whose watches end
+                    self.store.changed.poke()
         except Exception as error:
             self.failure = error
             raise

@@ -30,7 +30,7 @@ class Managed:
 
     def _timing(self) -> Timing:
         return Timing(
-            soon=0.1, settle=0.3, window=30.0, nodes=0.2, now=lambda: time.time() + self.ahead
+            soon=0.03, settle=0.1, window=30.0, nodes=0.1, now=lambda: time.time() + self.ahead
         )
 
     def start(self) -> Controller:

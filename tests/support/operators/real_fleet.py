@@ -23,7 +23,7 @@ from cluster.kinds import NODE_LABELS, Object
 from cluster.real_api_server import RealApiServer
 from cluster.real_api_server import running as api_server
 from cluster.real_api_server import why_not as no_api_server
-from deviceplugin.apiserver import ApiServer, ApiServerError, InvalidError, NotFoundError
+from deviceplugin.apiserver import ApiServer, ApiServerError, NotFoundError
 from manifests.kustomize import CLUSTER_WIDE, render
 from operators.fleet_cluster import SPACE, Life, as_configured
 from operators.pods import is_ready, lived, mounted, node_condition
@@ -108,28 +108,6 @@ class RealFleet:
             self.server.admin.create(OWNERS, made)
         else:
             self.server.admin.replace(f"{OWNERS}/{name}", {**found, "spec": spec})
-
-    def refusal(self, name: str, spec: Any) -> str:
-        """Create an object or replace its spec as kubectl does, which has unknown keys refused.
-
-        Return why the API server did not take it, or an empty string.
-        """
-        strict, ask = {"fieldValidation": "Strict"}, self.server.admin._ask
-        made = {
-            "apiVersion": "deviceplugin.dev/v1alpha1",
-            "kind": "DevicePlugin",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        try:
-            if exists(self.server.admin, f"{OWNERS}/{name}"):
-                found = self.server.admin.get(f"{OWNERS}/{name}")
-                ask("PUT", f"{OWNERS}/{name}", strict, {**found, "spec": spec})
-            else:
-                ask("POST", OWNERS, strict, made)
-        except InvalidError as error:
-            return str(error)
-        return ""
 
     def status(self, name: str) -> Object:
         found: Object = self.server.admin.get(f"{OWNERS}/{name}").get("status", {})

@@ -9,6 +9,7 @@ from typing import Any, Final
 from deviceplugin.apiserver import ApiServer, ApiServerError
 from deviceplugin_operator import names
 from deviceplugin_operator.observed import Object
+from deviceplugin_operator.rollout.desired import REQUIRED
 from deviceplugin_operator.rollout.step import Pod
 
 log = logging.getLogger(__name__)
@@ -23,12 +24,8 @@ def node_of(pod: Mapping[str, Any]) -> str:
     """Return a pod's node, or the one to which a DaemonSet has pinned it before it is scheduled."""
     if node := pod["spec"].get("nodeName"):
         return str(node)
-    terms = (
-        ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {})
-        .get("requiredDuringSchedulingIgnoredDuringExecution", {})
-        .get("nodeSelectorTerms", ())
-    )
-    for term in terms:
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    for term in affinity.get(REQUIRED, {}).get("nodeSelectorTerms", ()):
         for one in term.get("matchFields", ()):
             if one["key"] == "metadata.name":
                 return str(one["values"][0])
@@ -53,10 +50,8 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
 
 def _said(status: Mapping[str, Any], conditions: Mapping[str, Mapping[str, str]]) -> str:
     """Return why a pod does not run: its last message, or that of the kubelet or the scheduler."""
-    for one in (
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ):
+    kinds = ("initContainerStatuses", "containerStatuses")
+    for one in (one for kind in kinds for one in status.get(kind) or ()):
         for state in (one.get("state") or {}, one.get("lastState") or {}):
             if words := (state.get("terminated") or {}).get("message", "").strip():
                 return str(words.splitlines()[-1])
@@ -85,39 +80,31 @@ def is_whole(daemon_set: Object) -> bool:
     return bool(wanted == counts.get("updatedNumberScheduled", 0) == counts.get("numberReady", 0))
 
 
-class Notices:
-    """Creates Events. If that fails, the status still says the same."""
-
-    def __init__(self, api: ApiServer) -> None:
-        self._api = api
-
-    def notify(self, about: Object, kind: str, reason: str, message: str) -> None:
-        """Create an Event about an object."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        metadata = about["metadata"]
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{metadata['name']}.{uuid.uuid4().hex[:12]}",
-                "namespace": "default",
-            },
-            "involvedObject": {
-                "apiVersion": f"{names.GROUP}/{names.VERSION}",
-                "kind": names.KIND,
-                "name": metadata["name"],
-                "uid": metadata["uid"],
-            },
-            "type": kind,
-            "reason": reason,
-            "message": message[:_LONGEST],
-            "source": {"component": "deviceplugin-operator"},
-            "reportingComponent": "deviceplugin-operator",
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            self._api.create(_EVENTS, event)
-        except ApiServerError as error:
-            log.info("event not created", extra={"reason": reason, "error": str(error)})
+def notify(api: ApiServer, about: Object, kind: str, reason: str, message: str) -> None:
+    """Create an Event about an object. If that fails, the status still says the same."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metadata = about["metadata"]
+    name = f"{metadata['name']}.{uuid.uuid4().hex[:12]}"
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {
+            "apiVersion": f"{names.GROUP}/{names.VERSION}",
+            "kind": names.KIND,
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message[:_LONGEST],
+        "source": {"component": "deviceplugin-operator"},
+        "reportingComponent": "deviceplugin-operator",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    try:
+        api.create(_EVENTS, event)
+    except ApiServerError as error:
+        log.info("event not created", extra={"reason": reason, "error": str(error)})

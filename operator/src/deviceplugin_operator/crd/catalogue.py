@@ -2,8 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -42,29 +41,20 @@ OWNED: Final[Mapping[str, str]] = {
 """Settings of every plugin that an object cannot set, and why."""
 
 
-@dataclass(frozen=True)
-class Named:
-    """A plugin that an object can name."""
-
-    settings: type[dp.Settings]
-    offered: Callable[[Any], Iterable[str]]
-    """Returns the resources that settings lead to."""
-    kept: Mapping[str, str]
-    """The settings that an object cannot set, and why."""
-    renamed: Mapping[str, str]
-    """Settings that have another key in the file."""
-
-
-def _named() -> Iterator[tuple[str, Named]]:
+def _named() -> Iterator[tuple[str, Hosted[Any]]]:
     for entry in sorted(entry_points(group="deviceplugin.plugins"), key=lambda entry: entry.name):
         plugin: Hosted[Any] = entry.load()()
         if plugin.resources:
-            kept = {**OWNED, **plugin.owned}
-            yield entry.name, Named(plugin.settings, plugin.resources, kept, plugin.renamed)
+            yield entry.name, plugin
 
 
-PLUGINS: Final[Mapping[str, Named]] = dict(_named())
+PLUGINS: Final[Mapping[str, Hosted[Any]]] = dict(_named())
 """By ``spec.plugin``, which is also the name of the folder in ``deployments/``."""
+
+
+def kept(plugin: str) -> Mapping[str, str]:
+    """Return the settings of ``plugin`` that an object cannot set, and why."""
+    return {**OWNED, **PLUGINS[plugin].owned}
 
 
 def written(document: Mapping[str, Any]) -> str:
@@ -82,15 +72,15 @@ def judged(plugin: str, config: str) -> tuple[str, ...]:
     """Return the resources that ``plugin`` offers with the file ``config``.
 
     Raises:
-        ConfigError: The errors that the plugin would print when it starts, or a resource that no
-            kubelet takes.
+        ConfigError: What the plugin would print when it starts, or no kubelet takes a resource.
     """
     hosted = PLUGINS[plugin]
+    assert hosted.resources
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "config.yaml")
         file.write_text(config, encoding="utf-8")
         try:
-            resources = tuple(hosted.offered(hosted.settings.of_file(file)))
+            resources = tuple(hosted.resources(hosted.settings.of_file(file)))
         except dp.ConfigError as error:
             # Users see their object, not this file.
             said = re.sub(rf"^{re.escape(str(file))}(:\d+)?: ", "", str(error), flags=re.MULTILINE)

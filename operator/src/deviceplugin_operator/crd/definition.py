@@ -17,7 +17,7 @@ import yaml
 
 from deviceplugin.kit.configuration import Kind, settings_schema
 from deviceplugin_operator import names
-from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
+from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS, kept
 from deviceplugin_operator.manifests import components
 
 _KIND: Final = Path(__file__).with_name("kind.yaml")
@@ -136,7 +136,7 @@ def settings_of(name: str) -> dict[str, Any]:
     keys = {
         plugin.renamed.get(key, key): structural(one)
         for key, one in known.items()
-        if key not in plugin.kept
+        if key not in kept(name)
     }
     return {
         "type": "object",

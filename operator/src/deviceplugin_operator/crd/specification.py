@@ -5,47 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import (
-    Kind,
-    Place,
-    anything,
-    as_argument,
-    boolean,
-    choice,
-    duration,
-    either,
-    finished,
-    integer,
-    list_of,
-    mapping_of,
-    matches,
-    needed,
-    of_plain,
-    record,
-    text,
-)
-from deviceplugin_operator.crd.catalogue import (
-    CUSTOM,
-    PLUGINS,
-    judged,
-    resources_problem,
-    size_problem,
-    written,
-)
+from deviceplugin.kit import configuration as cfg
+from deviceplugin_operator import names
+from deviceplugin_operator.crd import catalogue
+from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
 from deviceplugin_operator.manifests import Template, components, template
-from deviceplugin_operator.names import (
-    IMAGE,
-    LABEL,
-    LABEL_VALUE,
-    MAX_COMPONENTS,
-    MAX_DOMAIN,
-    MAX_IMAGE,
-    MAX_LABELS,
-    MAX_PROFILE,
-    MAX_PROFILES,
-    MAX_RESOURCES,
-    PROFILE,
-)
 
 Object = Mapping[str, Any]
 _Many = TypeVar("_Many", bound=Sized)
@@ -129,25 +93,25 @@ def _spec(**given: Any) -> _Spec:
 
 
 def _profile_problem(name: str) -> str:
-    if matches(name, PROFILE):
+    if cfg.matches(name, names.PROFILE):
         return ""
-    return f"a name is 1 to {MAX_PROFILE} lower-case letters, digits and hyphens"
+    return f"a name is 1 to {names.MAX_PROFILE} lower-case letters, digits and hyphens"
 
 
 def _label_problem(key: str) -> str:
-    fits = matches(key, LABEL) and key.find("/") <= MAX_DOMAIN
+    fits = cfg.matches(key, names.LABEL) and key.find("/") <= names.MAX_DOMAIN
     return "" if fits else f"is not the key of a label{_SUCH_AS_KEY}"
 
 
 def _image_problem(image: str) -> str:
-    fits = len(image) <= MAX_IMAGE and matches(image, IMAGE)
+    fits = len(image) <= names.MAX_IMAGE and cfg.matches(image, names.IMAGE)
     return "" if fits else "is not an image, such as registry.example.com/gpu-device-plugin:1.0"
 
 
-def _at_most(most: int, kind: Kind[_Many]) -> Kind[_Many]:
+def _at_most(most: int, kind: cfg.Kind[_Many]) -> cfg.Kind[_Many]:
     """Return ``kind`` with as many entries as the API server takes."""
 
-    def check(place: Place, given: _Many) -> _Many:
+    def check(place: cfg.Place, given: _Many) -> _Many:
         if len(given) > most:
             raise place.fault(f"has {len(given)} entries, of at most {most}")
         return given
@@ -155,7 +119,7 @@ def _at_most(most: int, kind: Kind[_Many]) -> Kind[_Many]:
     return kind.then(check)
 
 
-def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
+def _of_one_plugin(place: cfg.Place, given: Mapping[str, cfg.Place]) -> None:
     """Report settings of another plugin, and fields that are missing."""
     plugin = given["plugin"].raw if "plugin" in given else ""
     profiles = given["profiles"].keys() if "profiles" in given else {}
@@ -170,43 +134,48 @@ def _of_one_plugin(place: Place, given: Mapping[str, Place]) -> None:
 
 
 _SUCH_AS_KEY: Final = ", such as example.com/gpu: letters, digits, '-', '_' and '.' after a domain"
-_LABEL_VALUE: Final = text(
-    LABEL_VALUE, "a label's value: at most 63 letters, digits, '-', '_' and '.'"
+_LABEL_VALUE: Final = cfg.text(
+    names.LABEL_VALUE, "a label's value: at most 63 letters, digits, '-', '_' and '.'"
 )
-_PERCENT: Final = text("^([1-9][0-9]?|100)%$", "a number above 0, or a percentage such as 10%")
-_ROLLOUT: Final = record(
+_PERCENT: Final = cfg.text("^([1-9][0-9]?|100)%$", "a number above 0, or a percentage such as 10%")
+_ROLLOUT: Final = cfg.record(
     Rollout,
     {
-        "canary": integer(1, 100),
-        "maxUnavailable": as_argument(either(integer(1), _PERCENT), "max_unavailable"),
-        "deadline": duration().to(lambda given: given.total_seconds()),
-        "onFailure": as_argument(choice("RollBack", "Halt"), "on_failure"),
-        "allowFewerDevices": as_argument(boolean(), "allow_fewer_devices"),
+        "canary": cfg.integer(1, 100),
+        "maxUnavailable": cfg.as_argument(cfg.either(cfg.integer(1), _PERCENT), "max_unavailable"),
+        "deadline": cfg.duration().to(lambda given: given.total_seconds()),
+        "onFailure": cfg.as_argument(cfg.choice("RollBack", "Halt"), "on_failure"),
+        "allowFewerDevices": cfg.as_argument(cfg.boolean(), "allow_fewer_devices"),
     },
 )
-_CUSTOM: Final = record(
+_CUSTOM: Final = cfg.record(
     _Custom,
     {
-        "config": mapping_of(anything()),
-        "resources": _at_most(MAX_RESOURCES, list_of(text(problem=resources_problem))),
+        "config": cfg.mapping_of(cfg.anything()),
+        "resources": _at_most(
+            names.MAX_RESOURCES, cfg.list_of(cfg.text(problem=catalogue.resources_problem))
+        ),
     },
 )
-_UNION: Final[Mapping[str, Kind[Any]]] = {
-    **dict.fromkeys(PLUGINS, mapping_of(anything())),
+_UNION: Final[Mapping[str, cfg.Kind[Any]]] = {
+    **dict.fromkeys(PLUGINS, cfg.mapping_of(cfg.anything())),
     CUSTOM: _CUSTOM,
 }
-SPEC: Final = record(
+SPEC: Final = cfg.record(
     _spec,
     {
-        "plugin": needed(choice(*PLUGINS, CUSTOM)),
-        "image": text(problem=_image_problem),
-        "paused": boolean(),
-        "nodeSelector": as_argument(
-            _at_most(MAX_LABELS, mapping_of(_LABEL_VALUE, _label_problem)), "node_selector"
+        "plugin": cfg.needed(cfg.choice(*PLUGINS, CUSTOM)),
+        "image": cfg.text(problem=_image_problem),
+        "paused": cfg.boolean(),
+        "nodeSelector": cfg.as_argument(
+            _at_most(names.MAX_LABELS, cfg.mapping_of(_LABEL_VALUE, _label_problem)),
+            "node_selector",
         ),
-        "profileLabel": as_argument(text(problem=_label_problem), "profile_label"),
-        "profiles": _at_most(MAX_PROFILES, mapping_of(record(dict, _UNION), _profile_problem)),
-        "components": _at_most(MAX_COMPONENTS, list_of(choice(*components()))),
+        "profileLabel": cfg.as_argument(cfg.text(problem=_label_problem), "profile_label"),
+        "profiles": _at_most(
+            names.MAX_PROFILES, cfg.mapping_of(cfg.record(dict, _UNION), _profile_problem)
+        ),
+        "components": _at_most(names.MAX_COMPONENTS, cfg.list_of(cfg.choice(*components()))),
         "rollout": _ROLLOUT,
         **_UNION,
     },
@@ -220,11 +189,12 @@ def read(found: Object) -> Wanted:
     Raises:
         ConfigError: All that is wrong, a line each. About settings, the words are the plugin's.
     """
-    spec = finished(of_plain(found.get("spec"), "spec"), SPEC)
+    spec = cfg.finished(cfg.of_plain(found.get("spec"), "spec"), SPEC)
     metadata = found["metadata"]
-    hosted = PLUGINS.get(spec.plugin)
-    kept = {f"DP_{key.upper().replace('-', '_')}" for key in hosted.kept} if hosted else ()
-    given = template(spec.plugin if hosted else None, spec.components, frozenset(kept))
+    hosted = spec.plugin in PLUGINS
+    own = catalogue.kept(spec.plugin) if hosted else {}
+    kept = frozenset(f"DP_{key.upper().replace('-', '_')}" for key in own)
+    given = template(spec.plugin if hosted else None, spec.components, kept)
     return Wanted(
         metadata["name"],
         metadata.get("uid", ""),
@@ -241,11 +211,7 @@ def read(found: Object) -> Wanted:
 
 
 def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
-    """Yield the variant of each profile.
-
-    Raises:
-        ConfigError: All that is wrong with any of them.
-    """
+    """Yield the variant of each profile, or raise ConfigError with all that is wrong with any."""
     whole = spec.settings.get(spec.plugin)
     places = {"": ("spec", None)} | {
         name: (f"spec.profiles.{name}", one.get(spec.plugin)) for name, one in spec.profiles.items()
@@ -263,22 +229,22 @@ def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
 def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, own: Any) -> Variant:
     if plugin == CUSTOM:
         general, special = whole or _Custom(), own or _Custom()
-        config = written({**general.config, **special.config})
-        if problem := size_problem(config):
+        config = catalogue.written({**general.config, **special.config})
+        if problem := catalogue.size_problem(config):
             raise dp.ConfigError(f"config: {problem}")
         offered = general.resources if special.resources is None else special.resources
         return Variant(profile, config, offered or ())
     given = {**(whole or {}), **(own or {})}
-    kept, renamed = PLUGINS[plugin].kept, PLUGINS[plugin].renamed
+    kept, renamed = catalogue.kept(plugin), PLUGINS[plugin].renamed
     problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
     problems += [f"{key}: is called {renamed[key]} here" for key in given if key in renamed]
-    config = written({**before, **given})
+    config = catalogue.written({**before, **given})
     resources: tuple[str, ...] = ()
-    if problem := size_problem(config):
+    if problem := catalogue.size_problem(config):
         problems.append(problem)
     else:
         try:
-            resources = judged(plugin, config)
+            resources = catalogue.judged(plugin, config)
         except dp.ConfigError as error:
             problems.append(str(error))
     if problems:

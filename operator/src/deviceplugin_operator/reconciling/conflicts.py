@@ -20,11 +20,10 @@ Other = tuple[Object, Wanted | None]
 def conflict(
     owner: Object, wanted: Wanted, others: Iterable[Other], fleet: Fleet, covered: Covered
 ) -> str:
-    """Return which older object conflicts with this one on which nodes, or an empty string.
+    """Return which older object has the same plugin or resource on which nodes, or an empty string.
 
-    Two objects conflict if they have the same plugin or offer the same resource: the kubelet would
-    take the list of either plugin for the whole. An older object with invalid settings, or with a
-    change that was not applied, keeps the nodes that it has.
+    The kubelet would take the list of either plugin for the whole. An older object with invalid
+    settings, or with a change that was not applied, keeps the nodes that it has.
     """
     for other, asked in sorted(others, key=lambda one: _age(one[0])):
         if _age(other) >= _age(owner):
@@ -35,7 +34,9 @@ def conflict(
                 selector = other["spec"].get("nodeSelector") or {}
                 if nodes := [*_both(wanted, selector, fleet), *_own(wanted, covered(name))]:
                     return f"DevicePlugin {name} already covers nodes: {_few(nodes)}"
-        elif found := _meeting(wanted, asked, fleet, covered if _is_behind(other) else _nothing):
+        elif found := _meeting(
+            wanted, asked, fleet, covered if _is_behind(other) else lambda _: []
+        ):
             return f"DevicePlugin {name} already {found}"
     return ""
 
@@ -49,10 +50,6 @@ def _is_behind(other: Object) -> bool:
     """Return whether a revision that an object asks for is not applied."""
     revisions = (other.get("status") or {}).get("revisions") or ()
     return any(one.get("applied") != one.get("wanted") for one in revisions)
-
-
-def _nothing(_owner: str) -> list[NodeFacts]:
-    return []
 
 
 def _meeting(one: Wanted, other: Wanted, fleet: Fleet, covered: Covered) -> str:
@@ -76,12 +73,8 @@ def _clash(one: Wanted, mine: Variant, other: Wanted, its: Variant) -> str:
     for name in _offered(one, mine):
         for offered in _offered(other, its):
             if fnmatchcase(name, offered) or fnmatchcase(offered, name):
-                return f"offers {min(name, offered, key=_stars)} on"
+                return f"offers {min(name, offered, key=lambda one: one.endswith('*'))} on"
     return ""
-
-
-def _stars(name: str) -> bool:
-    return name.endswith("*")
 
 
 def _offered(wanted: Wanted, variant: Variant) -> tuple[str, ...]:

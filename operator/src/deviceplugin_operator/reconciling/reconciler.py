@@ -75,9 +75,7 @@ class Reconciler:
     def reconcile(self, name: str) -> float | None:
         """Do the next step for the object ``name``; return the seconds until the next one, if any.
 
-        Raises:
-            ApiServerError: A request failed: try again. If that is not likely to pass soon, the
-                object's status says so.
+        If a request fails and that is not likely to pass soon, the object's status says so.
         """
         owner = self._seen.get(OWNERS, name)
         if owner is None or "deletionTimestamp" in owner["metadata"]:
@@ -130,14 +128,10 @@ class Reconciler:
             except dp.ConfigError as error:
                 found = error
             known = _Known(generation, found, time.monotonic())
-            self._known[uid] = known
-            self._forget()
+            there = {one["metadata"]["uid"] for one in self._seen.owners()}
+            kept = {key: one for key, one in self._known.items() if key in there}
+            self._known = {**kept, uid: known}
         return known.wanted
-
-    def _forget(self) -> None:
-        there = {one["metadata"]["uid"] for one in self._seen.owners()}
-        for uid in self._known.keys() - there:
-            del self._known[uid]
 
     def _valid(self, owner: Object) -> Wanted | None:
         found = self._read(owner)
@@ -237,9 +231,8 @@ class Reconciler:
         paused = isinstance(spec, dict) and bool(spec.get("paused"))
         profiles = sorted(self._profiles(owner))
         outcomes = [self._rolling.unchanged(owner, one, keep=not paused) for one in profiles]
-        self._report(
-            owner, replace(self._reported(owner, None, outcomes), refused=(reason, message))
-        )
+        found = self._reported(owner, None, outcomes)
+        self._report(owner, replace(found, refused=(reason, message)))
 
     def _stuck(self, owner: Object, error: ApiServerError, *, keep: bool) -> None:
         """Report that a request has failed. What was created for the object earlier stays."""

@@ -61,11 +61,7 @@ class Rolling:
         return replace(kept.towards(kept.good), restoring=True) if kept.good else kept
 
     def unchanged(self, owner: Object, profile: str, *, keep: bool = True) -> Outcome:
-        """Return the state of a profile that stays as it is; with ``keep``, restore it if need be.
-
-        Raises:
-            ApiServerError: It cannot be restored.
-        """
+        """Return the state of a profile that stays as it is; ``keep`` restores it if need be."""
         name, progress = owner["metadata"]["name"], self.progress(owner, profile)
         if keep and (kept := self._cluster.revision(owner, profile, progress.target)):
             progress = self._with_joined(owner, profile, kept, progress)
@@ -93,10 +89,7 @@ class Rolling:
         self._notify(owner, "Normal", "DriftCorrected", message)
 
     def _joined(self, owner: Object, profile: str, made: Revision) -> dict[str, Taken]:
-        """Return what nodes had that ``made`` covers, and that this DaemonSet did not so far.
-
-        Another profile had them, or the DaemonSet was deleted.
-        """
+        """Return what nodes had that ``made`` covers, and this DaemonSet did not so far."""
         found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
         had = progress_note.baseline(owner)
         nodes = [one for one in self._fleet.nodes() if one.name in had]
@@ -125,16 +118,8 @@ class Rolling:
     ) -> Outcome:
         """Do the next step of a profile towards ``made``.
 
-        Args:
-            owner: The object.
-            wanted: What it asks for.
-            variant: The settings of the profile.
-            made: The revision that the object asks for.
-            blocked: Whether another profile has to be finished before.
-            held: Why ``made`` must not be applied; what was good stays, or comes back.
-
-        Raises:
-            ApiServerError: A request failed.
+        If ``blocked``, another profile has to be finished before. If ``held`` says why ``made``
+        must not be applied, what was good stays, or comes back.
         """
         profile, progress = variant.profile, self._known(owner, variant.profile, made, wanted)
         holds = bool(held) and progress.target != made.name
@@ -189,10 +174,7 @@ class Rolling:
     def _target(
         self, owner: Object, profile: str, made: Revision, progress: Progress, *, holds: bool
     ) -> tuple[Revision | None, Progress]:
-        """Return the revision that the DaemonSet should have: the wanted or the last good one.
-
-        It is None if it has the last good one, of which no more is known than that.
-        """
+        """Return the revision for the DaemonSet; None: it has the good one, which is not known."""
         name, target, before = owner["metadata"]["name"], made, progress.target
         if holds and before != progress.good:
             progress = progress.towards(progress.good)

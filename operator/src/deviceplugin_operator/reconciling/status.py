@@ -4,13 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin_operator.cluster.progress_note import (
-    HASHES,
-    Baseline,
-    hashes,
-    in_status,
-    of_baseline,
-)
+from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.names import MAX_PROBLEMS
 from deviceplugin_operator.observed import NodeFacts, of_resources
 from deviceplugin_operator.rollout.desired import called
@@ -71,7 +65,7 @@ class Reported:
     """Those that the object is for."""
     patterns: Sequence[str]
     """Its resources."""
-    baseline: Baseline = field(default_factory=dict)
+    baseline: progress_note.Baseline = field(default_factory=dict)
     """What the status is to keep of the nodes' devices."""
     refused: tuple[str, str] | None = None
     """Why the object is not accepted: reason and message."""
@@ -94,29 +88,26 @@ def status(owner: Mapping[str, Any], seen: Reported, now: str) -> dict[str, Any]
             for kind, one in _conditions(seen, resources).items()
         ],
         "nodes": {
-            "desired": sum(one.desired for one in seen.outcomes),
-            "updated": sum(one.updated for one in seen.outcomes),
-            "ready": sum(one.ready for one in seen.outcomes),
+            key: sum(getattr(one, key) for one in seen.outcomes)
+            for key in ("desired", "updated", "ready")
         },
         "devices": _shown(resources),
         "resources": resources,
         "problems": problems[:MAX_PROBLEMS],
         "problemsLeftOff": max(0, len(problems) - MAX_PROBLEMS),
         "revisions": [_revision(owner, one) for one in seen.outcomes],
-        "baseline": of_baseline(seen.baseline),
+        "baseline": progress_note.of_baseline(seen.baseline),
     }
 
 
 def _revision(owner: Mapping[str, Any], one: Outcome) -> dict[str, Any]:
     """Return what is kept of a profile, with the hashes of what is named in it."""
     named = {one.wanted, one.progress.target, one.progress.good}
-    known = [digest for digest in hashes(owner, one.profile) if called(digest) in named]
-    return {
-        "profile": one.profile,
-        "wanted": one.wanted,
-        **in_status(one.progress),
-        HASHES: known,
-    }
+    known = [
+        digest for digest in progress_note.hashes(owner, one.profile) if called(digest) in named
+    ]
+    kept = progress_note.in_status(one.progress)
+    return {"profile": one.profile, "wanted": one.wanted, **kept, progress_note.HASHES: known}
 
 
 def _conditions(seen: Reported, resources: Sequence[Mapping[str, Any]]) -> dict[str, Condition]:
@@ -176,28 +167,18 @@ def _ready(
 ) -> Condition:
     """Return the condition ``Ready``: the first thing that is wrong, or true."""
     offered = ", ".join(seen.patterns)
-    healthy = sum(one["healthy"] for one in resources)
+    has_none = bool(offered) and not any(one["healthy"] for one in resources)
+    is_gone = any(one.counts is None for one in seen.outcomes)
+    has_nodes = any(one.desired for one in seen.outcomes)
     faults: list[tuple[bool, str, str]] = [
         (not accepted[0], *accepted[1:]),
         (seen.paused, "Paused", "spec.paused is true: nothing is changed"),
         (degraded[1] in {"RolloutFailed", "RequestFailed"}, *degraded[1:]),
         progressing,
-        (
-            any(one.counts is None for one in seen.outcomes),
-            "NoDaemonSet",
-            "the DaemonSet is not there",
-        ),
-        (
-            not sum(one.desired for one in seen.outcomes),
-            "NoNodes",
-            "no node has the labels of spec.nodeSelector",
-        ),
+        (is_gone, "NoDaemonSet", "the DaemonSet is not there"),
+        (not has_nodes, "NoNodes", "no node has the labels of spec.nodeSelector"),
         degraded,
-        (
-            bool(seen.patterns) and not healthy,
-            "NoDevices",
-            f"no node has a healthy device of {offered}",
-        ),
+        (has_none, "NoDevices", f"no node has a healthy device of {offered}"),
     ]
     for holds, reason, message in faults:
         if holds:
@@ -241,14 +222,8 @@ def _resources(seen: Reported) -> tuple[list[dict[str, Any]], list[dict[str, Any
     for name, nodes in of_resources(seen.nodes, seen.patterns).items():
         healthy = {one.name: one.healthy.get(name, 0) for one in nodes}
         total = {one.name: one.total[name] for one in nodes}
-        found.append(
-            {
-                "name": name,
-                "healthy": sum(healthy.values()),
-                "total": sum(total.values()),
-                "nodes": len(nodes),
-            }
-        )
+        sums = {"healthy": sum(healthy.values()), "total": sum(total.values())}
+        found.append({"name": name, **sums, "nodes": len(nodes)})
         problems += [
             {"node": node, "resource": name, "healthy": count, "total": total[node]}
             for node, count in healthy.items()
@@ -259,8 +234,7 @@ def _resources(seen: Reported) -> tuple[list[dict[str, Any]], list[dict[str, Any
 
 
 def _shown(resources: Sequence[Mapping[str, Any]]) -> str:
-    shown = [
-        f"{one['name'].rpartition('/')[2]} {one['healthy']}/{one['total']}" for one in resources
-    ]
+    words = "{0} {1[healthy]}/{1[total]}"
+    shown = [words.format(one["name"].rpartition("/")[2], one) for one in resources]
     more = [f"{len(shown) - _MOST_SHOWN} more"] if len(shown) > _MOST_SHOWN else []
     return ", ".join(shown[:_MOST_SHOWN] + more)

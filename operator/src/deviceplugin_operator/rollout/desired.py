@@ -1,7 +1,4 @@
-"""The objects that a ``DevicePlugin`` asks for, and the nodes that they are for.
-
-All functions here are pure.
-"""
+"""The objects that a ``DevicePlugin`` asks for, and the nodes that they are for: pure functions."""
 
 import hashlib
 import json
@@ -54,10 +51,7 @@ def called(digest: str) -> str:
 
 
 def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
-    """Return the wanted revision for the nodes of one profile.
-
-    ``prefix`` stands before the name of an image that the object does not name.
-    """
+    """Return the wanted revision of a profile; ``prefix`` is for an image that is not named."""
     pod = deepcopy(wanted.template.daemon_set["spec"]["template"])
     spec = pod["spec"]
     pod["metadata"]["labels"] |= {
@@ -76,10 +70,7 @@ def _labels(owner: str, profile: str) -> dict[str, str]:
 
 
 def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
-    """Return where a pod may run: on nodes of its profile without another pod of the plugin.
-
-    ``ours`` says which architectures our images are for; others' images may be for others.
-    """
+    """Return where pods run: on their profile's nodes, apart, and where ``ours`` has our images."""
     same = {"matchLabels": {names.PLUGIN: wanted.plugin}}
     if wanted.plugin == "custom":
         same["matchLabels"][names.OWNER] = wanted.name
@@ -88,29 +79,11 @@ def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
     there = {} if wanted.image else ours
     if not wanted.profiles:
         return apart | there
-    how = (
-        {"operator": "In", "values": [profile]}
-        if profile
-        else {
-            "operator": "NotIn",
-            "values": wanted.profiles,
-        }
-    )
-    own = {"key": wanted.profile_label, **how}
-    return apart | {
-        "nodeAffinity": {
-            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [*_expressions(there), own]}]}
-        }
-    }
-
-
-def _expressions(affinity: Manifest) -> list[Manifest]:
-    """Return what an affinity requires of nodes; those of our manifests have one term."""
-    if not affinity:
-        return []
-    (term,) = affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
-    found: list[Manifest] = term["matchExpressions"]
-    return found
+    how, values = ("In", [profile]) if profile else ("NotIn", wanted.profiles)
+    own = {"key": wanted.profile_label, "operator": how, "values": values}
+    (term,) = there["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] if there else [{}]
+    terms = [{"matchExpressions": [*term.get("matchExpressions", ()), own]}]
+    return apart | {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 def _set_image(spec: Manifest, image: str, prefix: str) -> None:
@@ -135,11 +108,7 @@ def config_map(owner: Object, profile: str, made: Revision, namespace: str) -> M
 
 
 def of_config_map(found: Object) -> Revision:
-    """Return the revision that a ConfigMap contains, whoever has written it.
-
-    Raises:
-        ValueError: It contains none.
-    """
+    """Return the revision that a ConfigMap contains, or raise ValueError if it contains none."""
     try:
         made = Revision(found["data"][CONFIG], json.loads(found["data"][_POD]))
         made.digest  # noqa: B018 - it cannot be computed of everything either

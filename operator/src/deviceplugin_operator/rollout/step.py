@@ -201,10 +201,7 @@ def _overdue(note: Taken, rollout: Rollout, now: float) -> bool:
 
 
 def _failed(view: _View, nodes: Mapping[str, Member], rollout: Rollout, now: float) -> str:
-    """Return why the target has failed, or an empty string.
-
-    A node that was not well before does not count, as long as other nodes are done.
-    """
+    """Return why the target has failed. A node that was not well before counts only alone."""
     for name, note in sorted(view.waiting.items()):
         if _overdue(note, rollout, now) and (note.well or not view.done):
             return _why(nodes[name], note, rollout)
