@@ -6,13 +6,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import SimulatedKubelet, StubPlugin
 from deviceplugin_testing.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin_testing.tools.kubelet import _cli as _kubelet_cli
 from deviceplugin_testing.tools.kubelet._commands import (
@@ -23,11 +23,7 @@ from deviceplugin_testing.tools.kubelet._commands import (
 )
 from deviceplugin_testing.tools.stub import _cli as _stub_cli
 from deviceplugin_testing.tools.stub._cli import StubCommands, parse_devices
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
-
+from kubelets.equipped import Kubelet, R
 
 # Console
 
@@ -138,14 +134,14 @@ def test_a_command_that_is_not_answered_was_not_carried_out(out: io.StringIO, ro
 
 
 @pytest.fixture
-def node(kubelet: SimulatedKubelet, out: io.StringIO) -> Console:
+def node(kubelet: Kubelet, out: io.StringIO) -> Console:
     """A console on a kubelet."""
     return Console(KubeletCommands(kubelet, LeapingClock()).table, out)
 
 
-def test_status_shows_everything(node: Console, kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_status_shows_everything(node: Console, kubelet: Kubelet) -> None:
     assert f"kubelet: listening on {kubelet.kubelet_socket}" == node.execute("status")
-    plugin(devices={"a": "Healthy", "b": "Unhealthy"})
+    kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"})
     node.execute("admit p x.io/dev=1")
     node.execute("node-status")
     assert node.execute("status").splitlines()[1:] == [
@@ -159,8 +155,10 @@ def test_status_shows_everything(node: Console, kubelet: SimulatedKubelet, plugi
     assert "pod p" not in node.execute("status")
 
 
-def test_an_admitted_pod_shows_what_it_gets(node: Console, plugin: Make, tmp_path: Path) -> None:
-    stub = plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
+def test_an_admitted_pod_shows_what_it_gets(
+    kubelet: Kubelet, node: Console, tmp_path: Path
+) -> None:
+    stub = kubelet.plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
     response = pb.ContainerAllocateResponse(
         envs={"A": "1"},
         mounts=[pb.Mount(host_path="/h", container_path="/c")],
@@ -205,17 +203,15 @@ def test_an_admitted_pod_shows_what_it_gets(node: Console, plugin: Make, tmp_pat
     ],
 )
 def test_what_cannot_be_done_is_told(
-    node: Console, plugin: Make, line: str, complaint: str
+    kubelet: Kubelet, node: Console, line: str, complaint: str
 ) -> None:
-    plugin(devices={"a": "Unhealthy"})
+    kubelet.plugin(devices={"a": "Unhealthy"})
     with pytest.raises(CommandError, match=complaint):
         node.execute(line)
 
 
-def test_the_kubelet_is_stopped_started_and_disturbed(
-    node: Console, kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin()
+def test_the_kubelet_is_stopped_started_and_disturbed(node: Console, kubelet: Kubelet) -> None:
+    stub = kubelet.plugin()
     node.execute("wait x.io/dev 2")
     node.execute("drop x.io/dev")
     stub.wait(lambda: stub.streams == 0)
@@ -256,7 +252,7 @@ def test_a_node_without_devices_says_so(node: Console) -> None:
 # Live view
 
 
-def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_changes_are_shown_as_they_happen(kubelet: Kubelet) -> None:
     lines: list[str] = []
     told = threading.Condition()
 
@@ -271,7 +267,7 @@ def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Mak
 
     with LiveView(kubelet, show):
         wait_for(f"kubelet: listening on {kubelet.kubelet_socket}")
-        stub = plugin(devices=["a"])
+        stub = kubelet.plugin(devices=["a"])
         wait_for("x.io/dev: registered, 1 healthy (a), 0 unhealthy")
         stub.hold("Allocate")
         console = Console(KubeletCommands(kubelet, LeapingClock()).table, io.StringIO())
@@ -287,10 +283,10 @@ def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Mak
         wait_for("x.io/dev: gone")
 
 
-def test_a_busy_kubelet_is_described(kubelet: SimulatedKubelet, clock: ManualClock) -> None:
+def test_a_busy_kubelet_is_described(kubelet: Kubelet) -> None:
     with kubelet._live().loop.operation("something"):
         assert "something" == describe(kubelet)["busy"]
-    clock.advance(1)
+    kubelet.clock.advance(1)
     assert "busy" not in describe(kubelet)
 
 
@@ -367,7 +363,7 @@ def test_kubelet_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_kubelet_does_not_replace_one_that_runs(
-    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
+    kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 2 == _kubelet_cli.main([str(kubelet.root)])
     assert "a kubelet is listening here already" in capsys.readouterr().err
@@ -434,14 +430,12 @@ def test_kubelet_takes_what_is_typed(
 
 
 @pytest.fixture
-def scripted(plugin: Make, out: io.StringIO) -> Iterator[Console]:
+def scripted(kubelet: Kubelet, out: io.StringIO) -> Console:
     """A console on a plugin that is registered."""
-    stub = plugin()
-    yield Console(StubCommands(stub).table, out)
-    stub.stop()
+    return Console(StubCommands(kubelet.plugin()).table, out)
 
 
-def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: SimulatedKubelet) -> None:
+def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: Kubelet) -> None:
     scripted.execute("devices a b:Unhealthy c:d:Healthy")
     kubelet.wait_for(R, {"a", "c:d"}, {"b"})
     scripted.execute("end-stream")
@@ -476,7 +470,7 @@ def test_devices_are_healthy_unless_told_otherwise() -> None:
 
 
 def test_stub_registers_and_carries_out_a_script(
-    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+    kubelet: Kubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [R, "a", "b", "--dir", str(kubelet.plugin_dir), "--script", script("wait ListAndWatch")]
     assert 0 == _stub_cli.main([*argv, "--pre-start", "--prefer"])
@@ -489,16 +483,14 @@ def test_stub_registers_and_carries_out_a_script(
 
 
 def test_stub_may_be_found_instead(
-    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+    kubelet: Kubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [R, "a", "--dir", str(kubelet.registry_dir), "--watched", "--script"]
     assert 0 == _stub_cli.main([*argv, script("calls")])
     assert f"listening on {kubelet.registry_dir}/stub.sock\nnone\n" == capsys.readouterr().out
 
 
-def test_stub_tells_why_it_is_refused(
-    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_stub_tells_why_it_is_refused(kubelet: Kubelet, capsys: pytest.CaptureFixture[str]) -> None:
     assert 1 == _stub_cli.main(["nodomain", "--dir", str(kubelet.plugin_dir)])
     expected = 'deviceplugin stub: not registered: UNKNOWN: the ResourceName "nodomain" is invalid'
     assert expected in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Device lists and what the node says of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,28 +7,20 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import (
     Behaviour,
-    ManualClock,
     Pod,
-    SimulatedKubelet,
     StubError,
-    StubPlugin,
 )
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
+from kubelets.equipped import Kubelet, R
 
 
-def node(kubelet: SimulatedKubelet) -> tuple[int | None, int | None]:
+def node(kubelet: Kubelet) -> tuple[int | None, int | None]:
     kubelet.tick()
     return kubelet.node.capacity.get(R), kubelet.node.allocatable.get(R)
 
 
 # As upstream's TestRun.
-def test_lists_are_taken_in_order_with_their_healths(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+def test_lists_are_taken_in_order_with_their_healths(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert {"a": "Healthy", "b": "Healthy", "c": "Unhealthy"} == kubelet.devices(R)
     stub.update({"a": "Unhealthy", "d": "Healthy"})
     kubelet.wait_for(R, {"d"}, {"a"})
@@ -37,47 +28,39 @@ def test_lists_are_taken_in_order_with_their_healths(
 
 
 @pytest.mark.parametrize("health", ["healthy", "HEALTHY", "", "Unknown", "Healthy "])
-def test_only_the_exact_word_is_healthy(
-    kubelet: SimulatedKubelet, plugin: Make, health: str
-) -> None:
-    plugin(devices={"a": health})
+def test_only_the_exact_word_is_healthy(kubelet: Kubelet, health: str) -> None:
+    kubelet.plugin(devices={"a": health})
     kubelet.wait_for(R, (), {"a"})
 
 
-def test_an_id_that_is_listed_twice_counts_once(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=["a", "a"])
+def test_an_id_that_is_listed_twice_counts_once(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a", "a"])
     assert (1, 1) == node(kubelet)
 
 
-def test_an_id_that_is_listed_with_two_healths_is_both(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
+def test_an_id_that_is_listed_with_two_healths_is_both(kubelet: Kubelet) -> None:
     well, ill = pb.Device(ID="a", health="Healthy"), pb.Device(ID="a", health="Unhealthy")
-    plugin(devices=[well, ill])
+    kubelet.plugin(devices=[well, ill])
     assert (2, 1) == node(kubelet)
     assert {"a": "Unhealthy"} == kubelet.devices(R)
     assert kubelet.admit(Pod.of("p", main={R: 1}))
 
 
 @pytest.mark.parametrize("id_", ["", "x" * 200])
-def test_any_id_is_accepted_and_allocated(
-    kubelet: SimulatedKubelet, plugin: Make, id_: str
-) -> None:
-    stub = plugin(devices=[id_])
+def test_any_id_is_accepted_and_allocated(kubelet: Kubelet, id_: str) -> None:
+    stub = kubelet.plugin(devices=[id_])
     assert kubelet.admit(Pod.of("p", main={R: 1}))
     assert [[id_]] == stub.allocated
 
 
-def test_an_empty_list_keeps_the_resource(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=[])
+def test_an_empty_list_keeps_the_resource(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=[])
     assert (0, 0) == node(kubelet)
     assert 1 == stub.streams
 
 
-def test_before_the_first_list_the_resource_is_unknown(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    silent = stub()
+def test_before_the_first_list_the_resource_is_unknown(kubelet: Kubelet) -> None:
+    silent = kubelet.stub()
     silent.hold("ListAndWatch")
     silent.register()
     kubelet.wait(lambda: kubelet.registered)
@@ -86,22 +69,20 @@ def test_before_the_first_list_the_resource_is_unknown(
     assert [] == silent.allocated
 
 
-def test_a_list_of_more_than_4_mib_ends_the_stream(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
+def test_a_list_of_more_than_4_mib_ends_the_stream(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     stub.update([f"{number:034}" for number in range(100_000)])
     kubelet.wait_for(R, (), {"a"})
     assert set() == kubelet.registered
 
 
-def test_a_list_of_nearly_4_mib_is_taken(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=[f"{number:034}" for number in range(60_000)])
+def test_a_list_of_nearly_4_mib_is_taken(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[f"{number:034}" for number in range(60_000)])
     assert 60_000 == kubelet.capacity(R)
 
 
-def test_every_list_writes_the_checkpoint_even_if_nothing_changed(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin()
+def test_every_list_writes_the_checkpoint_even_if_nothing_changed(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin()
     file = kubelet.plugin_dir / "kubelet_internal_checkpoint"
     before = file.stat().st_ino, file.stat().st_ctime_ns
     stub.update(["a", "b"])
@@ -111,24 +92,22 @@ def test_every_list_writes_the_checkpoint_even_if_nothing_changed(
 
 
 # As upstream's TestUpdateCapacityAllocatable.
-def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert (3, 2) == node(kubelet)
     kubelet.admit(Pod.of("p", main={R: 1}))
     assert (3, 2) == node(kubelet)
     stub.stop()
     kubelet.wait_for(R, (), {"a", "b", "c"})
     assert (3, 0) == node(kubelet)
-    clock.advance(301)
+    kubelet.clock.advance(301)
     assert (0, 0) == node(kubelet)
 
 
 # As upstream's end-to-end tests: will set allocatable to zero and then back to 1, will lower
 # allocatable to a number of unhealthy devices and back.
-def test_health_goes_and_comes_back(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a", "b"])
+def test_health_goes_and_comes_back(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a", "b"])
     pod = Pod.of("p", main={R: 1})
     assert kubelet.run(pod)
     seen = []
@@ -145,8 +124,8 @@ def test_health_goes_and_comes_back(kubelet: SimulatedKubelet, plugin: Make) -> 
     assert "Running" == kubelet.pod(pod).phase
 
 
-def test_the_node_changes_at_status_updates_only(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
+def test_the_node_changes_at_status_updates_only(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     assert (1, 1) == node(kubelet)
     stub.update(["a", "b"])
     kubelet.wait_for(R, {"a", "b"})
@@ -155,15 +134,13 @@ def test_the_node_changes_at_status_updates_only(kubelet: SimulatedKubelet, plug
 
 
 # As upstream's TestEndpointSyncOnDisconnect.
-def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin().stop()
+def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kubelet) -> None:
+    kubelet.plugin().stop()
     kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(300)
+    kubelet.clock.advance(300)
     assert (2, 0) == node(kubelet)
     assert kubelet.options(R) is not None
-    clock.advance(1)
+    kubelet.clock.advance(1)
     assert (0, 0) == node(kubelet)
     assert R not in kubelet.resources
     assert (frozenset(), frozenset()) == (kubelet.healthy(R), kubelet.unhealthy(R))
@@ -174,31 +151,25 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
         kubelet.options(R)
 
 
-def test_the_grace_period_ends_at_a_status_update_only(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin().stop()
+def test_the_grace_period_ends_at_a_status_update_only(kubelet: Kubelet) -> None:
+    kubelet.plugin().stop()
     kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(1000)
+    kubelet.clock.advance(1000)
     assert 2 == kubelet.capacity(R)
 
 
-def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin(name="1").stop()
+def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(kubelet: Kubelet) -> None:
+    kubelet.plugin(name="1").stop()
     kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(301)
+    kubelet.clock.advance(301)
     assert (0, 0) == node(kubelet)
-    plugin(name="2")
+    kubelet.plugin(name="2")
     assert (2, 2) == node(kubelet)
 
 
 # As upstream's end-to-end test: when ListAndWatch fails immediately.
-def test_a_stream_that_fails_at_once_is_not_tried_again(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    failing = stub()
+def test_a_stream_that_fails_at_once_is_not_tried_again(kubelet: Kubelet) -> None:
+    failing = kubelet.stub()
     failing.failing["ListAndWatch"] = StubError("no")
     failing.register()
     kubelet.wait(lambda: not kubelet.registered)
@@ -208,9 +179,9 @@ def test_a_stream_that_fails_at_once_is_not_tried_again(
 
 
 def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admissions(
-    kubelet: SimulatedKubelet, stub: Make
+    kubelet: Kubelet,
 ) -> None:
-    failing = stub()
+    failing = kubelet.stub()
     failing.failing["ListAndWatch"] = StubError("no")
     failing.register()
     kubelet.wait(lambda: not kubelet.registered)
@@ -221,10 +192,8 @@ def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admis
 # As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
 # is stopped.
 @pytest.mark.parametrize("end", ["return", "error", "death"])
-def test_all_ends_of_a_stream_are_the_same(
-    kubelet: SimulatedKubelet, plugin: Make, end: str
-) -> None:
-    stub = plugin()
+def test_all_ends_of_a_stream_are_the_same(kubelet: Kubelet, end: str) -> None:
+    stub = kubelet.plugin()
     if end == "return":
         stub.end_streams()
     elif end == "error":
@@ -238,8 +207,8 @@ def test_all_ends_of_a_stream_are_the_same(
 
 
 # As upstream's TestResetExtendedResource.
-def test_an_empty_plugin_directory_zeroes_the_node(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin().stop()
+def test_an_empty_plugin_directory_zeroes_the_node(kubelet: Kubelet) -> None:
+    kubelet.plugin().stop()
     assert (2, 2) == node(kubelet) or (2, 0) == node(kubelet)
     kubelet.stop()
     for path in kubelet.plugin_dir.iterdir():
@@ -249,10 +218,8 @@ def test_an_empty_plugin_directory_zeroes_the_node(kubelet: SimulatedKubelet, pl
     assert ({R: 0}, {R: 0}) == (kubelet.node.capacity, kubelet.node.allocatable)
 
 
-def test_without_checkpoint_the_node_keeps_what_it_had(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
+def test_without_checkpoint_the_node_keeps_what_it_had(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     assert (2, 2) == node(kubelet)
     kubelet.stop()
     (kubelet.plugin_dir / "kubelet_internal_checkpoint").unlink()
@@ -261,10 +228,8 @@ def test_without_checkpoint_the_node_keeps_what_it_had(
 
 
 # As upstream's TestFeatureGateResourceHealthStatus.
-def test_a_change_of_health_pokes_the_pod_that_has_the_device(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_a_change_of_health_pokes_the_pod_that_has_the_device(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     pod = Pod.of("p", main={R: 1})
     assert kubelet.admit(pod)
     stub.update({"a": "Unhealthy"})
@@ -276,9 +241,9 @@ def test_a_change_of_health_pokes_the_pod_that_has_the_device(
 
 
 def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
-    kubelet: SimulatedKubelet, plugin: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = plugin(devices=["a"])
+    stub = kubelet.plugin(devices=["a"])
     pod = Pod.of("p", main={R: 1})
     assert kubelet.admit(pod)
     stub.update([])
@@ -292,20 +257,20 @@ def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
 
 @pytest.mark.parametrize(("back", "poked"), [("Healthy", []), ("Odd", [{"default/p"}])])
 def test_a_device_that_comes_back_after_the_grace_period_is_news_if_its_health_is(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock, back: str, poked: list[set[str]]
+    kubelet: Kubelet, back: str, poked: list[set[str]]
 ) -> None:
-    stub = plugin(devices=["a"], name="1")
+    stub = kubelet.plugin(devices=["a"], name="1")
     assert kubelet.admit(Pod.of("p", main={R: 1}))
     stub.stop()
     kubelet.wait_for(R, (), {"a"})
-    clock.advance(301)
+    kubelet.clock.advance(301)
     kubelet.tick()
-    plugin(devices={"a": back}, name="2")
+    kubelet.plugin(devices={"a": back}, name="2")
     assert poked == kubelet.take_pokes()
 
 
-def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
+def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     assert kubelet.admit(Pod.of("p", main={R: 1}))
     for number in range(120):
         health = "Healthy" if number % 2 else "Unhealthy"
@@ -314,8 +279,8 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Ma
     assert 100 == len(kubelet.take_pokes())
 
 
-def test_pokes_are_lost_with_the_kubelet(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
+def test_pokes_are_lost_with_the_kubelet(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     assert kubelet.admit(Pod.of("p", main={R: 1}))
     stub.update({"a": "Unhealthy"})
     kubelet.wait_for(R, (), {"a"})
@@ -325,10 +290,8 @@ def test_pokes_are_lost_with_the_kubelet(kubelet: SimulatedKubelet, plugin: Make
 
 # As upstream's TestUpdateAllocatedResourcesStatus, and end-to-end test: Healthy then Unhealthy
 # single device in pod status.
-def test_the_pods_status_tells_the_health_of_each_device(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a", "b"])
+def test_the_pods_status_tells_the_health_of_each_device(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a", "b"])
     pod = Pod.of("p", main={R: 2})
     assert kubelet.admit(pod)
     stub.update({"a": "Healthy", "b": "Odd"})
@@ -336,10 +299,8 @@ def test_the_pods_status_tells_the_health_of_each_device(
     assert {"main": {R: {"a": "Healthy", "b": "Unhealthy"}}} == kubelet.device_health(pod)
 
 
-def test_the_end_of_the_stream_does_not_show_in_the_pods_status(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_the_end_of_the_stream_does_not_show_in_the_pods_status(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     pod = Pod.of("p", main={R: 1})
     assert kubelet.admit(pod)
     stub.stop()
@@ -351,10 +312,10 @@ def test_the_end_of_the_stream_does_not_show_in_the_pods_status(
     ("behaviour", "poked"), [(Behaviour.v1_36(), "first"), (Behaviour.fixed(), "second")]
 )
 def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
-    kubelet: SimulatedKubelet, plugin: Make, poked: str
+    kubelet: Kubelet, poked: str
 ) -> None:
-    plugin("x.io/one", ["a"], name="one")
-    two = plugin("x.io/two", ["a"], name="two")
+    kubelet.plugin("x.io/one", ["a"], name="one")
+    two = kubelet.plugin("x.io/two", ["a"], name="two")
     assert kubelet.admit(Pod.of("first", main={"x.io/one": 1}))
     assert kubelet.admit(Pod.of("second", main={"x.io/two": 1}))
     two.update({"a": "Unhealthy"})
@@ -364,7 +325,7 @@ def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
 
 # As upstream's TestNewManagerImpl and TestNewManagerImplStart.
 def test_stopping_is_idempotent(root: Path) -> None:
-    kubelet = SimulatedKubelet(root)
+    kubelet = Kubelet(root)
     kubelet.stop()
     kubelet.start()
     kubelet.stop()

@@ -1,7 +1,6 @@
 """What becomes of the plugin that had the resource before."""
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
@@ -10,20 +9,14 @@ import pytest
 
 from deviceplugin_testing.simulator import (
     Behaviour,
-    ManualClock,
     Outcome,
     Pod,
-    SimulatedKubelet,
     StubError,
-    StubPlugin,
 )
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._device_manager.registration import Connections
+from kubelets.equipped import Kubelet, R
 from patience import PATIENCE
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
 
 fixed = pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
 
@@ -34,35 +27,31 @@ def message(outcome: Outcome) -> str:
 
 
 # As upstream's TestDevicePluginReRegistration.
-def test_the_latest_list_replaces_that_of_earlier_sockets(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=["a", "b"], name="1")
-    plugin(devices=["b", "c"], name="2")
+def test_the_latest_list_replaces_that_of_earlier_sockets(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a", "b"], name="1")
+    kubelet.plugin(devices=["b", "c"], name="2")
     kubelet.wait_for(R, {"b", "c"})
-    plugin(devices=["d"], name="3")
+    kubelet.plugin(devices=["d"], name="3")
     kubelet.wait_for(R, {"d"})
     assert kubelet.capacity(R) == kubelet.allocatable(R) == 1
 
 
-def test_calls_go_to_the_new_plugin(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
+def test_calls_go_to_the_new_plugin(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     kubelet.allocate(R, ["a"])
     assert ([], [["a"]]) == (old.allocated, new.allocated)
 
 
-def test_a_replaced_plugin_is_neither_told_nor_disconnected(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old = plugin(name="old")
-    plugin(name="new")
+def test_a_replaced_plugin_is_neither_told_nor_disconnected(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(name="old")
+    kubelet.plugin(name="new")
     assert 1 == old.streams
     assert {R} == kubelet.registered
 
 
-def test_lists_of_a_replaced_plugin_still_count(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    old = plugin(devices=["a"], name="old")
-    new = plugin(devices=["b"], name="new")
+def test_lists_of_a_replaced_plugin_still_count(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(devices=["a"], name="old")
+    new = kubelet.plugin(devices=["b"], name="new")
     kubelet.wait_for(R, {"b"})
     old.update(["a"])
     kubelet.wait_for(R, {"a"})
@@ -71,21 +60,17 @@ def test_lists_of_a_replaced_plugin_still_count(kubelet: SimulatedKubelet, plugi
 
 
 @fixed
-def test_fixed_lists_of_a_replaced_plugin_are_ignored(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old = plugin(devices=["a"], name="old")
-    new = plugin(devices=["b"], name="new")
+def test_fixed_lists_of_a_replaced_plugin_are_ignored(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(devices=["a"], name="old")
+    new = kubelet.plugin(devices=["b"], name="new")
     old.update(["x"])
     new.update(["b", "c"])
     kubelet.wait_for(R, {"b", "c"})
     assert 3 == kubelet.lists_received(R)
 
 
-def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
+def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     old.stop()
     kubelet.wait_for(R, (), {"a", "b"})
     new.wait(lambda: new.streams == 0)
@@ -93,10 +78,8 @@ def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(
 
 
 @fixed
-def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
+def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     old.stop()
     new.update(["c"])
     kubelet.wait_for(R, {"c"})
@@ -105,10 +88,8 @@ def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(
     kubelet.wait_for(R, (), {"c"})
 
 
-def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    twice = plugin()
+def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(kubelet: Kubelet) -> None:
+    twice = kubelet.plugin()
     twice.register()
     twice.wait(lambda: twice.streams == 2)
     kubelet.wait(lambda: kubelet.lists_received(R) == 2)
@@ -117,11 +98,9 @@ def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(
     kubelet.wait_for(R, (), {"a", "b"})
 
 
-def test_a_failed_registration_orphans_the_plugin_from_before(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_a_failed_registration_orphans_the_plugin_from_before(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
     with pytest.raises(grpc.RpcError):
         broken.register()
@@ -136,11 +115,9 @@ def test_a_failed_registration_orphans_the_plugin_from_before(
 
 
 @fixed
-def test_fixed_a_failed_registration_changes_nothing(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_fixed_a_failed_registration_changes_nothing(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
     with pytest.raises(grpc.RpcError):
         broken.register()
@@ -149,11 +126,9 @@ def test_fixed_a_failed_registration_changes_nothing(
     kubelet.wait_for(R, (), {"a", "b"})
 
 
-def test_an_orphan_that_registers_again_is_watched_again(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_an_orphan_that_registers_again_is_watched_again(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
     with pytest.raises(grpc.RpcError):
         broken.register()
@@ -167,9 +142,9 @@ def test_an_orphan_that_registers_again_is_watched_again(
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_stream_that_ends_while_the_next_plugin_is_greeted_changes_no_answer_to_register(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make, fails: bool
+    kubelet: Kubelet, fails: bool
 ) -> None:
-    old, new = plugin(name="old"), stub(name="new")
+    old, new = kubelet.plugin(name="old"), kubelet.stub(name="new")
     new.hold("GetDevicePluginOptions")
     if fails:
         new.failing["GetDevicePluginOptions"] = StubError("not now")
@@ -195,11 +170,11 @@ def test_a_stream_that_ends_while_the_next_plugin_is_greeted_changes_no_answer_t
 
 
 def test_a_stream_that_has_ended_does_not_disconnect_who_registers_then(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However late the thread is that deals with the end."""
     deal = Connections._stream_ended
-    old = plugin(name="old")
+    old = kubelet.plugin(name="old")
 
     def late(connections: Connections, client: PluginClient) -> None:
         with suppress(TimeoutError):
@@ -210,13 +185,13 @@ def test_a_stream_that_has_ended_does_not_disconnect_who_registers_then(
     (reader,) = kubelet._live().connections._open
     old.stop()
     kubelet.wait(lambda: reader.ended)
-    stub(name="new").register()
+    kubelet.stub(name="new").register()
     kubelet.wait_for(R, {"a", "b"})
     assert {R} == kubelet.registered
 
 
-def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(stub: Make) -> None:
-    plugin = stub()
+def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     client = PluginClient(R, str(plugin.socket))
     client.dial(PATIENCE)
     client.close()
@@ -226,13 +201,11 @@ def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(stub: Make) -> None:
     assert [] == plugin.calls
 
 
-def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
+def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     new.stop()
     kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(301)
+    kubelet.clock.advance(301)
     kubelet.tick()
     old.update(["c"])
     kubelet.wait_for(R, {"c"})

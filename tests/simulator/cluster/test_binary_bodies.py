@@ -10,17 +10,10 @@ from cluster import real_api_server
 from cluster.dra_api.asking import CLAIMS, MERGE, SLICES, Asker, Object, Step, normal
 from cluster.dra_api.binary_objects import MEDIA, WANTED, Pair, asked, record, recorded
 from deviceplugin.proto.objects import resource_objects_pb2 as pb
-from deviceplugin_testing.simulator import SimulatedCluster
 from deviceplugin_testing.simulator._control_plane.api_server import bodies
 
 RECORDED = recorded()
 MISSING = real_api_server.why_not()
-
-
-@pytest.fixture(scope="module")
-def simulated() -> Iterator[Asker]:
-    with SimulatedCluster(controllers=False) as cluster:
-        yield Asker(cluster.url)
 
 
 def enveloped(kind: str, raw: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """Preparing and unpreparing the claims of pods."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,17 +13,13 @@ from deviceplugin_testing.simulator import (
     ContainerClaim,
     ContainerStartError,
     KubeletStopped,
-    ManualClock,
     Pod,
     PodClaim,
     PodNotReadyError,
-    SimulatedKubelet,
-    StubDriver,
     StubError,
     allocated_claim,
 )
-
-Make = Callable[..., StubDriver]
+from kubelets.equipped import Kubelet
 
 
 def result(
@@ -40,7 +35,7 @@ def sharing(name: str, *claims: str) -> Pod:
     return Pod(name, [Container("main", claims=uses)], claims=pod_claims)
 
 
-def give(kubelet: SimulatedKubelet, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
+def give(kubelet: Kubelet, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
     """Add a claim for a device that is reserved for ``pods``."""
     results = options.pop("results", [result()])
     claim = allocated_claim(name, results, pods=pods, **options)
@@ -48,7 +43,7 @@ def give(kubelet: SimulatedKubelet, name: str, *pods: Pod, **options: Any) -> di
     return claim
 
 
-def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
+def env(kubelet: Kubelet, pod: Pod) -> dict[str, str]:
     """Return the variables that the pod's container got at its last start."""
     options = kubelet.pod(pod).started["main"]
     assert options
@@ -56,10 +51,8 @@ def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
 
 
 # As upstream's TestPrepareResources and TestGetResources.
-def test_a_claim_is_prepared_before_the_first_container_starts(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     outcome = kubelet.run(pod)
     got = outcome.options["main"]
@@ -76,10 +69,8 @@ def test_a_claim_is_prepared_before_the_first_container_starts(
     ]
 
 
-def test_a_container_that_restarts_is_not_prepared_again(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     kubelet.exit_container(pod, "main")
@@ -88,10 +79,8 @@ def test_a_container_that_restarts_is_not_prepared_again(
 
 
 # As upstream's TestUnprepareResources.
-def test_a_claim_is_unprepared_before_the_pod_has_ended(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     phases = []
@@ -108,8 +97,8 @@ def test_a_claim_is_unprepared_before_the_pod_has_ended(
     assert not kubelet.dra.prepared("p")
 
 
-def test_a_pod_that_two_threads_end_has_ended_once(kubelet: SimulatedKubelet, driver: Make) -> None:
-    driver()
+def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
+    kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     kubelet.terminate(pod)
@@ -118,10 +107,8 @@ def test_a_pod_that_two_threads_end_has_ended_once(kubelet: SimulatedKubelet, dr
     assert "Succeeded" == kubelet.pod(pod).phase
 
 
-def test_what_fails_is_tried_again_after_a_while(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     outcome = kubelet.run(pod)
@@ -134,20 +121,18 @@ def test_what_fails_is_tried_again_after_a_while(
     assert expected == outcome.event == kubelet.pod(pod).event
     assert "Pending" == kubelet.pod(pod).phase
     stub.failing.clear()
-    clock.advance(59)
+    kubelet.clock.advance(59)
     kubelet.sync()
     assert not kubelet.pod(pod).running
-    clock.advance(31)
+    kubelet.clock.advance(31)
     kubelet.sync()
     assert {"main"} == kubelet.pod(pod).running
     assert {"CLAIM": "p"} == env(kubelet, pod)
     assert "" == kubelet.pod(pod).event
 
 
-def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse(error="busy")
@@ -161,27 +146,25 @@ def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse()
     kubelet.sync()
     assert "Running" == state.phase
-    clock.advance(15)
+    kubelet.clock.advance(15)
     kubelet.sync()
     assert ("Failed", "") == (state.phase, state.ending)
 
 
-def test_a_driver_that_is_gone_keeps_pods_terminating(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_a_driver_that_is_gone_keeps_pods_terminating(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     stub.stop()
     kubelet.watch()
     kubelet.terminate(pod)
-    clock.advance(3600)
+    kubelet.clock.advance(3600)
     kubelet.sync()
     state = kubelet.pod(pod)
     expected = "Failed to unprepare dynamic resources: DRA driver x.io is not registered"
     assert (expected, "Running") == (state.event, state.phase)
-    driver(socket="again.sock")
-    clock.advance(15)
+    kubelet.driver(socket="again.sock")
+    kubelet.clock.advance(15)
     kubelet.sync()
     assert "Succeeded" == state.phase
 
@@ -195,9 +178,9 @@ def test_a_driver_that_is_gone_keeps_pods_terminating(
     ],
 )
 def test_each_claim_must_be_in_the_answer_without_an_error(
-    kubelet: SimulatedKubelet, driver: Make, answers: dict[str, Any], why: str
+    kubelet: Kubelet, answers: dict[str, Any], why: str
 ) -> None:
-    stub = driver()
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     claims = {key or uid: pb.NodePrepareResourceResponse(**value) for key, value in answers.items()}
@@ -207,8 +190,8 @@ def test_each_claim_must_be_in_the_answer_without_an_error(
         kubelet.start_container(pod, "main")
 
 
-def test_a_claim_without_devices_is_prepared(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
+def test_a_claim_without_devices_is_prepared(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse()
     outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", []))
     assert {"main": None} == outcome.options
@@ -218,24 +201,20 @@ def test_a_claim_without_devices_is_prepared(kubelet: SimulatedKubelet, driver: 
     assert [["q"]] == stub.prepared
 
 
-def test_a_driver_that_is_not_registered_leaves_nothing_behind(
-    kubelet: SimulatedKubelet, clock: ManualClock
-) -> None:
+def test_a_driver_that_is_not_registered_leaves_nothing_behind(kubelet: Kubelet) -> None:
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     expected = "Failed to prepare dynamic resources: DRA driver x.io is not registered"
     assert expected == kubelet.run(pod).event
     assert frozenset() == kubelet.dra.users("p")
     kubelet.terminate(pod)
     assert "Succeeded" == kubelet.pod(pod).phase
-    clock.advance(100)
+    kubelet.clock.advance(100)
     kubelet.sync()
 
 
 @pytest.mark.parametrize("what", ["missing", "not allocated", "not reserved", "foreign", "away"])
-def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(
-    kubelet: SimulatedKubelet, driver: Make, what: str
-) -> None:
-    stub = driver()
+def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(kubelet: Kubelet, what: str) -> None:
+    stub = kubelet.driver()
     claim = PodClaim("claim", "c", from_template=True)
     pod = Pod("p", [Container("main", claims=[ContainerClaim("claim")])], claims=[claim])
     made = allocated_claim("c", [result()], pods=[pod], owner=pod, uid="u")
@@ -260,7 +239,7 @@ def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(
     assert [] == stub.prepared
 
 
-def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: SimulatedKubelet) -> None:
+def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: Kubelet) -> None:
     uses = [ContainerClaim("none")]
     pod = Pod("p", [Container("main", claims=uses)], claims=[PodClaim("none", "")])
     assert {"main": None} == kubelet.run(pod).options
@@ -268,7 +247,7 @@ def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: SimulatedKubel
 
 
 def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_ending(
-    kubelet: SimulatedKubelet,
+    kubelet: Kubelet,
 ) -> None:
     uses = [ContainerClaim("c")]
     claim = PodClaim("c", None, from_template=True)
@@ -281,9 +260,9 @@ def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_endin
 
 # As upstream's TestParallelPrepareUnprepareResources.
 def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
-    kubelet: SimulatedKubelet, driver: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = driver()
+    stub = kubelet.driver()
     one, two = sharing("one", "c"), sharing("two", "c")
     give(kubelet, "c", one, two)
     assert kubelet.run(one).options["main"] == kubelet.run(two).options["main"]
@@ -299,9 +278,9 @@ def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
     ("behaviour", "unprepared"), [(Behaviour.v1_36(), [["c"]]), (Behaviour.fixed(), [])]
 )
 def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
-    kubelet: SimulatedKubelet, driver: Make, unprepared: list[list[str]]
+    kubelet: Kubelet, unprepared: list[list[str]]
 ) -> None:
-    stub = driver()
+    stub = kubelet.driver()
     user, other = sharing("user", "c"), sharing("other", "c")
     give(kubelet, "c", user)
     assert kubelet.run(user).options
@@ -317,10 +296,8 @@ def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
         assert kubelet.start_container(user, "main")
 
 
-def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    one, two = driver("one.io", "one.sock"), driver("two.io", "two.sock")
+def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(kubelet: Kubelet) -> None:
+    one, two = kubelet.driver("one.io", "one.sock"), kubelet.driver("two.io", "two.sock")
     pod = sharing("p", "both", "second")
     give(kubelet, "both", pod, results=[result("one.io"), result("two.io")])
     give(kubelet, "second", pod, results=[result("two.io")])
@@ -334,10 +311,8 @@ def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(
     )
 
 
-def test_a_container_gets_the_devices_of_the_requests_that_it_names(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_container_gets_the_devices_of_the_requests_that_it_names(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
         for name in "ab":
@@ -369,31 +344,27 @@ def test_a_container_gets_the_devices_of_the_requests_that_it_names(
     assert {"only": {"B": "c"}, "all": both, "twice": both, "none": None} == envs
 
 
-def test_a_claim_made_again_under_its_name_waits_for_the_old_one(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_a_claim_made_again_under_its_name_waits_for_the_old_one(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     old = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(old)
     stub.failing["NodeUnprepareResources"] = StubError("busy")
     kubelet.delete(old)
-    clock.advance(60)
+    kubelet.clock.advance(60)
     kubelet.sync()
     assert "rpc error: code = Internal desc = busy" in kubelet.dra.problems[-1]
     new = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     assert "old ResourceClaim with same name p and different UID" in kubelet.run(new).event
     stub.failing.clear()
-    clock.advance(90)
+    kubelet.clock.advance(90)
     kubelet.sync()
-    clock.advance(90)
+    kubelet.clock.advance(90)
     kubelet.sync()
     assert {"main"} == kubelet.pod(new).running
 
 
-def test_claims_of_pods_that_are_gone_are_released_within_a_minute(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.run(pod)
     kubelet.sync()
@@ -402,15 +373,13 @@ def test_claims_of_pods_that_are_gone_are_released_within_a_minute(
     kubelet.start()
     kubelet.watch()
     kubelet.wait(lambda: kubelet.dra.connected)
-    clock.advance(60)
+    kubelet.clock.advance(60)
     kubelet.sync()
     assert [["p"]] == stub.unprepared
 
 
-def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     kubelet.admit(pod)
 
@@ -423,8 +392,8 @@ def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(
         kubelet.start_container(pod, "main")
 
 
-def test_a_driver_can_be_called_directly(kubelet: SimulatedKubelet, driver: Make) -> None:
-    driver()
+def test_a_driver_can_be_called_directly(kubelet: Kubelet) -> None:
+    kubelet.driver()
     claim = allocated_claim("c", [result()])
     uid = claim["metadata"]["uid"]
     answer = kubelet.dra.prepare("x.io", claim)
@@ -435,20 +404,16 @@ def test_a_driver_can_be_called_directly(kubelet: SimulatedKubelet, driver: Make
         kubelet.dra.prepare("x.io", claim)
 
 
-def test_a_call_over_a_closed_connection_fails_as_in_go(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    driver()
+def test_a_call_over_a_closed_connection_fails_as_in_go(kubelet: Kubelet) -> None:
+    kubelet.driver()
     plugin = kubelet._live().dra.drivers.get("x.io")
     plugin.close()
     with pytest.raises(CallError, match=r"Canceled desc = grpc: the client connection is closing"):
         plugin.call("NodePrepareResources", [])
 
 
-def test_init_containers_run_once_their_claim_is_prepared(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_init_containers_run_once_their_claim_is_prepared(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
     uses = [ContainerClaim("c")]
     containers = [Container("first", claims=uses)]
@@ -456,16 +421,14 @@ def test_init_containers_run_once_their_claim_is_prepared(
     give(kubelet, "c", pod)
     kubelet.run(pod)
     stub.failing.clear()
-    clock.advance(90)
+    kubelet.clock.advance(90)
     kubelet.sync()
     state = kubelet.pod(pod)
     assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))
 
 
-def test_a_pod_is_prepared_once_though_two_threads_start_it(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_pod_is_prepared_once_though_two_threads_start_it(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     assert kubelet.launch(pod)
     stub.hold("NodePrepareResources")

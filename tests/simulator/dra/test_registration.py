@@ -1,29 +1,23 @@
 """DRA drivers in plugins_registry: what is asked of them, and which instance gets the calls."""
 
-from collections.abc import Callable
-
 import pytest
 
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin_testing.simulator import (
     CallError,
     KubeletConfig,
-    ManualClock,
-    SimulatedKubelet,
     StubDriver,
     StubError,
 )
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._plugin_watcher import watcher
+from kubelets.equipped import Kubelet
 from patience import eventually
 
-Make = Callable[..., StubDriver]
 QUIET = {"watch_interval": None, "sync_interval": None}
 
 
-def start(
-    kubelet: SimulatedKubelet, *services: str, name: str = "x.io", **options: object
-) -> StubDriver:
+def start(kubelet: Kubelet, *services: str, name: str = "x.io", **options: object) -> StubDriver:
     driver = StubDriver(kubelet.registry_dir, name, services=services, **options)  # type: ignore[arg-type]
     driver.start()
     return driver
@@ -31,8 +25,8 @@ def start(
 
 # As upstream's TestRegistrationHandler.
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
-def test_a_driver_is_asked_introduced_and_told(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
+def test_a_driver_is_asked_introduced_and_told(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
     assert {str(stub.socket): "x.io"} == kubelet.watched_sockets
     assert ["GetInfo", "NotifyRegistrationStatus"] == [
@@ -51,9 +45,9 @@ def test_a_driver_is_asked_introduced_and_told(kubelet: SimulatedKubelet, driver
     ],
 )
 def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
-    kubelet: SimulatedKubelet, driver: Make, services: list[str], chosen: str
+    kubelet: Kubelet, services: list[str], chosen: str
 ) -> None:
-    stub = driver(services=services)
+    stub = kubelet.driver(services=services)
     pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
     assert kubelet.run(pod).options
     assert chosen == kubelet.dra.service("x.io")
@@ -74,7 +68,7 @@ def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
     ],
 )
 def test_a_driver_without_a_known_service_is_refused(
-    kubelet: SimulatedKubelet, services: tuple[str, ...], why: str
+    kubelet: Kubelet, services: tuple[str, ...], why: str
 ) -> None:
     stub = start(kubelet, *services)
     kubelet.watch()
@@ -88,8 +82,8 @@ def test_a_driver_without_a_known_service_is_refused(
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
-def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
+def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options
     assert [V1BETA1] == stub.versions
     refused = start(kubelet, V1, name="new.io", socket="new.sock")
@@ -99,7 +93,7 @@ def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: SimulatedKubelet, dr
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", **QUIET)])  # type: ignore[arg-type]
-def test_before_1_34_no_driver_is_registered_by_default(kubelet: SimulatedKubelet) -> None:
+def test_before_1_34_no_driver_is_registered_by_default(kubelet: Kubelet) -> None:
     stub = start(kubelet, V1BETA1)
     kubelet.watch()
     expected = f"no handler registered for plugin type: DRAPlugin at socket {stub.socket}"
@@ -117,7 +111,7 @@ def test_before_1_32_there_is_no_gate_for_claims() -> None:
 
 
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
-def test_a_driver_whose_info_is_late_is_tried_again(kubelet: SimulatedKubelet) -> None:
+def test_a_driver_whose_info_is_late_is_tried_again(kubelet: Kubelet) -> None:
     stub = start(kubelet, V1)
     stub.hold("GetInfo")
     kubelet.watch()
@@ -127,25 +121,21 @@ def test_a_driver_whose_info_is_late_is_tried_again(kubelet: SimulatedKubelet) -
     stub.stop()
 
 
-def test_a_driver_that_does_not_take_the_notice_is_not_registered(
-    kubelet: SimulatedKubelet, clock: ManualClock
-) -> None:
+def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubelet) -> None:
     stub = start(kubelet, V1)
     stub.failing["NotifyRegistrationStatus"] = StubError("no")
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     stub.failing.clear()
-    clock.advance(1)
+    kubelet.clock.advance(1)
     kubelet.watch()
     assert "x.io" in kubelet.dra.drivers
     stub.stop()
 
 
 # As upstream's TestConnectionHandling.
-def test_the_newest_connected_instance_gets_the_calls(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+def test_the_newest_connected_instance_gets_the_calls(kubelet: Kubelet) -> None:
+    old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     assert {"x.io": [str(old.socket), str(new.socket)]} == kubelet.dra.drivers
     kubelet.run(kubelet.claims.pod("one", "x.io", "pool", ["device"]))
     assert ([], [["one"]]) == (old.prepared, new.prepared)
@@ -155,10 +145,8 @@ def test_the_newest_connected_instance_gets_the_calls(
     assert [["two"]] == old.prepared
 
 
-def test_a_driver_that_was_killed_is_still_called_and_back_at_once(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_driver_that_was_killed_is_still_called_and_back_at_once(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.kill()
     kubelet.wait(lambda: not kubelet.dra.connected)
     outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
@@ -170,10 +158,8 @@ def test_a_driver_that_was_killed_is_still_called_and_back_at_once(
     kubelet.wait(lambda: kubelet.dra.connected)
 
 
-def test_only_the_instance_whose_socket_is_deleted_is_dropped(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+def test_only_the_instance_whose_socket_is_deleted_is_dropped(kubelet: Kubelet) -> None:
+    old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     old.stop()
     kubelet.watch()
     assert {"x.io": [str(new.socket)]} == kubelet.dra.drivers
@@ -186,10 +172,8 @@ def test_only_the_instance_whose_socket_is_deleted_is_dropped(
         kubelet.dra.service("x.io")
 
 
-def test_one_instance_cannot_take_the_endpoint_of_another(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_one_instance_cannot_take_the_endpoint_of_another(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     thief = StubDriver(kubelet.registry_dir, "x.io", socket="thief.sock")
     thief.info.endpoint = str(stub.socket)
     with thief:
@@ -199,7 +183,7 @@ def test_one_instance_cannot_take_the_endpoint_of_another(
     assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
 
 
-def test_an_endpoint_apart_from_the_registration_is_used(kubelet: SimulatedKubelet) -> None:
+def test_an_endpoint_apart_from_the_registration_is_used(kubelet: Kubelet) -> None:
     served = StubDriver(kubelet.root / "plugins", "x.io", socket="dra.sock")
     introduced = StubDriver(kubelet.registry_dir, "x.io")
     introduced.info.endpoint = str(served.socket)
@@ -210,7 +194,7 @@ def test_an_endpoint_apart_from_the_registration_is_used(kubelet: SimulatedKubel
         assert ([["p"]], []) == (served.prepared, introduced.prepared)
 
 
-def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: SimulatedKubelet) -> None:
+def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: Kubelet) -> None:
     stub = StubDriver(kubelet.registry_dir, "x.io")
     stub.info.endpoint = "/run/%zz"
     with stub:
@@ -218,10 +202,8 @@ def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: SimulatedKubelet
         assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
 
 
-def test_drivers_register_again_by_themselves_after_a_restart(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_drivers_register_again_by_themselves_after_a_restart(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     kubelet.restart()
     kubelet.watch()
     kubelet.wait(lambda: kubelet.dra.connected)
@@ -231,16 +213,14 @@ def test_drivers_register_again_by_themselves_after_a_restart(
     eventually(lambda: stub.streams == 0)
 
 
-def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(
-    kubelet: SimulatedKubelet,
-) -> None:
+def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(kubelet: Kubelet) -> None:
     drivers = kubelet._live().dra.drivers
     drivers.close()
     with pytest.raises(ConnectError, match="the kubelet has stopped"):
         drivers.register("x.io", "/run/dra.sock", [V1])
 
 
-def test_a_driver_without_cdi_files_gives_no_names(kubelet: SimulatedKubelet) -> None:
+def test_a_driver_without_cdi_files_gives_no_names(kubelet: Kubelet) -> None:
     with StubDriver(kubelet.registry_dir, "x.io") as stub:
         kubelet.watch()
         pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])

@@ -1,0 +1,94 @@
+"""A simulated kubelet that makes the plugins and drivers of a test."""
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from deviceplugin._platform import rpc
+from deviceplugin.proto.podresources import podresources_pb2
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubDriver, StubPlugin
+from patience import eventually
+
+R = "x.io/dev"
+
+
+class Kubelet(SimulatedKubelet):
+    """Its plugins and drivers end with it; its clock is the test's."""
+
+    clock: ManualClock
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        super().__init__(root, clock=ManualClock(), **options)
+        self._made = ExitStack()
+
+    @override
+    def __exit__(self, *_: object) -> None:
+        self._made.close()
+        super().__exit__()
+
+    def stub(
+        self, resource: str = R, devices: Any = "ab", directory: Path | None = None, **options: Any
+    ) -> StubPlugin:
+        """Return a plugin that serves and is not registered."""
+        plugin = StubPlugin(directory or self.plugin_dir, resource, devices, **options)
+        plugin.start()
+        self._made.callback(plugin.stop)
+        return plugin
+
+    def plugin(self, resource: str = R, devices: Any = "ab", **options: Any) -> StubPlugin:
+        """Return a plugin that is registered and whose first list has arrived."""
+        plugin = self.stub(resource, devices, **options)
+        self.after_a_list(resource, plugin.register)
+        return plugin
+
+    def watched(
+        self, name: str = "stub.sock", resource: str = R, devices: Any = "ab"
+    ) -> StubPlugin:
+        """Return a plugin in plugins_registry, which the kubelet has not looked at yet."""
+        return self.stub(resource, devices, self.registry_dir, name=name)
+
+    def driver(
+        self, name: str = "x.io", socket: str = "driver-reg.sock", **options: Any
+    ) -> StubDriver:
+        """Return a DRA driver that is registered and connected."""
+        cdi_dir = self.cdi_dirs[0]
+        driver = StubDriver(self.registry_dir, name, socket=socket, cdi_dir=cdi_dir, **options)
+        driver.start()
+        self._made.callback(driver.stop)
+
+        def is_connected() -> bool:
+            self.watch()
+            return str(driver.socket) in self.dra.connected.get(name, ())
+
+        eventually(is_connected, "the driver to be registered")
+        return driver
+
+    def after_a_list(self, resource: str, act: Callable[[], object]) -> None:
+        """Do something, and wait for the list that comes of it."""
+        received = self.lists_received(resource)
+        act()
+        self.wait(lambda: self.lists_received(resource) > received, what="a list")
+
+    @functools.cached_property
+    def agent(self) -> Mapping[str, Callable[..., Any]]:
+        """The calls of a client of the pod resources API."""
+        channel = self._made.enter_context(rpc.connect(self.pod_resources_socket))
+        return rpc.calls(
+            channel, podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
+        )
+
+
+def near(id_: str, *nodes: int, health: str = "Healthy") -> pb.Device:
+    """Return a device near these NUMA nodes; without any, it has a topology of none."""
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes])
+    return pb.Device(ID=id_, health=health, topology=topology)
+
+
+def allocated(**given: Any) -> pb.AllocateResponse:
+    """Return an answer to Allocate for one container."""
+    return pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse(**given)])
