@@ -1,4 +1,8 @@
-"""Scenes that end in the simulated cluster as with the real scheduler and controllers."""
+"""Scenes that end in the simulated cluster as with the real scheduler and controllers.
+
+The endings are recorded in ``endings.json``. Where another release ends a scene otherwise, the test
+on the real controllers fails with what then belongs there.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

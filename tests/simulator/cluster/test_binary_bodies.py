@@ -121,8 +121,8 @@ def test_a_deletion_keeps_its_conditions(simulated: Asker) -> None:
 
 
 TOO_LATE = pb.ResourceSlice(metadata=pb.ObjectMeta(creation_timestamp=pb.Time(seconds=1 << 62)))
-NO_JSON = pb.OpaqueConfiguration(parameters=pb.Json(raw=b"{"))
-NO_PARAMETERS = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=NO_JSON))
+NO_JSON = pb.OpaqueDeviceConfiguration(parameters=pb.Json(raw=b"{"))
+NO_PARAMETERS = pb.DeviceClassConfiguration(device_configuration=pb.Configuration(opaque=NO_JSON))
 REFUSED = {
     "no magic": (400, RECORDED["slice"].binary[1:], "does not begin as the binary format does"),
     "nothing": (400, b"", "does not begin as the binary format does"),
@@ -167,8 +167,8 @@ def test_a_field_without_a_value_is_there_if_json_has_it() -> None:
 
 
 def test_parameters_may_be_missing() -> None:
-    opaque = pb.OpaqueConfiguration(driver="g", parameters=pb.Json())
-    config = pb.ClassConfiguration(device_configuration=pb.Configuration(opaque=opaque))
+    opaque = pb.OpaqueDeviceConfiguration(driver="g", parameters=pb.Json())
+    config = pb.DeviceClassConfiguration(device_configuration=pb.Configuration(opaque=opaque))
     spec = pb.DeviceClassSpec(config=[config])
     found = bodies.read(enveloped("DeviceClass", pb.DeviceClass(spec=spec).SerializeToString()))
     assert [{"opaque": {"driver": "g"}}] == found["spec"]["config"]

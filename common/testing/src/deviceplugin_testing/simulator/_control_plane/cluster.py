@@ -30,7 +30,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Kind,
     Object,
 )
-from deviceplugin_testing.simulator._control_plane.rules import schema
+from deviceplugin_testing.simulator._control_plane.rules import shares
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store
 
@@ -73,7 +73,7 @@ class SimulatedCluster:
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self._store = Store(KINDS, clock=clock, seed=seed, waits=waits)
-        counts_shares = schema.checked(feature_gates).get(schema.SHARES, True)
+        counts_shares = shares.checked(feature_gates)
         self._objects = Objects(self._store, counts_shares=counts_shares)
         self._access = Access(self._store)
         self.faults = Faults()

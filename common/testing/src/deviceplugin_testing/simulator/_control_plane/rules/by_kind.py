@@ -24,9 +24,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unhandled,
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims
-from deviceplugin_testing.simulator._control_plane.rules.fields import METADATA, SCHEMAS
 from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata
-from deviceplugin_testing.simulator._control_plane.rules.schema import Struct, read
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store
 
@@ -110,7 +108,6 @@ def _written(amount: object) -> str:
 
 
 ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
-_OTHERS: Final = Struct("ObjectMeta", {"metadata": METADATA}, {"metadata": {}})
 _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldError]]]] = {
     RESOURCE_SLICE: check_slice,
     RESOURCE_CLAIM: claims.check_claim,
@@ -118,17 +115,6 @@ _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldErr
     DEVICE_CLASS: claims.check_class,
     POD: check_pod,
 }
-
-
-def known_fields(kind: Kind, made: Object) -> Object:
-    """Return what the server keeps of ``made``. Of kinds that are not DRA's, that is all.
-
-    Raises:
-        RefusedError: A value is not of its field's type.
-    """
-    schema = SCHEMAS.get(kind)
-    found = read(kind, schema, made) if schema else {**made, **read(kind, _OTHERS, made)}
-    return {**found, "apiVersion": kind.api_version, "kind": kind.name}
 
 
 def admit(store: Store, kind: Kind, made: Object) -> None:
