@@ -13,8 +13,8 @@ from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import StubError, StubPlugin
+from deviceplugin_testing.simulator._control_plane.rules.names import is_extended_resource
 from deviceplugin_testing.simulator._device_manager.plugin_client import DialError, PluginClient
-from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._wire import dialled_path, go_quote, socket_path
 from kubelets.equipped import Kubelet, R

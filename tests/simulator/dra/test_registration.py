@@ -3,6 +3,7 @@
 import pytest
 
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
+from deviceplugin.proto.pluginregistration.pluginregistration_pb2 import PluginInfo
 from deviceplugin_testing.simulator import (
     CallError,
     KubeletConfig,
@@ -217,7 +218,7 @@ def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(kubelet: Kub
     drivers = kubelet._live().dra.drivers
     drivers.close()
     with pytest.raises(ConnectError, match="the kubelet has stopped"):
-        drivers.register("x.io", "/run/dra.sock", [V1])
+        drivers.register(PluginInfo(name="x.io", supported_versions=[V1]), "/run/dra.sock")
 
 
 def test_a_driver_without_cdi_files_gives_no_names(kubelet: Kubelet) -> None:

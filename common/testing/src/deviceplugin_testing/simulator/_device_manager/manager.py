@@ -20,8 +20,6 @@ from deviceplugin_testing.simulator._wire import go_error
 
 log = logging.getLogger(__name__)
 
-_MAX_POKES = 100
-
 
 @dataclass(slots=True)
 class Endpoint:
@@ -128,18 +126,14 @@ class DeviceManager:
                 if id_ in owners and (id_ not in before or before[id_].health != health):
                     concerned.add(owners[id_])
             self._host.metrics.listed_at[resource] = time.monotonic()
-            self._poke(frozenset(concerned))
+            if self._host.release.shows_device_health:
+                self._host.poke(concerned)
             self.save()
             self._host.notify()
 
     def _owners(self, resource: str) -> dict[str, str]:
         anywhere = self._host.behaviour.health_owner_ignores_resource
         return self.records.owners(None if anywhere else resource)
-
-    def _poke(self, pods: frozenset[str]) -> None:
-        shown = self._host.release.shows_device_health
-        if shown and pods and len(self._host.pokes) < _MAX_POKES:
-            self._host.pokes.append(pods)
 
     def disconnected(self, resource: str) -> None:
         """Treat all devices of the resource as unhealthy."""

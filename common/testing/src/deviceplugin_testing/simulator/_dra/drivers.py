@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from deviceplugin.proto.dra import CALL_TIMEOUT, V1, V1BETA1
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin_testing.simulator._dra.plugins import DriverPlugin, HealthReader
 from deviceplugin_testing.simulator._errors import CallError, ConnectError
 from deviceplugin_testing.simulator._host.claim_source import ClusterError
@@ -125,11 +126,11 @@ class Drivers:
 
     # What the plugin watcher calls
 
-    def complaint(self, driver: str, endpoint: str, services: Sequence[str]) -> str:
+    def complaint(self, info: watcher_pb.PluginInfo, endpoint: str) -> str:
         """Return why the services are of no use, or an empty string."""
-        failed = f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint "
+        failed = f"invalid supported gRPC versions of DRA driver plugin {info.name} at endpoint "
         try:
-            self._choose(services)
+            self._choose(info.supported_versions)
         except ValueError as error:
             return f"{failed}{endpoint}: {error}"
         return ""
@@ -147,12 +148,13 @@ class Drivers:
             f"are supported by the kubelet ({_go_list(known)})"
         )
 
-    def register(self, driver: str, endpoint: str, services: Sequence[str]) -> None:
+    def register(self, info: watcher_pb.PluginInfo, endpoint: str) -> None:
         """Add an instance, whether or not its socket answers.
 
         Raises:
             ConnectError: There is an instance with this endpoint.
         """
+        driver = info.name
         with self._host.changed:
             instances = self._instances.setdefault(driver, [])
             if any(each.endpoint == endpoint for each in instances):
@@ -160,7 +162,8 @@ class Drivers:
                     f"endpoint {endpoint} already registered for DRA driver plugin {driver}"
                 )
             try:
-                plugin = DriverPlugin(driver, endpoint, self._choose(services), CALL_TIMEOUT)
+                service = self._choose(info.supported_versions)
+                plugin = DriverPlugin(driver, endpoint, service, CALL_TIMEOUT)
             except ValueError as error:
                 raise ConnectError(
                     f"create gRPC connection to DRA driver {driver} plugin at endpoint {endpoint}: "
@@ -174,16 +177,16 @@ class Drivers:
             plugin.watch(partial(self._connection_changed, plugin))
             self._health.read(plugin)
 
-    def deregister(self, driver: str, endpoint: str) -> None:
+    def deregister(self, name: str, endpoint: str) -> None:
         """Remove the instance with this endpoint, if there is one."""
         with self._host.changed:
-            instances = self._instances.get(driver, [])
+            instances = self._instances.get(name, [])
             for plugin in [each for each in instances if each.endpoint == endpoint]:
                 instances.remove(plugin)
                 if not instances:
-                    del self._instances[driver]
+                    del self._instances[name]
                 plugin.close()
-                self._sync(driver)
+                self._sync(name)
 
     # Connections
 

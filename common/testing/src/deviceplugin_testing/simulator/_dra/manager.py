@@ -12,7 +12,6 @@ from deviceplugin_testing.simulator._host.host import Host, Key
 
 RECONCILE: Final = 60.0
 """Seconds between checks for claims whose pods are gone."""
-_MAX_POKES: Final = 100
 
 
 class DraManager:
@@ -50,8 +49,7 @@ class DraManager:
         for state in self.cache:
             if any((one.pool, one.name) in devices for one in state.drivers.get(driver, ())):
                 pods |= state.pods
-        if pods and len(self._host.pokes) < _MAX_POKES:
-            self._host.pokes.append(frozenset(pods))
+        self._host.poke(pods)
 
     def run(self) -> None:
         """Do what is due by the clock: delete slices, ask for health, release what is unused."""

@@ -48,6 +48,7 @@ class Observer:
 
 
 UNKNOWN: Final = "Unknown"
+_MAX_POKES: Final = 100
 _WORDS: Final = {health_pb.HEALTHY: "Healthy", health_pb.UNHEALTHY: "Unhealthy"}
 
 Key = tuple[str, str]
@@ -201,6 +202,12 @@ class Host:
         self.dra_health = HealthCache(clock)
         self.dra_problems: deque[str] = deque(maxlen=100)
         """Why claims of pods that are gone could not be unprepared."""
+
+    def poke(self, pods: Iterable[str]) -> None:
+        """Note pods to sync, unless too many notes wait already."""
+        found = frozenset(pods)
+        if found and len(self.pokes) < _MAX_POKES:
+            self.pokes.append(found)
 
     def notify(self) -> None:
         """Make all threads that wait for a condition check it again."""

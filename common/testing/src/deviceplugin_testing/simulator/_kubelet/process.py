@@ -9,6 +9,7 @@ from pathlib import Path
 from deviceplugin._platform import rpc
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
+from deviceplugin.proto.dra import PLUGIN_TYPE
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
 from deviceplugin_testing.simulator._admission import Admission, SyncLoop
@@ -19,7 +20,7 @@ from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
 from deviceplugin_testing.simulator._device_manager.registration import Connections, Registration
 from deviceplugin_testing.simulator._dra.manager import DraManager
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._plugin_watcher.registrars import registrars
+from deviceplugin_testing.simulator._plugin_watcher.registrars import DevicePlugins, Registrar
 from deviceplugin_testing.simulator._plugin_watcher.watcher import PluginWatcher
 from deviceplugin_testing.simulator._podresources import PodResources
 from deviceplugin_testing.simulator._wire import UnixServer
@@ -49,7 +50,8 @@ class Process:
         self.starter = Starter(host, self.manager, allocator)
         self.dra = DraManager(host, self.manager)
         self.workers = PodWorkers(host, self.manager, self.dra, self.starter, Runtime(host))
-        takers = registrars(self.connections, self.dra.drivers, has_dra=host.config.has_dra)
+        takers: dict[str, Registrar] = {"DevicePlugin": DevicePlugins(self.connections)}
+        takers |= {PLUGIN_TYPE: self.dra.drivers} if host.config.has_dra else {}
         self.watcher = PluginWatcher(host, takers, dial_timeout=dial_timeout)
         self._waiter = Waiter(host.changed.clock)
         self._syncing = threading.Thread(target=self._run, name="sync", daemon=True)

@@ -83,7 +83,7 @@ def check_class(new: Object, old: Object | None = None) -> Iterator[FieldError]:
     for index, config in enumerate(spec.get("config", [])):
         yield from _check_opaque(f"spec.config[{index}]", config)
     extended = spec.get("extendedResourceName")
-    if extended is not None and not names.extended_resource(extended):
+    if extended is not None and not names.is_extended_resource(extended):
         yield invalid(
             "spec.extendedResourceName", extended, "must be a valid extended resource name"
         )
