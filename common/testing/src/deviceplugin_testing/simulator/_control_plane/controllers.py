@@ -13,6 +13,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     RESOURCE_SLICE,
     Object,
 )
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import owned_by
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import DeviceKey, tolerates
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import FINALIZER
 from deviceplugin_testing.simulator._control_plane.store import ENDED, Store
@@ -56,19 +57,13 @@ class ClaimControllers:
         if found is None:
             return  # it is made once there is one
         spec = found["spec"]
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
         wanted: Mapping[str, Object] = spec.get("metadata", {})
         made = {
             "metadata": {
                 "generateName": f"{metadata['name']}-{name}-",
                 "labels": wanted.get("labels", {}),
                 "annotations": {**wanted.get("annotations", {}), POD_CLAIM: name},
-                "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+                "ownerReferences": [owned_by(pod)],
             },
             "spec": spec["spec"],
         }

@@ -74,7 +74,7 @@ def canonical(text: object) -> str:
     if binary:
         value = min(value, Fraction(_MOST))
         binary = value >= 1024 and value.denominator == 1  # noqa: PLR2004
-    shown = _in_binary(value) if binary else _in_decimal(value, exponent=parsed.is_exponent)
+    shown = in_binary(value) if binary else _in_decimal(value, exponent=parsed.is_exponent)
     return f"-{shown}" if parsed.negative and value else shown
 
 
@@ -107,9 +107,10 @@ def _in_decimal(value: Fraction, *, exponent: bool) -> str:
     return f"{count}{names[power]}"
 
 
-def _in_binary(value: Fraction) -> str:
+def in_binary(value: Fraction) -> str:
+    """Return a whole number with the largest suffix, such as Gi, that needs no fraction."""
     power = 0
-    while power < max(_BINARY.values()) and not value % 2 ** (power + 10):
+    while value and power < max(_BINARY.values()) and not value % 2 ** (power + 10):
         power += 10
     names = {0: "", **{power: name for name, power in _BINARY.items()}}
     return f"{value / 2**power}{names[power]}"

@@ -106,18 +106,15 @@ def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refus
     """Return that an object has ``errors``, which are not empty."""
     messages = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
-    causes = [
-        {"reason": error.reason, "message": error.message, "field": error.field} for error in errors
-    ]
+    causes = [error._asdict() for error in errors]
     details = {**_name(name), **_group(kind), "kind": kind.name, "causes": causes}
     return RefusedError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {text}', details)
 
 
 def invalid_options(kind: str, error: FieldError) -> RefusedError:
     """Return that the options of a request, which are of ``kind``, have ``error``."""
-    cause = {"reason": error.reason, "message": error.message, "field": error.field}
     group = "meta.k8s.io"
-    details = {"group": group, "kind": kind, "causes": [cause]}
+    details = {"group": group, "kind": kind, "causes": [error._asdict()]}
     text = f'{kind}.{group} "" is invalid: {error.field}: {error.message}'
     return RefusedError(422, "Invalid", text, details)
 

@@ -69,8 +69,4 @@ class KubeletCalls(KubeletView):
 
         There are no checks and no bookkeeping.
         """
-        with self._host.changed:
-            endpoint = self._manager.endpoints.get(resource)
-            if endpoint is None or endpoint.client is None:
-                raise LookupError(f"{resource} has no plugin; {self._state()}")
-        return endpoint.client.call(method, request, timeout)
+        return self._client(resource).call(method, request, timeout)

@@ -148,17 +148,8 @@ def _has(names: list[str], name: str) -> bool:
 
 
 Matches = Callable[[Wanted], bool]
-
-
-class OverloadedError(RefusedError):
-    """The server asks to come back in ``after`` seconds."""
-
-    def __init__(self, code: int, after: int) -> None:
-        details = {"retryAfterSeconds": after}
-        reason = "TooManyRequests" if code == 429 else "ServiceUnavailable"  # noqa: PLR2004
-        message = "the server has received too many requests and has asked us to try again later"
-        super().__init__(code, reason, message, details)
-        self.after = after
+RETRY: Final = "retryAfterSeconds"
+"""Of the details of a refusal: when to come back."""
 
 
 @dataclass(slots=True)
@@ -186,7 +177,10 @@ class Faults:
         matches: Matches = lambda _wanted: True,
     ) -> None:
         """Refuse the next requests, so many ``times``, with ``Retry-After``."""
-        self.refuse(OverloadedError(code, after), times, matches=matches)
+        reason = "TooManyRequests" if code == 429 else "ServiceUnavailable"  # noqa: PLR2004
+        message = "the server has received too many requests and has asked us to try again later"
+        error = RefusedError(code, reason, message, {RETRY: after})
+        self.refuse(error, times, matches=matches)
 
     def refuse(
         self, error: RefusedError, times: float = 1, *, matches: Matches = lambda _wanted: True

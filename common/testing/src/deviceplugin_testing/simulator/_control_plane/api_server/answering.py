@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    RETRY,
     Access,
     ApiRequest,
     Faults,
-    OverloadedError,
     User,
     Wanted,
 )
@@ -62,19 +62,17 @@ def _resource(kind: Kind, part: str) -> Object:
 def review(access: Access, kinds: Iterable[Kind], user: User, asked: Object) -> Object:
     """Return whether ``user`` may do what a SelfSubjectAccessReview asks."""
     wanted = asked.get("spec", {}).get("resourceAttributes", {})
+
+    def said(name: str) -> str:
+        return str(wanted.get(name, ""))
+
     allowed = any(
         access.allows(
             user,
-            Wanted(
-                wanted.get("verb", ""),
-                kind,
-                wanted.get("namespace", ""),
-                wanted.get("name", ""),
-                wanted.get("subresource", ""),
-            ),
+            Wanted(said("verb"), kind, said("namespace"), said("name"), said("subresource")),
         )
         for kind in kinds
-        if (kind.group, kind.plural) == (wanted.get("group", ""), wanted.get("resource"))
+        if (kind.group, kind.plural) == (said("group"), said("resource"))
     )
     return {
         "kind": "SelfSubjectAccessReview",
@@ -140,10 +138,10 @@ class Answering:
                 self.state.pause(self.faults.latency)
             user = self.access.user(asked.header("Authorization") or "")
             return self._read(user, asked) if asked.method == "GET" else self._write(user, asked)
-        except OverloadedError as error:
-            return Answer(error.code, error.status(), {"Retry-After": str(error.after)})
         except RefusedError as error:
-            return Answer(error.code, error.status())
+            after = (error.details or {}).get(RETRY)
+            headers = {} if after is None else {"Retry-After": str(after)}
+            return Answer(error.code, error.status(), headers)
 
     def _read(self, user: User, asked: Asked) -> Reply:
         if document := self._documents.get(urlsplit(asked.address).path):
@@ -220,16 +218,6 @@ class Answering:
             self._note(user, wanted, code, asked.header("User-Agent") or "")
 
     def _note(self, user: User, wanted: Wanted, code: int, client: str) -> None:
-        kind = wanted.kind
-        entry = ApiRequest(
-            user.name,
-            wanted.verb,
-            kind.group,
-            wanted.resource,
-            wanted.namespace,
-            wanted.name,
-            code,
-            client,
-        )
+        about = (wanted.verb, wanted.kind.group, wanted.resource, wanted.namespace, wanted.name)
         with self.state:
-            self.log.append(entry)
+            self.log.append(ApiRequest(user.name, *about, code, client))

@@ -55,6 +55,13 @@ def containers(pod: Object) -> list[Object]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"].get("containers", ())]
 
 
+def owned_by(pod: Object) -> Object:
+    """Return the entry of ``ownerReferences`` of a claim that is made for ``pod``."""
+    own = {name: pod["metadata"][name] for name in ("name", "uid")}
+    flags = {"controller": True, "blockOwnerDeletion": True}
+    return {"apiVersion": "v1", "kind": "Pod", **own, **flags}
+
+
 def check_pod(new: Object, old: Object | None = None) -> Iterator[FieldError]:
     """Yield the errors of a pod."""
     del old

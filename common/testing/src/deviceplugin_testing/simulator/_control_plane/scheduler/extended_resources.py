@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount
-from deviceplugin_testing.simulator._control_plane.rules.by_kind import containers
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import containers, owned_by
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -68,13 +68,12 @@ def special_claim(pod: Object, classes: Mapping[str, str]) -> SpecialClaim:
             mapping = {"containerName": container["name"], "resourceName": name}
             mappings.append({**mapping, "requestName": request})
     metadata = pod["metadata"]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     claim = {
         "metadata": {
             "generateName": f"{metadata['name']}-extended-resources-",
             "namespace": metadata["namespace"],
             "annotations": {ANNOTATION: "true"},
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [owned_by(pod)],
         },
         "spec": {"devices": {"requests": requests}},
     }

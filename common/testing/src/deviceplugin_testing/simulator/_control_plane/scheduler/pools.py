@@ -1,13 +1,13 @@
 """The devices that a node's slices offer, in the order in which the scheduler takes them."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
-from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.quantities import amount, in_binary
 
 _BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -94,8 +94,6 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 
 Amounts = Mapping[str, str]
 """Quantities by the name of a capacity."""
-_KILO: Final = 1024
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Amounts | None:
@@ -120,11 +118,11 @@ def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Am
 
 def total(several: Iterable[Amounts]) -> Mapping[str, Fraction]:
     """Return the sum of what several requests consume."""
-    found: Counter[str] = Counter()
+    found: dict[str, Fraction] = defaultdict(Fraction)
     for one in several:
         for name, taken in one.items():
-            found[name] += amount(taken)  # type: ignore[assignment]  # a fraction counts too
-    return found  # type: ignore[return-value]
+            found[name] += amount(taken)
+    return found
 
 
 def _consumed(capacity: Object, asked: str | None) -> str:
@@ -145,7 +143,7 @@ def _in_range(asked: str, between: Mapping[str, str]) -> str:
     if "step" not in between:
         return asked
     least, step = ceil(amount(between["min"])), ceil(amount(between["step"]))
-    return _binary(least + step * -(-(ceil(amount(asked)) - least) // step))
+    return in_binary(Fraction(least + step * -(-(ceil(amount(asked)) - least) // step)))
 
 
 def _violates(taken: str, policy: Mapping[str, Any]) -> bool:
@@ -159,10 +157,3 @@ def _violates(taken: str, policy: Mapping[str, Any]) -> bool:
         return bool("step" in between and (ceil(amount(taken)) - least) % step)
     values = policy.get("validValues", ())
     return bool(values) and amount(taken) not in map(amount, values)
-
-
-def _binary(number: int) -> str:
-    power = 0
-    while number and not number % _KILO:
-        number, power = number // _KILO, power + 1
-    return f"{number}{_BINARY[power]}"
