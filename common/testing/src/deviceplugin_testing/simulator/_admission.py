@@ -116,7 +116,6 @@ class Admission:
             ]
 
     def readmit(self) -> list[Outcome]:
-        """Admit the pods from before the kubelet's start."""
         outcomes = [self._admit(state) for state in self.to_readmit]
         with self._host.changed:
             self._manager.sources_ready = True

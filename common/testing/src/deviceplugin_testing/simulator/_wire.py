@@ -109,11 +109,9 @@ class ClientClosed(grpc.RpcError):
     """The call was not made because the kubelet had closed the connection."""
 
     def code(self) -> grpc.StatusCode:
-        """Return the code of a Go client."""
         return grpc.StatusCode.CANCELLED
 
     def details(self) -> str:
-        """Return the message of a Go client."""
         return "grpc: the client connection is closing"
 
 

@@ -102,11 +102,7 @@ class Runtime:
         self._host = host
 
     def create(self, options: RunOptions | None) -> RunOptions | None:
-        """Return what the container has in the end.
-
-        Raises:
-            ContainerCreateError: A CDI device is in no valid specification.
-        """
+        """Return what the container has in the end; raise ``ContainerCreateError``."""
         if options is None:
             return None
         names = list(options.claim_cdi_devices)

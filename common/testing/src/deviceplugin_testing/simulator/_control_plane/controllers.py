@@ -30,7 +30,6 @@ class ClaimControllers:
         self._store = objects.store
 
     def step(self) -> None:
-        """Do what is to be done for each pod, claim and slice."""
         pods = {one["metadata"]["uid"]: one for one in self._store.list(POD)}
         for pod in pods.values():
             if not is_over(pod):
@@ -101,7 +100,6 @@ class ClaimControllers:
             self._store.delete(*place)
 
     def _is_garbage(self, found: Object) -> bool:
-        """Return whether all owners are gone."""
         owners = [one for one in _owners(found["metadata"]) if one["kind"] in _OWNERS]
         namespace = found["metadata"].get("namespace", "")
         return bool(owners) and not any(self._exists(one, namespace) for one in owners)
@@ -136,7 +134,6 @@ class DeviceEviction:
         self._store = store
 
     def step(self) -> None:
-        """Delete the pods whose time has come."""
         taints = dict(self._taints())
         for claim in self._store.list(RESOURCE_CLAIM):
             allocation = claim.get("status", {}).get("allocation") or {}

@@ -30,7 +30,6 @@ class Taking:
 
     @property
     def needed(self) -> int:
-        """How many devices are still missing."""
         return self.wanted - len(self.taken)
 
     def take(self, ids: AbstractSet[str]) -> bool:

@@ -34,16 +34,10 @@ class Endpoint:
 
     @property
     def stopped(self) -> bool:
-        """Whether the connection was lost."""
         return self.stopped_at is not None
 
     def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a method of the plugin and return its answer.
-
-        Raises:
-            CallError: The call failed, or the connection was lost before. The message is the
-                kubelet's.
-        """
+        """Call a method of the plugin and return its answer; raise ``CallError``."""
         if self.client is None or self.stopped:
             path = f" {self.client.path}" if self.client else ""
             raise CallError(f"endpoint &{{{self.resource}{path}}} has been stopped")
@@ -98,7 +92,6 @@ class DeviceManager:
             self.endpoints[resource] = Endpoint(resource, None, None, self._host.clock())
 
     def save(self) -> None:
-        """Write the checkpoint."""
         with self._host.changed:
             records.write_checkpoint(self._host.plugin_dir, self.records, self.healthy)
 
@@ -216,7 +209,6 @@ class DeviceManager:
                 self.recount()
 
     def recount(self) -> None:
-        """Compute ``allocated`` from the records."""
         with self._host.changed:
             self.allocated = self.records.devices
             if not self._host.behaviour.collection_forgets_in_flight:

@@ -59,7 +59,6 @@ class ClaimState:
 
     @property
     def devices(self) -> Iterator[tuple[str, ClaimDevice]]:
-        """Each device and its driver."""
         for driver, devices in self.drivers.items():
             for device in devices:
                 yield driver, device
@@ -76,15 +75,12 @@ class ClaimCache:
         return iter(list(self._claims.values()))
 
     def get(self, namespace: str, name: str) -> ClaimState | None:
-        """Return a claim, or None."""
         return self._claims.get((namespace, name))
 
     def add(self, state: ClaimState) -> None:
-        """Add a claim."""
         self._claims[state.namespace, state.name] = state
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget a claim."""
         self._claims.pop((namespace, name), None)
 
     def save(self) -> None:

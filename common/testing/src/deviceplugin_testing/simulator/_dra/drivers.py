@@ -23,8 +23,6 @@ _JITTER: Final = 0.2
 
 @dataclass(slots=True)
 class _Wipe:
-    """A deletion to come."""
-
     due: float
     retry: float = _FIRST_RETRY
     begun: bool = False
@@ -107,7 +105,6 @@ class Drivers:
 
     @property
     def all(self) -> dict[str, list[DriverPlugin]]:
-        """The instances by driver."""
         with self._host.changed:
             return {driver: list(found) for driver, found in self._instances.items()}
 
@@ -149,11 +146,7 @@ class Drivers:
         )
 
     def register(self, info: watcher_pb.PluginInfo, endpoint: str) -> None:
-        """Add an instance, whether or not its socket answers.
-
-        Raises:
-            ConnectError: There is an instance with this endpoint.
-        """
+        """Add an instance, whether or not its socket answers; raise ``ConnectError``."""
         driver = info.name
         with self._host.changed:
             instances = self._instances.setdefault(driver, [])

@@ -70,11 +70,7 @@ class DriverPlugin:
         thread.start()
 
     def call(self, method: str, claims: Sequence[dra_v1_pb2.Claim]) -> Mapping[str, Any]:
-        """Call a method for ``claims`` and return its answers, by UID.
-
-        Raises:
-            CallError: The call failed. The message is the kubelet's.
-        """
+        """Call a method for ``claims`` and return its answers, by UID; raise ``CallError``."""
         request = {
             "NodePrepareResources": dra_v1_pb2.NodePrepareResourcesRequest,
             "NodeUnprepareResources": dra_v1_pb2.NodeUnprepareResourcesRequest,
@@ -102,7 +98,6 @@ class DriverPlugin:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
         return self._closed
 
     def close(self) -> None:
@@ -111,7 +106,6 @@ class DriverPlugin:
         self._channel.close()
 
     def join(self) -> None:
-        """Wait for its threads, which must have been closed."""
         for thread in self._threads:
             thread.join()
 

@@ -18,8 +18,6 @@ class PrepareError(Exception):
 
 
 class _Use(NamedTuple):
-    """A claim of a pod that has an object."""
-
     claim: str
     from_template: bool = False
 
@@ -35,12 +33,7 @@ class Preparer:
     # Preparing
 
     def prepare(self, pod: Pod) -> None:
-        """Prepare all claims of ``pod`` that are not prepared yet.
-
-        Raises:
-            PrepareError: The first failure. What was prepared until then stays so for its driver,
-                and is asked for again at the next attempt.
-        """
+        """Prepare all claims of ``pod`` that are not prepared yet; raise ``PrepareError``."""
         try:
             self._prepare(pod)
         except (CallError, ClusterError, ValueError) as error:
@@ -143,11 +136,7 @@ class Preparer:
     # Unpreparing
 
     def unprepare(self, pod: Pod) -> None:
-        """Unprepare the claims of ``pod`` that no other pod uses.
-
-        Raises:
-            PrepareError: The first failure.
-        """
+        """Unprepare the claims of ``pod`` that no other pod uses; raise ``PrepareError``."""
         try:
             names = [use.claim for use in _claims(pod)]
         except ValueError as error:

@@ -106,7 +106,6 @@ class HealthCache:
         return changed | lost.keys()
 
     def clear(self, driver: str) -> None:
-        """Forget what a driver reported."""
         self._drivers.pop(driver, None)
 
 

@@ -99,7 +99,6 @@ class Process:
         self.manager.sources_ready = not self.admission.to_readmit
 
     def sync(self) -> None:
-        """Do what is due by the clock."""
         self.dra.run()
         self.workers.run()
 

@@ -29,7 +29,6 @@ class DevicePlugins:
         self._connections = connections
 
     def complaint(self, info: pb.PluginInfo, endpoint: str) -> str:  # noqa: ARG002
-        """Check version and name."""
         if VERSION not in info.supported_versions:
             versions = " ".join(info.supported_versions)
             return (
@@ -41,7 +40,6 @@ class DevicePlugins:
         return ""
 
     def register(self, info: pb.PluginInfo, endpoint: str) -> None:
-        """Connect to the plugin, and ask for its options."""
         self._connections.connect(info.name, endpoint, None)
 
     def deregister(self, name: str, endpoint: str) -> None:  # noqa: ARG002

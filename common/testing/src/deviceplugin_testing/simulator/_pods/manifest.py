@@ -34,11 +34,7 @@ class ManifestError(Exception):
 
 
 def load_pods(path: Path) -> list[Pod]:
-    """Return the pods in the YAML or JSON file ``path``.
-
-    Raises:
-        ManifestError: It cannot be read, or has no pod.
-    """
+    """Return the pods in the YAML or JSON file ``path``; raise ``ManifestError``."""
     try:
         found = documents(path)
     except OSError as error:

@@ -28,7 +28,6 @@ class User:
 
     @classmethod
     def of_account(cls, namespace: str, name: str) -> "User":
-        """Return the user of a service account."""
         return cls(f"{_ACCOUNT}{namespace}:{name}")
 
 
@@ -63,7 +62,6 @@ class Wanted(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """The resource as roles name it."""
         return f"{self.kind.plural}/{self.part}" if self.part else self.kind.plural
 
 
@@ -79,12 +77,10 @@ class Access:
         self._users: dict[str, User] = {}
 
     def grant(self, token: str, user: User) -> None:
-        """Accept ``token`` as that of ``user``."""
         with self._lock:
             self._users[token] = user
 
     def revoke(self, token: str) -> None:
-        """Accept ``token`` no longer."""
         with self._lock:
             self._users[token] = User("")
 
@@ -117,7 +113,6 @@ class Access:
         raise RefusedError(403, "Forbidden", problem, details)
 
     def allows(self, user: User, wanted: Wanted) -> bool:
-        """Return whether ``user`` may do that."""
         return user.is_admin or any(_permits(rule, wanted) for rule in self._rules(user))
 
     def _rules(self, user: User) -> Iterable[Object]:

@@ -89,8 +89,6 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it was sent."""
-
     method: str
     address: str
     """Path and query."""
@@ -100,8 +98,6 @@ class Asked:
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
-
     code: int
     body: Object | str
     """An object is sent as JSON."""
@@ -161,7 +157,6 @@ class Answering:
             return self.found(request, asked)
 
     def kinds(self) -> Sequence[Kind]:
-        """Return the kinds that are served."""
         return self.objects.store.kinds
 
     def serves(self, kind: Kind, part: str) -> bool:

@@ -103,11 +103,7 @@ _SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 
 
 def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
-    """Return the object in ``body``.
-
-    Raises:
-        RefusedError: It is not in a known format, or not an object of ``kind``.
-    """
+    """Return the object in ``body``; raise ``RefusedError``."""
     form = _form(media)
     if form not in {_JSON, MEDIA}:
         raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {MEDIA}")
@@ -117,11 +113,7 @@ def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
 
 
 def options_of(media: str | None, body: bytes) -> Object:
-    """Return the options of a deletion.
-
-    Raises:
-        RefusedError: They cannot be read.
-    """
+    """Return the options of a deletion; raise ``RefusedError``."""
     is_binary = body and _form(media) == MEDIA
     found: Object = _of_binary(body) if is_binary else json.loads(body or b"{}")
     return found

@@ -63,7 +63,6 @@ def owned_by(pod: Object) -> Object:
 
 
 def check_pod(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a pod."""
     del old
     if not new["spec"].get("containers"):
         yield required("spec.containers")
@@ -125,11 +124,7 @@ _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldErr
 
 
 def admit(store: Store, kind: Kind, made: Object) -> None:
-    """Add defaults to a new object.
-
-    Raises:
-        RefusedError: The server does not create it.
-    """
+    """Add defaults to a new object; raise ``RefusedError``."""
     made.pop("status", None) if kind == RESOURCE_CLAIM else None
     add_defaults(store, kind, made)
     errors = [*check_metadata(made["metadata"]), *_check(kind, made, None)]
@@ -139,11 +134,7 @@ def admit(store: Store, kind: Kind, made: Object) -> None:
 
 
 def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str = "") -> None:
-    """Add defaults to a changed object, or to its subresource.
-
-    Raises:
-        RefusedError: The server does not change it so.
-    """
+    """Add defaults to a changed object, or to its subresource; raise ``RefusedError``."""
     if part == "status":
         if kind == RESOURCE_CLAIM:
             _refuse(kind, new, [*claims.check_status(new, old)])
@@ -153,7 +144,6 @@ def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str =
 
 
 def add_defaults(store: Store, kind: Kind, made: Object) -> None:
-    """Add what the server adds by itself."""
     if kind == RESOURCE_SLICE:
         for device in made["spec"].get("devices", ()):
             for taint in device.get("taints", ()):

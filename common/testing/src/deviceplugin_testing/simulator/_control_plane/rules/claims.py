@@ -28,7 +28,6 @@ _NOT_SIMULATED: Final = "not simulated: the scheduler of the simulated cluster w
 
 
 def add_defaults(spec: Object) -> None:
-    """Add what the server adds to the specification of a claim."""
     spec["devices"].setdefault("requests", None)
     for request in requests_of(spec):
         for one in [*([request["exactly"]] if "exactly" in request else ()),
@@ -38,7 +37,6 @@ def add_defaults(spec: Object) -> None:
 
 
 def requests_of(spec: Object) -> list[Object]:
-    """Return the requests in the specification of a claim."""
     return spec["devices"].get("requests") or []
 
 
@@ -76,7 +74,6 @@ def check_status(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def check_class(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a device class."""
     del old
     spec = new["spec"]
     yield from _check_selectors("spec", spec.get("selectors", []))

@@ -25,15 +25,11 @@ class DeviceKey(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A device of a complete pool."""
-
     key: DeviceKey
     device: Object
 
 
 class Pools(NamedTuple):
-    """What a node's slices offer."""
-
     offers: list[Offer]
     """By pool name, slice name and the order of the devices."""
     incomplete: bool
@@ -117,7 +113,6 @@ def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Am
 
 
 def total(several: Iterable[Amounts]) -> Mapping[str, Fraction]:
-    """Return the sum of what several requests consume."""
     found: dict[str, Fraction] = defaultdict(Fraction)
     for one in several:
         for name, taken in one.items():
@@ -137,7 +132,6 @@ def _consumed(capacity: Object, asked: str | None) -> str:
 
 
 def _in_range(asked: str, between: Mapping[str, str]) -> str:
-    """Return the next quantity in a range."""
     if amount(asked) < amount(between["min"]):
         return between["min"]
     if "step" not in between:
