@@ -154,6 +154,12 @@ def test_a_body_that_cannot_be_read_is_refused(simulated: Asker, name: str) -> N
     assert (code, True) == (found, text in answer["message"]), answer
 
 
+@pytest.mark.parametrize("body", [b"", b'{"a":', b"[]"])
+def test_json_that_is_no_object_is_refused(simulated: Asker, body: bytes) -> None:
+    code, answer = simulated.ask(Step("POST", SLICES, body))
+    assert (400, True) == (code, "json parse error" in answer["message"])
+
+
 def test_a_field_without_a_value_is_there_if_json_has_it() -> None:
     pool = pb.ResourcePool(name="", generation=0, resource_slice_count=0)
     spec = pb.ResourceSliceSpec(driver="", pool=pool, all_nodes=False)

@@ -35,11 +35,7 @@ class Change(NamedTuple):
 class Store:
     """Objects by kind, namespace and name. Thread-safe; what is given and returned is a copy.
 
-    Args:
-        kinds: The kinds that there are.
-        clock: Returns the time, in seconds since 1970.
-        seed: Of the random parts of names and UIDs.
-        waits: The clock by which watches wait.
+    ``seed`` is that of random names and UIDs; watches wait by ``waits``.
     """
 
     def __init__(

@@ -132,16 +132,12 @@ class HealthReader:
 
     def run(self) -> None:
         """Ask again for the streams for which it is time."""
-        with self._host.changed:
-            for plugin in self._due():
-                self._open(plugin)
-
-    def _due(self) -> Iterator[DriverPlugin]:
         now = self._host.clock()
-        for plugin in self._plugins:
-            due = plugin.health_due
-            if due is not None and due <= now and not plugin.closed:
-                yield plugin
+        with self._host.changed:
+            for plugin in self._plugins:
+                due = plugin.health_due
+                if due is not None and due <= now and not plugin.closed:
+                    self._open(plugin)
 
     def _open(self, plugin: DriverPlugin) -> None:
         plugin.health_due = None

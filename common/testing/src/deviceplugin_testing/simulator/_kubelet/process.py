@@ -136,23 +136,16 @@ def _sweep(host: Host) -> None:
     names = {path.name for path in host.plugin_dir.iterdir()} - {FILE_NAME}
     for name in host.shuffled(names):
         path = host.plugin_dir / name
-        is_deleted = _is_socket if host.release.deletes_sockets_only else _is_not_directory
-        if is_deleted(path):
+        if _is_swept(path, sockets_only=host.release.deletes_sockets_only):
             path.unlink(missing_ok=True)  # its plugin may have deleted it first
 
 
-def _is_socket(path: Path) -> bool:
+def _is_swept(path: Path, *, sockets_only: bool) -> bool:
     try:
-        return stat.S_ISSOCK(path.stat().st_mode)
+        mode = path.stat().st_mode if sockets_only else path.lstat().st_mode
     except OSError:
         return False
-
-
-def _is_not_directory(path: Path) -> bool:
-    try:
-        return not stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return stat.S_ISSOCK(mode) if sockets_only else not stat.S_ISDIR(mode)
 
 
 def _check(host: Host) -> None:

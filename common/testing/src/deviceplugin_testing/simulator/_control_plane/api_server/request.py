@@ -157,13 +157,9 @@ Event = dict[str, Any]
 
 
 class Watching:
-    """One watch of ``store``.
+    """One watch of ``store``, with a bookmark every ``bookmarks`` seconds for who asks for them.
 
-    Args:
-        store: The objects.
-        request: What is wanted, and how long.
-        bookmarks: Seconds between two bookmarks, for clients that ask for them.
-        is_cut: Returns whether the watch is cut. The store's monitor is poked when it becomes so.
+    The store's monitor is poked when ``is_cut`` becomes true.
     """
 
     def __init__(

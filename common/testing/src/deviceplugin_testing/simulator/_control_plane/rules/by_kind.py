@@ -117,7 +117,7 @@ ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldError]]]] = {
     RESOURCE_SLICE: check_slice,
     RESOURCE_CLAIM: claims.check_claim,
-    RESOURCE_CLAIM_TEMPLATE: claims.check_template,
+    RESOURCE_CLAIM_TEMPLATE: claims.check_claim,
     DEVICE_CLASS: claims.check_class,
     POD: check_pod,
 }

@@ -41,19 +41,15 @@ def requests_of(spec: Object) -> list[Object]:
 
 
 def check_claim(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a claim, or of the change of ``old`` to it."""
-    if old is None:
-        yield from _check_spec("spec", new["spec"])
-    elif new["spec"] != old["spec"]:
-        yield invalid("spec", new["spec"], _IMMUTABLE)
-
-
-def check_template(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a template, or of the change of ``old`` to it."""
-    if old is None:
-        yield from _check_spec("spec.spec", new["spec"]["spec"])
-    elif new["spec"] != old["spec"]:
-        yield invalid("spec", new["spec"], _IMMUTABLE)
+    """Yield the errors of a claim or a template, or of the change of ``old`` to it."""
+    spec = new["spec"]
+    if old is not None:
+        if spec != old["spec"]:
+            yield invalid("spec", spec, _IMMUTABLE)
+    elif "spec" in spec:
+        yield from _check_spec("spec.spec", spec["spec"])
+    else:
+        yield from _check_spec("spec", spec)
 
 
 def check_status(new: Object, old: Object) -> Iterator[FieldError]:

@@ -93,12 +93,9 @@ Amounts = Mapping[str, str]
 
 
 def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Amounts | None:
-    """Return what a request that asks for ``asked`` consumes of ``device``; None if it cannot.
+    """Return what a request for ``asked`` consumes of a device of which others use ``used``.
 
-    Args:
-        device: The device, shared or not, as in its slice.
-        asked: Quantities by the name of a capacity.
-        used: What others consume.
+    None if there is not enough.
     """
     capacities: Mapping[str, Any] = device.get("capacity", {})
     if not asked.keys() <= capacities.keys():
