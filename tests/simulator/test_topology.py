@@ -15,9 +15,14 @@ from deviceplugin_testing.simulator import (
     StubError,
     StubPlugin,
 )
-from deviceplugin_testing.simulator._device_manager.topology_hints import HintProvider
+from deviceplugin_testing.simulator._device_manager.topology_hints import (
+    Hint,
+    HintProvider,
+    affinity,
+    mask,
+    masks,
+)
 from deviceplugin_testing.simulator._host.config import TopologyPolicy
-from deviceplugin_testing.simulator._topology import Hint, affinity, mask, masks
 from kubelets.equipped import Kubelet, R, near
 
 PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
