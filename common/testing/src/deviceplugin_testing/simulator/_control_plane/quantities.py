@@ -49,21 +49,13 @@ class _Parsed(NamedTuple):
 
 
 def amount(text: object) -> Fraction:
-    """Return the value of a quantity.
-
-    Raises:
-        ValueError: It is not a quantity. The message is the one of the API server.
-    """
+    """Return the value of a quantity; raise ``ValueError`` in the API server's words."""
     parsed = _parse(str(text).strip())
     return -parsed.value if parsed.negative else parsed.value
 
 
 def canonical(text: object) -> str:
-    """Return the quantity as the API server writes it.
-
-    Raises:
-        ValueError: It is not a quantity. The message is the one of the API server.
-    """
+    """Return how the API server writes a quantity; raise ``ValueError`` in its words."""
     given = str(text).strip()
     parsed = _parse(given)
     if parsed.is_kept:

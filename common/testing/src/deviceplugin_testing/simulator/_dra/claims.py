@@ -183,11 +183,7 @@ class ContainerClaims:
         self._cache = cache
 
     def cdi_names(self, pod: Pod, container: Container) -> list[str]:
-        """Return the CDI names that the runtime gets, in the order in which it applies them.
-
-        Raises:
-            ContainerStartError: The kubelet does not know a claim.
-        """
+        """Return the CDI names in the runtime's order; raise ``ContainerStartError``."""
         wanted: dict[str, list[str]] = {}
         for use in container.claims:
             if name := _object(pod, use):

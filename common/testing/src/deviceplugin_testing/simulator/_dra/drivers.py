@@ -109,11 +109,7 @@ class Drivers:
             return {driver: list(found) for driver, found in self._instances.items()}
 
     def get(self, driver: str) -> DriverPlugin:
-        """Return the instance for the driver's calls: the newest connected one, or the newest.
-
-        Raises:
-            CallError: The driver is not registered.
-        """
+        """Return the newest connected instance, or the newest; raise ``CallError`` without one."""
         with self._host.changed:
             instances = self._instances.get(driver)
             if not instances:

@@ -30,11 +30,7 @@ class DraManager:
         self._startup: threading.Thread | None = None
 
     def start(self) -> None:
-        """Restore the claims, and delete the slices of the node, in the background.
-
-        Raises:
-            ValueError: The checkpoint is damaged.
-        """
+        """Restore the claims; raise ``ValueError``. Slices are deleted in the background."""
         if not self._host.config.has_dra:
             return
         self.cache.restore()

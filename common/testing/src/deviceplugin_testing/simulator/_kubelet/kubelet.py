@@ -288,5 +288,5 @@ class SimulatedKubelet(KubeletView):
         self.call(resource, "PreStartContainer", request, timeout)
 
     def call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
-        """Call a method of the plugin and return its answer unchanged; errors as in ``allocate``."""
+        """Call a method of the plugin and return its answer; errors as in ``allocate``."""
         return self._client(resource).call(method, request, timeout)

@@ -71,12 +71,7 @@ class Process:
         )
 
     def start(self) -> None:
-        """Start it.
-
-        Raises:
-            OSError: It cannot start, and has ended.
-            ValueError: A path or the configuration is not valid.
-        """
+        """Start it; raise ``OSError`` or ``ValueError`` if it cannot start, and has ended."""
         host = self._host
         _check(host)
         with host.changed:

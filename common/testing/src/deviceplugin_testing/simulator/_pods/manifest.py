@@ -17,12 +17,7 @@ from deviceplugin_testing.simulator._pods.pod import (
 
 
 def documents(path: Path) -> list[Any]:
-    """Return the documents in ``path``: JSON has one, YAML any number.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: It is not valid.
-    """
+    """Return the documents in ``path``; raise ``OSError`` or ``ValueError``."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return [json.loads(text)]

@@ -3,7 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Self
 
 import grpc
@@ -87,7 +89,7 @@ class StubDriver(ScriptedService):
         handlers = [
             rpc.service(_REGISTRATION, self),
             rpc.service(_HEALTH, self),
-            *(rpc.service(service, _Calls(self, name)) for name, service in SERVICES.items()),
+            *(rpc.service(service, self._calls(name)) for name, service in SERVICES.items()),
         ]
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self._server = UnixServer(
@@ -177,7 +179,14 @@ class StubDriver(ScriptedService):
 
     # What the kubelet calls
 
-    def prepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
+    def _calls(self, version: str) -> SimpleNamespace:
+        """Return the calls of one version of the API. Messages are the same bytes in all."""
+        return SimpleNamespace(
+            NodePrepareResources=partial(self._prepare, version),
+            NodeUnprepareResources=partial(self._unprepare, version),
+        )
+
+    def _prepare(self, version: str, request: Any, context: grpc.ServicerContext) -> Any:
         """Answer NodePrepareResources as ``on_prepare`` does for each claim."""
         self.prepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
@@ -188,7 +197,7 @@ class StubDriver(ScriptedService):
 
         return self._answer("NodePrepareResources", context, answer)
 
-    def unprepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
+    def _unprepare(self, version: str, request: Any, context: grpc.ServicerContext) -> Any:
         """Answer NodeUnprepareResources as ``on_unprepare`` does for each claim."""
         self.unprepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
@@ -209,21 +218,3 @@ class StubDriver(ScriptedService):
             0,
             lambda: health_pb.NodeWatchResourcesResponse(devices=self._health),
         )
-
-
-class _Calls:
-    """The calls of one version of the drivers' API, whose messages are the same bytes."""
-
-    def __init__(self, driver: StubDriver, version: str) -> None:
-        self._driver = driver
-        self._version = version
-
-    def NodePrepareResources(  # noqa: N802 - the wire's name
-        self, request: Any, context: grpc.ServicerContext
-    ) -> Any:
-        return self._driver.prepare(request, context, self._version)
-
-    def NodeUnprepareResources(  # noqa: N802 - the wire's name
-        self, request: Any, context: grpc.ServicerContext
-    ) -> Any:
-        return self._driver.unprepare(request, context, self._version)

@@ -39,12 +39,7 @@ class UnknownKindError(Exception):
 
 
 def read(body: bytes) -> Object:
-    """Return the object in ``body`` as it would be in JSON.
-
-    Raises:
-        ValueError: It is not in the format.
-        UnknownKindError: Its kind is read in JSON only.
-    """
+    """Return what is in ``body`` as JSON has it; raise ``ValueError``, ``UnknownKindError``."""
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as the binary format does")
     try:
