@@ -66,8 +66,7 @@ def test_a_rejected_pod_has_failed_for_good(kubelet: Kubelet) -> None:
 
 
 def test_a_pod_is_admitted_once(kubelet: Kubelet) -> None:
-    pod = Pod.of("p", main={})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={})
     with pytest.raises(ValueError, match="was admitted before"):
         kubelet.admit(pod)
 
@@ -82,11 +81,9 @@ def test_without_healthy_devices_nothing_is_allocated(kubelet: Kubelet) -> None:
 
 def test_an_expired_resource_that_somebody_holds_is_unregistered(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a", "b"])
-    assert kubelet.admit(Pod.of("holder", main={R: 1}))
-    stub.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.admitted("holder")
+    kubelet.lose(stub)
+    kubelet.expire()
     expected = "cannot allocate unregistered device x.io/dev"
     assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
 
@@ -94,20 +91,16 @@ def test_an_expired_resource_that_somebody_holds_is_unregistered(kubelet: Kubele
 def test_an_expired_resource_that_too_much_was_asked_of_is_unregistered(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
     assert not kubelet.admit(Pod.of("greedy", main={R: 2}))
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.lose(stub)
+    kubelet.expire()
     expected = "cannot allocate unregistered device x.io/dev"
     assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
 
 
 def test_an_expired_resource_that_nobody_holds_is_out_of_stock(kubelet: Kubelet) -> None:
-    kubelet.plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(kubelet.plugin())
     kubelet.tick()
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.expire()
     outcome = kubelet.admit(Pod.of("p", main={R: 1}))
     assert "OutOfx.io/dev" == outcome.reason
     assert outcome.message == (
@@ -123,15 +116,14 @@ def test_a_resource_that_the_node_has_never_had_is_left_out(kubelet: Kubelet) ->
 
 
 def test_a_lost_plugin_rejects_new_pods(kubelet: Kubelet) -> None:
-    kubelet.plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(kubelet.plugin())
     expected = "no healthy devices present; cannot allocate unhealthy devices x.io/dev"
     assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
 
 
 def test_asking_for_nothing_calls_nobody(kubelet: Kubelet) -> None:
     stub = kubelet.plugin()
-    assert kubelet.admit(Pod.of("p", main={R: 0}))
+    kubelet.admitted("p", main={R: 0})
     assert [] == stub.allocated
 
 
@@ -202,7 +194,7 @@ def test_a_hanging_allocate_stalls_the_whole_node(kubelet: Kubelet) -> None:
 
 def test_allocate_has_no_deadline_and_is_measured(kubelet: Kubelet) -> None:
     stub = kubelet.plugin()
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert stub.deadlines["Allocate"] > 1e6
     (duration,) = kubelet.metrics.device_plugin_alloc_duration_seconds[R]
     assert 0 < duration < 5
@@ -224,8 +216,7 @@ def test_a_kubelet_that_stops_during_allocate_decides_nothing(kubelet: Kubelet) 
 
 def test_devices_of_a_finished_pod_are_free_at_the_next_allocation(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     kubelet.terminate(pod)
     assert {"a"} == kubelet.in_use(R)
     assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
@@ -314,17 +305,16 @@ def test_what_is_claimed_need_not_be_on_the_node_but_counts_as_used(kubelet: Kub
 def test_the_node_is_taken_to_have_at_least_what_is_allocated(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
     kubelet.tick()
-    stub.update(["a", "b"])
-    kubelet.wait_for(R, {"a", "b"})
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.relist(stub, ["a", "b"])
+    kubelet.admitted()
     assert {R: 1} == kubelet.node.allocatable
-    assert kubelet.admit(Pod.of("q", main={R: 1}))
+    kubelet.admitted("q")
 
 
 def test_a_resource_that_is_younger_than_the_node_status_has_what_is_allocated(
     kubelet: Kubelet,
 ) -> None:
-    assert kubelet.admit(Pod.of("without-devices", main={R: 1}))
+    kubelet.admitted("without-devices")
     kubelet.plugin(devices=["a", "b"])
     outcome = kubelet.admit(Pod.of("p", main={R: 2}))
     assert {} == kubelet.node.allocatable
@@ -343,9 +333,8 @@ def test_of_several_resources_that_are_out_any_is_named(kubelet: Kubelet) -> Non
 
 def test_a_request_of_nothing_fits_a_node_that_has_less_than_is_used(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a", "b"])
-    assert kubelet.admit(Pod.of("holder", main={R: 2}))
-    stub.update({"a": "Healthy", "b": "Unhealthy"})
-    kubelet.wait_for(R, {"a"}, {"b"})
+    kubelet.admitted("holder", main={R: 2})
+    kubelet.relist(stub, {"a": "Healthy", "b": "Unhealthy"})
     kubelet.tick()
     assert {R: 1} == kubelet.node.allocatable
     outcome = kubelet.admit(Pod.of("p", main={R: 0}))
@@ -355,10 +344,8 @@ def test_a_request_of_nothing_fits_a_node_that_has_less_than_is_used(kubelet: Ku
 def test_a_pod_that_ends_during_an_admission_still_counts_in_it(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
     kubelet.tick()
-    stub.update(["a", "b"])
-    kubelet.wait_for(R, {"a", "b"})
-    ending = Pod.of("ending", main={R: 1})
-    assert kubelet.admit(ending)
+    kubelet.relist(stub, ["a", "b"])
+    ending = kubelet.admitted("ending")
     stub.hold("Allocate")
     admitting = Admitting(kubelet, Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})]))
     stub.wait(lambda: 2 == len(stub.allocated))
@@ -369,8 +356,7 @@ def test_a_pod_that_ends_during_an_admission_still_counts_in_it(kubelet: Kubelet
 
 def test_a_resize_to_another_number_of_devices_is_refused(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     assert kubelet.resize(pod)
     expected = (
         'pod "default/p" container "main" changed request for resource "x.io/dev" from 1 to 2'
@@ -394,8 +380,7 @@ def test_an_endpoint_that_vanishes_during_an_admission_is_unknown(kubelet: Kubel
 # As upstream's TestGetPodAndContainerForDevice.
 def test_what_a_pod_holds_is_on_record(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1}, other={})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={R: 1}, other={})
     assert {"main": {R: {"a"}}, "other": {}} == kubelet.held(pod)
     assert {"a"} == kubelet.in_use(R)
 
@@ -409,7 +394,7 @@ def test_the_seed_decides(root: Path, seed: int) -> None:
         ):
             kubelet.wait(lambda: kubelet.capacity(R))
             for number in range(5):
-                assert kubelet.admit(Pod.of(f"p{number}", main={R: 3}))
+                kubelet.admitted(f"p{number}", main={R: 3})
             return stub.allocated
 
     assert run(root / "1") == run(root / "2")
@@ -445,13 +430,13 @@ def test_the_plugin_is_asked_for_its_preference(kubelet: Kubelet) -> None:
 
 def test_the_plugin_is_asked_even_if_there_is_no_choice(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"], options=PREFERS)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert 1 == len(stub.preferred)
 
 
 def test_a_plugin_that_offers_no_preference_is_not_asked(kubelet: Kubelet) -> None:
     stub = kubelet.plugin()
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert [] == stub.preferred
 
 
@@ -477,8 +462,7 @@ def test_devices_to_be_used_again_that_are_enough_ask_nobody(kubelet: Kubelet) -
 def test_a_collection_during_a_preference_does_no_harm(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(options=PREFERS)
     kubelet.tick()
-    finished = Pod.of("finished", main={R: 1})
-    assert kubelet.admit(finished)
+    finished = kubelet.admitted("finished")
     prefer = stub.on_prefer
 
     def collect(request: pb.ContainerPreferredAllocationRequest) -> pb.PreferredAllocationResponse:

@@ -154,8 +154,7 @@ def test_a_device_near_two_nodes_is_on_record_with_both() -> None:
 
 def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     held = kubelet.held(pod)
     kubelet.restart()
     assert held == kubelet.held(pod)
@@ -169,7 +168,7 @@ def test_without_checkpoint_devices_in_use_look_free(kubelet: Kubelet, damage: s
     prefers = pb.DevicePluginOptions(get_preferred_allocation_available=True)
     kubelet.plugin(devices=["a", "b"], options=prefers)
     kubelet.tick()
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+    kubelet.started()
     kubelet.stop()
     if damage == "remove":
         (kubelet.plugin_dir / FILE_NAME).unlink()

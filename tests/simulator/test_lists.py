@@ -22,8 +22,7 @@ def node(kubelet: Kubelet) -> tuple[int | None, int | None]:
 def test_lists_are_taken_in_order_with_their_healths(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert {"a": "Healthy", "b": "Healthy", "c": "Unhealthy"} == kubelet.devices(R)
-    stub.update({"a": "Unhealthy", "d": "Healthy"})
-    kubelet.wait_for(R, {"d"}, {"a"})
+    kubelet.relist(stub, {"a": "Unhealthy", "d": "Healthy"})
     assert 2 == kubelet.lists_received(R)
 
 
@@ -43,13 +42,13 @@ def test_an_id_that_is_listed_with_two_healths_is_both(kubelet: Kubelet) -> None
     kubelet.plugin(devices=[well, ill])
     assert (2, 1) == node(kubelet)
     assert {"a": "Unhealthy"} == kubelet.devices(R)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
 
 
 @pytest.mark.parametrize("id_", ["", "x" * 200])
 def test_any_id_is_accepted_and_allocated(kubelet: Kubelet, id_: str) -> None:
     stub = kubelet.plugin(devices=[id_])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert [[id_]] == stub.allocated
 
 
@@ -65,7 +64,7 @@ def test_before_the_first_list_the_resource_is_unknown(kubelet: Kubelet) -> None
     silent.register()
     kubelet.wait(lambda: kubelet.registered)
     assert (None, None) == node(kubelet)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert [] == silent.allocated
 
 
@@ -97,8 +96,7 @@ def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(kubelet: Kubel
     assert (3, 2) == node(kubelet)
     kubelet.admit(Pod.of("p", main={R: 1}))
     assert (3, 2) == node(kubelet)
-    stub.stop()
-    kubelet.wait_for(R, (), {"a", "b", "c"})
+    kubelet.lose(stub)
     assert (3, 0) == node(kubelet)
     kubelet.clock.advance(301)
     assert (0, 0) == node(kubelet)
@@ -108,8 +106,7 @@ def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(kubelet: Kubel
 # allocatable to a number of unhealthy devices and back.
 def test_health_goes_and_comes_back(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a", "b"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     seen = []
     for devices in (
         {"a": "Healthy", "b": "Unhealthy"},
@@ -127,16 +124,14 @@ def test_health_goes_and_comes_back(kubelet: Kubelet) -> None:
 def test_the_node_changes_at_status_updates_only(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
     assert (1, 1) == node(kubelet)
-    stub.update(["a", "b"])
-    kubelet.wait_for(R, {"a", "b"})
+    kubelet.relist(stub, ["a", "b"])
     assert {R: 1} == kubelet.node.capacity
     assert (2, 2) == node(kubelet)
 
 
 # As upstream's TestEndpointSyncOnDisconnect.
 def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kubelet) -> None:
-    kubelet.plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(kubelet.plugin())
     kubelet.clock.advance(300)
     assert (2, 0) == node(kubelet)
     assert kubelet.options(R) is not None
@@ -152,15 +147,13 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kube
 
 
 def test_the_grace_period_ends_at_a_status_update_only(kubelet: Kubelet) -> None:
-    kubelet.plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(kubelet.plugin())
     kubelet.clock.advance(1000)
     assert 2 == kubelet.capacity(R)
 
 
 def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(kubelet: Kubelet) -> None:
-    kubelet.plugin(name="1").stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(kubelet.plugin(name="1"))
     kubelet.clock.advance(301)
     assert (0, 0) == node(kubelet)
     kubelet.plugin(name="2")
@@ -186,7 +179,7 @@ def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admis
     failing.register()
     kubelet.wait(lambda: not kubelet.registered)
     kubelet.wait(lambda: node(kubelet) == (0, 0))
-    assert kubelet.admit(Pod.of("p", main={R: 0}))
+    kubelet.admitted("p", main={R: 0})
 
 
 # As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
@@ -230,13 +223,10 @@ def test_without_checkpoint_the_node_keeps_what_it_had(kubelet: Kubelet) -> None
 # As upstream's TestFeatureGateResourceHealthStatus.
 def test_a_change_of_health_pokes_the_pod_that_has_the_device(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    pod = kubelet.admitted()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     assert [{pod.uid}] == kubelet.take_pokes()
-    stub.update({"a": "Unhealthy", "b": "Healthy"})
-    kubelet.wait_for(R, {"b"}, {"a"})
+    kubelet.relist(stub, {"a": "Unhealthy", "b": "Healthy"})
     assert [] == kubelet.take_pokes()
 
 
@@ -244,14 +234,11 @@ def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update([])
-    kubelet.wait_for(R, ())
+    pod = kubelet.admitted()
+    kubelet.relist(stub, [])
     assert [] == kubelet.take_pokes()
     assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
-    stub.update(["a"])
-    kubelet.wait_for(R, {"a"})
+    kubelet.relist(stub, ["a"])
     assert [{pod.uid}] == kubelet.take_pokes()
 
 
@@ -260,18 +247,16 @@ def test_a_device_that_comes_back_after_the_grace_period_is_news_if_its_health_i
     kubelet: Kubelet, back: str, poked: list[set[str]]
 ) -> None:
     stub = kubelet.plugin(devices=["a"], name="1")
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.admitted()
+    kubelet.lose(stub)
+    kubelet.expire()
     kubelet.plugin(devices={"a": back}, name="2")
     assert poked == kubelet.take_pokes()
 
 
 def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     for number in range(120):
         health = "Healthy" if number % 2 else "Unhealthy"
         stub.update({"a": health})
@@ -281,9 +266,8 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
 
 def test_pokes_are_lost_with_the_kubelet(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    kubelet.admitted()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     kubelet.restart()
     assert [] == kubelet.take_pokes()
 
@@ -292,19 +276,15 @@ def test_pokes_are_lost_with_the_kubelet(kubelet: Kubelet) -> None:
 # single device in pod status.
 def test_the_pods_status_tells_the_health_of_each_device(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a", "b"])
-    pod = Pod.of("p", main={R: 2})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Healthy", "b": "Odd"})
-    kubelet.wait_for(R, {"a"}, {"b"})
+    pod = kubelet.admitted("p", main={R: 2})
+    kubelet.relist(stub, {"a": "Healthy", "b": "Odd"})
     assert {"main": {R: {"a": "Healthy", "b": "Unhealthy"}}} == kubelet.device_health(pod)
 
 
 def test_the_end_of_the_stream_does_not_show_in_the_pods_status(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
+    pod = kubelet.admitted()
+    kubelet.lose(stub)
     assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
 
 
@@ -316,10 +296,9 @@ def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
 ) -> None:
     kubelet.plugin("x.io/one", ["a"], name="one")
     two = kubelet.plugin("x.io/two", ["a"], name="two")
-    assert kubelet.admit(Pod.of("first", main={"x.io/one": 1}))
-    assert kubelet.admit(Pod.of("second", main={"x.io/two": 1}))
-    two.update({"a": "Unhealthy"})
-    kubelet.wait_for("x.io/two", (), {"a"})
+    kubelet.admitted("first", main={"x.io/one": 1})
+    kubelet.admitted("second", main={"x.io/two": 1})
+    kubelet.relist(two, {"a": "Unhealthy"})
     assert [{f"default/{poked}"}] == kubelet.take_pokes()
 
 

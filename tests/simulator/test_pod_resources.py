@@ -34,8 +34,8 @@ def entries(devices: Any) -> list[tuple[str, str, list[int]]]:
 def test_all_active_pods_are_listed_with_or_without_devices(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
     assert {} == listed(kubelet)
-    assert kubelet.admit(Pod.of("with", main={R: 1}, other={}))
-    assert kubelet.admit(Pod.of("without", main={}))
+    kubelet.admitted("with", main={R: 1}, other={})
+    kubelet.admitted("without", main={})
     expected = {"with": {"main": [(R, "a", [])], "other": []}, "without": {"main": []}}
     assert expected == listed(kubelet)
 
@@ -43,8 +43,7 @@ def test_all_active_pods_are_listed_with_or_without_devices(kubelet: Kubelet) ->
 # As upstream's TestListPodResourcesUsesOnlyActivePodsV1.
 def test_pods_that_have_ended_are_not_listed(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     assert not kubelet.admit(Pod.of("rejected", main={R: 1}))
     kubelet.terminate(pod)
     assert {} == listed(kubelet)
@@ -64,7 +63,7 @@ def test_sidecars_are_listed_and_init_containers_are_not(kubelet: Kubelet) -> No
 
 def test_a_device_near_two_nodes_is_listed_once_for_each(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=[near("a", 0, 1)])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(kubelet)
 
 
@@ -72,7 +71,7 @@ def test_a_device_near_two_nodes_is_listed_once_for_each(kubelet: Kubelet) -> No
 def test_allocatable_are_all_healthy_devices_in_use_or_not(kubelet: Kubelet) -> None:
     ill = plugin_pb.Device(ID="ill", health="Unhealthy")
     stub = kubelet.plugin(devices=["a", near("b", 1), ill, near("hidden")])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     response = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert [(R, "a", []), (R, "b", [1])] == entries(response.devices)
     stub.stop()
@@ -92,8 +91,7 @@ def test_allocatable_follows_the_health_of_each_resources_devices(kubelet: Kubel
     kubelet.plugin("x.io/two", ["a", "b"], name="2")
     two: list[tuple[str, str, list[int]]] = [("x.io/two", "a", []), ("x.io/two", "b", [])]
     assert two == allocatable()
-    one.update(["a"])
-    kubelet.wait_for("x.io/one", {"a"})
+    kubelet.relist(one, ["a"])
     assert sorted([("x.io/one", "a", []), *two]) == sorted(allocatable())
 
 
@@ -143,8 +141,7 @@ def test_the_rate_limit_is_100_a_second_and_10_at_once() -> None:
 
 def test_listing_takes_back_the_devices_of_finished_pods(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     kubelet.terminate(pod)
     kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert {"a"} == kubelet.in_use(R)
@@ -177,8 +174,7 @@ def test_listing_during_allocate_lets_a_device_be_given_away_twice(
     prefers = plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
     stub = kubelet.plugin(devices=["a", "b"], options=prefers)
     kubelet.tick()
-    finished = Pod.of("finished", main={R: 1})
-    assert kubelet.admit(finished)
+    finished = kubelet.admitted("finished")
     holder = Pod.of("holder", main={R: 1})
     stub.hold("Allocate")
     admitting = threading.Thread(target=kubelet.admit, args=(holder,))

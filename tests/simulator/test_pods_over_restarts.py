@@ -23,8 +23,7 @@ NO_HEALTHY = (
 # As upstream's end-to-end test: Keeps device plugin assignments across kubelet restarts.
 def test_a_running_container_is_left_alone(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     held = kubelet.held(pod)
     kubelet.restart()
     assert "Running" == kubelet.pod(pod).phase
@@ -73,8 +72,7 @@ def test_a_device_that_does_not_come_back_well_costs_the_pod_its_life(
     kubelet: Kubelet, devices: dict[str, str]
 ) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.exit_container(pod, "main")
     kubelet.restart(readmit=False)
     kubelet.plugin(devices=devices, name="2")
@@ -90,8 +88,7 @@ def test_a_device_that_does_not_come_back_well_costs_the_pod_its_life(
 # restart and device plugin removed.
 def test_a_pod_that_has_ended_is_not_admitted_again(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.terminate(pod)
     kubelet.restart(readmit=False)
     assert [] == kubelet.readmit()
@@ -101,18 +98,17 @@ def test_a_pod_that_has_ended_is_not_admitted_again(kubelet: Kubelet) -> None:
 # As upstream's end-to-end test: [OrphanedPods] pods deleted while kubelet is down.
 def test_devices_of_a_pod_deleted_meanwhile_are_free(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.stop()
     kubelet.delete(pod)
     kubelet.start()
     kubelet.plugin(devices=["a"], name="2")
-    assert kubelet.admit(Pod.of("q", main={R: 1}))
+    kubelet.admitted("q")
 
 
 def test_nothing_is_collected_before_the_old_pods_are_back(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+    kubelet.started()
     kubelet.restart(readmit=False)
     kubelet.plugin(devices=["a"], name="2")
     assert not kubelet.admit(Pod.of("q", main={R: 1}))
@@ -120,8 +116,7 @@ def test_nothing_is_collected_before_the_old_pods_are_back(kubelet: Kubelet) -> 
 
 
 def test_a_pod_that_was_being_admitted_is_admitted_after_the_restart(kubelet: Kubelet) -> None:
-    pod = Pod.of("p", main={})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={})
     kubelet.restart(readmit=False)
     (outcome,) = kubelet.readmit()
     assert (True, pod) == (bool(outcome), outcome.pod)
@@ -129,8 +124,7 @@ def test_a_pod_that_was_being_admitted_is_admitted_after_the_restart(kubelet: Ku
 
 def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet: Kubelet) -> None:
     first = kubelet.plugin(options=PRE_START)
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.restart()
     assert kubelet.start_container(pod, "main")
     assert 1 == len(first.pre_started)
@@ -141,10 +135,9 @@ def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet: Kubelet) -> None
 
 def test_a_resource_whose_plugin_stays_away_expires_after_the_restart(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+    kubelet.started()
     kubelet.restart()
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.expire()
     outcome = kubelet.admit(Pod.of("q", main={R: 1}))
     expected = "Allocate failed due to cannot allocate unregistered device x.io/dev"
     assert outcome.event.startswith(expected)
@@ -154,10 +147,8 @@ def test_a_resource_whose_plugin_stays_away_expires_after_the_restart(kubelet: K
 
 def test_after_a_restart_every_device_reads_healthy_until_the_first_list(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    pod = kubelet.started()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     assert {"main": {R: {"a": "Unhealthy"}}} == kubelet.device_health(pod)
     kubelet.restart()
     assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
@@ -200,7 +191,7 @@ def test_a_device_that_disappears_during_allocate_kills_the_kubelet(kubelet: Kub
 @fixed
 def test_fixed_a_device_that_disappears_during_allocate_is_harmless(kubelet: Kubelet) -> None:
     drop_while_allocating(kubelet, kubelet.plugin(devices=["a"]))
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert () == kubelet.crashes
 
 
@@ -214,16 +205,14 @@ def test_a_device_that_turns_unhealthy_during_allocate_is_harmless(kubelet: Kube
         return answer(ids)
 
     stub.on_allocate = allocate
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
 
 
 @restricted
 def test_a_resize_after_an_allocated_device_disappeared_kills_the_kubelet(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=[near("a", 0)])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.update([near("b", 1)])
-    kubelet.wait_for(R, {"b"})
+    pod = kubelet.started()
+    kubelet.relist(stub, [near("b", 1)])
     with pytest.raises(KubeletCrashed):
         kubelet.resize(pod)
 
@@ -231,7 +220,7 @@ def test_a_resize_after_an_allocated_device_disappeared_kills_the_kubelet(kubele
 @restricted
 def test_a_restart_after_an_allocated_device_disappeared_is_a_crash_loop(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=[near("a", 0)])
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+    kubelet.started()
     for number in range(2):
         kubelet.stop()
         kubelet.start(readmit=False)

@@ -44,8 +44,7 @@ def registering(plugin: StubPlugin) -> "Iterator[grpc.Future[object]]":
 
 # As upstream's TestNewEndpoint.
 def test_a_registered_plugin_is_watched(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
-    plugin.register()
+    plugin = kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
     kubelet.wait_for(R, {"a"}, {"b"})
     assert {R} == kubelet.registered
     assert {"a": "Healthy", "b": "Unhealthy"} == kubelet.devices(R)
@@ -56,21 +55,16 @@ def test_a_registered_plugin_is_watched(kubelet: Kubelet) -> None:
 
 
 def test_each_list_replaces_the_one_before(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub(devices=["a", "b"])
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
-    plugin.update(["c"])
-    kubelet.wait_for(R, {"c"})
-    plugin.update([])
-    kubelet.wait_for(R, ())
+    plugin = kubelet.plugin(devices=["a", "b"])
+    kubelet.relist(plugin, ["c"])
+    kubelet.relist(plugin, [])
     assert 0 == kubelet.capacity(R)
     assert 3 == kubelet.lists_received(R)
 
 
 # As upstream's TestAllocate of an endpoint.
 def test_direct_calls_reach_the_plugin(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
+    plugin = kubelet.plugin()
     assert {"DEVICES": "a,b"} == dict(kubelet.allocate(R, ["b", "a"]).envs)
     assert ["b", "a"] == kubelet.prefer(R, ["a", "b"], ["b"], 2)
     kubelet.pre_start(R, ["a"])
@@ -79,16 +73,14 @@ def test_direct_calls_reach_the_plugin(kubelet: Kubelet) -> None:
 
 
 def test_the_socket_of_a_resource_is_that_of_its_plugin(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
+    plugin = kubelet.plugin()
     assert plugin.socket == kubelet.socket_of(R)
     with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
         kubelet.socket_of("y.io/none")
 
 
 def test_errors_of_direct_calls_come_as_they_are(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
+    plugin = kubelet.plugin()
 
     plugin.failing["PreStartContainer"] = StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
     with pytest.raises(grpc.RpcError, match="busy"):
@@ -185,8 +177,7 @@ def test_a_plugin_that_gives_up_on_register_is_not_registered(kubelet: Kubelet) 
         plugin.wait(lambda: plugin.calls)
         call.cancel()
         kubelet.wait(lambda: not kubelet._live().connections._open)
-    other = kubelet.stub(resource="x.io/other", name="other.sock")
-    other.register()
+    kubelet.plugin(resource="x.io/other", name="other.sock")
     plugin.release()
     kubelet.wait_for("x.io/other", {"a", "b"})
     assert {"x.io/other"} == kubelet.registered
@@ -367,8 +358,7 @@ def test_direct_calls_after_hanging_up_are_cancelled(kubelet: Kubelet) -> None:
 
 
 def test_a_direct_allocate_that_is_answered_for_no_container_is_an_error(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
+    plugin = kubelet.plugin()
     plugin.on_allocate = lambda _ids: pb.AllocateResponse()
     with pytest.raises(LookupError, match=r"x\.io/dev answered Allocate for no container"):
         kubelet.allocate(R, ["a"])

@@ -77,7 +77,7 @@ def test_before_1_27_there_is_no_get(kubelet: Kubelet) -> None:
 @releases("1.27", "1.33")
 def test_from_1_27_to_1_33_get_is_disabled(kubelet: Kubelet) -> None:
     kubelet.plugin()
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     expected = grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled"
     assert expected == get(kubelet, "p") == get(kubelet, "absent")
     assert {"get": 2} == kubelet.metrics.pod_resources_endpoint_errors
@@ -86,7 +86,7 @@ def test_from_1_27_to_1_33_get_is_disabled(kubelet: Kubelet) -> None:
 @releases("1.34")
 def test_from_1_34_a_pod_can_be_asked_for(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
     (container,) = kubelet.agent["Get"](request).pod_resources.containers
     assert ["a"] == list(container.devices[0].device_ids)
@@ -104,8 +104,7 @@ def test_before_1_34_pods_that_have_ended_are_listed_without_devices(
     kubelet: Kubelet, config: KubeletConfig
 ) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     kubelet.terminate(pod)
     answer = kubelet.agent["List"](pb.ListPodResourcesRequest())
     expected = ["p"] if config.version == "1.33" else []
@@ -180,7 +179,7 @@ def test_before_1_34_a_device_that_disappears_during_allocate_is_harmless(
 
     stub.on_allocate = allocate
     if config.version == "1.33":
-        assert kubelet.admit(Pod.of("p", main={R: 1}))
+        kubelet.admitted()
         return
     with pytest.raises(KubeletCrashed):
         kubelet.admit(Pod.of("p", main={R: 1}))
@@ -191,10 +190,8 @@ def test_before_1_36_a_pods_status_has_no_health_of_devices(
     kubelet: Kubelet, config: KubeletConfig
 ) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    pod = kubelet.admitted()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     shown = config.version == "1.36"
     assert ({"main": {R: {"a": "Unhealthy"}}} if shown else {}) == kubelet.device_health(pod)
     assert ([frozenset({"default/p"})] if shown else []) == kubelet.take_pokes()
@@ -320,8 +317,7 @@ def test_before_1_28_a_restart_fails_pods_that_have_succeeded(
     kubelet: Kubelet, config: KubeletConfig
 ) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.terminate(pod)
     kubelet.restart()
     expected = "Failed" if config.version == "1.27" else "Succeeded"
@@ -331,8 +327,7 @@ def test_before_1_28_a_restart_fails_pods_that_have_succeeded(
 @releases(*RELEASES)
 def test_a_running_pod_survives_a_restart_of_every_release(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     kubelet.restart()
     assert "Running" == kubelet.pod(pod).phase
     assert {"a"} == kubelet.in_use(R)

@@ -53,9 +53,8 @@ def test_lists_of_a_replaced_plugin_still_count(kubelet: Kubelet) -> None:
     old = kubelet.plugin(devices=["a"], name="old")
     new = kubelet.plugin(devices=["b"], name="new")
     kubelet.wait_for(R, {"b"})
-    old.update(["a"])
-    kubelet.wait_for(R, {"a"})
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.relist(old, ["a"])
+    kubelet.admitted()
     assert [["a"]] == new.allocated
 
 
@@ -64,15 +63,13 @@ def test_fixed_lists_of_a_replaced_plugin_are_ignored(kubelet: Kubelet) -> None:
     old = kubelet.plugin(devices=["a"], name="old")
     new = kubelet.plugin(devices=["b"], name="new")
     old.update(["x"])
-    new.update(["b", "c"])
-    kubelet.wait_for(R, {"b", "c"})
+    kubelet.relist(new, ["b", "c"])
     assert 3 == kubelet.lists_received(R)
 
 
 def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(kubelet: Kubelet) -> None:
     old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
-    old.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(old)
     new.wait(lambda: new.streams == 0)
     assert set() == kubelet.registered
 
@@ -81,11 +78,9 @@ def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(kubelet: K
 def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(kubelet: Kubelet) -> None:
     old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     old.stop()
-    new.update(["c"])
-    kubelet.wait_for(R, {"c"})
+    kubelet.relist(new, ["c"])
     assert {R} == kubelet.registered
-    new.stop()
-    kubelet.wait_for(R, (), {"c"})
+    kubelet.lose(new)
 
 
 def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(kubelet: Kubelet) -> None:
@@ -122,8 +117,7 @@ def test_fixed_a_failed_registration_changes_nothing(kubelet: Kubelet) -> None:
     with pytest.raises(grpc.RpcError):
         broken.register()
     assert {R} == kubelet.registered
-    healthy.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(healthy)
 
 
 def test_an_orphan_that_registers_again_is_watched_again(kubelet: Kubelet) -> None:
@@ -136,8 +130,7 @@ def test_an_orphan_that_registers_again_is_watched_again(kubelet: Kubelet) -> No
     kubelet.wait(lambda: not kubelet.registered)
     healthy.register()
     kubelet.wait(lambda: kubelet.registered)
-    healthy.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(healthy)
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -203,12 +196,9 @@ def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(kubelet: Kubelet) ->
 
 def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(kubelet: Kubelet) -> None:
     old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
-    new.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    kubelet.clock.advance(301)
-    kubelet.tick()
-    old.update(["c"])
-    kubelet.wait_for(R, {"c"})
+    kubelet.lose(new)
+    kubelet.expire()
+    kubelet.relist(old, ["c"])
     expected = "endpoint not found in cache for a registered resource: x.io/dev"
     assert expected in message(kubelet.admit(Pod.of("p", main={R: 1})))
     kubelet.tick()

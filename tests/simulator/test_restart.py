@@ -20,9 +20,7 @@ def test_a_stopped_kubelet_leaves_its_socket_to_refuse_connections(kubelet: Kube
 
 
 def test_stopping_breaks_the_streams_and_forgets_everything(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
+    plugin = kubelet.plugin()
     kubelet.stop()
     kubelet.stop()
     plugin.wait(lambda: plugin.streams == 0)
@@ -50,16 +48,12 @@ def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(kubelet: K
 def test_a_plugin_registers_again_after_a_restart(kubelet: Kubelet) -> None:
     kubelet.stub().register()
     kubelet.restart()
-    again = kubelet.stub(name="again.sock")
-    again.register()
-    kubelet.wait_for(R, {"a", "b"})
+    kubelet.plugin(name="again.sock")
     assert 2 == kubelet.registration_count(R)
 
 
 def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
+    plugin = kubelet.plugin()
     kubelet.hang_up(R)
     plugin.wait(lambda: plugin.streams == 0)
     kubelet.wait_for(R, (), {"a", "b"})
@@ -70,11 +64,8 @@ def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(kubelet: Kubel
 
 
 def test_a_plugin_that_dies_is_noticed(kubelet: Kubelet) -> None:
-    plugin = kubelet.stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
-    plugin.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    plugin = kubelet.plugin()
+    kubelet.lose(plugin)
     assert set() == kubelet.registered
 
 

@@ -19,8 +19,7 @@ PRE_START = pb.DevicePluginOptions(pre_start_required=True)
 # assignments across pod restarts.
 def test_every_start_gets_what_allocate_answered_once(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     first = kubelet.run_options(pod, "main")
     kubelet.exit_container(pod, "main")
     assert first == kubelet.start_container(pod, "main")
@@ -35,14 +34,11 @@ def test_every_start_gets_what_allocate_answered_once(kubelet: Kubelet) -> None:
 # As upstream's end-to-end test: Keeps device plugin assignments after the device plugin has
 # restarted.
 def test_a_restarted_plugin_is_not_asked_again(kubelet: Kubelet) -> None:
-    kubelet.plugin(name="1").stop()
-    kubelet.wait(lambda: not kubelet.registered)
+    kubelet.lose(kubelet.plugin(name="1"))
     second = kubelet.plugin(name="2")
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    pod = kubelet.started()
     held = kubelet.held(pod)
-    second.stop()
-    kubelet.wait(lambda: not kubelet.registered)
+    kubelet.lose(second)
     third = kubelet.plugin(name="3")
     assert kubelet.start_container(pod, "main")
     assert held == kubelet.held(pod)
@@ -51,10 +47,8 @@ def test_a_restarted_plugin_is_not_asked_again(kubelet: Kubelet) -> None:
 
 def test_a_container_restarts_with_an_unhealthy_device(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    pod = kubelet.started()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     assert kubelet.start_container(pod, "main")
     assert not kubelet.resize(pod)
     assert "Running" == kubelet.pod(pod).phase
@@ -63,8 +57,7 @@ def test_a_container_restarts_with_an_unhealthy_device(kubelet: Kubelet) -> None
 # As upstream's TestDevicePreStartContainer.
 def test_pre_start_is_called_at_every_start_with_the_allocated_devices(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(options=PRE_START)
-    pod = Pod.of("p", main={R: 2}, none={R: 0})
-    assert kubelet.run(pod)
+    pod = kubelet.started("p", main={R: 2}, none={R: 0})
     kubelet.start_container(pod, "main")
     assert [["a", "b"], ["a", "b"]] == stub.pre_started
     assert stub.deadlines["PreStartContainer"] == pytest.approx(30, abs=5)
@@ -74,8 +67,7 @@ def test_a_failing_pre_start_keeps_the_container_from_starting_and_the_pod_goes_
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.plugin(options=PRE_START)
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     stub.failing["PreStartContainer"] = StubError("busy")
     with pytest.raises(ContainerStartError) as raised:
         kubelet.start_container(pod, "main")
@@ -92,8 +84,7 @@ def test_a_failing_pre_start_keeps_the_container_from_starting_and_the_pod_goes_
 @pytest.mark.parametrize("config", [KubeletConfig(pre_start_timeout=0.2)])
 def test_a_hanging_pre_start_is_given_up(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(options=PRE_START)
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     stub.hold("PreStartContainer")
     with pytest.raises(ContainerStartError, match="code = DeadlineExceeded desc = context"):
         kubelet.start_container(pod, "main")
@@ -108,8 +99,7 @@ def test_a_lost_plugin_matters_to_restarts_if_it_wants_pre_start(kubelet: Kubele
     for pod in pods:
         assert kubelet.run(pod)
     plain.stop()
-    picky.stop()
-    kubelet.wait(lambda: not kubelet.registered)
+    kubelet.lose(picky)
     assert kubelet.start_container(pods[0], "main")
     with pytest.raises(ContainerStartError, match=r"endpoint &\{.*\} has been stopped"):
         kubelet.start_container(pods[1], "main")
@@ -119,20 +109,16 @@ def test_after_the_grace_period_containers_of_a_lost_plugin_cannot_restart(
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    pod = kubelet.started()
+    kubelet.lose(stub)
+    kubelet.expire()
     with pytest.raises(ContainerStartError) as raised:
         kubelet.start_container(pod, "main")
     assert "endpoint not found in cache for a registered resource: x.io/dev" == str(raised.value)
 
 
 def test_devices_missing_at_the_start_are_allocated_then(kubelet: Kubelet) -> None:
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     stub = kubelet.plugin(devices=["a"])
     options = kubelet.start_container(pod, "main")
     assert options is not None
@@ -141,16 +127,14 @@ def test_devices_missing_at_the_start_are_allocated_then(kubelet: Kubelet) -> No
 
 
 def test_devices_missing_at_the_start_may_be_impossible_to_get(kubelet: Kubelet) -> None:
-    pod = Pod.of("p", main={R: 2})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={R: 2})
     kubelet.plugin(devices=["a"])
     with pytest.raises(ContainerStartError, match="Requested: 2, Available: 1"):
         kubelet.start_container(pod, "main")
 
 
 def test_devices_missing_at_the_start_are_missing_for_ever_with_pre_start(kubelet: Kubelet) -> None:
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted()
     stub = kubelet.plugin(options=PRE_START)
     with pytest.raises(ContainerStartError) as raised:
         kubelet.start_container(pod, "main")
@@ -191,8 +175,7 @@ def test_the_order_of_resources_is_random_at_every_start(kubelet: Kubelet) -> No
     for number in range(3):
         resource = f"x.io/r{number}"
         kubelet.plugin(resource, [f"d{number}"], name=f"{number}")
-    pod = Pod.of("p", main={f"x.io/r{number}": 1 for number in range(3)})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={f"x.io/r{number}": 1 for number in range(3)})
     seen = set()
     for _ in range(30):
         options = kubelet.run_options(pod, "main")

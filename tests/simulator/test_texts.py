@@ -165,8 +165,7 @@ def test_a_plugin_that_was_hung_up_on_is_not_called(kubelet: Kubelet, prefers: b
     old, new = kubelet.plugin(name="old.sock"), kubelet.plugin(name="new.sock", options=options)
     new.end_streams()
     kubelet.wait_for(R, (), {"a", "b"})
-    old.update(["c"])
-    kubelet.wait_for(R, {"c"})
+    kubelet.relist(old, ["c"])
     stopped = f"endpoint &{{{R} {new.socket}}} has been stopped"
     failure = "device plugin GetPreferredAllocation rpc failed with err: " if prefers else ""
     assert f"{failure}{stopped}" == refusal(kubelet)

@@ -86,7 +86,7 @@ def test_hints_are_the_sets_of_nodes_with_enough_devices(
 @restricted
 def test_what_is_allocated_is_not_hinted_at_and_still_counts_for_the_size(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=TWO_NODES)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     (used,) = kubelet.in_use(R)
     full = 2 if used in "ab" else 1
     assert [(full, True), (3, False)] == hints(kubelet, 2)
@@ -119,7 +119,7 @@ def test_devices_of_a_pod_that_has_ended_are_hinted_at_for_the_next_one(
 def test_only_nodes_that_have_devices_are_combined(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=[near("a", 3), near("b", 30)])
     assert [(1 << 3, True), (1 << 30, True), (1 << 3 | 1 << 30, False)] == hints(kubelet, 1)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
 
 
 # As upstream's TestDeviceNUMANodes.
@@ -198,7 +198,7 @@ def test_no_preference_is_asked_for_when_the_aligned_devices_are_just_enough(
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.plugin(devices=TWO_NODES, options=PREFERS)
-    assert kubelet.admit(Pod.of("p", main={R: 2}))
+    kubelet.admitted("p", main={R: 2})
     assert [] == stub.preferred
 
 
@@ -232,16 +232,14 @@ def test_the_pod_scope_puts_all_containers_on_the_same_node(kubelet: Kubelet) ->
 @pytest.mark.parametrize("config", [policy("restricted", scope="pod")])
 def test_a_pod_that_has_its_devices_may_keep_them(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=TWO_NODES)
-    pod = Pod.of("p", one={R: 1}, two={R: 1})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", one={R: 1}, two={R: 1})
     assert kubelet.resize(pod)
 
 
 @restricted
 def test_a_container_that_has_its_devices_may_keep_them(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=TWO_NODES)
-    pod = Pod.of("p", main={R: 2})
-    assert kubelet.admit(pod)
+    pod = kubelet.admitted("p", main={R: 2})
     assert kubelet.resize(pod)
     more = Pod.of("p", main={R: 3})
     assert "TopologyAffinityError" == kubelet.resize(more).reason
@@ -259,7 +257,7 @@ def test_devices_of_init_containers_must_be_near(kubelet: Kubelet) -> None:
 @pytest.mark.parametrize("config", [policy("restricted"), policy("restricted", scope="pod")])
 def test_resources_of_nobody_give_no_hints(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=TWO_NODES)
-    assert kubelet.admit(Pod.of("p", main={R: 1, "x.io/nobody": 1}))
+    kubelet.admitted("p", main={R: 1, "x.io/nobody": 1})
 
 
 @restricted

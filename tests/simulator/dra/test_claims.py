@@ -53,7 +53,7 @@ def env(kubelet: Kubelet, pod: Pod) -> dict[str, str]:
 # As upstream's TestPrepareResources and TestGetResources.
 def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     outcome = kubelet.run(pod)
     got = outcome.options["main"]
     assert got
@@ -71,7 +71,7 @@ def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet)
 
 def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.exit_container(pod, "main")
     assert kubelet.start_container(pod, "main")
@@ -81,7 +81,7 @@ def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> No
 # As upstream's TestUnprepareResources.
 def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     phases = []
 
@@ -99,7 +99,7 @@ def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> Non
 
 def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
     kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.terminate(pod)
     assert kubelet._process
@@ -110,7 +110,7 @@ def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
 def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     outcome = kubelet.run(pod)
     assert outcome
     assert {} == outcome.options
@@ -121,11 +121,9 @@ def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
     assert expected == outcome.event == kubelet.pod(pod).event
     assert "Pending" == kubelet.pod(pod).phase
     stub.failing.clear()
-    kubelet.clock.advance(59)
-    kubelet.sync()
+    kubelet.sync_after(59)
     assert not kubelet.pod(pod).running
-    kubelet.clock.advance(31)
-    kubelet.sync()
+    kubelet.sync_after(31)
     assert {"main"} == kubelet.pod(pod).running
     assert {"CLAIM": "p"} == env(kubelet, pod)
     assert "" == kubelet.pod(pod).event
@@ -133,7 +131,7 @@ def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
 
 def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse(error="busy")
     kubelet.terminate(pod, "Failed")
@@ -146,26 +144,23 @@ def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse()
     kubelet.sync()
     assert "Running" == state.phase
-    kubelet.clock.advance(15)
-    kubelet.sync()
+    kubelet.sync_after(15)
     assert ("Failed", "") == (state.phase, state.ending)
 
 
 def test_a_driver_that_is_gone_keeps_pods_terminating(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     stub.stop()
     kubelet.watch()
     kubelet.terminate(pod)
-    kubelet.clock.advance(3600)
-    kubelet.sync()
+    kubelet.sync_after(3600)
     state = kubelet.pod(pod)
     expected = "Failed to unprepare dynamic resources: DRA driver x.io is not registered"
     assert (expected, "Running") == (state.event, state.phase)
     kubelet.driver(socket="again.sock")
-    kubelet.clock.advance(15)
-    kubelet.sync()
+    kubelet.sync_after(15)
     assert "Succeeded" == state.phase
 
 
@@ -181,7 +176,7 @@ def test_each_claim_must_be_in_the_answer_without_an_error(
     kubelet: Kubelet, answers: dict[str, Any], why: str
 ) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     claims = {key or uid: pb.NodePrepareResourceResponse(**value) for key, value in answers.items()}
     stub.answer_prepare = lambda _given: pb.NodePrepareResourcesResponse(claims=claims)
@@ -202,14 +197,13 @@ def test_a_claim_without_devices_is_prepared(kubelet: Kubelet) -> None:
 
 
 def test_a_driver_that_is_not_registered_leaves_nothing_behind(kubelet: Kubelet) -> None:
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     expected = "Failed to prepare dynamic resources: DRA driver x.io is not registered"
     assert expected == kubelet.run(pod).event
     assert frozenset() == kubelet.dra.users("p")
     kubelet.terminate(pod)
     assert "Succeeded" == kubelet.pod(pod).phase
-    kubelet.clock.advance(100)
-    kubelet.sync()
+    kubelet.sync_after(100)
 
 
 @pytest.mark.parametrize("what", ["missing", "not allocated", "not reserved", "foreign", "away"])
@@ -346,26 +340,23 @@ def test_a_container_gets_the_devices_of_the_requests_that_it_names(kubelet: Kub
 
 def test_a_claim_made_again_under_its_name_waits_for_the_old_one(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    old = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    old = kubelet.claiming()
     kubelet.run(old)
     stub.failing["NodeUnprepareResources"] = StubError("busy")
     kubelet.delete(old)
-    kubelet.clock.advance(60)
-    kubelet.sync()
+    kubelet.sync_after(60)
     assert "rpc error: code = Internal desc = busy" in kubelet.dra.problems[-1]
-    new = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    new = kubelet.claiming()
     assert "old ResourceClaim with same name p and different UID" in kubelet.run(new).event
     stub.failing.clear()
-    kubelet.clock.advance(90)
-    kubelet.sync()
-    kubelet.clock.advance(90)
-    kubelet.sync()
+    kubelet.sync_after(90)
+    kubelet.sync_after(90)
     assert {"main"} == kubelet.pod(new).running
 
 
 def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.sync()
     kubelet.stop()
@@ -373,14 +364,13 @@ def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kube
     kubelet.start()
     kubelet.watch()
     kubelet.wait(lambda: kubelet.dra.connected)
-    kubelet.clock.advance(60)
-    kubelet.sync()
+    kubelet.sync_after(60)
     assert [["p"]] == stub.unprepared
 
 
 def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.admit(pod)
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
@@ -421,15 +411,14 @@ def test_init_containers_run_once_their_claim_is_prepared(kubelet: Kubelet) -> N
     give(kubelet, "c", pod)
     kubelet.run(pod)
     stub.failing.clear()
-    kubelet.clock.advance(90)
-    kubelet.sync()
+    kubelet.sync_after(90)
     state = kubelet.pod(pod)
     assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))
 
 
 def test_a_pod_is_prepared_once_though_two_threads_start_it(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     assert kubelet.launch(pod)
     stub.hold("NodePrepareResources")
     with ThreadPoolExecutor() as pool:

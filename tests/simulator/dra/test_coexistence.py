@@ -90,12 +90,10 @@ def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim
     with pytest.raises(ContainerStartError, match=why):
         kubelet.run(pod)
     assert kubelet.pod(pod).sandbox
-    stub.stop()
-    kubelet.wait(lambda: R not in kubelet.registered)
+    kubelet.lose(stub)
     with pytest.raises(ContainerStartError, match=why):
         kubelet.start_container(pod, "main")
-    kubelet.clock.advance(301)
-    kubelet.tick()
+    kubelet.expire()
     assert kubelet.start_container(pod, "main")
 
 
@@ -129,8 +127,7 @@ def test_a_container_of_a_plugin_that_is_gone_cannot_come_back(kubelet: Kubelet)
     pod = Pod.of("p", main={R: 1})
     kubelet.run(pod)
     kubelet.exit_container(pod, "main")
-    stub.stop()
-    kubelet.wait(lambda: R not in kubelet.registered)
+    kubelet.lose(stub)
     with pytest.raises(ContainerStartError, match=r"rpc failed .* has been stopped"):
         kubelet.start_container(pod, "main")
     kubelet.restart()

@@ -85,11 +85,9 @@ def test_a_stream_that_ends_is_taken_anew_after_5_s(kubelet: Kubelet) -> None:
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
     stub.end_streams()
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unknown")
-    kubelet.clock.advance(4.9)
-    kubelet.sync()
+    kubelet.sync_after(4.9)
     assert 0 == stub.streams
-    kubelet.clock.advance(0.1)
-    kubelet.sync()
+    kubelet.sync_after(0.1)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
 
 

@@ -49,7 +49,7 @@ def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
     kubelet: Kubelet, services: list[str], chosen: str
 ) -> None:
     stub = kubelet.driver(services=services)
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     assert kubelet.run(pod).options
     assert chosen == kubelet.dra.service("x.io")
     assert [chosen] == stub.versions
@@ -85,7 +85,7 @@ def test_a_driver_without_a_known_service_is_refused(
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
 def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options
+    assert kubelet.run(kubelet.claiming()).options
     assert [V1BETA1] == stub.versions
     refused = start(kubelet, V1, name="new.io", socket="new.sock")
     kubelet.watch()
@@ -99,9 +99,7 @@ def test_before_1_34_no_driver_is_registered_by_default(kubelet: Kubelet) -> Non
     kubelet.watch()
     expected = f"no handler registered for plugin type: DRAPlugin at socket {stub.socket}"
     assert f"RegisterPlugin error -- {expected}" == stub.statuses[0].error
-    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options == {
-        "main": None
-    }
+    assert kubelet.run(kubelet.claiming()).options == {"main": None}
     assert [] == stub.prepared
     stub.stop()
 
@@ -138,11 +136,11 @@ def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubel
 def test_the_newest_connected_instance_gets_the_calls(kubelet: Kubelet) -> None:
     old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     assert {"x.io": [str(old.socket), str(new.socket)]} == kubelet.dra.drivers
-    kubelet.run(kubelet.claims.pod("one", "x.io", "pool", ["device"]))
+    kubelet.run(kubelet.claiming("one"))
     assert ([], [["one"]]) == (old.prepared, new.prepared)
     new.kill()
     kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(old.socket)]})
-    kubelet.run(kubelet.claims.pod("two", "x.io", "pool", ["device"]))
+    kubelet.run(kubelet.claiming("two"))
     assert [["two"]] == old.prepared
 
 
@@ -150,7 +148,7 @@ def test_a_driver_that_was_killed_is_still_called_and_back_at_once(kubelet: Kube
     stub = kubelet.driver()
     stub.kill()
     kubelet.wait(lambda: not kubelet.dra.connected)
-    outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+    outcome = kubelet.run(kubelet.claiming())
     assert outcome
     assert "rpc error: code = Unavailable" in outcome.event
     stub.start()
@@ -191,7 +189,7 @@ def test_an_endpoint_apart_from_the_registration_is_used(kubelet: Kubelet) -> No
     with served, introduced:
         kubelet.watch()
         kubelet.wait(lambda: kubelet.dra.connected)
-        assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).event == ""
+        assert kubelet.run(kubelet.claiming()).event == ""
         assert ([["p"]], []) == (served.prepared, introduced.prepared)
 
 
@@ -224,7 +222,7 @@ def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(kubelet: Kub
 def test_a_driver_without_cdi_files_gives_no_names(kubelet: Kubelet) -> None:
     with StubDriver(kubelet.registry_dir, "x.io") as stub:
         kubelet.watch()
-        pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+        pod = kubelet.claiming()
         assert {"main": None} == kubelet.run(pod).options
         kubelet.terminate(pod)
         assert [["p"]] == stub.unprepared

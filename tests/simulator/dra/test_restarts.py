@@ -42,7 +42,7 @@ def back(kubelet: Kubelet) -> None:
 
 def test_a_restart_leaves_running_pods_alone(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.restart()
     back(kubelet)
@@ -89,7 +89,7 @@ def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_a
 def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(kubelet: Kubelet) -> None:
     """The old CDI device stays in the kubelet's checkpoint, whatever the driver says later."""
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.reboot()
     back(kubelet)
@@ -100,8 +100,8 @@ def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(kubelet: 
 
 def test_a_reboot_prepares_claims_again_for_new_sandboxes(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    done = kubelet.claims.pod("done", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
+    done = kubelet.claiming("done")
     kubelet.run(pod)
     kubelet.run(done)
     kubelet.terminate(done)
@@ -121,7 +121,7 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     ids = [f"x.io/claim={uid}"]
@@ -134,14 +134,13 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     assert set() == kubelet.pod(pod).running
     assert f"unresolvable CDI devices {ids[0]}" in kubelet.pod(pod).event
     stub.write_cdi(uid, {"env": ["CLAIM=p"]})
-    kubelet.clock.advance(10)
-    kubelet.sync()
+    kubelet.sync_after(10)
     assert {"main"} == kubelet.pod(pod).running
 
 
 def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     kubelet.stop()
     kubelet.terminate(pod)
@@ -155,7 +154,7 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: 
 
 def test_the_checkpoint_is_the_kubelets(kubelet: Kubelet) -> None:
     kubelet.driver()
-    kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+    kubelet.run(kubelet.claiming())
     written = json.loads((kubelet.root / "dra_manager_state").read_text())
     assert zlib.crc32(written["Data"].encode()) == written["Checksum"]
     data = json.loads(written["Data"])
@@ -195,8 +194,7 @@ def test_the_deletion_at_the_start_can_come_after_the_registration(kubelet: Kube
     kubelet.driver()
     kubelet.sync()
     assert [] == kubelet.claims.deleted_slices
-    kubelet.clock.advance(3)
-    kubelet.sync()
+    kubelet.sync_after(3)
     assert [""] == kubelet.claims.deleted_slices
 
 
@@ -208,11 +206,9 @@ def test_slices_of_a_driver_are_deleted_30_s_after_its_last_connection(kubelet: 
     assert {} == kubelet.dra.wipes
     two.stop()
     kubelet.wait(lambda: kubelet.dra.wipes)
-    kubelet.clock.advance(29.9)
-    kubelet.sync()
+    kubelet.sync_after(29.9)
     assert [""] == kubelet.claims.deleted_slices
-    kubelet.clock.advance(0.1)
-    kubelet.sync()
+    kubelet.sync_after(0.1)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
     assert {"": 1, "x.io": 1} == dict(kubelet.metrics.slice_deletions)
 
@@ -223,8 +219,7 @@ def test_a_driver_that_is_back_within_30_s_keeps_its_slices(kubelet: Kubelet) ->
     kubelet.clock.advance(29)
     kubelet.driver()
     assert {} == kubelet.dra.wipes
-    kubelet.clock.advance(60)
-    kubelet.sync()
+    kubelet.sync_after(60)
     assert [""] == kubelet.claims.deleted_slices
 
 
@@ -243,12 +238,10 @@ def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(kubele
     kubelet.driver().kill()
     kubelet.wait(lambda: kubelet.dra.wipes)
     kubelet.claims.failing = "the server is away"
-    kubelet.clock.advance(30)
-    kubelet.sync()
+    kubelet.sync_after(30)
     kubelet.driver()
     kubelet.claims.failing = ""
-    kubelet.clock.advance(1.3)
-    kubelet.sync()
+    kubelet.sync_after(1.3)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
 
 
@@ -310,7 +303,7 @@ def test_an_api_server_is_asked_for_claims_and_slices() -> None:
 def test_all_of_this_happens_by_itself(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     stub.failing.clear()
 

@@ -10,8 +10,15 @@ from typing_extensions import override
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2
+from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubDriver, StubPlugin
+from deviceplugin_testing.simulator import (
+    ManualClock,
+    Pod,
+    SimulatedKubelet,
+    StubDriver,
+    StubPlugin,
+)
 from patience import eventually
 
 R = "x.io/dev"
@@ -67,6 +74,45 @@ class Kubelet(SimulatedKubelet):
 
         eventually(is_connected, "the driver to be registered")
         return driver
+
+    def admitted(self, name: str = "p", /, **limits: Mapping[str, int]) -> Pod:
+        """Return a pod that is admitted; by default for one device."""
+        pod = Pod.of(name, **(limits or {"main": {R: 1}}))
+        assert self.admit(pod)
+        return pod
+
+    def started(self, name: str = "p", /, **limits: Mapping[str, int]) -> Pod:
+        """Return a pod that is admitted, and whose containers are started."""
+        pod = Pod.of(name, **(limits or {"main": {R: 1}}))
+        assert self.run(pod)
+        return pod
+
+    def claiming(self, name: str = "p") -> Pod:
+        """Return a pod for a device of a driver, which is not admitted yet."""
+        return self.claims.pod(name, "x.io", "pool", ["device"])
+
+    def lose(self, plugin: StubPlugin) -> None:
+        """Stop a plugin; all its devices are unhealthy then."""
+        plugin.stop()
+        self.wait_for(plugin.resource, (), self.devices(plugin.resource))
+
+    def expire(self) -> None:
+        """Let the grace period of lost plugins pass."""
+        self.clock.advance(301)
+        self.tick()
+
+    def sync_after(self, seconds: float) -> None:
+        """Do what is due after so many seconds."""
+        self.clock.advance(seconds)
+        self.sync()
+
+    def relist(self, plugin: StubPlugin, devices: Any) -> None:
+        """Have a plugin send a list, which replaces all that there was."""
+        self.after_a_list(plugin.resource, lambda: plugin.update(devices))
+        listed = {one.ID: one.health for one in plugin._list}
+        assert listed == self.devices(plugin.resource)
+        healthy = {id_ for id_, health in listed.items() if health == HEALTHY}
+        self.wait_for(plugin.resource, healthy, listed.keys() - healthy, timeout=0)
 
     def after_a_list(self, resource: str, act: Callable[[], object]) -> None:
         """Do something, and wait for the list that comes of it."""
