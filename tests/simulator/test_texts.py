@@ -1,8 +1,8 @@
 """What pods are told where a plugin is in the way: a kubelet's words, and those are Go's."""
 
+import os
+import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+import forked_process
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, StubError
 from kubelets.equipped import Kubelet, R
+from patience import PATIENCE, eventually
 
 
 def refusal(kubelet: Kubelet) -> str:
@@ -113,26 +115,25 @@ def test_an_answer_that_cannot_be_read(kubelet: Kubelet) -> None:
     )
 
 
-def test_a_plugin_that_is_killed_during_the_call(kubelet: Kubelet) -> None:
-    command = [sys.executable, "-m", "deviceplugin", "stub", R, "a", "--script", "-"]
-    with subprocess.Popen(
-        [*command, "--dir", str(kubelet.plugin_dir)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as plugin:
-        assert plugin.stdin
-        assert plugin.stdout
-        plugin.stdin.write("hold Allocate\nhelp\nwait Allocate\ncalls\n")
-        plugin.stdin.flush()
-        kubelet.wait_for(R, {"a"})
-        next(line for line in plugin.stdout if line.startswith("quit"))  # Allocate is held by now
-        admitting: list[str] = []
-        thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
-        thread.start()
-        assert "Allocate\n" in plugin.stdout  # not killed with the call unread
-        plugin.kill()
-        thread.join()
+def test_a_plugin_that_is_killed_during_the_call(kubelet: Kubelet, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    with (tmp_path / "log").open("wb") as log:
+        plugin = forked_process.Popen(
+            ["kubelets.equipped.HangingPlugin", str(kubelet.plugin_dir), str(asked)],
+            env={},
+            stdin=forked_process.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    kubelet.wait_for(R, {"a"})
+    admitting: list[str] = []
+    thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
+    thread.start()
+    eventually(asked.exists, "the call")  # not killed with the call unread
+    os.kill(plugin.pid, signal.SIGKILL)
+    thread.join()
+    plugin.wait(PATIENCE)
     assert ["rpc error: code = Unavailable desc = error reading from server: EOF"] == admitting
 
 

@@ -1,6 +1,7 @@
 """A simulated kubelet that makes the plugins and drivers of a test."""
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -127,6 +128,19 @@ class Kubelet(SimulatedKubelet):
         return rpc.calls(
             channel, podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
         )
+
+
+class HangingPlugin:
+    """What a process runs whose plugin makes a file when Allocate comes, and never answers it."""
+
+    def main(self) -> None:
+        """Run until a signal, with the plugin directory and the file as arguments."""
+        plugin = StubPlugin(Path(sys.argv[2]), R, "a")
+        plugin.hold("Allocate")
+        with plugin:
+            plugin.wait(lambda: "Allocate" in plugin.calls)
+            Path(sys.argv[3]).touch()
+            plugin.wait(lambda: False)
 
 
 def near(id_: str, *nodes: int, health: str = "Healthy") -> pb.Device:
