@@ -7,7 +7,6 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import (
     Behaviour,
-    Pod,
     StubError,
 )
 from kubelets.equipped import Kubelet, R
@@ -32,17 +31,17 @@ def test_only_the_exact_word_is_healthy(kubelet: Kubelet, health: str) -> None:
     kubelet.wait_for(R, (), {"a"})
 
 
-def test_an_id_that_is_listed_twice_counts_once(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a", "a"])
-    assert (1, 1) == node(kubelet)
-
-
-def test_an_id_that_is_listed_with_two_healths_is_both(kubelet: Kubelet) -> None:
+def test_an_id_that_is_listed_with_two_healths_is_both_and_twice_counts_once(
+    kubelet: Kubelet,
+) -> None:
     well, ill = pb.Device(ID="a", health="Healthy"), pb.Device(ID="a", health="Unhealthy")
-    kubelet.plugin(devices=[well, ill])
+    stub = kubelet.plugin(devices=[well, ill])
     assert (2, 1) == node(kubelet)
     assert {"a": "Unhealthy"} == kubelet.devices(R)
     kubelet.admitted()
+    stub.update([well, well])
+    kubelet.wait_for(R, {"a"})
+    assert (1, 1) == node(kubelet)
 
 
 @pytest.mark.parametrize("id_", ["", "x" * 200])
@@ -90,43 +89,19 @@ def test_every_list_writes_the_checkpoint_even_if_nothing_changed(kubelet: Kubel
     assert 0o600 == file.stat().st_mode & 0o777
 
 
-# As upstream's TestUpdateCapacityAllocatable.
+# As upstream's TestUpdateCapacityAllocatable, and end-to-end tests: will set allocatable to zero
+# and then back to 1, will lower allocatable to a number of unhealthy devices and back.
 def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert (3, 2) == node(kubelet)
-    kubelet.admit(Pod.of("p", main={R: 1}))
-    assert (3, 2) == node(kubelet)
-    kubelet.lose(stub)
-    assert (3, 0) == node(kubelet)
-    kubelet.clock.advance(301)
-    assert (0, 0) == node(kubelet)
-
-
-# As upstream's end-to-end tests: will set allocatable to zero and then back to 1, will lower
-# allocatable to a number of unhealthy devices and back.
-def test_health_goes_and_comes_back(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a", "b"])
     pod = kubelet.started()
-    seen = []
-    for devices in (
-        {"a": "Healthy", "b": "Unhealthy"},
-        {"a": "Unhealthy", "b": "Unhealthy"},
-        ["a", "b"],
-    ):
-        received = kubelet.lists_received(R)
-        stub.update(devices)
-        kubelet.wait(lambda received=received: kubelet.lists_received(R) > received)  # type: ignore[misc]
-        seen.append(node(kubelet))
-    assert [(2, 1), (2, 0), (2, 2)] == seen
-    assert "Running" == kubelet.pod(pod).phase
-
-
-def test_the_node_changes_at_status_updates_only(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a"])
-    assert (1, 1) == node(kubelet)
-    kubelet.relist(stub, ["a", "b"])
-    assert {R: 1} == kubelet.node.capacity
+    assert (3, 2) == node(kubelet)
+    kubelet.relist(stub, {"a": "Unhealthy", "b": "Unhealthy"})
+    assert {R: 3} == kubelet.node.capacity  # until the next status update
+    assert (2, 0) == node(kubelet)
+    kubelet.relist(stub, "ab")
     assert (2, 2) == node(kubelet)
+    assert "Running" == kubelet.pod(pod).phase
 
 
 # As upstream's TestEndpointSyncOnDisconnect.
@@ -136,6 +111,7 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kube
     assert (2, 0) == node(kubelet)
     assert kubelet.options(R) is not None
     kubelet.clock.advance(1)
+    assert 2 == kubelet.capacity(R)  # until the next status update
     assert (0, 0) == node(kubelet)
     assert R not in kubelet.resources
     assert (frozenset(), frozenset()) == (kubelet.healthy(R), kubelet.unhealthy(R))
@@ -144,18 +120,6 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kube
         kubelet.wait_for(R, (), timeout=0)
     with pytest.raises(LookupError):
         kubelet.options(R)
-
-
-def test_the_grace_period_ends_at_a_status_update_only(kubelet: Kubelet) -> None:
-    kubelet.lose(kubelet.plugin())
-    kubelet.clock.advance(1000)
-    assert 2 == kubelet.capacity(R)
-
-
-def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(kubelet: Kubelet) -> None:
-    kubelet.lose(kubelet.plugin(name="1"))
-    kubelet.clock.advance(301)
-    assert (0, 0) == node(kubelet)
     kubelet.plugin(name="2")
     assert (2, 2) == node(kubelet)
 
@@ -169,17 +133,7 @@ def test_a_stream_that_fails_at_once_is_not_tried_again(kubelet: Kubelet) -> Non
     failing.wait(lambda: failing.streams == 0)
     kubelet.wait(lambda: node(kubelet) == (0, 0))
     assert ["GetDevicePluginOptions", "ListAndWatch"] == failing.calls
-
-
-def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admissions(
-    kubelet: Kubelet,
-) -> None:
-    failing = kubelet.stub()
-    failing.failing["ListAndWatch"] = StubError("no")
-    failing.register()
-    kubelet.wait(lambda: not kubelet.registered)
-    kubelet.wait(lambda: node(kubelet) == (0, 0))
-    kubelet.admitted("p", main={R: 0})
+    kubelet.admitted(main={R: 0})  # as nothing is known of the resource
 
 
 # As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
@@ -220,13 +174,22 @@ def test_without_checkpoint_the_node_keeps_what_it_had(kubelet: Kubelet) -> None
     assert (2, 2) == node(kubelet)
 
 
-# As upstream's TestFeatureGateResourceHealthStatus.
-def test_a_change_of_health_pokes_the_pod_that_has_the_device(kubelet: Kubelet) -> None:
+# As upstream's TestFeatureGateResourceHealthStatus and TestUpdateAllocatedResourcesStatus, and
+# end-to-end test: Healthy then Unhealthy single device in pod status.
+def test_a_change_of_health_pokes_the_pod_that_has_the_device_and_is_in_its_status(
+    kubelet: Kubelet,
+) -> None:
     stub = kubelet.plugin(devices=["a"])
     pod = kubelet.admitted()
-    kubelet.relist(stub, {"a": "Unhealthy"})
+    kubelet.relist(stub, {"a": "Odd"})
     assert [{pod.uid}] == kubelet.take_pokes()
-    kubelet.relist(stub, {"a": "Unhealthy", "b": "Healthy"})
+    assert {"main": {R: {"a": "Unhealthy"}}} == kubelet.device_health(pod)
+    kubelet.relist(stub, {"a": "Odd", "b": "Healthy"})
+    assert [] == kubelet.take_pokes()
+    kubelet.relist(stub, "ab")
+    kubelet.lose(stub)
+    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
+    kubelet.restart()
     assert [] == kubelet.take_pokes()
 
 
@@ -262,30 +225,6 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
         stub.update({"a": health})
         kubelet.wait(lambda number=number: kubelet.lists_received(R) == number + 2)  # type: ignore[misc]
     assert 100 == len(kubelet.take_pokes())
-
-
-def test_pokes_are_lost_with_the_kubelet(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a"])
-    kubelet.admitted()
-    kubelet.relist(stub, {"a": "Unhealthy"})
-    kubelet.restart()
-    assert [] == kubelet.take_pokes()
-
-
-# As upstream's TestUpdateAllocatedResourcesStatus, and end-to-end test: Healthy then Unhealthy
-# single device in pod status.
-def test_the_pods_status_tells_the_health_of_each_device(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a", "b"])
-    pod = kubelet.admitted("p", main={R: 2})
-    kubelet.relist(stub, {"a": "Healthy", "b": "Odd"})
-    assert {"main": {R: {"a": "Healthy", "b": "Unhealthy"}}} == kubelet.device_health(pod)
-
-
-def test_the_end_of_the_stream_does_not_show_in_the_pods_status(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a"])
-    pod = kubelet.admitted()
-    kubelet.lose(stub)
-    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
 
 
 @pytest.mark.parametrize(

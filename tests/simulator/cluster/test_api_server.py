@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster import certificates
-from cluster.dra_objects import Simulated
+from cluster.dra_objects import Hurried, Simulated
 from deviceplugin.apiserver import (
     Account,
     ApiServer,
@@ -37,7 +37,9 @@ class Seen:
     def __init__(self, api: ApiServer, **query: str) -> None:
         self.now: dict[str, Any] = {}
         self.errors: list[ApiServerError] = []
-        self.watch = Watch(api, SLICES, query, changed=self._note, failed=self.errors.append)
+        self.watch = Watch(
+            api, SLICES, query, changed=self._note, failed=self.errors.append, clock=Hurried()
+        )
 
     def _note(self, found: dict[str, Any]) -> None:
         self.now = dict(found)
