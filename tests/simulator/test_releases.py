@@ -1,7 +1,6 @@
 """What the kubelets of earlier releases do differently, each on both sides of the change."""
 
 import os
-import threading
 from typing import Any, cast
 
 import grpc
@@ -236,13 +235,9 @@ def test_before_1_35_a_register_that_was_given_up_goes_on(kubelet: Kubelet) -> N
     late = kubelet.stub()
     late.hold("GetDevicePluginOptions")
 
-    def give_up() -> None:
-        with pytest.raises(grpc.RpcError):
-            late.register(timeout=1)
-
-    caller = threading.Thread(target=give_up)
-    caller.start()
-    caller.join()
+    with kubelet.registering(late) as call:
+        late.wait(lambda: late.calls)
+        call.cancel()
     assert set() == kubelet.healthy(R)
     late.release()
     kubelet.wait_for(R, {"a", "b"})

@@ -1,6 +1,5 @@
 """What becomes of the plugin that had the resource before."""
 
-import threading
 from contextlib import suppress
 from typing import cast
 
@@ -15,7 +14,7 @@ from deviceplugin_testing.simulator import (
 )
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._device_manager.registration import Connections
-from kubelets.equipped import Kubelet, R
+from kubelets.equipped import Kubelet, R, refusal, why
 from patience import PATIENCE
 
 fixed = pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
@@ -97,8 +96,7 @@ def test_a_failed_registration_orphans_the_plugin_from_before(kubelet: Kubelet) 
     healthy = kubelet.plugin(name="healthy")
     broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     healthy.stop()
     kubelet.wait(lambda: not kubelet.registered)
     assert {"a", "b"} == kubelet.healthy(R)
@@ -114,8 +112,7 @@ def test_fixed_a_failed_registration_changes_nothing(kubelet: Kubelet) -> None:
     healthy = kubelet.plugin(name="healthy")
     broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     assert {R} == kubelet.registered
     kubelet.lose(healthy)
 
@@ -124,8 +121,7 @@ def test_an_orphan_that_registers_again_is_watched_again(kubelet: Kubelet) -> No
     healthy = kubelet.plugin(name="healthy")
     broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     healthy.end_streams()
     kubelet.wait(lambda: not kubelet.registered)
     healthy.register()
@@ -141,23 +137,14 @@ def test_a_stream_that_ends_while_the_next_plugin_is_greeted_changes_no_answer_t
     new.hold("GetDevicePluginOptions")
     if fails:
         new.failing["GetDevicePluginOptions"] = StubError("not now")
-    told: list[str] = []
-
-    def register() -> None:
-        try:
-            new.register(timeout=PATIENCE)
-        except grpc.RpcError as error:
-            told.append(str(cast("grpc.Call", error).details()))
-
-    registering = threading.Thread(target=register)
-    registering.start()
-    new.wait(lambda: "GetDevicePluginOptions" in new.calls)
-    old.end_streams()
-    kubelet.wait_for(R, (), {"a", "b"})
-    new.release()
-    registering.join()
+    with kubelet.registering(new) as call:
+        new.wait(lambda: "GetDevicePluginOptions" in new.calls)
+        old.end_streams()
+        kubelet.wait_for(R, (), {"a", "b"})
+        new.release()
+        error = call.exception()
     failure = "failed to get device plugin options: rpc error: code = Internal desc = not now"
-    assert [failure] * fails == told
+    assert (failure if fails else None) == (error and why(error))
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     assert frozenset() == kubelet.registered
 

@@ -15,6 +15,7 @@ import pytest
 import forked_process
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, StubError
+from kubelets import equipped
 from kubelets.equipped import Kubelet, R
 from patience import PATIENCE, eventually
 
@@ -32,8 +33,7 @@ def die_unnoticed(kubelet: Kubelet) -> Path:
     """Have a plugin die whose end nobody notices, and return where its socket was."""
     mine, broken = kubelet.plugin(name="mine.sock"), kubelet.stub(name="broken.sock")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    equipped.refusal(broken)
     mine.stop()
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     assert {"a", "b"} == kubelet.healthy(R)

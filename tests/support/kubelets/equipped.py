@@ -2,16 +2,18 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import grpc
+import pytest
 from typing_extensions import override
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2
-from deviceplugin.proto.v1beta1 import HEALTHY
+from deviceplugin.proto.v1beta1 import HEALTHY, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import (
     ManualClock,
@@ -115,6 +117,17 @@ class Kubelet(SimulatedKubelet):
         healthy = {id_ for id_, health in listed.items() if health == HEALTHY}
         self.wait_for(plugin.resource, healthy, listed.keys() - healthy, timeout=0)
 
+    @contextmanager
+    def registering(self, plugin: StubPlugin) -> "Iterator[grpc.Future[object]]":
+        """Begin a call of Register, which ends with the block at the latest."""
+        request = pb.RegisterRequest(
+            version=VERSION, endpoint=plugin.socket.name, resource_name=plugin.resource
+        )
+        with rpc.connect(self.kubelet_socket) as channel:
+            service = pb.DESCRIPTOR.services_by_name["Registration"]
+            call = rpc.calls(channel, service)["Register"].future(request)
+            yield call  # which would end if nobody kept it
+
     def after_a_list(self, resource: str, act: Callable[[], object]) -> None:
         """Do something, and wait for the list that comes of it."""
         received = self.lists_received(resource)
@@ -141,6 +154,20 @@ class HangingPlugin:
             plugin.wait(lambda: "Allocate" in plugin.calls)
             Path(sys.argv[3]).touch()
             plugin.wait(lambda: False)
+
+
+def refusal(plugin: StubPlugin, **request: Any) -> str:
+    """Return why the kubelet refuses a plugin."""
+    with pytest.raises(grpc.RpcError) as raised:
+        plugin.register(**request)
+    return why(raised.value)
+
+
+def why(error: BaseException | None) -> str:
+    """Return what a Go function of the kubelet said."""
+    call = cast("grpc.Call", error)
+    assert grpc.StatusCode.UNKNOWN is call.code()
+    return str(call.details())
 
 
 def near(id_: str, *nodes: int, health: str = "Healthy") -> pb.Device:
