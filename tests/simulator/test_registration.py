@@ -69,8 +69,10 @@ def test_errors_of_direct_calls_come_as_they_are(kubelet: Kubelet) -> None:
         (
             "nodomain",
             {"version": "v9"},
-            'requested API version "v9" is not supported by kubelet. '
-            'Supported version is ["v1beta1"]',
+            (
+                'requested API version "v9" is not supported by kubelet. '
+                'Supported version is ["v1beta1"]'
+            ),
         ),
         (
             R,
@@ -80,8 +82,10 @@ def test_errors_of_direct_calls_come_as_they_are(kubelet: Kubelet) -> None:
         (
             R,
             {"endpoint": "kubelet.sock"},
-            "failed to get device plugin options: rpc error: code = Unimplemented "
-            "desc = unknown service v1beta1.DevicePlugin",
+            (
+                "failed to get device plugin options: rpc error: code = Unimplemented "
+                "desc = unknown service v1beta1.DevicePlugin"
+            ),
         ),
         (
             R,
@@ -256,7 +260,8 @@ def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(kubele
         call.cancel()
     late.start()
     kubelet.wait(lambda: not kubelet._live().connections._open)
-    assert (set(), []) == (kubelet.registered, late.calls)
+    assert set() == kubelet.registered
+    assert [] == late.calls
     late.stop()
 
 
