@@ -70,9 +70,7 @@ def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet)
 
 
 def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.exit_container(pod, "main")
     assert kubelet.start_container(pod, "main")
     assert [["p"]] == stub.prepared
@@ -80,9 +78,7 @@ def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> No
 
 # As upstream's TestUnprepareResources.
 def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     phases = []
 
     def answer(_claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
@@ -98,9 +94,7 @@ def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> Non
 
 
 def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
-    kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    _, pod = kubelet.prepared()
     kubelet.terminate(pod)
     assert kubelet._process
     kubelet._process.workers.end(kubelet.pod(pod))  # as sync(), if it saw the pod before
@@ -130,9 +124,7 @@ def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
 
 
 def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse(error="busy")
     kubelet.terminate(pod, "Failed")
     expected = (
@@ -149,9 +141,7 @@ def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet
 
 
 def test_a_driver_that_is_gone_keeps_pods_terminating(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     stub.stop()
     kubelet.watch()
     kubelet.terminate(pod)
@@ -355,9 +345,7 @@ def test_a_claim_made_again_under_its_name_waits_for_the_old_one(kubelet: Kubele
 
 
 def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.sync()
     kubelet.stop()
     kubelet.delete(pod)

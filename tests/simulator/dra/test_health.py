@@ -34,8 +34,7 @@ def shown(kubelet: Kubelet, pod: Pod) -> tuple[str, str]:
 
 
 def test_a_report_is_shown_in_the_status_and_pokes_the_pod(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     assert ("Unknown", "") == shown(kubelet, pod)
     stub.report({DEVICE: "Healthy"})
     kubelet.wait(lambda: shown(kubelet, pod) == ("Healthy", ""))
@@ -47,8 +46,7 @@ def test_a_report_is_shown_in_the_status_and_pokes_the_pod(kubelet: Kubelet) -> 
 
 
 def test_a_report_without_news_pokes_nobody(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     stub.on_prepare = lambda claim: stub.devices(claim, "unreported")
     run(kubelet, "another")
     stub.report({DEVICE: "Healthy"})
@@ -65,8 +63,7 @@ def test_a_report_without_news_pokes_nobody(kubelet: Kubelet) -> None:
 def test_a_report_that_is_not_repeated_does_not_hold(
     kubelet: Kubelet, timeout: int, seconds: int
 ) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Healthy"}, timeout=timeout)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
     kubelet.clock.advance(seconds)
@@ -79,8 +76,7 @@ def test_a_report_that_is_not_repeated_does_not_hold(
 
 
 def test_a_stream_that_ends_is_taken_anew_after_5_s(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Healthy"})
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
     stub.end_streams()
@@ -110,15 +106,13 @@ def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(kubelet:
     "config", [KubeletConfig(version="1.35", watch_interval=None, sync_interval=None)]
 )
 def test_before_1_36_no_driver_is_asked_for_health(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     assert 0 == stub.calls.count("NodeWatchResources")
     assert {} == kubelet.dra.health(pod)
 
 
 def test_a_long_message_is_cut(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Unhealthy"}, message="x" * 1025)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unhealthy")
     assert "x" * 1021 + "..." == shown(kubelet, pod)[1]

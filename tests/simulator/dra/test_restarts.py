@@ -41,9 +41,7 @@ def back(kubelet: Kubelet) -> None:
 
 
 def test_a_restart_leaves_running_pods_alone(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.restart()
     back(kubelet)
     kubelet.sync()
@@ -88,9 +86,7 @@ def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_a
 
 def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(kubelet: Kubelet) -> None:
     """The old CDI device stays in the kubelet's checkpoint, whatever the driver says later."""
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.reboot()
     back(kubelet)
     stub.on_prepare = lambda claim: stub.devices(pb.Claim(uid="fresh", name=claim.name), "device")
@@ -120,9 +116,7 @@ def test_a_reboot_prepares_claims_again_for_new_sandboxes(kubelet: Kubelet) -> N
 def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     kubelet: Kubelet,
 ) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     ids = [f"x.io/claim={uid}"]
     kubelet.reboot()
@@ -139,9 +133,7 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
 
 
 def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    pod = kubelet.claiming()
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.stop()
     kubelet.terminate(pod)
     assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)

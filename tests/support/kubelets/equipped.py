@@ -94,6 +94,12 @@ class Kubelet(SimulatedKubelet):
         """Return a pod for a device of a driver, which is not admitted yet."""
         return self.claims.pod(name, "x.io", "pool", ["device"])
 
+    def prepared(self) -> tuple[StubDriver, Pod]:
+        """Return a driver, and a running pod that has a device of it."""
+        driver, pod = self.driver(), self.claiming()
+        assert self.run(pod).options
+        return driver, pod
+
     def lose(self, plugin: StubPlugin) -> None:
         """Stop a plugin; all its devices are unhealthy then."""
         plugin.stop()
