@@ -19,35 +19,7 @@ from deviceplugin_testing.simulator import (
     StubError,
     allocated_claim,
 )
-from kubelets.equipped import Kubelet
-
-
-def result(
-    driver: str = "x.io", device: str = "device", request: str = "request"
-) -> dict[str, str]:
-    return {"request": request, "driver": driver, "pool": "pool", "device": device}
-
-
-def sharing(name: str, *claims: str) -> Pod:
-    """Return a pod with a container that uses these claims."""
-    uses = [ContainerClaim(claim) for claim in claims]
-    pod_claims = [PodClaim(claim, claim) for claim in claims]
-    return Pod(name, [Container("main", claims=uses)], claims=pod_claims)
-
-
-def give(kubelet: Kubelet, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
-    """Add a claim for a device that is reserved for ``pods``."""
-    results = options.pop("results", [result()])
-    claim = allocated_claim(name, results, pods=pods, **options)
-    kubelet.claims.add(claim)
-    return claim
-
-
-def env(kubelet: Kubelet, pod: Pod) -> dict[str, str]:
-    """Return the variables that the pod's container got at its last start."""
-    options = kubelet.pod(pod).started["main"]
-    assert options
-    return dict(options.envs)
+from kubelets.equipped import Kubelet, result, sharing
 
 
 # As upstream's TestPrepareResources and TestGetResources.
@@ -119,7 +91,7 @@ def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
     assert not kubelet.pod(pod).running
     kubelet.sync_after(31)
     assert {"main"} == kubelet.pod(pod).running
-    assert {"CLAIM": "p"} == env(kubelet, pod)
+    assert {"CLAIM": "p"} == kubelet.env(pod)
     assert "" == kubelet.pod(pod).event
 
 
@@ -181,7 +153,7 @@ def test_a_claim_without_devices_is_prepared(kubelet: Kubelet) -> None:
     outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", []))
     assert {"main": None} == outcome.options
     assert [] == stub.prepared  # its allocation names no driver
-    give(kubelet, "q", pod := sharing("two", "q"))
+    kubelet.give("q", pod := sharing("two", "q"))
     assert {"main": None} == kubelet.run(pod).options
     assert [["q"]] == stub.prepared
 
@@ -248,7 +220,7 @@ def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
 ) -> None:
     stub = kubelet.driver()
     one, two = sharing("one", "c"), sharing("two", "c")
-    give(kubelet, "c", one, two)
+    kubelet.give("c", one, two)
     assert kubelet.run(one).options["main"] == kubelet.run(two).options["main"]
     assert [["c"]] == stub.prepared
     kubelet.terminate(one)
@@ -266,7 +238,7 @@ def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
 ) -> None:
     stub = kubelet.driver()
     user, other = sharing("user", "c"), sharing("other", "c")
-    give(kubelet, "c", user)
+    kubelet.give("c", user)
     assert kubelet.run(user).options
     assert "is not allowed to use" in kubelet.run(other).event
     kubelet.terminate(other)
@@ -283,8 +255,8 @@ def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
 def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(kubelet: Kubelet) -> None:
     one, two = kubelet.driver("one.io", "one.sock"), kubelet.driver("two.io", "two.sock")
     pod = sharing("p", "both", "second")
-    give(kubelet, "both", pod, results=[result("one.io"), result("two.io")])
-    give(kubelet, "second", pod, results=[result("two.io")])
+    kubelet.give("both", pod, results=[result("one.io"), result("two.io")])
+    kubelet.give("second", pod, results=[result("two.io")])
     got = kubelet.run(pod).options["main"]
     assert [["both"]] == one.prepared
     assert [["both", "second"]] == two.prepared
@@ -321,7 +293,7 @@ def test_a_container_gets_the_devices_of_the_requests_that_it_names(kubelet: Kub
         Container("none"),
     ]
     pod = Pod("p", containers, claims=[PodClaim("c", "c")])
-    give(kubelet, "c", pod, results=[result(request="a"), result(request="b")])
+    kubelet.give("c", pod, results=[result(request="a"), result(request="b")])
     options = kubelet.run(pod).options
     envs = {name: dict(got.envs) if got else None for name, got in options.items()}
     both = {"A": "c", "B": "c"}
@@ -350,8 +322,7 @@ def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kube
     kubelet.stop()
     kubelet.delete(pod)
     kubelet.start()
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
+    kubelet.reconnect()
     kubelet.sync_after(60)
     assert [["p"]] == stub.unprepared
 
@@ -396,7 +367,7 @@ def test_init_containers_run_once_their_claim_is_prepared(kubelet: Kubelet) -> N
     uses = [ContainerClaim("c")]
     containers = [Container("first", claims=uses)]
     pod = Pod("p", [Container("main", claims=uses)], containers, claims=[PodClaim("c", "c")])
-    give(kubelet, "c", pod)
+    kubelet.give("c", pod)
     kubelet.run(pod)
     stub.failing.clear()
     kubelet.sync_after(90)

@@ -17,10 +17,9 @@ from deviceplugin_testing.simulator import (
     Pod,
     RequestMapping,
     RunOptions,
-    allocated_claim,
     double_bookings,
 )
-from kubelets.equipped import Kubelet, R
+from kubelets.equipped import Kubelet, R, result
 
 PRE_START = deviceplugin_pb2.DevicePluginOptions(pre_start_required=True)
 
@@ -30,9 +29,7 @@ def by_limits(kubelet: Kubelet, name: str, *, init: bool = False) -> Pod:
     extended = ExtendedClaim(name, [RequestMapping("main", R, "container-0-request-0")])
     first = [Container("first")] if init else []
     pod = Pod(name, [Container("main", {R: 1})], first, extended=extended)
-    request = "container-0-request-0"
-    results = [{"request": request, "driver": "x.io", "pool": "pool", "device": "device"}]
-    kubelet.claims.add(allocated_claim(name, results, pods=[pod], owner=pod))
+    kubelet.give(name, pod, results=[result(request="container-0-request-0")], owner=pod)
     return pod
 
 
@@ -68,8 +65,7 @@ def test_a_container_can_have_devices_of_both(kubelet: Kubelet) -> None:
     kubelet.plugin("y.io/dev").on_allocate = of_node
     extended = ExtendedClaim("p", [RequestMapping("main", R, "r")])
     pod = Pod("p", [Container("main", {R: 1, "y.io/dev": 2})], extended=extended)
-    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
-    kubelet.claims.add(allocated_claim("p", results, pods=[pod]))
+    kubelet.give("p", pod, results=[result(request="r")])
     got = kubelet.run(pod).options["main"]
     assert got
     assert {"FROM": "plugin", "CLAIM": "p"} == got.envs

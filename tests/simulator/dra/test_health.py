@@ -13,9 +13,8 @@ from deviceplugin_testing.simulator import (
     RequestMapping,
     ResourceHealth,
     StubError,
-    allocated_claim,
 )
-from kubelets.equipped import Kubelet
+from kubelets.equipped import Kubelet, result
 from patience import eventually
 
 DEVICE = ("pool", "device")
@@ -147,8 +146,7 @@ def test_requests_are_shown_apart_and_claims_for_limits_are_not(kubelet: Kubelet
     extended = ExtendedClaim("e", [RequestMapping("main", "x.io/dev", "r")])
     pod = Pod("p", [container], claims=[PodClaim("c", "c")], extended=extended)
     for name in "ce":
-        results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
-        kubelet.claims.add(allocated_claim(name, results, pods=[pod], uid=name))
+        kubelet.give(name, pod, results=[result(request="r")], uid=name)
     assert kubelet.run(pod).options
     assert {"main": {"claim:c/r/sub": [ResourceHealth("x.io/claim=c", "Unknown")]}} == (
         kubelet.dra.health(pod)

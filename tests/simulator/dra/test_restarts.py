@@ -10,32 +10,13 @@ from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
     ApiCluster,
     ClusterError,
-    Container,
-    ContainerClaim,
     ContainerCreateError,
     KubeletConfig,
-    Pod,
-    PodClaim,
     StubDriver,
     StubError,
-    allocated_claim,
 )
-from kubelets.equipped import Kubelet
+from kubelets.equipped import Kubelet, sharing
 from patience import eventually
-
-
-def env(kubelet: Kubelet, pod: Pod) -> dict[str, str]:
-    """Return the variables that the pod's container got at its last start."""
-    options = kubelet.pod(pod).started["main"]
-    assert options
-    return dict(options.envs)
-
-
-def back(kubelet: Kubelet) -> None:
-    """Let the drivers register again."""
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected, what="a driver")
-
 
 # Claims.
 
@@ -43,7 +24,7 @@ def back(kubelet: Kubelet) -> None:
 def test_a_restart_leaves_running_pods_alone(kubelet: Kubelet) -> None:
     stub, pod = kubelet.prepared()
     kubelet.restart()
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.sync()
     assert {"main"} == kubelet.pod(pod).running
     assert not kubelet.dra.prepared("p")
@@ -59,16 +40,12 @@ def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_a
     kubelet: Kubelet,
 ) -> None:
     stub = kubelet.driver()
-    pods = [
-        Pod(name, [Container("main", claims=[ContainerClaim("c")])], claims=[PodClaim("c", "c")])
-        for name in ("one", "two")
-    ]
-    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
+    pods = [sharing(name, "c") for name in ("one", "two")]
     config = [{"source": "FromClaim", "opaque": {"driver": "y.io", "parameters": {}}}]
-    kubelet.claims.add(allocated_claim("c", results, pods=pods, uid="u", config=config))
+    kubelet.give("c", *pods, uid="u", config=config)
     kubelet.run(pods[0])
     kubelet.restart()
-    back(kubelet)
+    kubelet.reconnect()
     stub.write_cdi("other", {"env": ["OTHER=1"]})
     stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
         devices=[
@@ -88,7 +65,7 @@ def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(kubelet: 
     """The old CDI device stays in the kubelet's checkpoint, whatever the driver says later."""
     stub, pod = kubelet.prepared()
     kubelet.reboot()
-    back(kubelet)
+    kubelet.reconnect()
     stub.on_prepare = lambda claim: stub.devices(pb.Claim(uid="fresh", name=claim.name), "device")
     with pytest.raises(ContainerCreateError, match="unresolvable CDI devices x"):
         kubelet.start_container(pod, "main")
@@ -105,12 +82,12 @@ def test_a_reboot_prepares_claims_again_for_new_sandboxes(kubelet: Kubelet) -> N
     assert [] == list(kubelet.cdi_dirs[0].iterdir())
     kubelet.sync()
     assert set() == kubelet.pod(pod).running
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.pod(pod).retry_at = 0
     kubelet.sync()
     assert {"main"} == kubelet.pod(pod).running
     assert [["p"], ["done"], ["p"]] == stub.prepared
-    assert {"CLAIM": "p"} == env(kubelet, pod)
+    assert {"CLAIM": "p"} == kubelet.env(pod)
 
 
 def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
@@ -120,7 +97,7 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     ids = [f"x.io/claim={uid}"]
     kubelet.reboot()
-    back(kubelet)
+    kubelet.reconnect()
     stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse(
         devices=[pb.Device(pool_name="pool", device_name="device", cdi_device_ids=ids)]
     )
@@ -138,7 +115,7 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: 
     kubelet.terminate(pod)
     assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)
     kubelet.start()
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.sync()
     assert "Succeeded" == kubelet.pod(pod).phase
     assert [["p"]] == stub.unprepared

@@ -16,11 +16,15 @@ from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import HEALTHY, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import (
+    Container,
+    ContainerClaim,
     ManualClock,
     Pod,
+    PodClaim,
     SimulatedKubelet,
     StubDriver,
     StubPlugin,
+    allocated_claim,
 )
 from patience import eventually
 
@@ -100,6 +104,23 @@ class Kubelet(SimulatedKubelet):
         assert self.run(pod).options
         return driver, pod
 
+    def give(self, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
+        """Add a claim that is reserved for ``pods``; by default for one device."""
+        claim = allocated_claim(name, options.pop("results", [result()]), pods=pods, **options)
+        self.claims.add(claim)
+        return claim
+
+    def env(self, pod: Pod) -> dict[str, str]:
+        """Return the variables that the pod's container got at its last start."""
+        options = self.pod(pod).started["main"]
+        assert options
+        return dict(options.envs)
+
+    def reconnect(self) -> None:
+        """Let the drivers register again."""
+        self.watch()
+        self.wait(lambda: self.dra.connected, what="a driver")
+
     def lose(self, plugin: StubPlugin) -> None:
         """Stop a plugin; all its devices are unhealthy then."""
         plugin.stop()
@@ -147,6 +168,20 @@ class Kubelet(SimulatedKubelet):
         return rpc.calls(
             channel, podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
         )
+
+
+def result(
+    driver: str = "x.io", device: str = "device", request: str = "request"
+) -> dict[str, str]:
+    """Return a device in the allocation of a claim."""
+    return {"request": request, "driver": driver, "pool": "pool", "device": device}
+
+
+def sharing(name: str, *claims: str) -> Pod:
+    """Return a pod with a container that uses these claims."""
+    uses = [ContainerClaim(claim) for claim in claims]
+    pod_claims = [PodClaim(claim, claim) for claim in claims]
+    return Pod(name, [Container("main", claims=uses)], claims=pod_claims)
 
 
 class HangingPlugin:
