@@ -67,32 +67,23 @@ def test_a_device_near_two_nodes_is_listed_once_for_each(kubelet: Kubelet) -> No
     assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(kubelet)
 
 
-# As upstream's TestAllocatableResources.
+# As upstream's TestAllocatableResources, TestGetAllocatableDevicesMultipleResources and
+# TestGetAllocatableDevicesHealthTransition.
 def test_allocatable_are_all_healthy_devices_in_use_or_not(kubelet: Kubelet) -> None:
+    def allocatable() -> list[tuple[str, str, list[int]]]:
+        answer = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+        return sorted(entries(answer.devices))
+
     ill = plugin_pb.Device(ID="ill", health="Unhealthy")
     stub = kubelet.plugin(devices=["a", near("b", 1), ill, near("hidden")])
+    other = kubelet.plugin("x.io/other", {"a": "Unhealthy"}, name="other")
     kubelet.admitted()
-    response = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
-    assert [(R, "a", []), (R, "b", [1])] == entries(response.devices)
-    stub.stop()
-    kubelet.wait(lambda: not kubelet.healthy(R))
-    response = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
-    assert [] == entries(response.devices)
-
-
-# As upstream's TestGetAllocatableDevicesMultipleResources and
-# TestGetAllocatableDevicesHealthTransition.
-def test_allocatable_follows_the_health_of_each_resources_devices(kubelet: Kubelet) -> None:
-    def allocatable() -> list[tuple[str, str, list[int]]]:
-        request = pb.AllocatableResourcesRequest()
-        return entries(kubelet.agent["GetAllocatableResources"](request).devices)
-
-    one = kubelet.plugin("x.io/one", {"a": "Unhealthy"}, name="1")
-    kubelet.plugin("x.io/two", ["a", "b"], name="2")
-    two: list[tuple[str, str, list[int]]] = [("x.io/two", "a", []), ("x.io/two", "b", [])]
-    assert two == allocatable()
-    kubelet.relist(one, ["a"])
-    assert sorted([("x.io/one", "a", []), *two]) == sorted(allocatable())
+    mine: list[tuple[str, str, list[int]]] = [(R, "a", []), (R, "b", [1])]
+    assert mine == allocatable()
+    kubelet.relist(other, "a")
+    assert [*mine, ("x.io/other", "a", [])] == allocatable()
+    kubelet.lose(stub)
+    assert [("x.io/other", "a", [])] == allocatable()
 
 
 # As upstream's TestGetPodResourcesV1.

@@ -46,12 +46,9 @@ def test_a_container_that_was_down_costs_the_pod_its_life(kubelet: Kubelet) -> N
     assert ("Failed", "UnexpectedAdmissionError") == (state.phase, state.reason)
     assert f"Pod was rejected: {NO_HEALTHY}" == state.message
     assert set() == state.running
-
-
-def test_a_finished_init_container_costs_the_pod_its_life_too(kubelet: Kubelet) -> None:
-    kubelet.plugin()
-    pod = Pod("p", [Container("main")], [Container("init", {R: 1})])
-    assert kubelet.run(pod)
+    kubelet.plugin(name="2")
+    pod = Pod("with-init", [Container("main")], [Container("init", {R: 1})])
+    assert kubelet.run(pod)  # whose init container has finished
     kubelet.restart()
     assert "Failed" == kubelet.pod(pod).phase
 

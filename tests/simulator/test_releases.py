@@ -91,7 +91,7 @@ def test_from_1_34_a_pod_can_be_asked_for(kubelet: Kubelet) -> None:
     assert ["a"] == list(container.devices[0].device_ids)
 
 
-@releases(*RELEASES)
+@releases(RELEASES[0], "1.31", NEWEST)
 def test_every_release_says_what_is_allocatable(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a", "b"])
     answer = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
@@ -319,7 +319,7 @@ def test_before_1_28_a_restart_fails_pods_that_have_succeeded(
     assert expected == kubelet.pod(pod).phase
 
 
-@releases(*RELEASES)
+@releases(RELEASES[0], "1.31", NEWEST)
 def test_a_running_pod_survives_a_restart_of_every_release(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])
     pod = kubelet.started()

@@ -27,24 +27,15 @@ def message(outcome: Outcome) -> str:
 
 # As upstream's TestDevicePluginReRegistration.
 def test_the_latest_list_replaces_that_of_earlier_sockets(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a", "b"], name="1")
+    old = kubelet.plugin(devices=["a", "b"], name="1")
     kubelet.plugin(devices=["b", "c"], name="2")
     kubelet.wait_for(R, {"b", "c"})
-    kubelet.plugin(devices=["d"], name="3")
+    new = kubelet.plugin(devices=["d"], name="3")
     kubelet.wait_for(R, {"d"})
     assert kubelet.capacity(R) == kubelet.allocatable(R) == 1
-
-
-def test_calls_go_to_the_new_plugin(kubelet: Kubelet) -> None:
-    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
-    kubelet.allocate(R, ["a"])
-    assert ([], [["a"]]) == (old.allocated, new.allocated)
-
-
-def test_a_replaced_plugin_is_neither_told_nor_disconnected(kubelet: Kubelet) -> None:
-    old = kubelet.plugin(name="old")
-    kubelet.plugin(name="new")
-    assert 1 == old.streams
+    kubelet.allocate(R, ["d"])
+    assert ([], [["d"]]) == (old.allocated, new.allocated)
+    assert 1 == old.streams  # it is neither told nor disconnected
     assert {R} == kubelet.registered
 
 

@@ -45,13 +45,6 @@ def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(kubelet: K
     assert (directory / "sub" / "stub.sock").exists()
 
 
-def test_a_plugin_registers_again_after_a_restart(kubelet: Kubelet) -> None:
-    kubelet.stub().register()
-    kubelet.restart()
-    kubelet.plugin(name="again.sock")
-    assert 2 == kubelet.registration_count(R)
-
-
 def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(kubelet: Kubelet) -> None:
     plugin = kubelet.plugin()
     kubelet.hang_up(R)
@@ -61,12 +54,6 @@ def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(kubelet: Kubel
     assert set() == kubelet.registered
     plugin.register()
     kubelet.wait_for(R, {"a", "b"})
-
-
-def test_a_plugin_that_dies_is_noticed(kubelet: Kubelet) -> None:
-    plugin = kubelet.plugin()
-    kubelet.lose(plugin)
-    assert set() == kubelet.registered
 
 
 def test_a_register_call_that_hangs_does_not_keep_the_kubelet_from_stopping(
