@@ -108,11 +108,8 @@ def test_a_watch_of_a_forgotten_version_is_gone(make: Simulated) -> None:
     make.slice("a")
     make.cluster.forget_history()
     (event,) = raw_events(make, "resourceVersion=1&timeoutSeconds=30")
-    assert ("ERROR", 410, "Expired") == (
-        event["type"],
-        event["object"]["code"],
-        event["object"]["reason"],
-    )
+    assert "ERROR" == event["type"]
+    assert {"code": 410, "reason": "Expired"}.items() <= event["object"].items()
 
 
 def test_a_watch_ends_when_it_was_told_to(make: Simulated) -> None:
@@ -378,43 +375,34 @@ def test_an_account_may_do_what_its_role_says(secured: Secured) -> None:
 
 
 @certificates.needs_openssl
-def test_a_role_is_for_those_whom_a_binding_names(secured: Secured) -> None:
-    role(secured, rule("list"))
-    secured.cluster.grant("one", "other", "kube-system")
-    with pytest.raises(ForbiddenError):
-        secured.client("one").list(SLICES)
-
-
-@certificates.needs_openssl
-def test_a_role_may_name_objects(secured: Secured) -> None:
+def test_a_role_may_name_objects_and_is_for_those_whom_a_binding_names(secured: Secured) -> None:
     user = {"kind": "User", "name": "system:serviceaccount:default:driver"}
     role(secured, rule("*", resourceNames=["mine"]), subject=user)
     secured.cluster.grant("one", "driver")
+    secured.cluster.grant("two", "other")
     api = secured.client("one")
     with pytest.raises(ForbiddenError):
         api.get(f"{SLICES}/other")
     with pytest.raises(ApiServerError, match="not found"):
         api.get(f"{SLICES}/mine")
+    with pytest.raises(ForbiddenError):
+        secured.client("two").get(f"{SLICES}/mine")
 
 
 @certificates.needs_openssl
-@pytest.mark.parametrize(
-    ("asked", "allowed"),
-    [
-        ({"verb": "list", "resource": "resourceslices"}, True),
-        ({"verb": "create", "resource": "resourceslices"}, False),
-        ({"verb": "list", "resource": "foos"}, False),
-    ],
-)
-def test_an_account_can_ask_what_it_may_do(
-    secured: Secured, asked: dict[str, str], allowed: bool
-) -> None:
+def test_an_account_can_ask_what_it_may_do(secured: Secured) -> None:
     role(secured, rule("list"))
     secured.cluster.grant("one", "driver", "kube-system")
+    api = secured.client("one")
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    spec = {"resourceAttributes": {"group": "resource.k8s.io", **asked}}
-    answer = secured.client("one").create(path, {"spec": spec})
-    assert allowed == answer["status"]["allowed"]
+    for verb, resource, allowed in (
+        ("list", "resourceslices", True),
+        ("create", "resourceslices", False),
+        ("list", "foos", False),
+    ):
+        asked = {"group": "resource.k8s.io", "verb": verb, "resource": resource}
+        answer = api.create(path, {"spec": {"resourceAttributes": asked}})
+        assert allowed == answer["status"]["allowed"]
 
 
 def test_a_watch_is_in_the_log_when_it_begins(make: Simulated) -> None:
