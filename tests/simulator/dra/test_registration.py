@@ -18,12 +18,6 @@ from patience import eventually
 QUIET = {"watch_interval": None, "sync_interval": None}
 
 
-def start(kubelet: Kubelet, *services: str, name: str = "x.io", **options: object) -> StubDriver:
-    driver = StubDriver(kubelet.registry_dir, name, services=services, **options)  # type: ignore[arg-type]
-    driver.start()
-    return driver
-
-
 # As upstream's TestRegistrationHandler.
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
 def test_a_driver_is_asked_introduced_and_told(kubelet: Kubelet) -> None:
@@ -71,7 +65,7 @@ def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
 def test_a_driver_without_a_known_service_is_refused(
     kubelet: Kubelet, services: tuple[str, ...], why: str
 ) -> None:
-    stub = start(kubelet, *services)
+    stub = kubelet.unnoticed(services=services)
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     expected = (
@@ -79,7 +73,6 @@ def test_a_driver_without_a_known_service_is_refused(
         f"versions of DRA driver plugin x.io at endpoint {stub.socket}: {why}"
     )
     assert expected == stub.statuses[0].error
-    stub.stop()
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
@@ -87,21 +80,19 @@ def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     assert kubelet.run(kubelet.claiming()).options
     assert [V1BETA1] == stub.versions
-    refused = start(kubelet, V1, name="new.io", socket="new.sock")
+    refused = kubelet.unnoticed("new.io", "new.sock", services=[V1])
     kubelet.watch()
     assert 'by the kubelet (["v1beta1.DRAPlugin"])' in refused.statuses[0].error
-    refused.stop()
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", **QUIET)])  # type: ignore[arg-type]
 def test_before_1_34_no_driver_is_registered_by_default(kubelet: Kubelet) -> None:
-    stub = start(kubelet, V1BETA1)
+    stub = kubelet.unnoticed(services=[V1BETA1])
     kubelet.watch()
     expected = f"no handler registered for plugin type: DRAPlugin at socket {stub.socket}"
     assert f"RegisterPlugin error -- {expected}" == stub.statuses[0].error
     assert kubelet.run(kubelet.claiming()).options == {"main": None}
     assert [] == stub.prepared
-    stub.stop()
 
 
 def test_before_1_32_there_is_no_gate_for_claims() -> None:
@@ -111,17 +102,15 @@ def test_before_1_32_there_is_no_gate_for_claims() -> None:
 
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
 def test_a_driver_whose_info_is_late_is_tried_again(kubelet: Kubelet) -> None:
-    stub = start(kubelet, V1)
+    stub = kubelet.unnoticed(services=[V1])
     stub.hold("GetInfo")
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     assert [] == stub.statuses
-    stub.release()
-    stub.stop()
 
 
 def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubelet) -> None:
-    stub = start(kubelet, V1)
+    stub = kubelet.unnoticed(services=[V1])
     stub.failing["NotifyRegistrationStatus"] = StubError("no")
     kubelet.watch()
     assert {} == kubelet.dra.drivers
@@ -129,7 +118,6 @@ def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubel
     kubelet.clock.advance(1)
     kubelet.watch()
     assert "x.io" in kubelet.dra.drivers
-    stub.stop()
 
 
 # As upstream's TestConnectionHandling.
@@ -153,8 +141,7 @@ def test_a_driver_that_was_killed_is_still_called_and_back_at_once(kubelet: Kube
     assert "rpc error: code = Unavailable" in outcome.event
     stub.start()
     kubelet.watch()
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
+    kubelet.reconnect()
 
 
 def test_only_the_instance_whose_socket_is_deleted_is_dropped(kubelet: Kubelet) -> None:
@@ -173,12 +160,11 @@ def test_only_the_instance_whose_socket_is_deleted_is_dropped(kubelet: Kubelet) 
 
 def test_one_instance_cannot_take_the_endpoint_of_another(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
-    thief = StubDriver(kubelet.registry_dir, "x.io", socket="thief.sock")
+    thief = kubelet.unnoticed(socket="thief.sock")
     thief.info.endpoint = str(stub.socket)
-    with thief:
-        kubelet.watch()
-        expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
-        assert expected in thief.statuses[0].error
+    kubelet.watch()
+    expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
+    assert expected in thief.statuses[0].error
     assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
 
 
@@ -194,18 +180,16 @@ def test_an_endpoint_apart_from_the_registration_is_used(kubelet: Kubelet) -> No
 
 
 def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: Kubelet) -> None:
-    stub = StubDriver(kubelet.registry_dir, "x.io")
+    stub = kubelet.unnoticed()
     stub.info.endpoint = "/run/%zz"
-    with stub:
-        kubelet.watch()
-        assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
+    kubelet.watch()
+    assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
 
 
 def test_drivers_register_again_by_themselves_after_a_restart(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     kubelet.restart()
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
+    kubelet.reconnect()
     assert 2 == len(stub.statuses)
     kubelet.stop()
     assert ({}, {}, {}) == (kubelet.dra.drivers, kubelet.dra.connected, kubelet.dra.wipes)

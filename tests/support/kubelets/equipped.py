@@ -66,14 +66,21 @@ class Kubelet(SimulatedKubelet):
         """Return a plugin in plugins_registry, which the kubelet has not looked at yet."""
         return self.stub(resource, devices, self.registry_dir, name=name)
 
-    def driver(
+    def unnoticed(
         self, name: str = "x.io", socket: str = "driver-reg.sock", **options: Any
     ) -> StubDriver:
-        """Return a DRA driver that is registered and connected."""
+        """Return a DRA driver that the kubelet has not looked at yet."""
         cdi_dir = self.cdi_dirs[0]
         driver = StubDriver(self.registry_dir, name, socket=socket, cdi_dir=cdi_dir, **options)
         driver.start()
         self._made.callback(driver.stop)
+        return driver
+
+    def driver(
+        self, name: str = "x.io", socket: str = "driver-reg.sock", **options: Any
+    ) -> StubDriver:
+        """Return a DRA driver that is registered and connected."""
+        driver = self.unnoticed(name, socket, **options)
 
         def is_connected() -> bool:
             self.watch()
