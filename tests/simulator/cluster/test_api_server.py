@@ -502,6 +502,11 @@ def test_a_shared_capacity_may_have_a_policy(make: Simulated) -> None:
     assert "1Gi" == found["spec"]["devices"][0]["capacity"]["memory"]["value"]
 
 
+def test_a_list_of_strings_that_is_none_is_refused(make: Simulated) -> None:
+    with pytest.raises(RefusedError, match=r"ObjectMeta\.metadata\.finalizers of type \[\]string"):
+        make.slice("a", metadata={"name": "s", "finalizers": "x"})
+
+
 # Without HTTP
 
 

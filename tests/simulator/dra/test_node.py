@@ -1,6 +1,7 @@
 """A simulated node runs the pods of a simulated cluster, and says what became of them."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,19 +34,19 @@ class World(Simulated):
     def __init__(self, root: Path, **options: Any) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self._root = root
+        self._root, self._running = root, ExitStack()
         self._options = {"interval": None, "config": QUIET, "clock": self.clock, **options}
 
     @override
     def __enter__(self) -> Self:
         super().__enter__()
         self.node = SimulatedNode(self._root, self.api, "n1", **self._options)
-        self.node.start()
+        self._running.enter_context(self.node)
         return self
 
     @override
     def __exit__(self, *_: object) -> None:
-        self.node.stop()
+        self._running.close()
         super().__exit__()
 
     @property

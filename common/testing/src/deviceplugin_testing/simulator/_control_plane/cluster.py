@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    ACCOUNT,
     Access,
     ApiRequest,
     Faults,
@@ -193,8 +194,8 @@ class SimulatedCluster:
 
         From the first one on, requests need a token, and accounts the rights of their ClusterRoles.
         """
-        user = User.of_account(namespace, account) if account else User("admin", is_admin=True)
-        self._access.grant(token, user)
+        name = f"{ACCOUNT}{namespace}:{account}" if account else "admin"
+        self._access.grant(token, User(name, is_admin=not account))
 
     def revoke(self, token: str) -> None:
         """Answer requests with ``token`` with 401 from now on."""

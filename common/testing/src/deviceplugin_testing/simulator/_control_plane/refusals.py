@@ -96,7 +96,8 @@ def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refus
     messages = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     causes = [error._asdict() for error in errors]
-    details = {**_name(name), **_group(kind), "kind": kind.name, "causes": causes}
+    details = {**({"name": name} if name else {}), **_group(kind)}
+    details |= {"kind": kind.name, "causes": causes}
     return RefusedError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {text}', details)
 
 
@@ -136,10 +137,6 @@ def expired(message: str) -> RefusedError:
 def unknown_address() -> RefusedError:
     message = "the server could not find the requested resource"
     return RefusedError(404, "NotFound", message, {})
-
-
-def _name(name: str) -> dict[str, str]:
-    return {"name": name} if name else {}
 
 
 def _about(kind: Kind, name: str) -> Object:

@@ -51,7 +51,7 @@ class DriverPlugin:
         )
         self._calls: Mapping[str, Any] = rpc.calls(self._channel, SERVICES[service])
         self._stream: grpc.Call | None = None
-        self._closed = False
+        self.closed = False
         self._threads: list[threading.Thread] = []
 
     def watch(self, changed: Callable[[bool], None]) -> None:
@@ -96,13 +96,9 @@ class DriverPlugin:
         except (grpc.RpcError, ValueError):  # ValueError: closed before the call
             return
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def close(self) -> None:
         """Close the connection; calls in flight fail."""
-        self._closed = True
+        self.closed = True
         self._channel.close()
 
     def join(self) -> None:

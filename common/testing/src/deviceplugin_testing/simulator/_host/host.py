@@ -3,7 +3,7 @@
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -65,11 +65,6 @@ class HealthReport:
     at: float = 0.0
     """When it arrived, by the kubelet's clock. The time in the report does not count."""
 
-    @property
-    def said(self) -> tuple[str, str, float]:
-        """What is news if it differs."""
-        return self.health, self.message, self.timeout
-
 
 class HealthCache:
     """The last report of each device. ``host.changed`` guards it. It outlives the kubelet."""
@@ -94,7 +89,7 @@ class HealthCache:
         changed = {
             key
             for key, report in reported.items()
-            if key not in known or known[key].said != report.said
+            if key not in known or replace(known[key], at=now) != report
         }
         silent = {key: old for key, old in known.items() if key not in reported}
         lost = {

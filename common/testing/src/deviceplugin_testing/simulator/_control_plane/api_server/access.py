@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 from deviceplugin_testing.simulator._control_plane.store import Store
 from deviceplugin_testing.simulator._monitor import Monitor
 
-_ACCOUNT: Final = "system:serviceaccount:"
+ACCOUNT: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,6 @@ class User:
 
     name: str
     is_admin: bool = False
-
-    @classmethod
-    def of_account(cls, namespace: str, name: str) -> "User":
-        return cls(f"{_ACCOUNT}{namespace}:{name}")
 
 
 ADMIN: Final = User("system:admin", is_admin=True)
@@ -124,7 +120,7 @@ class Access:
 
 def _subject(subject: Mapping[str, str]) -> str:
     if subject["kind"] == "ServiceAccount":
-        return f"{_ACCOUNT}{subject['namespace']}:{subject['name']}"
+        return f"{ACCOUNT}{subject['namespace']}:{subject['name']}"
     return subject["name"]
 
 

@@ -41,12 +41,9 @@ def documents(kinds: Iterable[Kind]) -> dict[str, Object]:
         place = found.setdefault(
             kind.root, {**usual, "groupVersion": kind.api_version, "resources": []}
         )
-        place["resources"] += [_resource(kind, part) for part in _parts(kind)]
+        parts = ("", "/status") if kind.has_status else ("",)
+        place["resources"] += [_resource(kind, part) for part in parts]
     return found
-
-
-def _parts(kind: Kind) -> list[str]:
-    return ["", "/status"] if kind.has_status else [""]
 
 
 def _resource(kind: Kind, part: str) -> Object:

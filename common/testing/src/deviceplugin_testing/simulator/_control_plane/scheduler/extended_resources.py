@@ -24,16 +24,12 @@ def class_of(resource: str, classes: Iterable[Object]) -> str:
     Of several, that is the newest, and of those the first by name.
     """
     found = [one for one in classes if one["spec"].get("extendedResourceName") == resource]
-    names = [one["metadata"]["name"] for one in found]
     if not found:
         implicit = resource.removeprefix(IMPLICIT) if resource.startswith(IMPLICIT) else ""
         return implicit if any(one["metadata"]["name"] == implicit for one in classes) else ""
     newest = max(one["metadata"]["creationTimestamp"] for one in found)
-    return min(
-        str(name)
-        for name, one in zip(names, found, strict=True)
-        if one["metadata"]["creationTimestamp"] == newest
-    )
+    latest = [one["metadata"] for one in found if one["metadata"]["creationTimestamp"] == newest]
+    return min(str(metadata["name"]) for metadata in latest)
 
 
 def requests_of(pod: Object) -> dict[str, int]:
