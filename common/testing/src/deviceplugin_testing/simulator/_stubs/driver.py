@@ -182,11 +182,11 @@ class StubDriver(ScriptedService):
     def _calls(self, version: str) -> SimpleNamespace:
         """Return the calls of one version of the API. Messages are the same bytes in all."""
         return SimpleNamespace(
-            NodePrepareResources=partial(self._prepare, version),
-            NodeUnprepareResources=partial(self._unprepare, version),
+            NodePrepareResources=partial(self.prepare, version=version),
+            NodeUnprepareResources=partial(self.unprepare, version=version),
         )
 
-    def _prepare(self, version: str, request: Any, context: grpc.ServicerContext) -> Any:
+    def prepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
         """Answer NodePrepareResources as ``on_prepare`` does for each claim."""
         self.prepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
@@ -197,7 +197,7 @@ class StubDriver(ScriptedService):
 
         return self._answer("NodePrepareResources", context, answer)
 
-    def _unprepare(self, version: str, request: Any, context: grpc.ServicerContext) -> Any:
+    def unprepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
         """Answer NodeUnprepareResources as ``on_unprepare`` does for each claim."""
         self.unprepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
