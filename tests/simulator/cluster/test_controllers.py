@@ -41,6 +41,7 @@ def test_a_claim_that_is_not_used_and_deleted_loses_its_allocation(make: Simulat
 
     make.cluster.change("ResourceClaim", "c", allocate)
     make.settle()
+    assert "allocation" in make.get("ResourceClaim", "c")["status"]
     make.cluster.delete("ResourceClaim", "c")
     make.settle()
     found = make.get("ResourceClaim", "c")
