@@ -1,7 +1,6 @@
 """The checkpoint file: format, checksum, and what a restart makes of it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from deviceplugin._platform.checkpoint import FILE_NAME, checksum, checksum_text, fnv1a
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import Pod
 from deviceplugin_testing.simulator._device_manager.records import (
     CheckpointError,
     Grant,
@@ -17,10 +16,7 @@ from deviceplugin_testing.simulator._device_manager.records import (
     read_checkpoint,
     write_checkpoint,
 )
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
+from kubelets.equipped import Kubelet, R
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -130,15 +126,13 @@ def test_an_entry_whose_answer_cannot_be_read_is_left_out(tmp_path: Path) -> Non
     assert () == read_checkpoint(tmp_path).entries
 
 
-def test_allocations_and_healthy_devices_are_in_the_file(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
+def test_allocations_and_healthy_devices_are_in_the_file(kubelet: Kubelet) -> None:
     near = pb.Device(
         ID="a",
         health="Healthy",
         topology=pb.TopologyInfo(nodes=[pb.NUMANode(ID=0), pb.NUMANode(ID=1)]),
     )
-    plugin(devices=[near, pb.Device(ID="b", health="Unhealthy")])
+    kubelet.plugin(devices=[near, pb.Device(ID="b", health="Unhealthy")])
     assert kubelet.admit(Pod("p", [*Pod.of("", main={R: 1}).containers], uid="u"))
     data = json.loads((kubelet.plugin_dir / FILE_NAME).read_text())["Data"]
     assert {R: ["a"]} == data["RegisteredDevices"]
@@ -158,12 +152,9 @@ def test_a_device_near_two_nodes_is_on_record_with_both() -> None:
     assert ([0, 1], [1], []) == (grant.nodes_of("a"), grant.nodes_of("b"), grant.nodes_of("c"))
 
 
-def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(kubelet: Kubelet) -> None:
+    kubelet.plugin()
+    pod = kubelet.started()
     held = kubelet.held(pod)
     kubelet.restart()
     assert held == kubelet.held(pod)
@@ -173,19 +164,17 @@ def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(
 
 
 @pytest.mark.parametrize("damage", ["remove", "corrupt"])
-def test_without_checkpoint_devices_in_use_look_free(
-    kubelet: SimulatedKubelet, plugin: Make, damage: str
-) -> None:
+def test_without_checkpoint_devices_in_use_look_free(kubelet: Kubelet, damage: str) -> None:
     prefers = pb.DevicePluginOptions(get_preferred_allocation_available=True)
-    plugin(devices=["a", "b"], options=prefers)
+    kubelet.plugin(devices=["a", "b"], options=prefers)
     kubelet.tick()
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+    kubelet.started()
     kubelet.stop()
     if damage == "remove":
         (kubelet.plugin_dir / FILE_NAME).unlink()
     else:
         (kubelet.plugin_dir / FILE_NAME).write_text("{}")
     kubelet.start()
-    plugin(devices=["a", "b"], name="2", options=prefers)
+    kubelet.plugin(devices=["a", "b"], name="2", options=prefers)
     outcome = kubelet.admit(Pod.of("q", main={R: 1}))
     assert {"main": {R: {"a"}}} == outcome.devices

@@ -6,13 +6,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import ManualClock, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import SimulatedKubelet, StubPlugin
 from deviceplugin_testing.tools._console import Command, CommandError, Console, listening, send
 from deviceplugin_testing.tools.kubelet import _cli as _kubelet_cli
 from deviceplugin_testing.tools.kubelet._commands import (
@@ -23,11 +24,7 @@ from deviceplugin_testing.tools.kubelet._commands import (
 )
 from deviceplugin_testing.tools.stub import _cli as _stub_cli
 from deviceplugin_testing.tools.stub._cli import StubCommands, parse_devices
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
-
+from kubelets.equipped import Kubelet, R
 
 # Console
 
@@ -138,14 +135,14 @@ def test_a_command_that_is_not_answered_was_not_carried_out(out: io.StringIO, ro
 
 
 @pytest.fixture
-def node(kubelet: SimulatedKubelet, out: io.StringIO) -> Console:
+def node(kubelet: Kubelet, out: io.StringIO) -> Console:
     """A console on a kubelet."""
     return Console(KubeletCommands(kubelet, LeapingClock()).table, out)
 
 
-def test_status_shows_everything(node: Console, kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_status_shows_everything(node: Console, kubelet: Kubelet) -> None:
     assert f"kubelet: listening on {kubelet.kubelet_socket}" == node.execute("status")
-    plugin(devices={"a": "Healthy", "b": "Unhealthy"})
+    kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"})
     node.execute("admit p x.io/dev=1")
     node.execute("node-status")
     assert node.execute("status").splitlines()[1:] == [
@@ -159,8 +156,10 @@ def test_status_shows_everything(node: Console, kubelet: SimulatedKubelet, plugi
     assert "pod p" not in node.execute("status")
 
 
-def test_an_admitted_pod_shows_what_it_gets(node: Console, plugin: Make, tmp_path: Path) -> None:
-    stub = plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
+def test_an_admitted_pod_shows_what_it_gets(
+    kubelet: Kubelet, node: Console, tmp_path: Path
+) -> None:
+    stub = kubelet.plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
     response = pb.ContainerAllocateResponse(
         envs={"A": "1"},
         mounts=[pb.Mount(host_path="/h", container_path="/c")],
@@ -205,17 +204,15 @@ def test_an_admitted_pod_shows_what_it_gets(node: Console, plugin: Make, tmp_pat
     ],
 )
 def test_what_cannot_be_done_is_told(
-    node: Console, plugin: Make, line: str, complaint: str
+    kubelet: Kubelet, node: Console, line: str, complaint: str
 ) -> None:
-    plugin(devices={"a": "Unhealthy"})
+    kubelet.plugin(devices={"a": "Unhealthy"})
     with pytest.raises(CommandError, match=complaint):
         node.execute(line)
 
 
-def test_the_kubelet_is_stopped_started_and_disturbed(
-    node: Console, kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin()
+def test_the_kubelet_is_stopped_started_and_disturbed(node: Console, kubelet: Kubelet) -> None:
+    stub = kubelet.plugin()
     node.execute("wait x.io/dev 2")
     node.execute("drop x.io/dev")
     stub.wait(lambda: stub.streams == 0)
@@ -256,7 +253,7 @@ def test_a_node_without_devices_says_so(node: Console) -> None:
 # Live view
 
 
-def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_changes_are_shown_as_they_happen(kubelet: Kubelet) -> None:
     lines: list[str] = []
     told = threading.Condition()
 
@@ -271,7 +268,7 @@ def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Mak
 
     with LiveView(kubelet, show):
         wait_for(f"kubelet: listening on {kubelet.kubelet_socket}")
-        stub = plugin(devices=["a"])
+        stub = kubelet.plugin(devices=["a"])
         wait_for("x.io/dev: registered, 1 healthy (a), 0 unhealthy")
         stub.hold("Allocate")
         console = Console(KubeletCommands(kubelet, LeapingClock()).table, io.StringIO())
@@ -287,98 +284,103 @@ def test_changes_are_shown_as_they_happen(kubelet: SimulatedKubelet, plugin: Mak
         wait_for("x.io/dev: gone")
 
 
-def test_a_busy_kubelet_is_described(kubelet: SimulatedKubelet, clock: ManualClock) -> None:
+def test_a_busy_kubelet_is_described(kubelet: Kubelet) -> None:
     with kubelet._live().loop.operation("something"):
         assert "something" == describe(kubelet)["busy"]
-    clock.advance(1)
+    kubelet.clock.advance(1)
     assert "busy" not in describe(kubelet)
 
 
 # deviceplugin kubelet
 
 
+class Cli:
+    """Runs the commands, with a script if there is one; returns status, output and errors."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._script, self._capsys = folder / "script.txt", capsys
+
+    def kubelet(self, *words: object, script: str = "") -> tuple[int, str, str]:
+        return self._run(_kubelet_cli.main, words, script)
+
+    def stub(self, *words: object, script: str = "") -> tuple[int, str, str]:
+        return self._run(_stub_cli.main, words, script)
+
+    def _run(self, main: Any, words: Iterable[object], script: str) -> tuple[int, str, str]:
+        self._script.write_text(script)
+        more = ["--script", str(self._script)] if script else []
+        status = main([*map(str, words), *more])
+        return status, *self._capsys.readouterr()
+
+
 @pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], str]:
-    def write(text: str) -> str:
-        path = tmp_path / "script.txt"
-        path.write_text(text)
-        return str(path)
-
-    return write
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(tmp_path, capsys)
 
 
-def test_kubelet_carries_out_a_script(
-    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--script", script("status\nadmit p\n"), "--quiet", "--fixed"]
-    assert 0 == _kubelet_cli.main([str(root), *options])
+def test_kubelet_carries_out_a_script(root: Path, cli: Cli) -> None:
+    status, out, _ = cli.kubelet(root, "--quiet", "--fixed", script="status\nadmit p\n")
     expected = f"kubelet: listening on {root}/device-plugins/kubelet.sock\np: admitted\n"
-    assert capsys.readouterr().out.startswith(expected)
+    assert (0, True) == (status, out.startswith(expected))
+    assert (1, "error: unknown command 'nonsense'; try help\n") == (
+        cli.kubelet(root, "--quiet", script="nonsense")[:2]
+    )
 
 
-def test_kubelet_is_of_the_release_that_is_asked_for(
-    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (root / "device-plugins").mkdir()
-    (root / "device-plugins" / "file").touch()
-    options = ["--script", script("status\n"), "--quiet"]
-    assert 0 == _kubelet_cli.main([str(root), *options])
-    assert (root / "device-plugins" / "file").exists()
-    assert 0 == _kubelet_cli.main([str(root), *options, "--version", "1.32"])
-    assert not (root / "device-plugins" / "file").exists()
-    assert 2 == _kubelet_cli.main([str(root), *options, "--version", "1.37"])
-    assert "invalid choice: '1.37' (choose from '1.26', " in capsys.readouterr().err
-
-
-def test_kubelet_fails_with_its_script(
-    root: Path, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 1 == _kubelet_cli.main([str(root), "--script", script("nonsense"), "--quiet"])
-    assert "error: unknown command 'nonsense'; try help\n" == capsys.readouterr().out
+def test_kubelet_is_of_the_release_that_is_asked_for(root: Path, cli: Cli) -> None:
+    file = root / "device-plugins" / "file"
+    file.parent.mkdir()
+    file.touch()
+    assert 0 == cli.kubelet(root, "--quiet", script="status\n")[0]
+    assert file.exists()
+    assert 0 == cli.kubelet(root, "--quiet", "--version", "1.32", script="status\n")[0]
+    assert not file.exists()
+    status, _, errors = cli.kubelet(root, "--version", "1.37")
+    assert 2 == status
+    assert "invalid choice: '1.37' (choose from '1.26', " in errors
 
 
 def test_kubelet_makes_a_directory_and_removes_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("status\n"))
-    assert 0 == _kubelet_cli.main(["--script", "-", "--quiet"])
-    path = Path(capsys.readouterr().out.split()[-1])
-    assert "kubelet.sock" == path.name
+    status, out, _ = cli.kubelet("--script", "-", "--quiet")
+    path = Path(out.split()[-1])
+    assert (0, "kubelet.sock") == (status, path.name)
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize(
-    ("argv", "complaint"),
+    ("argv", "expected", "complaint"),
     [
-        (["--nonsense"], "unrecognized arguments"),
-        (["--numa-nodes", "x"], "--numa-nodes x: not numbers separated by commas"),
+        (["--nonsense"], 2, "unrecognized arguments"),
+        (["--numa-nodes", "x"], 2, "--numa-nodes x: not numbers separated by commas"),
+        (["ROOT/" + "x" * 100], 1, "use a shorter root"),
+        (["ROOT", "--script", "ROOT/none"], 1, "No such file or directory"),
+        (["ROOT", "--send", "status"], 1, "no kubelet runs here"),
     ],
 )
-def test_kubelet_tells_a_wrong_command_line(
-    argv: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+def test_kubelet_tells_why_it_cannot_start(
+    root: Path, cli: Cli, argv: list[str], expected: int, complaint: str
 ) -> None:
-    assert 2 == _kubelet_cli.main(argv)
-    assert complaint in capsys.readouterr().err
+    status, _, errors = cli.kubelet(*(word.replace("ROOT", str(root)) for word in argv))
+    assert (expected, True) == (status, complaint in errors)
 
 
-def test_kubelet_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == _kubelet_cli.main(["--help"])
-    assert "deviceplugin kubelet /tmp/kubelet" in capsys.readouterr().out
+def test_commands_explain_themselves(cli: Cli) -> None:
+    for run, example in (
+        (cli.kubelet, "deviceplugin kubelet /tmp/kubelet"),
+        (cli.stub, "example.com/thing"),
+    ):
+        status, out, _ = run("--help")
+        assert (0, True) == (status, example in out)
+    assert 2 == cli.stub()[0]
 
 
-def test_kubelet_does_not_replace_one_that_runs(
-    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 2 == _kubelet_cli.main([str(kubelet.root)])
-    assert "a kubelet is listening here already" in capsys.readouterr().err
+def test_kubelet_does_not_replace_one_that_runs(kubelet: Kubelet, cli: Cli) -> None:
+    status, _, errors = cli.kubelet(kubelet.root)
+    assert (2, True) == (status, "a kubelet is listening here already" in errors)
     assert kubelet.kubelet_socket.exists()
-
-
-def test_kubelet_tells_why_it_cannot_start(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 1 == _kubelet_cli.main([str(root / ("x" * 100))])
-    assert "use a shorter root" in capsys.readouterr().err
-    assert 1 == _kubelet_cli.main([str(root), "--script", str(root / "none")])
-    assert "No such file or directory" in capsys.readouterr().err
 
 
 class Watched(io.StringIO):
@@ -394,7 +396,7 @@ class Watched(io.StringIO):
 
 
 def test_kubelet_takes_commands_from_elsewhere_until_it_is_told_to_stop(
-    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(sys, "stdout", out := Watched())
@@ -413,8 +415,6 @@ def test_kubelet_takes_commands_from_elsewhere_until_it_is_told_to_stop(
     assert [0, 1] == results
     assert "p: admitted\n" in out.getvalue()
     assert "error: unknown command 'nonsense'; try help\n" in out.getvalue()
-    assert 1 == _kubelet_cli.main([str(root), "--send", "status"])
-    assert "no kubelet runs here" in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):
@@ -422,26 +422,21 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_kubelet_takes_what_is_typed(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_kubelet_takes_what_is_typed(root: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal("admit p\n"))
-    assert 0 == _kubelet_cli.main([str(root), "--quiet"])
-    assert "p: admitted\nmain: no devices\n" == capsys.readouterr().out
+    assert (0, "p: admitted\nmain: no devices\n") == cli.kubelet(root, "--quiet")[:2]
 
 
 # deviceplugin stub
 
 
 @pytest.fixture
-def scripted(plugin: Make, out: io.StringIO) -> Iterator[Console]:
+def scripted(kubelet: Kubelet, out: io.StringIO) -> Console:
     """A console on a plugin that is registered."""
-    stub = plugin()
-    yield Console(StubCommands(stub).table, out)
-    stub.stop()
+    return Console(StubCommands(kubelet.plugin()).table, out)
 
 
-def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: SimulatedKubelet) -> None:
+def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: Kubelet) -> None:
     scripted.execute("devices a b:Unhealthy c:d:Healthy")
     kubelet.wait_for(R, {"a", "c:d"}, {"b"})
     scripted.execute("end-stream")
@@ -475,36 +470,22 @@ def test_devices_are_healthy_unless_told_otherwise() -> None:
     assert {"a": "Healthy", "b": "x", "c:d": ""} == parse_devices(("a", "b:x", "c:d:"))
 
 
-def test_stub_registers_and_carries_out_a_script(
-    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = [R, "a", "b", "--dir", str(kubelet.plugin_dir), "--script", script("wait ListAndWatch")]
-    assert 0 == _stub_cli.main([*argv, "--pre-start", "--prefer"])
-    assert capsys.readouterr().out == (
-        f"listening on {kubelet.plugin_dir}/stub.sock\nregistered x.io/dev\n"
-    )
+def test_stub_registers_and_carries_out_a_script(kubelet: Kubelet, cli: Cli) -> None:
+    argv = [R, "a", "b", "--dir", kubelet.plugin_dir, "--pre-start", "--prefer"]
+    expected = f"listening on {kubelet.plugin_dir}/stub.sock\nregistered x.io/dev\n"
+    assert (0, expected) == cli.stub(*argv, script="wait ListAndWatch")[:2]
     assert kubelet.options(R) == pb.DevicePluginOptions(
         pre_start_required=True, get_preferred_allocation_available=True
     )
 
 
-def test_stub_may_be_found_instead(
-    kubelet: SimulatedKubelet, script: Callable[[str], str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = [R, "a", "--dir", str(kubelet.registry_dir), "--watched", "--script"]
-    assert 0 == _stub_cli.main([*argv, script("calls")])
-    assert f"listening on {kubelet.registry_dir}/stub.sock\nnone\n" == capsys.readouterr().out
+def test_stub_may_be_found_instead(kubelet: Kubelet, cli: Cli) -> None:
+    argv = [R, "a", "--dir", kubelet.registry_dir, "--watched"]
+    expected = f"listening on {kubelet.registry_dir}/stub.sock\nnone\n"
+    assert (0, expected) == cli.stub(*argv, script="calls")[:2]
 
 
-def test_stub_tells_why_it_is_refused(
-    kubelet: SimulatedKubelet, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 1 == _stub_cli.main(["nodomain", "--dir", str(kubelet.plugin_dir)])
+def test_stub_tells_why_it_is_refused(kubelet: Kubelet, cli: Cli) -> None:
+    status, _, errors = cli.stub("nodomain", "--dir", kubelet.plugin_dir)
     expected = 'deviceplugin stub: not registered: UNKNOWN: the ResourceName "nodomain" is invalid'
-    assert expected in capsys.readouterr().err
-
-
-def test_stub_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == _stub_cli.main(["--help"])
-    assert "example.com/thing" in capsys.readouterr().out
-    assert 2 == _stub_cli.main([])
+    assert (1, True) == (status, expected in errors)

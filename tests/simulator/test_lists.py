@@ -1,6 +1,5 @@
 """Device lists and what the node says of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,100 +7,81 @@ import pytest
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import (
     Behaviour,
-    ManualClock,
-    Pod,
-    SimulatedKubelet,
     StubError,
-    StubPlugin,
 )
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
+from kubelets.equipped import Kubelet, R
 
 
-def node(kubelet: SimulatedKubelet) -> tuple[int | None, int | None]:
+def node(kubelet: Kubelet) -> tuple[int | None, int | None]:
     kubelet.tick()
     return kubelet.node.capacity.get(R), kubelet.node.allocatable.get(R)
 
 
 # As upstream's TestRun.
-def test_lists_are_taken_in_order_with_their_healths(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+def test_lists_are_taken_in_order_with_their_healths(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert {"a": "Healthy", "b": "Healthy", "c": "Unhealthy"} == kubelet.devices(R)
-    stub.update({"a": "Unhealthy", "d": "Healthy"})
-    kubelet.wait_for(R, {"d"}, {"a"})
+    kubelet.relist(stub, {"a": "Unhealthy", "d": "Healthy"})
     assert 2 == kubelet.lists_received(R)
 
 
 @pytest.mark.parametrize("health", ["healthy", "HEALTHY", "", "Unknown", "Healthy "])
-def test_only_the_exact_word_is_healthy(
-    kubelet: SimulatedKubelet, plugin: Make, health: str
-) -> None:
-    plugin(devices={"a": health})
+def test_only_the_exact_word_is_healthy(kubelet: Kubelet, health: str) -> None:
+    kubelet.plugin(devices={"a": health})
     kubelet.wait_for(R, (), {"a"})
 
 
-def test_an_id_that_is_listed_twice_counts_once(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=["a", "a"])
+def test_an_id_that_is_listed_with_two_healths_is_both_and_twice_counts_once(
+    kubelet: Kubelet,
+) -> None:
+    well, ill = pb.Device(ID="a", health="Healthy"), pb.Device(ID="a", health="Unhealthy")
+    stub = kubelet.plugin(devices=[well, ill])
+    assert (2, 1) == node(kubelet)
+    assert {"a": "Unhealthy"} == kubelet.devices(R)
+    kubelet.admitted()
+    stub.update([well, well])
+    kubelet.wait_for(R, {"a"})
     assert (1, 1) == node(kubelet)
 
 
-def test_an_id_that_is_listed_with_two_healths_is_both(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    well, ill = pb.Device(ID="a", health="Healthy"), pb.Device(ID="a", health="Unhealthy")
-    plugin(devices=[well, ill])
-    assert (2, 1) == node(kubelet)
-    assert {"a": "Unhealthy"} == kubelet.devices(R)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-
-
 @pytest.mark.parametrize("id_", ["", "x" * 200])
-def test_any_id_is_accepted_and_allocated(
-    kubelet: SimulatedKubelet, plugin: Make, id_: str
-) -> None:
-    stub = plugin(devices=[id_])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_any_id_is_accepted_and_allocated(kubelet: Kubelet, id_: str) -> None:
+    stub = kubelet.plugin(devices=[id_])
+    kubelet.admitted()
     assert [[id_]] == stub.allocated
 
 
-def test_an_empty_list_keeps_the_resource(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=[])
+def test_an_empty_list_keeps_the_resource(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=[])
     assert (0, 0) == node(kubelet)
     assert 1 == stub.streams
 
 
-def test_before_the_first_list_the_resource_is_unknown(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    silent = stub()
+def test_before_the_first_list_the_resource_is_unknown(kubelet: Kubelet) -> None:
+    silent = kubelet.stub()
     silent.hold("ListAndWatch")
     silent.register()
     kubelet.wait(lambda: kubelet.registered)
     assert (None, None) == node(kubelet)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
     assert [] == silent.allocated
 
 
-def test_a_list_of_more_than_4_mib_ends_the_stream(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
-    stub.update([f"{number:034}" for number in range(100_000)])
+def test_a_list_of_more_than_4_mib_ends_the_stream(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
+    stub.update([f"{number:01000}" for number in range(4_300)])
     kubelet.wait_for(R, (), {"a"})
     assert set() == kubelet.registered
 
 
-def test_a_list_of_nearly_4_mib_is_taken(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=[f"{number:034}" for number in range(60_000)])
-    assert 60_000 == kubelet.capacity(R)
+def test_a_list_of_nearly_4_mib_is_taken(kubelet: Kubelet) -> None:
+    # Not healthy, as those that are go into the checkpoint and its checksum.
+    kubelet.plugin(devices={f"{number:01000}": "" for number in range(4_000)})
+    assert 4_000 == kubelet.capacity(R)
 
 
-def test_every_list_writes_the_checkpoint_even_if_nothing_changed(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin()
+def test_every_list_writes_the_checkpoint_even_if_nothing_changed(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin()
     file = kubelet.plugin_dir / "kubelet_internal_checkpoint"
     before = file.stat().st_ino, file.stat().st_ctime_ns
     stub.update(["a", "b"])
@@ -110,60 +90,29 @@ def test_every_list_writes_the_checkpoint_even_if_nothing_changed(
     assert 0o600 == file.stat().st_mode & 0o777
 
 
-# As upstream's TestUpdateCapacityAllocatable.
-def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    stub = plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
+# As upstream's TestUpdateCapacityAllocatable, and end-to-end tests: will set allocatable to zero
+# and then back to 1, will lower allocatable to a number of unhealthy devices and back.
+def test_capacity_is_all_devices_and_allocatable_the_healthy_ones(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices={"a": "Healthy", "b": "Healthy", "c": "Unhealthy"})
     assert (3, 2) == node(kubelet)
-    kubelet.admit(Pod.of("p", main={R: 1}))
+    pod = kubelet.started()
     assert (3, 2) == node(kubelet)
-    stub.stop()
-    kubelet.wait_for(R, (), {"a", "b", "c"})
-    assert (3, 0) == node(kubelet)
-    clock.advance(301)
-    assert (0, 0) == node(kubelet)
-
-
-# As upstream's end-to-end tests: will set allocatable to zero and then back to 1, will lower
-# allocatable to a number of unhealthy devices and back.
-def test_health_goes_and_comes_back(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a", "b"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    seen = []
-    for devices in (
-        {"a": "Healthy", "b": "Unhealthy"},
-        {"a": "Unhealthy", "b": "Unhealthy"},
-        ["a", "b"],
-    ):
-        received = kubelet.lists_received(R)
-        stub.update(devices)
-        kubelet.wait(lambda received=received: kubelet.lists_received(R) > received)  # type: ignore[misc]
-        seen.append(node(kubelet))
-    assert [(2, 1), (2, 0), (2, 2)] == seen
+    kubelet.relist(stub, {"a": "Unhealthy", "b": "Unhealthy"})
+    assert {R: 3} == kubelet.node.capacity  # until the next status update
+    assert (2, 0) == node(kubelet)
+    kubelet.relist(stub, "ab")
+    assert (2, 2) == node(kubelet)
     assert "Running" == kubelet.pod(pod).phase
 
 
-def test_the_node_changes_at_status_updates_only(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
-    assert (1, 1) == node(kubelet)
-    stub.update(["a", "b"])
-    kubelet.wait_for(R, {"a", "b"})
-    assert {R: 1} == kubelet.node.capacity
-    assert (2, 2) == node(kubelet)
-
-
 # As upstream's TestEndpointSyncOnDisconnect.
-def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(300)
+def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(kubelet: Kubelet) -> None:
+    kubelet.lose(kubelet.plugin())
+    kubelet.clock.advance(300)
     assert (2, 0) == node(kubelet)
     assert kubelet.options(R) is not None
-    clock.advance(1)
+    kubelet.clock.advance(1)
+    assert 2 == kubelet.capacity(R)  # until the next status update
     assert (0, 0) == node(kubelet)
     assert R not in kubelet.resources
     assert (frozenset(), frozenset()) == (kubelet.healthy(R), kubelet.unhealthy(R))
@@ -172,59 +121,27 @@ def test_a_lost_plugin_is_kept_for_five_minutes_and_then_forgotten(
         kubelet.wait_for(R, (), timeout=0)
     with pytest.raises(LookupError):
         kubelet.options(R)
-
-
-def test_the_grace_period_ends_at_a_status_update_only(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin().stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(1000)
-    assert 2 == kubelet.capacity(R)
-
-
-def test_a_plugin_that_comes_back_restores_the_resource_at_any_time(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin(name="1").stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(301)
-    assert (0, 0) == node(kubelet)
-    plugin(name="2")
+    kubelet.plugin(name="2")
     assert (2, 2) == node(kubelet)
 
 
 # As upstream's end-to-end test: when ListAndWatch fails immediately.
-def test_a_stream_that_fails_at_once_is_not_tried_again(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    failing = stub()
+def test_a_stream_that_fails_at_once_is_not_tried_again(kubelet: Kubelet) -> None:
+    failing = kubelet.stub()
     failing.failing["ListAndWatch"] = StubError("no")
     failing.register()
     kubelet.wait(lambda: not kubelet.registered)
     failing.wait(lambda: failing.streams == 0)
     kubelet.wait(lambda: node(kubelet) == (0, 0))
     assert ["GetDevicePluginOptions", "ListAndWatch"] == failing.calls
-
-
-def test_a_resource_whose_stream_ended_before_its_first_list_is_unknown_to_admissions(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    failing = stub()
-    failing.failing["ListAndWatch"] = StubError("no")
-    failing.register()
-    kubelet.wait(lambda: not kubelet.registered)
-    kubelet.wait(lambda: node(kubelet) == (0, 0))
-    assert kubelet.admit(Pod.of("p", main={R: 0}))
+    kubelet.admitted(main={R: 0})  # as nothing is known of the resource
 
 
 # As upstream's end-to-end tests: when ListAndWatch fails after provisioning, when device plugin
 # is stopped.
 @pytest.mark.parametrize("end", ["return", "error", "death"])
-def test_all_ends_of_a_stream_are_the_same(
-    kubelet: SimulatedKubelet, plugin: Make, end: str
-) -> None:
-    stub = plugin()
+def test_all_ends_of_a_stream_are_the_same(kubelet: Kubelet, end: str) -> None:
+    stub = kubelet.plugin()
     if end == "return":
         stub.end_streams()
     elif end == "error":
@@ -238,8 +155,8 @@ def test_all_ends_of_a_stream_are_the_same(
 
 
 # As upstream's TestResetExtendedResource.
-def test_an_empty_plugin_directory_zeroes_the_node(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin().stop()
+def test_an_empty_plugin_directory_zeroes_the_node(kubelet: Kubelet) -> None:
+    kubelet.plugin().stop()
     assert (2, 2) == node(kubelet) or (2, 0) == node(kubelet)
     kubelet.stop()
     for path in kubelet.plugin_dir.iterdir():
@@ -249,10 +166,8 @@ def test_an_empty_plugin_directory_zeroes_the_node(kubelet: SimulatedKubelet, pl
     assert ({R: 0}, {R: 0}) == (kubelet.node.capacity, kubelet.node.allocatable)
 
 
-def test_without_checkpoint_the_node_keeps_what_it_had(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
+def test_without_checkpoint_the_node_keeps_what_it_had(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     assert (2, 2) == node(kubelet)
     kubelet.stop()
     (kubelet.plugin_dir / "kubelet_internal_checkpoint").unlink()
@@ -260,53 +175,52 @@ def test_without_checkpoint_the_node_keeps_what_it_had(
     assert (2, 2) == node(kubelet)
 
 
-# As upstream's TestFeatureGateResourceHealthStatus.
-def test_a_change_of_health_pokes_the_pod_that_has_the_device(
-    kubelet: SimulatedKubelet, plugin: Make
+# As upstream's TestFeatureGateResourceHealthStatus and TestUpdateAllocatedResourcesStatus, and
+# end-to-end test: Healthy then Unhealthy single device in pod status.
+def test_a_change_of_health_pokes_the_pod_that_has_the_device_and_is_in_its_status(
+    kubelet: Kubelet,
 ) -> None:
-    stub = plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    stub = kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
+    kubelet.relist(stub, {"a": "Odd"})
     assert [{pod.uid}] == kubelet.take_pokes()
-    stub.update({"a": "Unhealthy", "b": "Healthy"})
-    kubelet.wait_for(R, {"b"}, {"a"})
+    assert {"main": {R: {"a": "Unhealthy"}}} == kubelet.device_health(pod)
+    kubelet.relist(stub, {"a": "Odd", "b": "Healthy"})
+    assert [] == kubelet.take_pokes()
+    kubelet.relist(stub, "ab")
+    kubelet.lose(stub)
+    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
+    kubelet.restart()
     assert [] == kubelet.take_pokes()
 
 
 def test_a_device_that_disappears_pokes_nobody_and_one_that_comes_back_does(
-    kubelet: SimulatedKubelet, plugin: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update([])
-    kubelet.wait_for(R, ())
+    stub = kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
+    kubelet.relist(stub, [])
     assert [] == kubelet.take_pokes()
     assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
-    stub.update(["a"])
-    kubelet.wait_for(R, {"a"})
+    kubelet.relist(stub, ["a"])
     assert [{pod.uid}] == kubelet.take_pokes()
 
 
 @pytest.mark.parametrize(("back", "poked"), [("Healthy", []), ("Odd", [{"default/p"}])])
 def test_a_device_that_comes_back_after_the_grace_period_is_news_if_its_health_is(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock, back: str, poked: list[set[str]]
+    kubelet: Kubelet, back: str, poked: list[set[str]]
 ) -> None:
-    stub = plugin(devices=["a"], name="1")
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
-    clock.advance(301)
-    kubelet.tick()
-    plugin(devices={"a": back}, name="2")
+    stub = kubelet.plugin(devices=["a"], name="1")
+    kubelet.admitted()
+    kubelet.lose(stub)
+    kubelet.expire()
+    kubelet.plugin(devices={"a": back}, name="2")
     assert poked == kubelet.take_pokes()
 
 
-def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
+    kubelet.admitted()
     for number in range(120):
         health = "Healthy" if number % 2 else "Unhealthy"
         stub.update({"a": health})
@@ -314,57 +228,23 @@ def test_pokes_beyond_one_hundred_are_lost(kubelet: SimulatedKubelet, plugin: Ma
     assert 100 == len(kubelet.take_pokes())
 
 
-def test_pokes_are_lost_with_the_kubelet(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    stub = plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
-    kubelet.restart()
-    assert [] == kubelet.take_pokes()
-
-
-# As upstream's TestUpdateAllocatedResourcesStatus, and end-to-end test: Healthy then Unhealthy
-# single device in pod status.
-def test_the_pods_status_tells_the_health_of_each_device(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a", "b"])
-    pod = Pod.of("p", main={R: 2})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Healthy", "b": "Odd"})
-    kubelet.wait_for(R, {"a"}, {"b"})
-    assert {"main": {R: {"a": "Healthy", "b": "Unhealthy"}}} == kubelet.device_health(pod)
-
-
-def test_the_end_of_the_stream_does_not_show_in_the_pods_status(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.stop()
-    kubelet.wait_for(R, (), {"a"})
-    assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
-
-
 @pytest.mark.parametrize(
     ("behaviour", "poked"), [(Behaviour.v1_36(), "first"), (Behaviour.fixed(), "second")]
 )
 def test_equal_ids_of_two_resources_confuse_the_owner_of_a_device(
-    kubelet: SimulatedKubelet, plugin: Make, poked: str
+    kubelet: Kubelet, poked: str
 ) -> None:
-    plugin("x.io/one", ["a"], name="one")
-    two = plugin("x.io/two", ["a"], name="two")
-    assert kubelet.admit(Pod.of("first", main={"x.io/one": 1}))
-    assert kubelet.admit(Pod.of("second", main={"x.io/two": 1}))
-    two.update({"a": "Unhealthy"})
-    kubelet.wait_for("x.io/two", (), {"a"})
+    kubelet.plugin("x.io/one", ["a"], name="one")
+    two = kubelet.plugin("x.io/two", ["a"], name="two")
+    kubelet.admitted("first", main={"x.io/one": 1})
+    kubelet.admitted("second", main={"x.io/two": 1})
+    kubelet.relist(two, {"a": "Unhealthy"})
     assert [{f"default/{poked}"}] == kubelet.take_pokes()
 
 
 # As upstream's TestNewManagerImpl and TestNewManagerImplStart.
 def test_stopping_is_idempotent(root: Path) -> None:
-    kubelet = SimulatedKubelet(root)
+    kubelet = Kubelet(root)
     kubelet.stop()
     kubelet.start()
     kubelet.stop()

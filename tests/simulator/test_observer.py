@@ -8,9 +8,8 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import Observer, SimulatedKubelet, StubPlugin
-
-R = "example.com/thing"
+from deviceplugin_testing.simulator import Observer, StubPlugin
+from kubelets.equipped import Kubelet, R
 
 
 class Ears(Observer):
@@ -33,7 +32,7 @@ class Ears(Observer):
 
 def test_each_registration_is_heard_with_its_answer(root: Path) -> None:
     ears = Ears()
-    with SimulatedKubelet(root, observer=ears) as kubelet:
+    with Kubelet(root, observer=ears) as kubelet:
         plugin = StubPlugin(kubelet.plugin_dir, R, ["a"])
         with plugin, pytest.raises(grpc.RpcError):
             plugin.register(version="v0")
@@ -44,7 +43,7 @@ def test_each_registration_is_heard_with_its_answer(root: Path) -> None:
 
 def test_lists_are_heard_as_they_came_over_all_starts(root: Path) -> None:
     ears = Ears()
-    with SimulatedKubelet(root, observer=ears) as kubelet:
+    with Kubelet(root, observer=ears) as kubelet:
         for ids in (["b", "a", "b"], []):
             with StubPlugin(kubelet.plugin_dir, R, [pb.Device(ID=id_) for id_ in ids]):
                 kubelet.wait(lambda: ears.lists[-1:] == [(R, ids)])  # noqa: B023

@@ -1,36 +1,22 @@
 """The pod resources API."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import grpc
 import inotify_simple
 import pytest
 
-from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
-from deviceplugin_testing.simulator import Behaviour, Container, Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import Behaviour, Container, Pod
 from deviceplugin_testing.simulator._podresources import TokenBucket
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
-Calls = Mapping[str, Callable[..., Any]]
+from kubelets.equipped import Kubelet, R, near
 
 
-@pytest.fixture
-def agent(kubelet: SimulatedKubelet) -> Iterator[Calls]:
-    """A client of the pod resources API."""
-    service = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        yield rpc.calls(channel, service)
-
-
-def listed(agent: Calls) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:
+def listed(kubelet: Kubelet) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:
     """Return pod to container to (resource, id, NUMA nodes)."""
-    response = agent["List"](pb.ListPodResourcesRequest())
+    response = kubelet.agent["List"](pb.ListPodResourcesRequest())
     return {
         pod.name: {container.name: entries(container.devices) for container in pod.containers}
         for pod in response.pod_resources
@@ -44,103 +30,75 @@ def entries(devices: Any) -> list[tuple[str, str, list[int]]]:
     ]
 
 
-def near(id_: str, *nodes: int) -> plugin_pb.Device:
-    topology = plugin_pb.TopologyInfo(nodes=[plugin_pb.NUMANode(ID=node) for node in nodes])
-    return plugin_pb.Device(ID=id_, health="Healthy", topology=topology)
-
-
 # As upstream's TestListPodResourcesV1.
-def test_all_active_pods_are_listed_with_or_without_devices(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=["a"])
-    assert {} == listed(agent)
-    assert kubelet.admit(Pod.of("with", main={R: 1}, other={}))
-    assert kubelet.admit(Pod.of("without", main={}))
+def test_all_active_pods_are_listed_with_or_without_devices(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    assert {} == listed(kubelet)
+    kubelet.admitted("with", main={R: 1}, other={})
+    kubelet.admitted("without", main={})
     expected = {"with": {"main": [(R, "a", [])], "other": []}, "without": {"main": []}}
-    assert expected == listed(agent)
+    assert expected == listed(kubelet)
 
 
 # As upstream's TestListPodResourcesUsesOnlyActivePodsV1.
-def test_pods_that_have_ended_are_not_listed(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+def test_pods_that_have_ended_are_not_listed(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
     assert not kubelet.admit(Pod.of("rejected", main={R: 1}))
     kubelet.terminate(pod)
-    assert {} == listed(agent)
+    assert {} == listed(kubelet)
 
 
 # As upstream's TestListPodResourcesWithInitContainersV1 and
 # TestGetPodResourcesWithInitContainersV1.
-def test_sidecars_are_listed_and_init_containers_are_not(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=["a", "b"])
+def test_sidecars_are_listed_and_init_containers_are_not(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a", "b"])
     sidecar = Container("sidecar", {R: 1}, restarts_always=True)
     assert kubelet.admit(Pod("p", [Container("main")], [Container("init", {R: 1}), sidecar]))
-    assert ["sidecar", "main"] == list(listed(agent)["p"])
+    assert ["sidecar", "main"] == list(listed(kubelet)["p"])
     request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
-    shown = [container.name for container in agent["Get"](request).pod_resources.containers]
+    shown = [container.name for container in kubelet.agent["Get"](request).pod_resources.containers]
     assert ["sidecar", "main"] == shown
 
 
-def test_a_device_near_two_nodes_is_listed_once_for_each(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=[near("a", 0, 1)])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(agent)
+def test_a_device_near_two_nodes_is_listed_once_for_each(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 0, 1)])
+    kubelet.admitted()
+    assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(kubelet)
 
 
-# As upstream's TestAllocatableResources.
-def test_allocatable_are_all_healthy_devices_in_use_or_not(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    ill = plugin_pb.Device(ID="ill", health="Unhealthy")
-    stub = plugin(devices=["a", near("b", 1), ill, near("hidden")])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
-    response = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
-    assert [(R, "a", []), (R, "b", [1])] == entries(response.devices)
-    stub.stop()
-    kubelet.wait(lambda: not kubelet.healthy(R))
-    response = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
-    assert [] == entries(response.devices)
-
-
-# As upstream's TestGetAllocatableDevicesMultipleResources and
+# As upstream's TestAllocatableResources, TestGetAllocatableDevicesMultipleResources and
 # TestGetAllocatableDevicesHealthTransition.
-def test_allocatable_follows_the_health_of_each_resources_devices(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
+def test_allocatable_are_all_healthy_devices_in_use_or_not(kubelet: Kubelet) -> None:
     def allocatable() -> list[tuple[str, str, list[int]]]:
-        request = pb.AllocatableResourcesRequest()
-        return entries(agent["GetAllocatableResources"](request).devices)
+        answer = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+        return sorted(entries(answer.devices))
 
-    one = plugin("x.io/one", {"a": "Unhealthy"}, name="1")
-    plugin("x.io/two", ["a", "b"], name="2")
-    two: list[tuple[str, str, list[int]]] = [("x.io/two", "a", []), ("x.io/two", "b", [])]
-    assert two == allocatable()
-    one.update(["a"])
-    kubelet.wait_for("x.io/one", {"a"})
-    assert sorted([("x.io/one", "a", []), *two]) == sorted(allocatable())
+    ill = plugin_pb.Device(ID="ill", health="Unhealthy")
+    stub = kubelet.plugin(devices=["a", near("b", 1), ill, near("hidden")])
+    other = kubelet.plugin("x.io/other", {"a": "Unhealthy"}, name="other")
+    kubelet.admitted()
+    mine: list[tuple[str, str, list[int]]] = [(R, "a", []), (R, "b", [1])]
+    assert mine == allocatable()
+    kubelet.relist(other, "a")
+    assert [*mine, ("x.io/other", "a", [])] == allocatable()
+    kubelet.lose(stub)
+    assert [("x.io/other", "a", [])] == allocatable()
 
 
 # As upstream's TestGetPodResourcesV1.
-def test_one_pod_can_be_asked_for(kubelet: SimulatedKubelet, plugin: Make, agent: Calls) -> None:
-    plugin(devices=["a"])
+def test_one_pod_can_be_asked_for(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
     assert kubelet.admit(Pod("p", [Container("main", {R: 1})], namespace="ns"))
     request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns")
-    found = agent["Get"](request).pod_resources
+    found = kubelet.agent["Get"](request).pod_resources
     assert ("p", "ns") == (found.name, found.namespace)
     assert [(R, "a", [])] == entries(found.containers[0].devices)
 
 
-def test_a_pod_that_is_not_there_is_an_error(kubelet: SimulatedKubelet, agent: Calls) -> None:
+def test_a_pod_that_is_not_there_is_an_error(kubelet: Kubelet) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        agent["Get"](pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns"))
+        kubelet.agent["Get"](pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns"))
     call = cast("grpc.Call", raised.value)
     assert (grpc.StatusCode.UNKNOWN, "pod p in namespace ns not found") == (
         call.code(),
@@ -151,11 +109,11 @@ def test_a_pod_that_is_not_there_is_an_error(kubelet: SimulatedKubelet, agent: C
 
 
 # As upstream's end-to-end test: tight-loop List hits the rate limit.
-def test_all_clients_and_methods_share_one_rate_limit(agent: Calls) -> None:
+def test_all_clients_and_methods_share_one_rate_limit(kubelet: Kubelet) -> None:
     def hurry() -> None:
         for _ in range(500):
-            agent["List"](pb.ListPodResourcesRequest())
-            agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+            kubelet.agent["List"](pb.ListPodResourcesRequest())
+            kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
 
     with pytest.raises(grpc.RpcError, match="rejected by rate limit") as raised:
         hurry()
@@ -172,28 +130,23 @@ def test_the_rate_limit_is_100_a_second_and_10_at_once() -> None:
     assert 10 == sum(bucket.take() for _ in range(20))
 
 
-def test_listing_takes_back_the_devices_of_finished_pods(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+def test_listing_takes_back_the_devices_of_finished_pods(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
     kubelet.terminate(pod)
-    agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+    kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert {"a"} == kubelet.in_use(R)
-    listed(agent)
+    listed(kubelet)
     assert set() == kubelet.in_use(R)
 
 
-def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    stub = plugin(devices=["a", "b"])
+def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a", "b"])
     answer = stub.on_allocate
     during: list[list[str]] = []
 
     def allocate(ids: list[str]) -> plugin_pb.AllocateResponse:
-        during.append(list(listed(agent)))
+        during.append(list(listed(kubelet)))
         return answer(ids)
 
     stub.on_allocate = allocate
@@ -207,20 +160,19 @@ def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(
     ("behaviour", "given"), [(Behaviour.v1_36(), "b"), (Behaviour.fixed(), "a")]
 )
 def test_listing_during_allocate_lets_a_device_be_given_away_twice(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, given: str
+    kubelet: Kubelet, given: str
 ) -> None:
     prefers = plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
-    stub = plugin(devices=["a", "b"], options=prefers)
+    stub = kubelet.plugin(devices=["a", "b"], options=prefers)
     kubelet.tick()
-    finished = Pod.of("finished", main={R: 1})
-    assert kubelet.admit(finished)
+    finished = kubelet.admitted("finished")
     holder = Pod.of("holder", main={R: 1})
     stub.hold("Allocate")
     admitting = threading.Thread(target=kubelet.admit, args=(holder,))
     admitting.start()
     stub.wait(lambda: len(stub.allocated) == 2)
     kubelet.terminate(finished)
-    listed(agent)
+    listed(kubelet)
     stub.release()
     admitting.join()
     assert [["a"], ["b"]] == stub.allocated
@@ -230,7 +182,7 @@ def test_listing_during_allocate_lets_a_device_be_given_away_twice(
     assert {"main": {R: {given}}} == outcome.devices
 
 
-def test_the_socket_is_moved_into_place(kubelet: SimulatedKubelet) -> None:
+def test_the_socket_is_moved_into_place(kubelet: Kubelet) -> None:
     kubelet.stop()
     with inotify_simple.INotify() as inotify:
         flags = inotify_simple.flags
@@ -240,8 +192,8 @@ def test_the_socket_is_moved_into_place(kubelet: SimulatedKubelet) -> None:
     assert (flags.MOVED_TO, "kubelet.sock") == (event.mask, event.name)
 
 
-def test_the_plugin_directorys_socket_is_created(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin()
+def test_the_plugin_directorys_socket_is_created(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     kubelet.stop()
     with inotify_simple.INotify() as inotify:
         flags = inotify_simple.flags

@@ -1,7 +1,5 @@
 """What a kubelet restart does to pods, and what kills a kubelet."""
 
-from collections.abc import Callable
-
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -10,37 +8,27 @@ from deviceplugin_testing.simulator import (
     Container,
     KubeletConfig,
     KubeletCrashed,
-    ManualClock,
     Pod,
-    SimulatedKubelet,
     StubPlugin,
 )
+from kubelets.equipped import Kubelet, R, near
 
-R = "x.io/dev"
 PRE_START = pb.DevicePluginOptions(pre_start_required=True)
 NO_HEALTHY = (
     "Allocate failed due to no healthy devices present; "
     "cannot allocate unhealthy devices x.io/dev, which is unexpected"
 )
 
-Make = Callable[..., StubPlugin]
-
-
-def near(id_: str, node: int) -> pb.Device:
-    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node)])
-    return pb.Device(ID=id_, health="Healthy", topology=topology)
-
 
 # As upstream's end-to-end test: Keeps device plugin assignments across kubelet restarts.
-def test_a_running_container_is_left_alone(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+def test_a_running_container_is_left_alone(kubelet: Kubelet) -> None:
+    kubelet.plugin()
+    pod = kubelet.started()
     held = kubelet.held(pod)
     kubelet.restart()
     assert "Running" == kubelet.pod(pod).phase
     assert held == kubelet.held(pod)
-    plugin(name="2")
+    kubelet.plugin(name="2")
     assert held == kubelet.held(pod)
     assert kubelet.in_use(R) == held["main"][R]
 
@@ -48,10 +36,8 @@ def test_a_running_container_is_left_alone(kubelet: SimulatedKubelet, plugin: Ma
 # As upstream's end-to-end tests: should deploy pod consuming devices first but fail with admission
 # error after kubelet restart in case device plugin hasn't re-registered, Does not keep device
 # plugin assignments across node reboots if fails admission.
-def test_a_container_that_was_down_costs_the_pod_its_life(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
+def test_a_container_that_was_down_costs_the_pod_its_life(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     pod = Pod("p", [Container("main", {R: 1}), Container("other")])
     assert kubelet.run(pod)
     kubelet.exit_container(pod, "main")
@@ -60,26 +46,19 @@ def test_a_container_that_was_down_costs_the_pod_its_life(
     assert ("Failed", "UnexpectedAdmissionError") == (state.phase, state.reason)
     assert f"Pod was rejected: {NO_HEALTHY}" == state.message
     assert set() == state.running
-
-
-def test_a_finished_init_container_costs_the_pod_its_life_too(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
-    pod = Pod("p", [Container("main")], [Container("init", {R: 1})])
-    assert kubelet.run(pod)
+    kubelet.plugin(name="2")
+    pod = Pod("with-init", [Container("main")], [Container("init", {R: 1})])
+    assert kubelet.run(pod)  # whose init container has finished
     kubelet.restart()
     assert "Failed" == kubelet.pod(pod).phase
 
 
-def test_a_plugin_that_is_back_in_time_saves_the_pod(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
+def test_a_plugin_that_is_back_in_time_saves_the_pod(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     pod = Pod("p", [Container("main", {R: 1})], [Container("init", {R: 1})])
     assert kubelet.run(pod)
     kubelet.restart(readmit=False)
-    again = plugin(name="2")
+    again = kubelet.plugin(name="2")
     (outcome,) = kubelet.readmit()
     assert outcome
     assert [] == again.allocated
@@ -87,14 +66,13 @@ def test_a_plugin_that_is_back_in_time_saves_the_pod(
 
 @pytest.mark.parametrize("devices", [{"b": "Healthy"}, {"a": "Unhealthy", "b": "Healthy"}])
 def test_a_device_that_does_not_come_back_well_costs_the_pod_its_life(
-    kubelet: SimulatedKubelet, plugin: Make, devices: dict[str, str]
+    kubelet: Kubelet, devices: dict[str, str]
 ) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.started()
     kubelet.exit_container(pod, "main")
     kubelet.restart(readmit=False)
-    plugin(devices=devices, name="2")
+    kubelet.plugin(devices=devices, name="2")
     (outcome,) = kubelet.readmit()
     expected = (
         "Allocate failed due to previously allocated devices are no longer healthy; "
@@ -105,12 +83,9 @@ def test_a_device_that_does_not_come_back_well_costs_the_pod_its_life(
 
 # As upstream's end-to-end test: will not attempt to admit the succeeded pod after the kubelet
 # restart and device plugin removed.
-def test_a_pod_that_has_ended_is_not_admitted_again(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin()
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+def test_a_pod_that_has_ended_is_not_admitted_again(kubelet: Kubelet) -> None:
+    kubelet.plugin()
+    pod = kubelet.started()
     kubelet.terminate(pod)
     kubelet.restart(readmit=False)
     assert [] == kubelet.readmit()
@@ -118,62 +93,48 @@ def test_a_pod_that_has_ended_is_not_admitted_again(
 
 
 # As upstream's end-to-end test: [OrphanedPods] pods deleted while kubelet is down.
-def test_devices_of_a_pod_deleted_meanwhile_are_free(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+def test_devices_of_a_pod_deleted_meanwhile_are_free(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.started()
     kubelet.stop()
     kubelet.delete(pod)
     kubelet.start()
-    plugin(devices=["a"], name="2")
-    assert kubelet.admit(Pod.of("q", main={R: 1}))
+    kubelet.plugin(devices=["a"], name="2")
+    kubelet.admitted("q")
 
 
-def test_nothing_is_collected_before_the_old_pods_are_back(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=["a"])
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+def test_nothing_is_collected_before_the_old_pods_are_back(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    kubelet.started()
     kubelet.restart(readmit=False)
-    plugin(devices=["a"], name="2")
+    kubelet.plugin(devices=["a"], name="2")
     assert not kubelet.admit(Pod.of("q", main={R: 1}))
     assert kubelet.readmit()
 
 
-def test_a_pod_that_was_being_admitted_is_admitted_after_the_restart(
-    kubelet: SimulatedKubelet,
-) -> None:
-    pod = Pod.of("p", main={})
-    assert kubelet.admit(pod)
+def test_a_pod_that_was_being_admitted_is_admitted_after_the_restart(kubelet: Kubelet) -> None:
+    pod = kubelet.admitted("p", main={})
     kubelet.restart(readmit=False)
     (outcome,) = kubelet.readmit()
     assert (True, pod) == (bool(outcome), outcome.pod)
 
 
-def test_pre_start_is_skipped_until_the_plugin_is_back(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    first = plugin(options=PRE_START)
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+def test_pre_start_is_skipped_until_the_plugin_is_back(kubelet: Kubelet) -> None:
+    first = kubelet.plugin(options=PRE_START)
+    pod = kubelet.started()
     kubelet.restart()
     assert kubelet.start_container(pod, "main")
     assert 1 == len(first.pre_started)
-    second = plugin(options=PRE_START, name="2")
+    second = kubelet.plugin(options=PRE_START, name="2")
     assert kubelet.start_container(pod, "main")
     assert 1 == len(second.pre_started)
 
 
-def test_a_resource_whose_plugin_stays_away_expires_after_the_restart(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    plugin()
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+def test_a_resource_whose_plugin_stays_away_expires_after_the_restart(kubelet: Kubelet) -> None:
+    kubelet.plugin()
+    kubelet.started()
     kubelet.restart()
-    clock.advance(301)
-    kubelet.tick()
+    kubelet.expire()
     outcome = kubelet.admit(Pod.of("q", main={R: 1}))
     expected = "Allocate failed due to cannot allocate unregistered device x.io/dev"
     assert outcome.event.startswith(expected)
@@ -181,14 +142,10 @@ def test_a_resource_whose_plugin_stays_away_expires_after_the_restart(
         kubelet.allocate(R, ["a"])
 
 
-def test_after_a_restart_every_device_reads_healthy_until_the_first_list(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+def test_after_a_restart_every_device_reads_healthy_until_the_first_list(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
+    pod = kubelet.started()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     assert {"main": {R: {"a": "Unhealthy"}}} == kubelet.device_health(pod)
     kubelet.restart()
     assert {"main": {R: {"a": "Healthy"}}} == kubelet.device_health(pod)
@@ -201,7 +158,7 @@ restricted = pytest.mark.parametrize("config", [RESTRICTED])
 fixed = pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
 
 
-def drop_while_allocating(kubelet: SimulatedKubelet, stub: StubPlugin, *rest: str) -> None:
+def drop_while_allocating(kubelet: Kubelet, stub: StubPlugin, *rest: str) -> None:
     """Have Allocate answer only after the kubelet has taken a list of ``rest``."""
     answer = stub.on_allocate
 
@@ -213,10 +170,8 @@ def drop_while_allocating(kubelet: SimulatedKubelet, stub: StubPlugin, *rest: st
     stub.on_allocate = allocate
 
 
-def test_a_device_that_disappears_during_allocate_kills_the_kubelet(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_a_device_that_disappears_during_allocate_kills_the_kubelet(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     drop_while_allocating(kubelet, stub)
     text = r"kubelet crashed: nil pointer.*'a' of x\.io/dev is not listed any more.*\(seed 0\)"
     with pytest.raises(KubeletCrashed, match=text):
@@ -231,18 +186,14 @@ def test_a_device_that_disappears_during_allocate_kills_the_kubelet(
 
 
 @fixed
-def test_fixed_a_device_that_disappears_during_allocate_is_harmless(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    drop_while_allocating(kubelet, plugin(devices=["a"]))
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_fixed_a_device_that_disappears_during_allocate_is_harmless(kubelet: Kubelet) -> None:
+    drop_while_allocating(kubelet, kubelet.plugin(devices=["a"]))
+    kubelet.admitted()
     assert () == kubelet.crashes
 
 
-def test_a_device_that_turns_unhealthy_during_allocate_is_harmless(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_a_device_that_turns_unhealthy_during_allocate_is_harmless(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     answer = stub.on_allocate
 
     def allocate(ids: list[str]) -> pb.AllocateResponse:
@@ -251,32 +202,26 @@ def test_a_device_that_turns_unhealthy_during_allocate_is_harmless(
         return answer(ids)
 
     stub.on_allocate = allocate
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
 
 
 @restricted
-def test_a_resize_after_an_allocated_device_disappeared_kills_the_kubelet(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=[near("a", 0)])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
-    stub.update([near("b", 1)])
-    kubelet.wait_for(R, {"b"})
+def test_a_resize_after_an_allocated_device_disappeared_kills_the_kubelet(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=[near("a", 0)])
+    pod = kubelet.started()
+    kubelet.relist(stub, [near("b", 1)])
     with pytest.raises(KubeletCrashed):
         kubelet.resize(pod)
 
 
 @restricted
-def test_a_restart_after_an_allocated_device_disappeared_is_a_crash_loop(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=[near("a", 0)])
-    assert kubelet.run(Pod.of("p", main={R: 1}))
+def test_a_restart_after_an_allocated_device_disappeared_is_a_crash_loop(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 0)])
+    kubelet.started()
     for number in range(2):
         kubelet.stop()
         kubelet.start(readmit=False)
-        plugin(devices=[near("b", 1)], name=f"{number}")
+        kubelet.plugin(devices=[near("b", 1)], name=f"{number}")
         with pytest.raises(KubeletCrashed):
             kubelet.readmit()
     assert 2 == len(kubelet.crashes)
@@ -284,9 +229,9 @@ def test_a_restart_after_an_allocated_device_disappeared_is_a_crash_loop(
 
 @restricted
 def test_a_device_that_disappears_between_init_and_app_container_kills_the_kubelet(
-    kubelet: SimulatedKubelet, plugin: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = plugin(devices=[near("a", 0), near("b", 1)])
+    stub = kubelet.plugin(devices=[near("a", 0), near("b", 1)])
     answer = stub.on_allocate
 
     def allocate(ids: list[str]) -> pb.AllocateResponse:
@@ -297,7 +242,7 @@ def test_a_device_that_disappears_between_init_and_app_container_kills_the_kubel
         return answer(ids)
 
     stub.on_allocate = allocate
-    other = plugin("x.io/other", ["o"], name="other")
+    other = kubelet.plugin("x.io/other", ["o"], name="other")
     other.on_allocate = allocate
     init = [Container("one", {R: 1}), Container("two", {"x.io/other": 1})]
     with pytest.raises(KubeletCrashed):

@@ -1,53 +1,27 @@
 import math
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import grpc
 import pytest
 
-from deviceplugin._platform import rpc
-from deviceplugin.proto.v1beta1 import KUBELET_SOCKET, VERSION
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import SimulatedKubelet, StubError, StubPlugin
+from deviceplugin_testing.simulator import StubError, StubPlugin
+from deviceplugin_testing.simulator._control_plane.rules.names import is_extended_resource
 from deviceplugin_testing.simulator._device_manager.plugin_client import DialError, PluginClient
-from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._wire import dialled_path, go_quote, socket_path
+from kubelets.equipped import Kubelet, R, refusal, why
 from patience import PATIENCE
 
-R = "x.io/dev"
 OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
-
-Stub = Callable[..., StubPlugin]
-
-
-def refusal(plugin: StubPlugin, **request: str) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as raised:
-        plugin.register(**request)  # type: ignore[arg-type]
-    call = cast("grpc.Call", raised.value)
-    return call.code(), call.details()
-
-
-@contextmanager
-def registering(plugin: StubPlugin) -> "Iterator[grpc.Future[object]]":
-    """Begin a call of Register that the block may give up."""
-    path = plugin.socket.with_name(KUBELET_SOCKET)
-    request = pb.RegisterRequest(
-        version=VERSION, endpoint=plugin.socket.name, resource_name=plugin.resource
-    )
-    with rpc.connect(path) as channel:
-        service = pb.DESCRIPTOR.services_by_name["Registration"]
-        yield rpc.calls(channel, service)["Register"].future(request)
 
 
 # As upstream's TestNewEndpoint.
-def test_a_registered_plugin_is_watched(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
-    plugin.register()
+def test_a_registered_plugin_is_watched(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
     kubelet.wait_for(R, {"a"}, {"b"})
     assert {R} == kubelet.registered
     assert {"a": "Healthy", "b": "Unhealthy"} == kubelet.devices(R)
@@ -57,22 +31,10 @@ def test_a_registered_plugin_is_watched(kubelet: SimulatedKubelet, stub: Stub) -
     assert ["GetDevicePluginOptions", "ListAndWatch"] == plugin.calls
 
 
-def test_each_list_replaces_the_one_before(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub(devices=["a", "b"])
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
-    plugin.update(["c"])
-    kubelet.wait_for(R, {"c"})
-    plugin.update([])
-    kubelet.wait_for(R, ())
-    assert 0 == kubelet.capacity(R)
-    assert 3 == kubelet.lists_received(R)
-
-
 # As upstream's TestAllocate of an endpoint.
-def test_direct_calls_reach_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub()
-    plugin.register()
+def test_direct_calls_reach_the_plugin(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin()
+    assert plugin.socket == kubelet.socket_of(R)
     assert {"DEVICES": "a,b"} == dict(kubelet.allocate(R, ["b", "a"]).envs)
     assert ["b", "a"] == kubelet.prefer(R, ["a", "b"], ["b"], 2)
     kubelet.pre_start(R, ["a"])
@@ -80,123 +42,109 @@ def test_direct_calls_reach_the_plugin(kubelet: SimulatedKubelet, stub: Stub) ->
     assert [["a"]] == plugin.pre_started
 
 
-def test_the_socket_of_a_resource_is_that_of_its_plugin(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
-    plugin.register()
-    assert plugin.socket == kubelet.socket_of(R)
-    with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
-        kubelet.socket_of("y.io/none")
-
-
-def test_errors_of_direct_calls_come_as_they_are(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub()
-    plugin.register()
-
+def test_errors_of_direct_calls_come_as_they_are(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin()
     plugin.failing["PreStartContainer"] = StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
     with pytest.raises(grpc.RpcError, match="busy"):
         kubelet.pre_start(R, ["a"])
+    plugin.on_allocate = lambda _ids: pb.AllocateResponse()
+    with pytest.raises(LookupError, match=r"x\.io/dev answered Allocate for no container"):
+        kubelet.allocate(R, ["a"])
     with pytest.raises(LookupError, match=r"y\.io/none has no plugin"):
-        kubelet.allocate("y.io/none", [])
+        kubelet.socket_of("y.io/none")
+    kubelet.hang_up(R)
+    with pytest.raises(grpc.RpcError) as raised:
+        kubelet.allocate(R, ["a"])
+    call = cast("grpc.Call", raised.value)
+    expected = (grpc.StatusCode.CANCELLED, "grpc: the client connection is closing")
+    assert expected == (call.code(), call.details())
 
 
+# As upstream's end-to-end test: when GetDevicePluginOptions fails.
 @pytest.mark.parametrize(
-    ("name", "quoted"), [("nodomain", '"nodomain"'), ("x.io/foo\n", r'"x.io/foo\n"')]
+    ("resource", "request_", "expected"),
+    [
+        ("nodomain", {}, 'the ResourceName "nodomain" is invalid'),
+        ("x.io/foo\n", {}, r'the ResourceName "x.io/foo\n" is invalid'),
+        (
+            "nodomain",
+            {"version": "v9"},
+            (
+                'requested API version "v9" is not supported by kubelet. '
+                'Supported version is ["v1beta1"]'
+            ),
+        ),
+        (
+            R,
+            {"endpoint": "%zz"},
+            'failed to dial device plugin: parse "passthrough:///{}/%zz": invalid URL escape "%zz"',
+        ),
+        (
+            R,
+            {"endpoint": "kubelet.sock"},
+            (
+                "failed to get device plugin options: rpc error: code = Unimplemented "
+                "desc = unknown service v1beta1.DevicePlugin"
+            ),
+        ),
+        (
+            R,
+            {},
+            "failed to get device plugin options: rpc error: code = Internal desc = no options",
+        ),
+    ],
 )
-def test_a_bad_name_is_refused(
-    kubelet: SimulatedKubelet, stub: Stub, name: str, quoted: str
+def test_what_is_wrong_with_a_registration_is_said(
+    kubelet: Kubelet, resource: str, request_: dict[str, str], expected: str
 ) -> None:
-    plugin = stub(resource=name)
-    expected = (grpc.StatusCode.UNKNOWN, f"the ResourceName {quoted} is invalid")
-    assert expected == refusal(plugin)
-    assert 1 == kubelet.registration_count(name)
-
-
-def test_another_version_is_refused_before_the_name_is_looked_at(stub: Stub) -> None:
-    text = (
-        'requested API version "v9" is not supported by kubelet. Supported version is ["v1beta1"]'
-    )
-    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(resource="nodomain"), version="v9")
+    plugin = kubelet.stub(resource)
+    plugin.failing["GetDevicePluginOptions"] = StubError("no options")
+    assert expected.replace("{}", str(kubelet.plugin_dir)) == refusal(plugin, **request_)
+    assert 1 == kubelet.registration_count(resource)
+    assert set() == kubelet.registered
+    assert "ListAndWatch" not in plugin.calls
 
 
 @pytest.mark.parametrize("dial_timeout", [0.3])
-def test_a_socket_that_nobody_serves_is_given_up_after_the_dial_timeout(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
+def test_a_socket_that_nobody_serves_is_given_up_after_the_dial_timeout(kubelet: Kubelet) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(kubelet.plugin_dir / "silent.sock"))
         silent.listen()
-        expected = (
-            grpc.StatusCode.UNKNOWN,
-            "failed to dial device plugin: context deadline exceeded",
-        )
-        assert expected == refusal(stub(), endpoint="silent.sock")
-
-
-def test_a_bad_escape_in_the_endpoint_is_refused_at_once(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    text = (
-        "failed to dial device plugin: "
-        f'parse "passthrough:///{kubelet.plugin_dir}/%zz": invalid URL escape "%zz"'
-    )
-    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(), endpoint="%zz")
+        expected = "failed to dial device plugin: context deadline exceeded"
+        assert expected == refusal(kubelet.stub(), endpoint="silent.sock")
 
 
 @pytest.mark.parametrize(
     "endpoint", ["./stub.sock", "sub/../stub.sock", "//stub.sock", "stub.sock/"]
 )
-def test_endpoints_are_cleaned(kubelet: SimulatedKubelet, stub: Stub, endpoint: str) -> None:
-    stub().register(endpoint=endpoint)
+def test_endpoints_are_cleaned(kubelet: Kubelet, endpoint: str) -> None:
+    kubelet.stub().register(endpoint=endpoint)
     kubelet.wait_for(R, {"a", "b"})
 
 
 @pytest.mark.parametrize("name", ["a b.sock", "ü.sock", "a:b.sock", "a%41.sock"])
-def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, stub: Stub, name: str) -> None:
-    stub(name="plain.sock").register(endpoint="plain.sock")
+def test_odd_names_of_sockets_work(kubelet: Kubelet, name: str) -> None:
+    kubelet.stub(name="plain.sock").register(endpoint="plain.sock")
     (kubelet.plugin_dir / name.replace("%41", "A")).symlink_to("plain.sock")
-    stub(name="other.sock").register(endpoint=name)
+    kubelet.stub(name="other.sock").register(endpoint=name)
 
 
-# As upstream's end-to-end test: when GetDevicePluginOptions fails.
-def test_failing_options_refuse_the_plugin(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub()
-
-    plugin.failing["GetDevicePluginOptions"] = StubError("no options")
-    text = "failed to get device plugin options: rpc error: code = Internal desc = no options"
-    assert (grpc.StatusCode.UNKNOWN, text) == refusal(plugin)
-    assert set() == kubelet.registered
-    assert ["GetDevicePluginOptions"] == plugin.calls
-
-
-def test_the_kubelets_own_socket_is_no_plugin(stub: Stub) -> None:
-    text = (
-        "failed to get device plugin options: rpc error: code = Unimplemented "
-        "desc = unknown service v1beta1.DevicePlugin"
-    )
-    assert (grpc.StatusCode.UNKNOWN, text) == refusal(stub(), endpoint="kubelet.sock")
-
-
-def test_options_have_the_deadline_of_the_register_call(stub: Stub) -> None:
-    plugin = stub()
+def test_options_have_the_deadline_of_the_register_call(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     plugin.register(timeout=7)
     assert 7 == pytest.approx(plugin.deadlines["GetDevicePluginOptions"], abs=1)
     plugin.register(timeout=None)
     assert plugin.deadlines["GetDevicePluginOptions"] > 1000
 
 
-def test_a_plugin_that_gives_up_on_register_is_not_registered(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
+def test_a_plugin_that_gives_up_on_register_is_not_registered(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     plugin.hold("GetDevicePluginOptions")
-    with registering(plugin) as call:
+    with kubelet.registering(plugin) as call:
         plugin.wait(lambda: plugin.calls)
         call.cancel()
         kubelet.wait(lambda: not kubelet._live().connections._open)
-    other = stub(resource="x.io/other", name="other.sock")
-    other.register()
+    kubelet.plugin(resource="x.io/other", name="other.sock")
     plugin.release()
     kubelet.wait_for("x.io/other", {"a", "b"})
     assert {"x.io/other"} == kubelet.registered
@@ -212,6 +160,7 @@ def test_a_plugin_that_gives_up_on_register_is_not_registered(
         "limits.x.io/f",
         "a" * 70 + "/f",
         "x.io/" + "n" * 63,
+        "a" * 244 + "/f",
         ".".join(["a" * 60] * 4) + "/f",
     ],
 )
@@ -243,10 +192,6 @@ def test_valid_resource_names(name: str) -> None:
 )
 def test_invalid_resource_names(name: str) -> None:
     assert not is_extended_resource(name)
-
-
-def test_the_longest_domain_has_244_characters() -> None:
-    assert is_extended_resource("a" * 244 + "/f")
 
 
 @pytest.mark.parametrize(
@@ -281,10 +226,8 @@ class GivenUp:
         return False
 
 
-def test_who_gives_up_while_the_options_are_asked_for_is_not_waited_for(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
+def test_who_gives_up_while_the_options_are_asked_for_is_not_waited_for(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     plugin.hold("GetDevicePluginOptions")
     client = PluginClient(R, str(plugin.socket))
     client.dial(PATIENCE)
@@ -298,50 +241,35 @@ def test_quotes_are_those_of_go() -> None:
     assert r'"a\"\\\n\x00\u200b\U000e0001ü"' == go_quote('a"\\\n\0\u200b\U000e0001ü')
 
 
-def test_a_socket_that_appears_while_the_kubelet_dials_is_found(root: Path) -> None:
-    with SimulatedKubelet(root, dial_timeout=2) as kubelet:
-        late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
-        caller = threading.Thread(target=late.register)
-        caller.start()
+@pytest.mark.parametrize("dial_timeout", [2.0])
+def test_a_socket_that_appears_while_the_kubelet_dials_is_found(kubelet: Kubelet) -> None:
+    late = StubPlugin(kubelet.plugin_dir, R, ["a"])
+    with kubelet.registering(late) as call:
         kubelet.wait(lambda: kubelet.registration_count(R))
         late.start()
-        kubelet.wait_for(R, {"a"})
-        caller.join()
-        late.stop()
+        call.result()
+    kubelet.wait_for(R, {"a"})
+    late.stop()
 
 
-def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(root: Path) -> None:
-    with SimulatedKubelet(root, dial_timeout=2) as kubelet:
-        late = StubPlugin(kubelet.plugin_dir, R, ["a"], name="late.sock")
-
-        def give_up() -> None:
-            with pytest.raises(grpc.RpcError):
-                late.register(timeout=1)
-
-        caller = threading.Thread(target=give_up)
-        caller.start()
+@pytest.mark.parametrize("dial_timeout", [2.0])
+def test_a_plugin_that_gives_up_while_the_kubelet_dials_is_not_registered(kubelet: Kubelet) -> None:
+    late = StubPlugin(kubelet.plugin_dir, R, ["a"])
+    with kubelet.registering(late) as call:
         kubelet.wait(lambda: kubelet._live().connections._open)
-        caller.join()
-        late.start()
-        kubelet.wait(lambda: not kubelet._live().connections._open)
-        assert set() == kubelet.registered
-        assert [] == late.calls
-        late.stop()
+        call.cancel()
+    late.start()
+    kubelet.wait(lambda: not kubelet._live().connections._open)
+    assert set() == kubelet.registered
+    assert [] == late.calls
+    late.stop()
 
 
-def test_a_kubelet_stops_while_it_dials(kubelet: SimulatedKubelet) -> None:
-    absent = StubPlugin(kubelet.plugin_dir, R)
-
-    def register() -> None:
-        with pytest.raises(grpc.RpcError):
-            absent.register()
-
-    caller = threading.Thread(target=register)
-    caller.start()
-    kubelet.wait(lambda: kubelet._live().connections._open)
-    connections = kubelet._live().connections
-    kubelet.stop()
-    caller.join()
+def test_a_kubelet_stops_while_it_dials(kubelet: Kubelet) -> None:
+    with kubelet.registering(StubPlugin(kubelet.plugin_dir, R)):
+        connections = kubelet._live().connections
+        kubelet.wait(lambda: connections._open)
+        kubelet.stop()
     with pytest.raises(ConnectError, match="the kubelet has stopped"):
         connections.connect(R, "nowhere", None)
 
@@ -353,41 +281,17 @@ def test_a_client_that_was_closed_does_not_dial() -> None:
         client.dial(1)
 
 
-def test_hanging_up_ends_a_registration(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub()
+def test_hanging_up_ends_a_registration(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     plugin.hold("GetDevicePluginOptions")
-    refused: list[str] = []
-    caller = threading.Thread(target=lambda: refused.append(refusal(plugin)[1]))
-    caller.start()
-    plugin.wait(lambda: plugin.calls)
-    kubelet.hang_up(R)
-    caller.join()
-    assert refused[0].startswith(
-        "failed to get device plugin options: rpc error: code = Canceled desc = "
-    )
+    with kubelet.registering(plugin) as call:
+        plugin.wait(lambda: plugin.calls)
+        kubelet.hang_up(R)
+        expected = "failed to get device plugin options: rpc error: code = Canceled desc = "
+        assert why(call.exception()).startswith(expected)
     assert {} == kubelet.devices(R)
 
 
-def test_direct_calls_after_hanging_up_are_cancelled(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    stub().register()
-    kubelet.hang_up(R)
-    with pytest.raises(grpc.RpcError) as raised:
-        kubelet.allocate(R, ["a"])
-    call = cast("grpc.Call", raised.value)
-    expected = (grpc.StatusCode.CANCELLED, "grpc: the client connection is closing")
-    assert expected == (call.code(), call.details())
-
-
-def test_a_direct_allocate_that_is_answered_for_no_container_is_an_error(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
-    plugin.register()
-    plugin.on_allocate = lambda _ids: pb.AllocateResponse()
-    with pytest.raises(LookupError, match=r"x\.io/dev answered Allocate for no container"):
-        kubelet.allocate(R, ["a"])
-
-
-def test_a_stub_that_waits_in_vain_tells_its_calls(stub: Stub) -> None:
+def test_a_stub_that_waits_in_vain_tells_its_calls(kubelet: Kubelet) -> None:
     with pytest.raises(TimeoutError, match=r"x\.io/dev waited 0 s; calls were \[\]"):
-        stub().wait(lambda: False, timeout=0)
+        kubelet.stub().wait(lambda: False, timeout=0)

@@ -1,15 +1,11 @@
 """What the kubelets of earlier releases do differently, each on both sides of the change."""
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
 from typing import Any, cast
 
 import grpc
 import pytest
 
-from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
 from deviceplugin_testing.simulator import (
@@ -20,16 +16,10 @@ from deviceplugin_testing.simulator import (
     KubeletConfig,
     KubeletCrashed,
     Pod,
-    SimulatedKubelet,
     StubError,
-    StubPlugin,
 )
-from deviceplugin_testing.simulator._host.release import SINCE, UNTIL, Release
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
-Calls = Mapping[str, Callable[..., Any]]
+from deviceplugin_testing.simulator._host.release import Release
+from kubelets.equipped import Kubelet, R, near
 
 SIDECAR = Pod("p", [Container("main")], [Container("side", {R: 1}, restarts_always=True)])
 
@@ -45,24 +35,17 @@ def behaviour(config: KubeletConfig) -> Behaviour:
     return Behaviour.of(config.release)
 
 
-@pytest.fixture
-def agent(kubelet: SimulatedKubelet) -> Iterator[Calls]:
-    service = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        yield rpc.calls(channel, service)
-
-
-def get(agent: Calls, pod: str) -> tuple[grpc.StatusCode, str]:
+def get(kubelet: Kubelet, pod: str) -> tuple[grpc.StatusCode, str]:
     """Return what is wrong with asking for ``pod``."""
     with pytest.raises(grpc.RpcError) as raised:
-        agent["Get"](pb.GetPodResourcesRequest(pod_name=pod, pod_namespace="default"))
+        kubelet.agent["Get"](pb.GetPodResourcesRequest(pod_name=pod, pod_namespace="default"))
     call = cast("grpc.Call", raised.value)
     return call.code(), str(call.details())
 
 
-def listed(agent: Calls) -> dict[str, list[str]]:
+def listed(kubelet: Kubelet) -> dict[str, list[str]]:
     """Return pod to containers."""
-    answer = agent["List"](pb.ListPodResourcesRequest())
+    answer = kubelet.agent["List"](pb.ListPodResourcesRequest())
     return {pod.name: [each.name for each in pod.containers] for pod in answer.pod_resources}
 
 
@@ -72,7 +55,6 @@ def listed(agent: Calls) -> dict[str, list[str]]:
 def test_the_default_is_the_newest_and_does_all_that_is_known() -> None:
     assert NEWEST == KubeletConfig().version == RELEASES[-1]
     assert Behaviour.v1_36() == Behaviour.of(Release.of(NEWEST))
-    assert UNTIL.keys() | SINCE.keys() == {field.name for field in fields(Release)} - {"name"}
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.37", "1.9", "1.36.2", "28", ""])
@@ -85,78 +67,69 @@ def test_a_release_that_is_not_known_is_refused(version: str) -> None:
 
 
 @releases("1.26")
-def test_before_1_27_there_is_no_get(kubelet: SimulatedKubelet, agent: Calls) -> None:
+def test_before_1_27_there_is_no_get(kubelet: Kubelet) -> None:
     expected = "unknown method Get for service v1.PodResourcesLister"
-    assert (grpc.StatusCode.UNIMPLEMENTED, expected) == get(agent, "p")
+    assert (grpc.StatusCode.UNIMPLEMENTED, expected) == get(kubelet, "p")
     assert {} == kubelet.metrics.pod_resources_endpoint_requests
 
 
 @releases("1.27", "1.33")
-def test_from_1_27_to_1_33_get_is_disabled(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin()
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_from_1_27_to_1_33_get_is_disabled(kubelet: Kubelet) -> None:
+    kubelet.plugin()
+    kubelet.admitted()
     expected = grpc.StatusCode.UNKNOWN, "PodResources API Get method disabled"
-    assert expected == get(agent, "p") == get(agent, "absent")
+    assert expected == get(kubelet, "p") == get(kubelet, "absent")
     assert {"get": 2} == kubelet.metrics.pod_resources_endpoint_errors
 
 
 @releases("1.34")
-def test_from_1_34_a_pod_can_be_asked_for(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls
-) -> None:
-    plugin(devices=["a"])
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_from_1_34_a_pod_can_be_asked_for(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    kubelet.admitted()
     request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
-    (container,) = agent["Get"](request).pod_resources.containers
+    (container,) = kubelet.agent["Get"](request).pod_resources.containers
     assert ["a"] == list(container.devices[0].device_ids)
 
 
-@releases(*RELEASES)
-def test_every_release_says_what_is_allocatable(plugin: Make, agent: Calls) -> None:
-    plugin(devices=["a", "b"])
-    answer = agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
+@releases(RELEASES[0], "1.31", NEWEST)
+def test_every_release_says_what_is_allocatable(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a", "b"])
+    answer = kubelet.agent["GetAllocatableResources"](pb.AllocatableResourcesRequest())
     assert ["a", "b"] == [id_ for each in answer.devices for id_ in each.device_ids]
 
 
 @releases("1.33", "1.34")
 def test_before_1_34_pods_that_have_ended_are_listed_without_devices(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
     kubelet.terminate(pod)
-    answer = agent["List"](pb.ListPodResourcesRequest())
+    answer = kubelet.agent["List"](pb.ListPodResourcesRequest())
     expected = ["p"] if config.version == "1.33" else []
     assert expected == [each.name for each in answer.pod_resources]
     assert not any(c.devices for each in answer.pod_resources for c in each.containers)
 
 
 @releases("1.29", "1.30")
-def test_before_1_30_sidecars_are_not_listed(
-    kubelet: SimulatedKubelet, plugin: Make, agent: Calls, config: KubeletConfig
-) -> None:
-    plugin(devices=["a"])
+def test_before_1_30_sidecars_are_not_listed(kubelet: Kubelet, config: KubeletConfig) -> None:
+    kubelet.plugin(devices=["a"])
     assert kubelet.admit(SIDECAR)
     expected = ["main"] if config.version == "1.29" else ["side", "main"]
-    assert {"p": expected} == listed(agent)
+    assert {"p": expected} == listed(kubelet)
 
 
 @releases("1.26")
-def test_before_1_27_there_is_no_rate_limit(agent: Calls) -> None:
-    assert [{}] * 200 == [listed(agent) for _ in range(200)]
+def test_before_1_27_there_is_no_rate_limit(kubelet: Kubelet) -> None:
+    assert [{}] * 200 == [listed(kubelet) for _ in range(200)]
 
 
 # Admission.
 
 
 @releases("1.28")
-def test_in_1_28_a_pod_with_a_sidecar_is_rejected_after_its_allocate(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_in_1_28_a_pod_with_a_sidecar_is_rejected_after_its_allocate(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     outcome = kubelet.admit(SIDECAR)
     assert "InitContainerRestartPolicyForbidden" == outcome.reason
     assert 'Init container "side" may not have a non-default restartPolicy' == outcome.event
@@ -164,16 +137,16 @@ def test_in_1_28_a_pod_with_a_sidecar_is_rejected_after_its_allocate(
 
 
 @releases("1.27")
-def test_before_1_28_nobody_knows_of_sidecars(kubelet: SimulatedKubelet) -> None:
+def test_before_1_28_nobody_knows_of_sidecars(kubelet: Kubelet) -> None:
     with pytest.raises(ValueError, match=r"default/p: Kubernetes 1\.27 has no sidecars"):
         kubelet.admit(SIDECAR)
 
 
 @releases("1.35", "1.36")
 def test_before_1_36_what_is_claimed_is_the_device_plugins(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    stub = plugin(devices=["a"])
+    stub = kubelet.plugin(devices=["a"])
     kubelet.tick()
     pod = Pod("p", [Container("main", {R: 1}, claimed=frozenset({R}))])
     assert kubelet.admit(pod)
@@ -181,14 +154,8 @@ def test_before_1_36_what_is_claimed_is_the_device_plugins(
 
 
 @releases("1.35", "1.36", topology_policy="restricted", numa_nodes=(0, 1))
-def test_before_1_36_hints_are_for_all_nodes(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
-) -> None:
-    def near(id_: str, node: int) -> plugin_pb.Device:
-        topology = plugin_pb.TopologyInfo(nodes=[plugin_pb.NUMANode(ID=node)])
-        return plugin_pb.Device(ID=id_, health="Healthy", topology=topology)
-
-    plugin(devices=[near("a", 0), near("b", 0)])
+def test_before_1_36_hints_are_for_all_nodes(kubelet: Kubelet, config: KubeletConfig) -> None:
+    kubelet.plugin(devices=[near("a", 0), near("b", 0)])
     hints = kubelet._live().admission._hints
     pod = Pod.of("p", main={R: 1})
     found = hints.for_container(pod, pod.containers[0], {})[R]
@@ -199,9 +166,9 @@ def test_before_1_36_hints_are_for_all_nodes(
 
 @releases("1.33", "1.34")
 def test_before_1_34_a_device_that_disappears_during_allocate_is_harmless(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    stub = plugin(devices=["a"])
+    stub = kubelet.plugin(devices=["a"])
     answer = stub.on_allocate
 
     def allocate(ids: list[str]) -> plugin_pb.AllocateResponse:
@@ -211,7 +178,7 @@ def test_before_1_34_a_device_that_disappears_during_allocate_is_harmless(
 
     stub.on_allocate = allocate
     if config.version == "1.33":
-        assert kubelet.admit(Pod.of("p", main={R: 1}))
+        kubelet.admitted()
         return
     with pytest.raises(KubeletCrashed):
         kubelet.admit(Pod.of("p", main={R: 1}))
@@ -219,13 +186,11 @@ def test_before_1_34_a_device_that_disappears_during_allocate_is_harmless(
 
 @releases("1.35", "1.36")
 def test_before_1_36_a_pods_status_has_no_health_of_devices(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    stub = plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.admit(pod)
-    stub.update({"a": "Unhealthy"})
-    kubelet.wait_for(R, (), {"a"})
+    stub = kubelet.plugin(devices=["a"])
+    pod = kubelet.admitted()
+    kubelet.relist(stub, {"a": "Unhealthy"})
     shown = config.version == "1.36"
     assert ({"main": {R: {"a": "Unhealthy"}}} if shown else {}) == kubelet.device_health(pod)
     assert ([frozenset({"default/p"})] if shown else []) == kubelet.take_pokes()
@@ -236,9 +201,9 @@ def test_before_1_36_a_pods_status_has_no_health_of_devices(
 
 @releases("1.28", "1.29", "1.31", "1.32")
 def test_cdi_names_are_passed_from_1_29_and_as_an_annotation_until_1_31(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    stub = plugin(devices=["a"])
+    stub = kubelet.plugin(devices=["a"])
     names = [plugin_pb.CDIDevice(name=f"x.io/dev={each}") for each in ("b", "a")]
     answer = plugin_pb.ContainerAllocateResponse(cdi_devices=names)
     stub.on_allocate = lambda _: plugin_pb.AllocateResponse(container_responses=[answer])
@@ -252,10 +217,8 @@ def test_cdi_names_are_passed_from_1_29_and_as_an_annotation_until_1_31(
 
 
 @releases("1.31")
-def test_a_cdi_annotation_whose_name_would_be_too_long_is_left_out(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=["a"])
+def test_a_cdi_annotation_whose_name_would_be_too_long_is_left_out(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=["a"])
     answer = plugin_pb.ContainerAllocateResponse(cdi_devices=[plugin_pb.CDIDevice(name="x/y=z")])
     stub.on_allocate = lambda _: plugin_pb.AllocateResponse(container_responses=[answer])
     name = "n" * (63 - len("devicemanager_default_p-") + 1)
@@ -268,19 +231,13 @@ def test_a_cdi_annotation_whose_name_would_be_too_long_is_left_out(
 
 
 @releases("1.34")
-def test_before_1_35_a_register_that_was_given_up_goes_on(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    late = stub()
+def test_before_1_35_a_register_that_was_given_up_goes_on(kubelet: Kubelet) -> None:
+    late = kubelet.stub()
     late.hold("GetDevicePluginOptions")
 
-    def give_up() -> None:
-        with pytest.raises(grpc.RpcError):
-            late.register(timeout=1)
-
-    caller = threading.Thread(target=give_up)
-    caller.start()
-    caller.join()
+    with kubelet.registering(late) as call:
+        late.wait(lambda: late.calls)
+        call.cancel()
     assert set() == kubelet.healthy(R)
     late.release()
     kubelet.wait_for(R, {"a", "b"})
@@ -289,9 +246,9 @@ def test_before_1_35_a_register_that_was_given_up_goes_on(
 
 @releases("1.35", "1.36")
 def test_before_1_36_the_watcher_does_not_try_a_refused_plugin_again(
-    kubelet: SimulatedKubelet, stub: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    refused = stub(directory=kubelet.registry_dir)
+    refused = kubelet.stub(directory=kubelet.registry_dir)
     refused.failing["GetDevicePluginOptions"] = StubError("not yet")
     kubelet.watch()
     assert "not yet" in refused.statuses[0].error
@@ -310,10 +267,8 @@ def test_before_1_36_the_watcher_does_not_try_a_refused_plugin_again(
 
 
 @releases("1.35")
-def test_before_1_36_that_is_so_even_if_the_plugin_cannot_be_told(
-    kubelet: SimulatedKubelet, stub: Make
-) -> None:
-    refused = stub(directory=kubelet.registry_dir)
+def test_before_1_36_that_is_so_even_if_the_plugin_cannot_be_told(kubelet: Kubelet) -> None:
+    refused = kubelet.stub(directory=kubelet.registry_dir)
     refused.failing["GetDevicePluginOptions"] = StubError("not yet")
     refused.failing["NotifyRegistrationStatus"] = StubError("not listening")
     kubelet.watch()
@@ -323,9 +278,9 @@ def test_before_1_36_that_is_so_even_if_the_plugin_cannot_be_told(
 
 @releases("1.35", "1.36")
 def test_before_1_36_a_plugin_that_cannot_be_told_of_its_success_stays_registered(
-    kubelet: SimulatedKubelet, stub: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    deaf = stub(directory=kubelet.registry_dir)
+    deaf = kubelet.stub(directory=kubelet.registry_dir)
     deaf.failing["NotifyRegistrationStatus"] = StubError("not listening")
     kubelet.watch()
     expected = R if config.version == "1.35" else ""
@@ -336,9 +291,7 @@ def test_before_1_36_a_plugin_that_cannot_be_told_of_its_success_stays_registere
 
 
 @releases("1.32", "1.33")
-def test_before_1_33_a_restart_removes_files_too(
-    kubelet: SimulatedKubelet, config: KubeletConfig
-) -> None:
+def test_before_1_33_a_restart_removes_files_too(kubelet: Kubelet, config: KubeletConfig) -> None:
     directory = kubelet.plugin_dir
     (directory / "dangling").symlink_to("nowhere")
     (directory / "file").touch()
@@ -356,24 +309,20 @@ def test_before_1_33_a_restart_removes_files_too(
 
 @releases("1.27", "1.28")
 def test_before_1_28_a_restart_fails_pods_that_have_succeeded(
-    kubelet: SimulatedKubelet, plugin: Make, config: KubeletConfig
+    kubelet: Kubelet, config: KubeletConfig
 ) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.started()
     kubelet.terminate(pod)
     kubelet.restart()
     expected = "Failed" if config.version == "1.27" else "Succeeded"
     assert expected == kubelet.pod(pod).phase
 
 
-@releases(*RELEASES)
-def test_a_running_pod_survives_a_restart_of_every_release(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=["a"])
-    pod = Pod.of("p", main={R: 1})
-    assert kubelet.run(pod)
+@releases(RELEASES[0], "1.31", NEWEST)
+def test_a_running_pod_survives_a_restart_of_every_release(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"])
+    pod = kubelet.started()
     kubelet.restart()
     assert "Running" == kubelet.pod(pod).phase
     assert {"a"} == kubelet.in_use(R)

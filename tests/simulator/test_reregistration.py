@@ -1,7 +1,5 @@
 """What becomes of the plugin that had the resource before."""
 
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
@@ -10,20 +8,14 @@ import pytest
 
 from deviceplugin_testing.simulator import (
     Behaviour,
-    ManualClock,
     Outcome,
     Pod,
-    SimulatedKubelet,
     StubError,
-    StubPlugin,
 )
 from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._device_manager.registration import Connections
+from kubelets.equipped import Kubelet, R, refusal, why
 from patience import PATIENCE
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
 
 fixed = pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
 
@@ -34,81 +26,55 @@ def message(outcome: Outcome) -> str:
 
 
 # As upstream's TestDevicePluginReRegistration.
-def test_the_latest_list_replaces_that_of_earlier_sockets(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=["a", "b"], name="1")
-    plugin(devices=["b", "c"], name="2")
+def test_the_latest_list_replaces_that_of_earlier_sockets(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(devices=["a", "b"], name="1")
+    kubelet.plugin(devices=["b", "c"], name="2")
     kubelet.wait_for(R, {"b", "c"})
-    plugin(devices=["d"], name="3")
+    new = kubelet.plugin(devices=["d"], name="3")
     kubelet.wait_for(R, {"d"})
     assert kubelet.capacity(R) == kubelet.allocatable(R) == 1
-
-
-def test_calls_go_to_the_new_plugin(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
-    kubelet.allocate(R, ["a"])
-    assert ([], [["a"]]) == (old.allocated, new.allocated)
-
-
-def test_a_replaced_plugin_is_neither_told_nor_disconnected(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old = plugin(name="old")
-    plugin(name="new")
-    assert 1 == old.streams
+    kubelet.allocate(R, ["d"])
+    assert ([], [["d"]]) == (old.allocated, new.allocated)
+    assert 1 == old.streams  # it is neither told nor disconnected
     assert {R} == kubelet.registered
 
 
-def test_lists_of_a_replaced_plugin_still_count(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    old = plugin(devices=["a"], name="old")
-    new = plugin(devices=["b"], name="new")
+def test_lists_of_a_replaced_plugin_still_count(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(devices=["a"], name="old")
+    new = kubelet.plugin(devices=["b"], name="new")
     kubelet.wait_for(R, {"b"})
-    old.update(["a"])
-    kubelet.wait_for(R, {"a"})
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.relist(old, ["a"])
+    kubelet.admitted()
     assert [["a"]] == new.allocated
 
 
 @fixed
-def test_fixed_lists_of_a_replaced_plugin_are_ignored(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old = plugin(devices=["a"], name="old")
-    new = plugin(devices=["b"], name="new")
+def test_fixed_lists_of_a_replaced_plugin_are_ignored(kubelet: Kubelet) -> None:
+    old = kubelet.plugin(devices=["a"], name="old")
+    new = kubelet.plugin(devices=["b"], name="new")
     old.update(["x"])
-    new.update(["b", "c"])
-    kubelet.wait_for(R, {"b", "c"})
+    kubelet.relist(new, ["b", "c"])
     assert 3 == kubelet.lists_received(R)
 
 
-def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
-    old.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+def test_the_end_of_a_replaced_plugins_stream_disconnects_the_new_one(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
+    kubelet.lose(old)
     new.wait(lambda: new.streams == 0)
     assert set() == kubelet.registered
 
 
 @fixed
-def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
+def test_fixed_the_end_of_a_replaced_plugins_stream_is_harmless(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
     old.stop()
-    new.update(["c"])
-    kubelet.wait_for(R, {"c"})
+    kubelet.relist(new, ["c"])
     assert {R} == kubelet.registered
-    new.stop()
-    kubelet.wait_for(R, (), {"c"})
+    kubelet.lose(new)
 
 
-def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    twice = plugin()
+def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(kubelet: Kubelet) -> None:
+    twice = kubelet.plugin()
     twice.register()
     twice.wait(lambda: twice.streams == 2)
     kubelet.wait(lambda: kubelet.lists_received(R) == 2)
@@ -117,14 +83,11 @@ def test_a_plugin_that_registers_twice_has_two_streams_and_loses_both(
     kubelet.wait_for(R, (), {"a", "b"})
 
 
-def test_a_failed_registration_orphans_the_plugin_from_before(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_a_failed_registration_orphans_the_plugin_from_before(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     healthy.stop()
     kubelet.wait(lambda: not kubelet.registered)
     assert {"a", "b"} == kubelet.healthy(R)
@@ -136,70 +99,53 @@ def test_a_failed_registration_orphans_the_plugin_from_before(
 
 
 @fixed
-def test_fixed_a_failed_registration_changes_nothing(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_fixed_a_failed_registration_changes_nothing(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     assert {R} == kubelet.registered
-    healthy.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(healthy)
 
 
-def test_an_orphan_that_registers_again_is_watched_again(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    healthy = plugin(name="healthy")
-    broken = stub(name="broken")
+def test_an_orphan_that_registers_again_is_watched_again(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    refusal(broken)
     healthy.end_streams()
     kubelet.wait(lambda: not kubelet.registered)
     healthy.register()
     kubelet.wait(lambda: kubelet.registered)
-    healthy.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.lose(healthy)
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_stream_that_ends_while_the_next_plugin_is_greeted_changes_no_answer_to_register(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make, fails: bool
+    kubelet: Kubelet, fails: bool
 ) -> None:
-    old, new = plugin(name="old"), stub(name="new")
+    old, new = kubelet.plugin(name="old"), kubelet.stub(name="new")
     new.hold("GetDevicePluginOptions")
     if fails:
         new.failing["GetDevicePluginOptions"] = StubError("not now")
-    told: list[str] = []
-
-    def register() -> None:
-        try:
-            new.register(timeout=PATIENCE)
-        except grpc.RpcError as error:
-            told.append(str(cast("grpc.Call", error).details()))
-
-    registering = threading.Thread(target=register)
-    registering.start()
-    new.wait(lambda: "GetDevicePluginOptions" in new.calls)
-    old.end_streams()
-    kubelet.wait_for(R, (), {"a", "b"})
-    new.release()
-    registering.join()
+    with kubelet.registering(new) as call:
+        new.wait(lambda: "GetDevicePluginOptions" in new.calls)
+        old.end_streams()
+        kubelet.wait_for(R, (), {"a", "b"})
+        new.release()
+        error = call.exception()
     failure = "failed to get device plugin options: rpc error: code = Internal desc = not now"
-    assert [failure] * fails == told
+    assert (failure if fails else None) == (error and why(error))
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     assert frozenset() == kubelet.registered
 
 
 def test_a_stream_that_has_ended_does_not_disconnect_who_registers_then(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make, monkeypatch: pytest.MonkeyPatch
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However late the thread is that deals with the end."""
     deal = Connections._stream_ended
-    old = plugin(name="old")
+    old = kubelet.plugin(name="old")
 
     def late(connections: Connections, client: PluginClient) -> None:
         with suppress(TimeoutError):
@@ -210,13 +156,13 @@ def test_a_stream_that_has_ended_does_not_disconnect_who_registers_then(
     (reader,) = kubelet._live().connections._open
     old.stop()
     kubelet.wait(lambda: reader.ended)
-    stub(name="new").register()
+    kubelet.stub(name="new").register()
     kubelet.wait_for(R, {"a", "b"})
     assert {R} == kubelet.registered
 
 
-def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(stub: Make) -> None:
-    plugin = stub()
+def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(kubelet: Kubelet) -> None:
+    plugin = kubelet.stub()
     client = PluginClient(R, str(plugin.socket))
     client.dial(PATIENCE)
     client.close()
@@ -226,16 +172,11 @@ def test_a_call_of_a_plugin_that_was_hung_up_on_is_canceled(stub: Make) -> None:
     assert [] == plugin.calls
 
 
-def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(
-    kubelet: SimulatedKubelet, plugin: Make, clock: ManualClock
-) -> None:
-    old, new = plugin(name="old"), plugin(name="new")
-    new.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    clock.advance(301)
-    kubelet.tick()
-    old.update(["c"])
-    kubelet.wait_for(R, {"c"})
+def test_a_replaced_plugin_that_outlives_its_successor_lists_for_nobody(kubelet: Kubelet) -> None:
+    old, new = kubelet.plugin(name="old"), kubelet.plugin(name="new")
+    kubelet.lose(new)
+    kubelet.expire()
+    kubelet.relist(old, ["c"])
     expected = "endpoint not found in cache for a registered resource: x.io/dev"
     assert expected in message(kubelet.admit(Pod.of("p", main={R: 1})))
     kubelet.tick()

@@ -2,22 +2,16 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.simulator import KubeletStopped, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import KubeletStopped, StubPlugin
+from kubelets.equipped import Kubelet, R
 from patience import eventually
 
-R = "x.io/dev"
 
-Stub = Callable[..., StubPlugin]
-
-
-def test_a_stopped_kubelet_leaves_its_socket_to_refuse_connections(
-    kubelet: SimulatedKubelet,
-) -> None:
+def test_a_stopped_kubelet_leaves_its_socket_to_refuse_connections(kubelet: Kubelet) -> None:
     before = kubelet.kubelet_socket.stat().st_ino
     kubelet.stop()
     assert before == kubelet.kubelet_socket.stat().st_ino
@@ -25,12 +19,8 @@ def test_a_stopped_kubelet_leaves_its_socket_to_refuse_connections(
         client.connect(str(kubelet.kubelet_socket))
 
 
-def test_stopping_breaks_the_streams_and_forgets_everything(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
+def test_stopping_breaks_the_streams_and_forgets_everything(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin()
     kubelet.stop()
     kubelet.stop()
     plugin.wait(lambda: plugin.streams == 0)
@@ -40,11 +30,9 @@ def test_stopping_breaks_the_streams_and_forgets_everything(
         kubelet.hang_up(R)
 
 
-def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
+def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(kubelet: Kubelet) -> None:
     directory = kubelet.plugin_dir
-    stub()
+    kubelet.stub()
     (directory / "link.sock").symlink_to("sub/stub.sock")
     (directory / "dangling.sock").symlink_to("nowhere")
     (directory / "fake.sock").touch()
@@ -57,21 +45,8 @@ def test_a_restart_removes_sockets_and_links_to_them_and_nothing_else(
     assert (directory / "sub" / "stub.sock").exists()
 
 
-def test_a_plugin_registers_again_after_a_restart(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    stub().register()
-    kubelet.restart()
-    again = stub(name="again.sock")
-    again.register()
-    kubelet.wait_for(R, {"a", "b"})
-    assert 2 == kubelet.registration_count(R)
-
-
-def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
-    plugin = stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
+def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin()
     kubelet.hang_up(R)
     plugin.wait(lambda: plugin.streams == 0)
     kubelet.wait_for(R, (), {"a", "b"})
@@ -81,41 +56,20 @@ def test_hanging_up_ends_the_stream_and_the_devices_are_unhealthy(
     kubelet.wait_for(R, {"a", "b"})
 
 
-def test_a_plugin_that_dies_is_noticed(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    plugin = stub()
-    plugin.register()
-    kubelet.wait_for(R, {"a", "b"})
-    plugin.stop()
-    kubelet.wait_for(R, (), {"a", "b"})
-    assert set() == kubelet.registered
-
-
 def test_a_register_call_that_hangs_does_not_keep_the_kubelet_from_stopping(
-    kubelet: SimulatedKubelet, stub: Stub
+    kubelet: Kubelet,
 ) -> None:
-    plugin = stub()
+    plugin = kubelet.stub()
     plugin.hold("GetDevicePluginOptions")
-    caller = threading.Thread(target=_try_to_register, args=(plugin,))
-    caller.start()
-    plugin.wait(lambda: plugin.calls)
-    kubelet.stop()
-    plugin.release()
-    caller.join()
+    with kubelet.registering(plugin):
+        plugin.wait(lambda: plugin.calls)
+        kubelet.stop()
     assert not kubelet.running
 
 
-def _try_to_register(plugin: StubPlugin) -> None:
-    import grpc
-
-    with pytest.raises(grpc.RpcError):
-        plugin.register()
-
-
-def test_fifty_restarts_leak_neither_threads_nor_descriptors(
-    kubelet: SimulatedKubelet, stub: Stub
-) -> None:
+def test_restarts_leak_neither_threads_nor_descriptors(kubelet: Kubelet) -> None:
     def cycle() -> None:
-        plugin = stub()
+        plugin = kubelet.stub()
         plugin.register()
         kubelet.wait_for(R, {"a", "b"})
         kubelet.restart()
@@ -126,7 +80,7 @@ def test_fifty_restarts_leak_neither_threads_nor_descriptors(
 
     cycle()
     threads, files = threading.active_count(), descriptors()
-    for _ in range(50):
+    for _ in range(20):
         cycle()
     eventually(lambda: threading.active_count() <= threads, "the ends of threads")
     assert descriptors() <= files + 2
@@ -135,7 +89,7 @@ def test_fifty_restarts_leak_neither_threads_nor_descriptors(
 def test_starting_and_stopping_take_less_than_200_ms_unless_the_machine_is_busy(
     root: Path,
 ) -> None:
-    kubelet = SimulatedKubelet(root)
+    kubelet = Kubelet(root)
 
     def quick() -> bool:
         start = time.perf_counter()
@@ -148,18 +102,18 @@ def test_starting_and_stopping_take_less_than_200_ms_unless_the_machine_is_busy(
 
 
 def test_a_root_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    kubelet = SimulatedKubelet(tmp_path / ("a" * 100))
+    kubelet = Kubelet(tmp_path / ("a" * 100))
     with pytest.raises(ValueError, match="use a shorter root"):
         kubelet.start()
 
 
-def test_starting_twice_is_refused(kubelet: SimulatedKubelet) -> None:
+def test_starting_twice_is_refused(kubelet: Kubelet) -> None:
     with pytest.raises(RuntimeError, match="running already"):
         kubelet.start()
 
 
-def test_waiting_in_vain_tells_what_is(kubelet: SimulatedKubelet, stub: Stub) -> None:
-    stub().register()
+def test_waiting_in_vain_tells_what_is(kubelet: Kubelet) -> None:
+    kubelet.stub().register()
     kubelet.wait_for(R, {"a", "b"})
     text = (
         r"waited 0 s for x.io/dev to have healthy \['c'\] unhealthy \[\]; the kubelet is running, "
@@ -169,14 +123,14 @@ def test_waiting_in_vain_tells_what_is(kubelet: SimulatedKubelet, stub: Stub) ->
         kubelet.wait_for(R, {"c"}, timeout=0)
 
 
-def test_waiting_returns_what_the_condition_returned(kubelet: SimulatedKubelet) -> None:
+def test_waiting_returns_what_the_condition_returned(kubelet: Kubelet) -> None:
     assert 7 == kubelet.wait(lambda: 7)
 
 
 def test_a_kubelet_that_cannot_listen_does_not_start_and_leaves_nothing_running(
     root: Path,
 ) -> None:
-    kubelet = SimulatedKubelet(root)
+    kubelet = Kubelet(root)
     kubelet.kubelet_socket.mkdir(parents=True)
     before = threading.active_count()
     with pytest.raises(FileExistsError):
@@ -190,10 +144,10 @@ def test_a_kubelet_that_cannot_listen_does_not_start_and_leaves_nothing_running(
 
 def test_what_needs_a_running_kubelet_says_so(root: Path) -> None:
     with pytest.raises(KubeletStopped, match="the kubelet is not running"):
-        SimulatedKubelet(root).tick()
+        Kubelet(root).tick()
 
 
-def test_waiting_sees_what_is_not_the_kubelets_own(kubelet: SimulatedKubelet) -> None:
+def test_waiting_sees_what_is_not_the_kubelets_own(kubelet: Kubelet) -> None:
     happened = threading.Event()
     timer = threading.Timer(0.05, happened.set)
     timer.start()
@@ -201,7 +155,7 @@ def test_waiting_sees_what_is_not_the_kubelets_own(kubelet: SimulatedKubelet) ->
     timer.join()
 
 
-def test_a_message_about_many_devices_is_short(kubelet: SimulatedKubelet) -> None:
+def test_a_message_about_many_devices_is_short(kubelet: Kubelet) -> None:
     many = {f"d{number:04}" for number in range(1000)}
     with pytest.raises(TimeoutError, match=r"'d0019'\] and 980 more unhealthy \[\]"):
         kubelet.wait_for("x.io/dev", many, timeout=0)

@@ -1,10 +1,10 @@
 """What pods are told where a plugin is in the way: a kubelet's words, and those are Go's."""
 
+import os
+import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,15 @@ from typing import Any
 import grpc
 import pytest
 
+import forked_process
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubError, StubPlugin
+from deviceplugin_testing.simulator import Pod, StubError
+from kubelets import equipped
+from kubelets.equipped import Kubelet, R
+from patience import PATIENCE, eventually
 
-R = "x.io/dev"
 
-Make = Callable[..., StubPlugin]
-
-
-def refusal(kubelet: SimulatedKubelet) -> str:
+def refusal(kubelet: Kubelet) -> str:
     """Return why a pod that needs a device gets none."""
     outcome = kubelet.admit(Pod.of("p", main={R: 1}))
     prefix, suffix = "Allocate failed due to ", ", which is unexpected"
@@ -29,30 +29,27 @@ def refusal(kubelet: SimulatedKubelet) -> str:
     return outcome.event[len(prefix) : -len(suffix)]
 
 
-def die_unnoticed(kubelet: SimulatedKubelet, plugin: Make, stub: Make) -> Path:
+def die_unnoticed(kubelet: Kubelet) -> Path:
     """Have a plugin die whose end nobody notices, and return where its socket was."""
-    mine, broken = plugin(name="mine.sock"), stub(name="broken.sock")
+    mine, broken = kubelet.plugin(name="mine.sock"), kubelet.stub(name="broken.sock")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    with pytest.raises(grpc.RpcError):
-        broken.register()
+    equipped.refusal(broken)
     mine.stop()
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     assert {"a", "b"} == kubelet.healthy(R)
     return mine.socket
 
 
-def test_a_socket_that_is_missing(kubelet: SimulatedKubelet, plugin: Make, stub: Make) -> None:
-    path = die_unnoticed(kubelet, plugin, stub)
+def test_a_socket_that_is_missing(kubelet: Kubelet) -> None:
+    path = die_unnoticed(kubelet)
     assert refusal(kubelet) == (
         'rpc error: code = Unavailable desc = connection error: desc = "transport: '
         f'Error while dialing: dial unix {path}: connect: no such file or directory"'
     )
 
 
-def test_a_socket_that_nobody_listens_on(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    path = die_unnoticed(kubelet, plugin, stub)
+def test_a_socket_that_nobody_listens_on(kubelet: Kubelet) -> None:
+    path = die_unnoticed(kubelet)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
     assert refusal(kubelet) == (
@@ -61,10 +58,8 @@ def test_a_socket_that_nobody_listens_on(
     )
 
 
-def test_a_socket_of_somebody_who_hangs_up(
-    kubelet: SimulatedKubelet, plugin: Make, stub: Make
-) -> None:
-    path = die_unnoticed(kubelet, plugin, stub)
+def test_a_socket_of_somebody_who_hangs_up(kubelet: Kubelet) -> None:
+    path = die_unnoticed(kubelet)
     with hanging_up(path):
         assert refusal(kubelet) == (
             'rpc error: code = Unavailable desc = connection error: desc = "error reading server '
@@ -95,9 +90,9 @@ def hanging_up(path: Path) -> Iterator[None]:
             thread.join()
 
 
-def test_an_answer_that_is_too_large(kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_an_answer_that_is_too_large(kubelet: Kubelet) -> None:
     huge = pb.ContainerAllocateResponse(envs={"X": "x" * 5_000_000})
-    plugin().on_allocate = lambda _: pb.AllocateResponse(container_responses=[huge])
+    kubelet.plugin().on_allocate = lambda _: pb.AllocateResponse(container_responses=[huge])
     assert refusal(kubelet) == (
         "rpc error: code = ResourceExhausted desc = "
         "grpc: received message larger than max (5000018 vs. 4194304)"
@@ -111,35 +106,34 @@ class Garbage:
         return b"\xff\xff"
 
 
-def test_an_answer_that_cannot_be_read(kubelet: SimulatedKubelet, plugin: Make) -> None:
+def test_an_answer_that_cannot_be_read(kubelet: Kubelet) -> None:
     answer: Any = Garbage()
-    plugin().on_allocate = lambda _: answer
+    kubelet.plugin().on_allocate = lambda _: answer
     assert refusal(kubelet) == (
         "rpc error: code = Internal desc = grpc: failed to unmarshal the received message: "
         "proto: cannot parse invalid wire-format data"
     )
 
 
-def test_a_plugin_that_is_killed_during_the_call(kubelet: SimulatedKubelet) -> None:
-    command = [sys.executable, "-m", "deviceplugin", "stub", R, "a", "--script", "-"]
-    with subprocess.Popen(
-        [*command, "--dir", str(kubelet.plugin_dir)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as plugin:
-        assert plugin.stdin
-        assert plugin.stdout
-        plugin.stdin.write("hold Allocate\nhelp\nwait Allocate\ncalls\n")
-        plugin.stdin.flush()
-        kubelet.wait_for(R, {"a"})
-        next(line for line in plugin.stdout if line.startswith("quit"))  # Allocate is held by now
-        admitting: list[str] = []
-        thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
-        thread.start()
-        assert "Allocate\n" in plugin.stdout  # not killed with the call unread
-        plugin.kill()
-        thread.join()
+def test_a_plugin_that_is_killed_during_the_call(kubelet: Kubelet, tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    with (tmp_path / "log").open("wb") as log:
+        plugin = forked_process.Popen(
+            ["kubelets.equipped.HangingPlugin", str(kubelet.plugin_dir), str(asked)],
+            env={},
+            stdin=forked_process.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    kubelet.wait_for(R, {"a"})
+    admitting: list[str] = []
+    thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
+    thread.start()
+    eventually(asked.exists, "the call")  # not killed with the call unread
+    os.kill(plugin.pid, signal.SIGKILL)
+    thread.join()
+    plugin.wait(PATIENCE)
     assert ["rpc error: code = Unavailable desc = error reading from server: EOF"] == admitting
 
 
@@ -159,23 +153,20 @@ def test_a_plugin_that_is_killed_during_the_call(kubelet: SimulatedKubelet) -> N
     ],
 )
 def test_what_a_plugin_says_is_left_alone(
-    kubelet: SimulatedKubelet, plugin: Make, code: grpc.StatusCode, text: str, told: str
+    kubelet: Kubelet, code: grpc.StatusCode, text: str, told: str
 ) -> None:
-    plugin().failing["Allocate"] = StubError(text, code)
+    kubelet.plugin().failing["Allocate"] = StubError(text, code)
     assert f"rpc error: code = {told}" == refusal(kubelet)
 
 
 @pytest.mark.parametrize("prefers", [False, True])
-def test_a_plugin_that_was_hung_up_on_is_not_called(
-    kubelet: SimulatedKubelet, plugin: Make, prefers: bool
-) -> None:
+def test_a_plugin_that_was_hung_up_on_is_not_called(kubelet: Kubelet, prefers: bool) -> None:
     """A replaced plugin still lists devices of one that is gone."""
     options = pb.DevicePluginOptions(get_preferred_allocation_available=prefers)
-    old, new = plugin(name="old.sock"), plugin(name="new.sock", options=options)
+    old, new = kubelet.plugin(name="old.sock"), kubelet.plugin(name="new.sock", options=options)
     new.end_streams()
     kubelet.wait_for(R, (), {"a", "b"})
-    old.update(["c"])
-    kubelet.wait_for(R, {"c"})
+    kubelet.relist(old, ["c"])
     stopped = f"endpoint &{{{R} {new.socket}}} has been stopped"
     failure = "device plugin GetPreferredAllocation rpc failed with err: " if prefers else ""
     assert f"{failure}{stopped}" == refusal(kubelet)

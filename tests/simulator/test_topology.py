@@ -1,7 +1,7 @@
 """Topology hints, their merging, and alignment."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,23 +12,20 @@ from deviceplugin_testing.simulator import (
     KubeletConfig,
     Outcome,
     Pod,
-    SimulatedKubelet,
     StubError,
     StubPlugin,
 )
-from deviceplugin_testing.simulator._device_manager.topology_hints import HintProvider
+from deviceplugin_testing.simulator._device_manager.topology_hints import (
+    Hint,
+    HintProvider,
+    affinity,
+    mask,
+    masks,
+)
 from deviceplugin_testing.simulator._host.config import TopologyPolicy
-from deviceplugin_testing.simulator._topology import Hint, affinity, mask, masks
+from kubelets.equipped import Kubelet, R, near
 
-R = "x.io/dev"
 PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
-
-Make = Callable[..., StubPlugin]
-
-
-def near(id_: str, *nodes: int, health: str = "Healthy") -> pb.Device:
-    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes]) if nodes else None
-    return pb.Device(ID=id_, health=health, topology=topology)
 
 
 def policy(
@@ -47,7 +44,7 @@ def ids(outcome: Outcome, container: str = "main") -> frozenset[str]:
     return outcome.devices[container][R]
 
 
-def hints(kubelet: SimulatedKubelet, wanted: int) -> list[tuple[int | None, bool]] | None:
+def hints(kubelet: Kubelet, wanted: int) -> list[tuple[int | None, bool]] | None:
     host, manager = kubelet._host, kubelet._live().manager
     container = Container("main", {R: wanted})
     given = HintProvider(host, manager).for_container(Pod("hinted", [container]), container, {})[R]
@@ -80,22 +77,16 @@ single = pytest.mark.parametrize("config", [policy("single-numa-node")])
     ],
 )
 def test_hints_are_the_sets_of_nodes_with_enough_devices(
-    kubelet: SimulatedKubelet,
-    plugin: Make,
-    devices: list[pb.Device],
-    wanted: int,
-    expected: list[tuple[int, bool]] | None,
+    kubelet: Kubelet, devices: list[pb.Device], wanted: int, expected: list[tuple[int, bool]] | None
 ) -> None:
-    plugin(devices=devices)
+    kubelet.plugin(devices=devices)
     assert expected == hints(kubelet, wanted)
 
 
 @restricted
-def test_what_is_allocated_is_not_hinted_at_and_still_counts_for_the_size(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=TWO_NODES)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+def test_what_is_allocated_is_not_hinted_at_and_still_counts_for_the_size(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
+    kubelet.admitted()
     (used,) = kubelet.in_use(R)
     full = 2 if used in "ab" else 1
     assert [(full, True), (3, False)] == hints(kubelet, 2)
@@ -104,9 +95,9 @@ def test_what_is_allocated_is_not_hinted_at_and_still_counts_for_the_size(
 @pytest.mark.parametrize("config", [policy("restricted"), policy("single-numa-node")])
 @pytest.mark.parametrize("wanted", [4, 9])
 def test_devices_of_a_pod_that_has_ended_are_hinted_at_for_the_next_one(
-    kubelet: SimulatedKubelet, plugin: Make, wanted: int
+    kubelet: Kubelet, wanted: int
 ) -> None:
-    plugin(devices=[near(id_, 0) for id_ in "abcd"])
+    kubelet.plugin(devices=[near(id_, 0) for id_ in "abcd"])
     before = Pod("before", [Container("one", {R: 2}), Container("two", {R: wanted - 2})])
     assert (4 == wanted) == bool(kubelet.admit(before))
     kubelet.terminate(before)
@@ -125,18 +116,16 @@ def test_devices_of_a_pod_that_has_ended_are_hinted_at_for_the_next_one(
         )
     ],
 )
-def test_only_nodes_that_have_devices_are_combined(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=[near("a", 3), near("b", 30)])
+def test_only_nodes_that_have_devices_are_combined(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 3), near("b", 30)])
     assert [(1 << 3, True), (1 << 30, True), (1 << 3 | 1 << 30, False)] == hints(kubelet, 1)
-    assert kubelet.admit(Pod.of("p", main={R: 1}))
+    kubelet.admitted()
 
 
 # As upstream's TestDeviceNUMANodes.
 @pytest.mark.parametrize("config", [policy("restricted", numa_nodes=(0, 1, 2))])
-def test_nodes_that_the_machine_does_not_have_are_ignored(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=[near("a", 1), near("b", 9), near("c", -1)])
+def test_nodes_that_the_machine_does_not_have_are_ignored(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 1), near("b", 9), near("c", -1)])
     assert [(2, True)] == hints(kubelet, 1)
     assert {"a"} == ids(kubelet.admit(Pod.of("p", main={R: 1})))
 
@@ -157,7 +146,7 @@ def test_policies_differ_on_what_needs_two_nodes(
     root: Path, name: TopologyPolicy, scope: str, admitted: bool
 ) -> None:
     with (
-        SimulatedKubelet(root, config=policy(name, scope=scope)) as kubelet,
+        Kubelet(root, config=policy(name, scope=scope)) as kubelet,
         StubPlugin(kubelet.plugin_dir, R, TWO_NODES),
     ):
         kubelet.wait_for(R, {"a", "b", "c", "d"})
@@ -171,35 +160,33 @@ def test_policies_differ_on_what_needs_two_nodes(
 
 @restricted
 def test_mixing_devices_with_and_without_topology_rejects_pods_over_nothing(
-    kubelet: SimulatedKubelet, plugin: Make
+    kubelet: Kubelet,
 ) -> None:
-    plugin(devices=[near("a", 0), "b"])
+    kubelet.plugin(devices=[near("a", 0), "b"])
     outcome = kubelet.admit(Pod.of("p", main={R: 2}))
     assert "TopologyAffinityError" == outcome.reason
 
 
 # As upstream's TestTopologyAlignedAllocation.
 @best_effort
-def test_aligned_devices_are_taken_first(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=TWO_NODES)
+def test_aligned_devices_are_taken_first(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
     assert ids(kubelet.admit(Pod.of("p", main={R: 2}))) in ({"a", "b"}, {"c", "d"})
 
 
 @best_effort
-def test_what_cannot_be_aligned_spills_over(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=[near("a", 0), "e"])
+def test_what_cannot_be_aligned_spills_over(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 0), "e"])
     assert {"a", "e"} == ids(kubelet.admit(Pod.of("p", main={R: 2})))
 
 
 @best_effort
-def test_a_preference_counts_among_aligned_devices_only(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
+def test_a_preference_counts_among_aligned_devices_only(kubelet: Kubelet) -> None:
     def prefer(ids: Sequence[str]) -> pb.PreferredAllocationResponse:
         each = pb.ContainerPreferredAllocationResponse(deviceIDs=ids)
         return pb.PreferredAllocationResponse(container_responses=[each])
 
-    stub = plugin(devices=TWO_NODES, options=PREFERS)
+    stub = kubelet.plugin(devices=TWO_NODES, options=PREFERS)
     stub.on_prefer = lambda _request: prefer(["b", "c"])
     assert {"b"} == ids(kubelet.admit(Pod.of("p", main={R: 1})))
     (request,) = stub.preferred
@@ -208,18 +195,16 @@ def test_a_preference_counts_among_aligned_devices_only(
 
 @best_effort
 def test_no_preference_is_asked_for_when_the_aligned_devices_are_just_enough(
-    kubelet: SimulatedKubelet, plugin: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = plugin(devices=TWO_NODES, options=PREFERS)
-    assert kubelet.admit(Pod.of("p", main={R: 2}))
+    stub = kubelet.plugin(devices=TWO_NODES, options=PREFERS)
+    kubelet.admitted("p", main={R: 2})
     assert [] == stub.preferred
 
 
 @best_effort
-def test_when_aligned_devices_are_too_few_the_preference_is_for_all(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=[near("a", 0), near("b", 1), "e", "f"], options=PREFERS)
+def test_when_aligned_devices_are_too_few_the_preference_is_for_all(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=[near("a", 0), near("b", 1), "e", "f"], options=PREFERS)
     assert {"a", "b", "e"} == ids(kubelet.admit(Pod.of("p", main={R: 3})))
     (request,) = stub.preferred
     assert {"a", "b"} == set(request.must_include_deviceIDs)
@@ -229,19 +214,15 @@ def test_when_aligned_devices_are_too_few_the_preference_is_for_all(
 
 # As upstream's TestFilterByAffinity.
 @single
-def test_a_device_near_several_nodes_is_aligned_with_each(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=[near("a", 0, 1), near("b", 1)])
+def test_a_device_near_several_nodes_is_aligned_with_each(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 0, 1), near("b", 1)])
     assert {"a", "b"} == ids(kubelet.admit(Pod.of("p", main={R: 2})))
 
 
 # As upstream's TestGetPodTopologyHints.
 @pytest.mark.parametrize("config", [policy("single-numa-node", scope="pod")])
-def test_the_pod_scope_puts_all_containers_on_the_same_node(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=TWO_NODES)
+def test_the_pod_scope_puts_all_containers_on_the_same_node(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
     outcome = kubelet.admit(Pod.of("p", one={R: 1}, two={R: 1}))
     assert ids(outcome, "one") | ids(outcome, "two") in ({"a", "b"}, {"c", "d"})
     rejected = kubelet.admit(Pod.of("q", one={R: 1}, two={R: 2}))
@@ -249,28 +230,24 @@ def test_the_pod_scope_puts_all_containers_on_the_same_node(
 
 
 @pytest.mark.parametrize("config", [policy("restricted", scope="pod")])
-def test_a_pod_that_has_its_devices_may_keep_them(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=TWO_NODES)
-    pod = Pod.of("p", one={R: 1}, two={R: 1})
-    assert kubelet.admit(pod)
+def test_a_pod_that_has_its_devices_may_keep_them(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
+    pod = kubelet.admitted("p", one={R: 1}, two={R: 1})
     assert kubelet.resize(pod)
 
 
 @restricted
-def test_a_container_that_has_its_devices_may_keep_them(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=TWO_NODES)
-    pod = Pod.of("p", main={R: 2})
-    assert kubelet.admit(pod)
+def test_a_container_that_has_its_devices_may_keep_them(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
+    pod = kubelet.admitted("p", main={R: 2})
     assert kubelet.resize(pod)
     more = Pod.of("p", main={R: 3})
     assert "TopologyAffinityError" == kubelet.resize(more).reason
 
 
 @restricted
-def test_devices_of_init_containers_must_be_near(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=TWO_NODES)
+def test_devices_of_init_containers_must_be_near(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
     pod = Pod("p", [Container("app", {R: 2})], [Container("init", {R: 1})])
     outcome = kubelet.admit(pod)
     assert ids(outcome, "app") in ({"a", "b"}, {"c", "d"})
@@ -278,26 +255,22 @@ def test_devices_of_init_containers_must_be_near(kubelet: SimulatedKubelet, plug
 
 
 @pytest.mark.parametrize("config", [policy("restricted"), policy("restricted", scope="pod")])
-def test_resources_of_nobody_give_no_hints(kubelet: SimulatedKubelet, plugin: Make) -> None:
-    plugin(devices=TWO_NODES)
-    assert kubelet.admit(Pod.of("p", main={R: 1, "x.io/nobody": 1}))
+def test_resources_of_nobody_give_no_hints(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=TWO_NODES)
+    kubelet.admitted("p", main={R: 1, "x.io/nobody": 1})
 
 
 @restricted
-def test_a_failing_allocate_counts_as_the_topology_managers_error(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    plugin(devices=[near("a", 0)]).failing["Allocate"] = StubError("no")
+def test_a_failing_allocate_counts_as_the_topology_managers_error(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=[near("a", 0)]).failing["Allocate"] = StubError("no")
     assert "UnexpectedAdmissionError" == kubelet.admit(Pod.of("p", main={R: 1})).reason
     assert 1 == kubelet.metrics.topology_manager_admission_errors_total
 
 
 # As upstream's TestGetTopologyHintsWithUpdates.
 @restricted
-def test_lists_that_arrive_during_admissions_do_no_harm(
-    kubelet: SimulatedKubelet, plugin: Make
-) -> None:
-    stub = plugin(devices=TWO_NODES)
+def test_lists_that_arrive_during_admissions_do_no_harm(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(devices=TWO_NODES)
     finished = threading.Event()
 
     def update() -> None:
@@ -316,7 +289,7 @@ def test_lists_that_arrive_during_admissions_do_no_harm(
 
 
 def test_more_than_eight_nodes_are_refused(root: Path) -> None:
-    kubelet = SimulatedKubelet(root, config=policy("restricted", numa_nodes=tuple(range(9))))
+    kubelet = Kubelet(root, config=policy("restricted", numa_nodes=tuple(range(9))))
     with pytest.raises(ValueError, match="unsupported on machines with more than 8 NUMA Nodes"):
         kubelet.start()
 

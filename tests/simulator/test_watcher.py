@@ -1,36 +1,18 @@
 """The plugin watcher on plugins_registry."""
 
 import os
-from collections.abc import Callable
 
 import pytest
 
 from deviceplugin_testing.simulator import (
     KubeletConfig,
-    ManualClock,
-    SimulatedKubelet,
     StubError,
     StubPlugin,
 )
 from deviceplugin_testing.simulator._monitor import Monitor
 from deviceplugin_testing.simulator._plugin_watcher import watcher
 from held_clock import HeldClock
-
-R = "x.io/dev"
-
-Make = Callable[..., StubPlugin]
-
-
-@pytest.fixture
-def watched(kubelet: SimulatedKubelet, stub: Make) -> Make:
-    """Makes plugins in plugins_registry, which the kubelet has not looked at yet."""
-
-    def start(
-        name: str = "stub.sock", resource: str = R, devices: object = ("a", "b")
-    ) -> StubPlugin:
-        return stub(resource, devices, directory=kubelet.registry_dir, name=name)
-
-    return start
+from kubelets.equipped import Kubelet, R
 
 
 def complaint(stub: StubPlugin) -> str:
@@ -41,9 +23,9 @@ def complaint(stub: StubPlugin) -> str:
 # As upstream's TestPluginRegistration, TestNewManagerImplStartProbeMode, Test_ASW, Test_DSW,
 # Test_Run_Positive_RegisterThenUnregister and TestMetricCollection.
 def test_a_socket_that_appears_is_registered_and_one_that_is_deleted_is_not(
-    kubelet: SimulatedKubelet, watched: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = watched()
+    stub = kubelet.watched()
     kubelet.watch()
     assert stub.statuses[0].plugin_registered
     kubelet.wait_for(R, {"a", "b"})
@@ -57,10 +39,8 @@ def test_a_socket_that_appears_is_registered_and_one_that_is_deleted_is_not(
 
 
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
-def test_options_have_no_deadline_and_come_before_the_notification(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    stub = watched()
+def test_options_have_no_deadline_and_come_before_the_notification(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     kubelet.watch()
     order = [call for call in stub.calls if call != "ListAndWatch"]
     assert ["GetInfo", "GetDevicePluginOptions", "NotifyRegistrationStatus"] == order
@@ -70,20 +50,18 @@ def test_options_have_no_deadline_and_come_before_the_notification(
 
 
 # As upstream's TestPluginManager.
-def test_sockets_are_found_in_folders(kubelet: SimulatedKubelet, watched: Make) -> None:
+def test_sockets_are_found_in_folders(kubelet: Kubelet) -> None:
     folder = kubelet.registry_dir / "one" / "two"
     folder.mkdir(parents=True)
     kubelet.watch()
-    stub = watched("one/two/stub.sock")
+    stub = kubelet.watched("one/two/stub.sock")
     kubelet.watch()
     assert stub.statuses[0].plugin_registered
 
 
 # As upstream's TestPluginRegistrationAtKubeletStart.
-def test_sockets_that_are_there_at_the_start_are_found(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    stub = watched()
+def test_sockets_that_are_there_at_the_start_are_found(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     kubelet.watch()
     kubelet.restart()
     kubelet.watch()
@@ -91,8 +69,8 @@ def test_sockets_that_are_there_at_the_start_are_found(
     assert stub.socket.exists()
 
 
-def test_hidden_and_other_files_are_ignored(kubelet: SimulatedKubelet, watched: Make) -> None:
-    watched(".hidden.sock")
+def test_hidden_and_other_files_are_ignored(kubelet: Kubelet) -> None:
+    kubelet.watched(".hidden.sock")
     (kubelet.registry_dir / "folder").mkdir()
     kubelet.watch()
     (kubelet.registry_dir / "folder").rmdir()
@@ -103,17 +81,17 @@ def test_hidden_and_other_files_are_ignored(kubelet: SimulatedKubelet, watched: 
     assert {} == kubelet.watched_sockets
 
 
-def test_a_socket_may_be_moved_into_place(kubelet: SimulatedKubelet, watched: Make) -> None:
-    stub = watched(".hidden.sock")
+def test_a_socket_may_be_moved_into_place(kubelet: Kubelet) -> None:
+    stub = kubelet.watched(".hidden.sock")
     stub.socket.rename(kubelet.registry_dir / "stub.sock")
     kubelet.watch()
     assert stub.statuses[0].plugin_registered
 
 
 def test_a_socket_that_is_moved_away_stays_registered_and_again_when_moved_back(
-    kubelet: SimulatedKubelet, watched: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = watched()
+    stub = kubelet.watched()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
     away = kubelet.root / "away.sock"
@@ -127,14 +105,12 @@ def test_a_socket_that_is_moved_away_stays_registered_and_again_when_moved_back(
 
 
 # As upstream's Test_Run_Positive_ReRegister.
-def test_a_socket_made_anew_is_unregistered_and_then_registered(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    first = watched()
+def test_a_socket_made_anew_is_unregistered_and_then_registered(kubelet: Kubelet) -> None:
+    first = kubelet.watched()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
     first.stop()
-    second = watched(devices=["c"])
+    second = kubelet.watched(devices=["c"])
     kubelet.watch()
     assert [] == second.calls
     kubelet.watch()
@@ -142,10 +118,8 @@ def test_a_socket_made_anew_is_unregistered_and_then_registered(
 
 
 # As upstream's TestPluginReRegistration.
-def test_a_lost_stream_is_healed_by_a_new_socket_only(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    first = watched()
+def test_a_lost_stream_is_healed_by_a_new_socket_only(kubelet: Kubelet) -> None:
+    first = kubelet.watched()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
     first.end_streams()
@@ -153,52 +127,37 @@ def test_a_lost_stream_is_healed_by_a_new_socket_only(
     kubelet.watch()
     assert set() == kubelet.registered
     first.stop()
-    watched()
+    kubelet.watched()
     kubelet.watch()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
 
 
 # As upstream's TestDevicePluginReRegistrationProbeMode.
-def test_the_latest_of_several_sockets_has_the_resource(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
+def test_the_latest_of_several_sockets_has_the_resource(kubelet: Kubelet) -> None:
     for devices in (["a"], ["b"], ["c", "d"]):
-        watched(f"{devices[0]}.sock", devices=devices)
+        kubelet.watched(f"{devices[0]}.sock", devices=devices)
         kubelet.watch()
         kubelet.wait_for(R, devices)
     assert kubelet.capacity(R) == kubelet.allocatable(R) == 2
 
 
 # As upstream's TestOperationExecutor.
-def test_there_is_one_attempt_for_a_socket_at_a_time(
-    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
-) -> None:
-    stub = watched()
+def test_there_is_one_attempt_for_a_socket_at_a_time(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.hold("GetInfo")
     for _ in range(3):
-        clock.advance(10)
+        kubelet.clock.advance(10)
         kubelet.watch(settle=False)
     stub.release()
     kubelet.wait_for(R, {"a", "b"})
     assert 1 == stub.calls.count("GetInfo")
 
 
-# As upstream's TestPluginRegistrationSameName.
-def test_ten_sockets_of_one_resource_are_all_tracked(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    stubs = [watched(f"{number}.sock") for number in range(10)]
+def test_deleting_the_older_of_two_sockets_disconnects_the_newer(kubelet: Kubelet) -> None:
+    older = kubelet.watched("older.sock")
     kubelet.watch()
-    assert {str(stub.socket): R for stub in stubs} == kubelet.watched_sockets
-
-
-def test_deleting_the_older_of_two_sockets_disconnects_the_newer(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    older = watched("older.sock")
-    kubelet.watch()
-    newer = watched("newer.sock")
+    newer = kubelet.watched("newer.sock")
     kubelet.watch()
     kubelet.wait(lambda: kubelet.lists_received(R) == 2)
     older.socket.unlink()
@@ -207,11 +166,9 @@ def test_deleting_the_older_of_two_sockets_disconnects_the_newer(
     newer.wait(lambda: newer.streams == 0)
 
 
-def test_the_endpoint_may_be_another_socket(
-    kubelet: SimulatedKubelet, watched: Make, stub: Make
-) -> None:
-    service = stub(devices=["s"], name="service.sock")
-    registering = watched()
+def test_the_endpoint_may_be_another_socket(kubelet: Kubelet) -> None:
+    service = kubelet.stub(devices=["s"], name="service.sock")
+    registering = kubelet.watched()
     registering.info.endpoint = str(service.socket)
     kubelet.watch()
     kubelet.wait_for(R, {"s"})
@@ -219,8 +176,8 @@ def test_the_endpoint_may_be_another_socket(
 
 
 @pytest.mark.parametrize("dial_timeout", [1.0])
-def test_a_relative_endpoint_leads_nowhere(kubelet: SimulatedKubelet, watched: Make) -> None:
-    stub = watched()
+def test_a_relative_endpoint_leads_nowhere(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.info.endpoint = "stub.sock"
     kubelet.watch()
     expected = (
@@ -256,10 +213,8 @@ def test_a_relative_endpoint_leads_nowhere(kubelet: SimulatedKubelet, watched: M
         ),
     ],
 )
-def test_what_is_wrong_is_told(
-    kubelet: SimulatedKubelet, watched: Make, field: str, value: object, expected: str
-) -> None:
-    stub = watched()
+def test_what_is_wrong_is_told(kubelet: Kubelet, field: str, value: object, expected: str) -> None:
+    stub = kubelet.watched()
     if isinstance(value, list):
         del stub.info.supported_versions[:]
         stub.info.supported_versions.extend(value)
@@ -271,10 +226,8 @@ def test_what_is_wrong_is_told(
     assert {str(stub.socket): ""} == kubelet.watched_sockets
 
 
-def test_failures_are_tried_again_with_growing_gaps(
-    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
-) -> None:
-    stub = watched()
+def test_failures_are_tried_again_with_growing_gaps(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.info.type = "Odd"
     gaps: list[int] = []
     seconds = statuses = 0
@@ -284,100 +237,81 @@ def test_failures_are_tried_again_with_growing_gaps(
             statuses = len(stub.statuses)
             gaps.append(seconds)
             seconds = 0
-        clock.advance(1)
+        kubelet.clock.advance(1)
         seconds += 1
     assert [0, 1, 1, 2, 4] == gaps
 
 
-def test_a_plugin_that_cannot_be_connected_is_tried_again_at_each_look(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    stub = watched()
+def test_a_plugin_that_cannot_be_connected_is_tried_again_at_each_look(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.failing["GetDevicePluginOptions"] = StubError("no")
+    expected = (
+        "RegisterPlugin error -- plugin registration failed with err: "
+        "failed to get device plugin options: rpc error: code = Internal desc = no"
+    )
     for number in range(1, 6):  # the clock stands still
         kubelet.watch()
         assert number == len(stub.statuses)
+        assert expected == complaint(stub)
+    stub.failing.clear()
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
 
 
-def test_a_plugin_that_cannot_even_be_told_is_tried_again_later(
-    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
-) -> None:
-    stub = watched()
+def test_a_plugin_that_cannot_even_be_told_is_tried_again_later(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.failing["GetDevicePluginOptions"] = StubError("no")
     stub.failing["NotifyRegistrationStatus"] = StubError("not listening")
     kubelet.watch()
     stub.failing.clear()
     kubelet.watch()
     assert {str(stub.socket): ""} == kubelet.watched_sockets
-    clock.advance(1)
+    kubelet.clock.advance(1)
     kubelet.watch()
-    kubelet.wait_for(R, {"a", "b"})
-
-
-def test_a_failure_that_ends_is_forgotten(kubelet: SimulatedKubelet, watched: Make) -> None:
-    stub = watched()
-    stub.failing["GetDevicePluginOptions"] = StubError("no")
-    kubelet.watch()
-    expected = (
-        "RegisterPlugin error -- plugin registration failed with err: "
-        "failed to get device plugin options: rpc error: code = Internal desc = no"
-    )
-    assert expected == complaint(stub)
-    stub.failing.clear()
-    kubelet.watch()
-    assert 2 == len(stub.statuses)
     kubelet.wait_for(R, {"a", "b"})
 
 
 @pytest.mark.parametrize("dial_timeout", [1.0])
-def test_a_dead_socket_is_left_alone_and_tried_again(
-    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
-) -> None:
-    stub = watched()
+def test_a_dead_socket_is_left_alone_and_tried_again(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     kept = kubelet.registry_dir / "kept.sock"
     os.link(stub.socket, kept)
     stub.stop()
     kubelet.watch()
     assert "" == kubelet.watched_sockets[str(kept)]
     assert kept.exists()
-    again = watched("again.sock")
+    again = kubelet.watched("again.sock")
     again.socket.replace(kept)
-    clock.advance(1)
+    kubelet.clock.advance(1)
     kubelet.watch()
     assert R == kubelet.watched_sockets[str(kept)]
 
 
-def test_a_plugin_that_rejects_its_registration_is_disconnected(
-    kubelet: SimulatedKubelet, watched: Make, clock: ManualClock
-) -> None:
-    stub = watched()
+def test_a_plugin_that_rejects_its_registration_is_disconnected(kubelet: Kubelet) -> None:
+    stub = kubelet.watched()
     stub.failing["NotifyRegistrationStatus"] = StubError("no")
     kubelet.watch()
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     stub.wait(lambda: stub.streams == 0)
     assert {str(stub.socket): ""} == kubelet.watched_sockets
     stub.failing.clear()
-    clock.advance(1)
+    kubelet.clock.advance(1)
     kubelet.watch()
     kubelet.wait(lambda: kubelet.registered)
 
 
-def test_a_plugin_that_hangs_does_not_hold_up_the_others(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    hanging = watched("1.sock")
+def test_a_plugin_that_hangs_does_not_hold_up_the_others(kubelet: Kubelet) -> None:
+    hanging = kubelet.watched("1.sock")
     hanging.hold("GetDevicePluginOptions")
-    watched("2.sock", "x.io/other")
+    kubelet.watched("2.sock", "x.io/other")
     kubelet.watch(settle=False)
     kubelet.wait_for("x.io/other", {"a", "b"})
     kubelet.stop()
 
 
 @pytest.mark.parametrize("info_timeout", [None])
-def test_a_kubelet_that_stops_does_not_wait_for_a_plugin_that_hangs(
-    kubelet: SimulatedKubelet, watched: Make
-) -> None:
-    hanging = watched()
+def test_a_kubelet_that_stops_does_not_wait_for_a_plugin_that_hangs(kubelet: Kubelet) -> None:
+    hanging = kubelet.watched()
     hanging.hold("GetInfo")
     kubelet.watch(settle=False)
     hanging.wait(lambda: "GetInfo" in hanging.calls)
@@ -386,7 +320,7 @@ def test_a_kubelet_that_stops_does_not_wait_for_a_plugin_that_hangs(
 
 
 @pytest.fixture
-def held(kubelet: SimulatedKubelet) -> HeldClock:
+def held(kubelet: Kubelet) -> HeldClock:
     """The clock by which ``kubelet``, which is restarted, waits."""
     kubelet.stop()
     clock = HeldClock()
@@ -396,17 +330,15 @@ def held(kubelet: SimulatedKubelet) -> HeldClock:
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(sync_interval=None)])
-def test_the_kubelet_looks_by_itself_every_second(
-    kubelet: SimulatedKubelet, held: HeldClock, watched: Make
-) -> None:
+def test_the_kubelet_looks_by_itself_every_second(kubelet: Kubelet, held: HeldClock) -> None:
     for resource in ("x.io/one", "x.io/two"):
-        watched(resource.replace("/", "-"), resource)
+        kubelet.watched(resource.replace("/", "-"), resource)
         assert 1.0 == held.skip_wait()
         kubelet.wait_for(resource, {"a", "b"})
 
 
-def test_odd_names_of_sockets_work(kubelet: SimulatedKubelet, watched: Make) -> None:
-    stub = watched(".stub.sock")
+def test_odd_names_of_sockets_work(kubelet: Kubelet) -> None:
+    stub = kubelet.watched(".stub.sock")
     stub.socket.rename(kubelet.registry_dir / "a bü.sock")
     kubelet.watch()
     assert [True] == [status.plugin_registered for status in stub.statuses]

@@ -1,41 +1,30 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster import real_api_server
 from cluster.dra_api.asking import Asker
-from cluster.dra_objects import ManualTime, Objects
-from deviceplugin.apiserver import ApiServer
-from deviceplugin_testing.simulator import SimulatedCluster
+from cluster.dra_objects import Simulated
 
 
 @pytest.fixture
-def clock() -> ManualTime:
-    return ManualTime()
+def options() -> dict[str, Any]:
+    """Those of the cluster of ``make``; tests parametrise it."""
+    return {}
 
 
 @pytest.fixture
-def cluster(clock: ManualTime) -> Iterator[SimulatedCluster]:
-    """A cluster with one node, whose controllers run when the test says so."""
-    with SimulatedCluster(controllers=False, clock=clock) as running:
-        running.add_node("n1")
+def make(options: dict[str, Any]) -> Iterator[Simulated]:
+    with Simulated(**options) as running:
         yield running
 
 
-@pytest.fixture
-def make(cluster: SimulatedCluster) -> Objects:
-    return Objects(cluster)
-
-
-@pytest.fixture
-def api(cluster: SimulatedCluster) -> ApiServer:
-    return ApiServer(cluster.url)
-
-
-@pytest.fixture
-def settle(cluster: SimulatedCluster) -> Callable[[], None]:
-    return cluster.settle
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Asker]:
+    with Simulated() as running:
+        yield Asker(running.cluster.url)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ To record the answers of another release: ``RECORD=1 KUBE_APISERVER=… ETCD=…
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,16 +12,9 @@ import pytest
 from cluster import real_api_server
 from cluster.dra_api.asking import ANSWERS, Asker
 from cluster.dra_api.cases import CASES
-from deviceplugin_testing.simulator import SimulatedCluster
 
 RECORDED = json.loads(ANSWERS.read_text(encoding="utf-8"))
 MISSING = real_api_server.why_not()
-
-
-@pytest.fixture(scope="module")
-def simulated() -> Iterator[Asker]:
-    with SimulatedCluster(controllers=False) as cluster:
-        yield Asker(cluster.url)
 
 
 @pytest.mark.parametrize("name", CASES)

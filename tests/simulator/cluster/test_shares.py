@@ -1,13 +1,12 @@
 """Devices that several claims have at a time, in the simulated cluster."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from cluster.dra_objects import Objects
-from deviceplugin.apiserver import ApiServer, InvalidError
+from cluster.dra_objects import Simulated
+from deviceplugin.apiserver import InvalidError
 from deviceplugin_testing.simulator import SimulatedCluster
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import consumed
 
@@ -15,24 +14,12 @@ STEPS = {"default": "1", "validRange": {"min": "1", "step": "1"}}
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-@pytest.fixture
-def cluster() -> Iterator[SimulatedCluster]:
-    with SimulatedCluster(controllers=False) as running:
-        running.add_node("n1")
-        yield running
-
-
-@pytest.fixture
-def make(cluster: SimulatedCluster) -> Objects:
-    return Objects(cluster)
-
-
 def shared(count: int = 4, **fields: Any) -> dict[str, Any]:
     capacity = {"shares": {"value": str(count), "requestPolicy": STEPS}}
     return {"name": "a", "allowMultipleAllocations": True, "capacity": capacity, **fields}
 
 
-def claim(make: Objects, name: str, shares: str = "", **more: Any) -> list[str]:
+def claim(make: Simulated, name: str, shares: str = "", **more: Any) -> list[str]:
     """Create a pod with a claim; return what the claim consumes."""
     capacity = {"capacity": {"requests": {"shares": shares}}} if shares else {}
     make.claim(name, **capacity, **more)
@@ -42,44 +29,16 @@ def claim(make: Objects, name: str, shares: str = "", **more: Any) -> list[str]:
     return [one.get("consumedCapacity", {}).get("shares", "") for one in results]
 
 
-def test_claims_share_a_device_until_nothing_is_left(make: Objects) -> None:
-    make.slice(devices=[shared()])
-    make.device_class()
-    assert [["1"], ["2"], [], ["1"], []] == [
-        claim(make, "a"), claim(make, "b", "2"), claim(make, "c", "2"), claim(make, "d"),
-        claim(make, "e"),
-    ]  # fmt: skip
-    ids = {make.allocation(name)["results"][0]["shareID"] for name in "abd"}
-    assert 3 == len(ids)
-    make.end("b")
-    (result,) = make.allocation("c")["results"]
-    assert {"shares": "2"} == result["consumedCapacity"]
-
-
-def test_two_requests_can_have_shares_of_one_device_and_one_request_cannot(make: Objects) -> None:
-    make.slice(devices=[shared(3)])
-    make.device_class()
-    assert [] == claim(make, "a", count=2)
-    requests = [
-        {"name": name, "exactly": {"deviceClassName": "gopher", "allocationMode": mode}}
-        for name, mode in (("x", "ExactCount"), ("y", "All"))
-    ]
-    make.claim_of("b", requests)
-    make.pod_with("b", "b")
-    make.settle_until(lambda: make.node_of("b"))
-    assert ["a", "a"] == make.devices_of("b")
-
-
-def test_a_single_device_has_no_share_and_is_taken_once(make: Objects) -> None:
+def test_a_single_device_has_no_share_and_is_taken_once(make: Simulated) -> None:
     make.slice(devices=[{"name": "a", "capacity": {"shares": {"value": "4"}}}])
     make.device_class()
     assert [""] == claim(make, "a", "2")
     assert [] == claim(make, "b")
 
 
-def test_an_administrator_takes_nothing_away(cluster: SimulatedCluster, make: Objects) -> None:
+def test_an_administrator_takes_nothing_away(make: Simulated) -> None:
     label = {"resource.kubernetes.io/admin-access": "true"}
-    cluster.change("Namespace", "default", lambda one: one["metadata"].update(labels=label))
+    make.cluster.change("Namespace", "default", lambda one: one["metadata"].update(labels=label))
     make.slice(devices=[shared(2)])
     make.device_class()
     assert ["1"] == claim(make, "admin", adminAccess=True)
@@ -133,16 +92,11 @@ def test_a_capacity_that_a_device_does_not_have_cannot_be_asked_for() -> None:
 # Without the feature.
 
 
-@pytest.fixture
-def old() -> Iterator[SimulatedCluster]:
-    gates = {"DRAConsumableCapacity": False}
-    with SimulatedCluster(controllers=False, feature_gates=gates) as running:
-        running.add_node("n1")
-        yield running
+without = pytest.mark.parametrize("options", [{"feature_gates": {"DRAConsumableCapacity": False}}])
 
 
-def test_a_cluster_without_the_feature_drops_its_fields(old: SimulatedCluster) -> None:
-    make = Objects(old)
+@without
+def test_a_cluster_without_the_feature_drops_its_fields(make: Simulated) -> None:
     (device,) = make.slice(devices=[shared()])["spec"]["devices"]
     assert {"name": "a", "capacity": {"shares": {"value": "4"}}} == device
     make.device_class()
@@ -150,42 +104,19 @@ def test_a_cluster_without_the_feature_drops_its_fields(old: SimulatedCluster) -
     assert [] == claim(make, "b")
     (result,) = make.allocation("a")["results"]
     assert "shareID" not in result
-    template = make.cluster.create(
-        {
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": "t"},
-            "spec": {
-                "spec": {
-                    "devices": {
-                        "requests": [
-                            {
-                                "name": "r",
-                                "firstAvailable": [
-                                    {
-                                        "name": "s",
-                                        "deviceClassName": "gopher",
-                                        "capacity": {"requests": {"shares": "2"}},
-                                    }
-                                ],
-                            }
-                        ]
-                    }
-                }
-            },
-        }
-    )
+    sub = {"name": "s", "deviceClassName": "gopher", "capacity": {"requests": {"shares": "2"}}}
+    template = make.template([{"name": "r", "firstAvailable": [sub]}])
     (request,) = template["spec"]["spec"]["devices"]["requests"]
     assert "capacity" not in request["firstAvailable"][0]
 
 
-def test_a_slice_that_has_the_fields_keeps_them(old: SimulatedCluster) -> None:
-    make = Objects(old)
+@without
+def test_a_slice_that_has_the_fields_keeps_them(make: Simulated) -> None:
     name = make.slice(devices=[shared()])["metadata"]["name"]
-    old.change("ResourceSlice", name, lambda one: one["spec"].update(devices=[shared()]))
-    api = ApiServer(old.url)
-    found = api.get(f"{SLICES}/{name}")
+    make.cluster.change("ResourceSlice", name, lambda one: one["spec"].update(devices=[shared()]))
+    found = make.api.get(f"{SLICES}/{name}")
     found["metadata"]["labels"] = {"a": "b"}
-    (device,) = api.replace(f"{SLICES}/{name}", found)["spec"]["devices"]
+    (device,) = make.api.replace(f"{SLICES}/{name}", found)["spec"]["devices"]
     assert shared() == device
 
 
@@ -194,14 +125,13 @@ def test_a_feature_that_nobody_knows_is_an_error() -> None:
         SimulatedCluster(feature_gates={"DRAFoo": False})
 
 
-def test_a_dry_run_creates_nothing(cluster: SimulatedCluster, make: Objects) -> None:
+def test_a_dry_run_creates_nothing(make: Simulated) -> None:
     made = make.slice(devices=[shared()])
     del made["metadata"]
-    api = ApiServer(cluster.url)
     for name in ("x", ""):
         body = {**made, "metadata": {"name": name, "generateName": "x-"}}
-        assert api.create(SLICES, body, dry_run=True)["metadata"]["uid"]
-    assert 1 == len(cluster.list("ResourceSlice"))
+        assert make.api.create(SLICES, body, dry_run=True)["metadata"]["uid"]
+    assert 1 == len(make.cluster.list("ResourceSlice"))
     bad = {**made, "metadata": {"name": "A"}}
     with pytest.raises(InvalidError):
-        api.create(SLICES, bad, dry_run=True)
+        make.api.create(SLICES, bad, dry_run=True)

@@ -14,9 +14,9 @@ from deviceplugin_testing.simulator import (
     ContainerCreateError,
     KubeletConfig,
     Pod,
-    SimulatedKubelet,
 )
 from deviceplugin_testing.simulator._containers.runtime import Specifications, UnresolvableError
+from kubelets.equipped import Kubelet
 
 ENV = {"env": ["A=1"]}
 Edits = Mapping[str, Any]
@@ -168,9 +168,7 @@ def answer(**given: Any) -> pb.AllocateResponse:
     return pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse(**given)])
 
 
-def test_names_of_plugins_are_resolved_if_directories_are_given(
-    kubelet: SimulatedKubelet, plugin: Any
-) -> None:
+def test_names_of_plugins_are_resolved_if_directories_are_given(kubelet: Kubelet) -> None:
     edits = {
         "env": ["A=cdi", "B=2"],
         "deviceNodes": [
@@ -185,7 +183,7 @@ def test_names_of_plugins_are_resolved_if_directories_are_given(
         "additionalGids": [7, 7],
     }
     write(kubelet.cdi_dirs[1], document(("one", edits), version="0.7.0"))
-    plugin().on_allocate = lambda _ids: answer(
+    kubelet.plugin().on_allocate = lambda _ids: answer(
         envs={"A": "plugin", "C": "3"},
         devices=[pb.DeviceSpec(container_path="/dev/a", host_path="/dev/a")],
         mounts=[pb.Mount(container_path="/m", host_path="/old")],
@@ -207,11 +205,11 @@ def test_names_of_plugins_are_resolved_if_directories_are_given(
     assert ("x.io/c=one",) == got.cdi_devices
 
 
-def test_a_container_whose_devices_are_lost_cannot_be_created(
-    kubelet: SimulatedKubelet, plugin: Any
-) -> None:
+def test_a_container_whose_devices_are_lost_cannot_be_created(kubelet: Kubelet) -> None:
     write(kubelet.cdi_dirs[1], document(("one", {})))
-    plugin().on_allocate = lambda _ids: answer(cdi_devices=[pb.CDIDevice(name="x.io/c=one")])
+    kubelet.plugin().on_allocate = lambda _ids: answer(
+        cdi_devices=[pb.CDIDevice(name="x.io/c=one")]
+    )
     pod = Pod.of("p", main={"x.io/dev": 1})
     expected = (
         r"^CDI device injection failed: unresolvable CDI devices x\.io/c=one "

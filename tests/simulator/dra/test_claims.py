@@ -1,6 +1,5 @@
 """Preparing and unpreparing the claims of pods."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,53 +13,19 @@ from deviceplugin_testing.simulator import (
     ContainerClaim,
     ContainerStartError,
     KubeletStopped,
-    ManualClock,
     Pod,
     PodClaim,
     PodNotReadyError,
-    SimulatedKubelet,
-    StubDriver,
     StubError,
     allocated_claim,
 )
-
-Make = Callable[..., StubDriver]
-
-
-def result(
-    driver: str = "x.io", device: str = "device", request: str = "request"
-) -> dict[str, str]:
-    return {"request": request, "driver": driver, "pool": "pool", "device": device}
-
-
-def sharing(name: str, *claims: str) -> Pod:
-    """Return a pod with a container that uses these claims."""
-    uses = [ContainerClaim(claim) for claim in claims]
-    pod_claims = [PodClaim(claim, claim) for claim in claims]
-    return Pod(name, [Container("main", claims=uses)], claims=pod_claims)
-
-
-def give(kubelet: SimulatedKubelet, name: str, *pods: Pod, **options: Any) -> dict[str, Any]:
-    """Add a claim for a device that is reserved for ``pods``."""
-    results = options.pop("results", [result()])
-    claim = allocated_claim(name, results, pods=pods, **options)
-    kubelet.claims.add(claim)
-    return claim
-
-
-def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
-    """Return the variables that the pod's container got at its last start."""
-    options = kubelet.pod(pod).started["main"]
-    assert options
-    return dict(options.envs)
+from kubelets.equipped import Kubelet, result, sharing
 
 
 # As upstream's TestPrepareResources and TestGetResources.
-def test_a_claim_is_prepared_before_the_first_container_starts(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    pod = kubelet.claiming()
     outcome = kubelet.run(pod)
     got = outcome.options["main"]
     assert got
@@ -76,24 +41,16 @@ def test_a_claim_is_prepared_before_the_first_container_starts(
     ]
 
 
-def test_a_container_that_restarts_is_not_prepared_again(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     kubelet.exit_container(pod, "main")
     assert kubelet.start_container(pod, "main")
     assert [["p"]] == stub.prepared
 
 
 # As upstream's TestUnprepareResources.
-def test_a_claim_is_unprepared_before_the_pod_has_ended(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     phases = []
 
     def answer(_claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
@@ -108,22 +65,18 @@ def test_a_claim_is_unprepared_before_the_pod_has_ended(
     assert not kubelet.dra.prepared("p")
 
 
-def test_a_pod_that_two_threads_end_has_ended_once(kubelet: SimulatedKubelet, driver: Make) -> None:
-    driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
+    _, pod = kubelet.prepared()
     kubelet.terminate(pod)
     assert kubelet._process
     kubelet._process.workers.end(kubelet.pod(pod))  # as sync(), if it saw the pod before
     assert "Succeeded" == kubelet.pod(pod).phase
 
 
-def test_what_fails_is_tried_again_after_a_while(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     outcome = kubelet.run(pod)
     assert outcome
     assert {} == outcome.options
@@ -134,22 +87,16 @@ def test_what_fails_is_tried_again_after_a_while(
     assert expected == outcome.event == kubelet.pod(pod).event
     assert "Pending" == kubelet.pod(pod).phase
     stub.failing.clear()
-    clock.advance(59)
-    kubelet.sync()
+    kubelet.sync_after(59)
     assert not kubelet.pod(pod).running
-    clock.advance(31)
-    kubelet.sync()
+    kubelet.sync_after(31)
     assert {"main"} == kubelet.pod(pod).running
-    assert {"CLAIM": "p"} == env(kubelet, pod)
+    assert {"CLAIM": "p"} == kubelet.env(pod)
     assert "" == kubelet.pod(pod).event
 
 
-def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse(error="busy")
     kubelet.terminate(pod, "Failed")
     expected = (
@@ -161,28 +108,21 @@ def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(
     stub.on_unprepare = lambda _claim: pb.NodeUnprepareResourceResponse()
     kubelet.sync()
     assert "Running" == state.phase
-    clock.advance(15)
-    kubelet.sync()
+    kubelet.sync_after(15)
     assert ("Failed", "") == (state.phase, state.ending)
 
 
-def test_a_driver_that_is_gone_keeps_pods_terminating(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_driver_that_is_gone_keeps_pods_terminating(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     stub.stop()
     kubelet.watch()
     kubelet.terminate(pod)
-    clock.advance(3600)
-    kubelet.sync()
+    kubelet.sync_after(3600)
     state = kubelet.pod(pod)
     expected = "Failed to unprepare dynamic resources: DRA driver x.io is not registered"
     assert (expected, "Running") == (state.event, state.phase)
-    driver(socket="again.sock")
-    clock.advance(15)
-    kubelet.sync()
+    kubelet.driver(socket="again.sock")
+    kubelet.sync_after(15)
     assert "Succeeded" == state.phase
 
 
@@ -195,10 +135,10 @@ def test_a_driver_that_is_gone_keeps_pods_terminating(
     ],
 )
 def test_each_claim_must_be_in_the_answer_without_an_error(
-    kubelet: SimulatedKubelet, driver: Make, answers: dict[str, Any], why: str
+    kubelet: Kubelet, answers: dict[str, Any], why: str
 ) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    stub = kubelet.driver()
+    pod = kubelet.claiming()
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     claims = {key or uid: pb.NodePrepareResourceResponse(**value) for key, value in answers.items()}
     stub.answer_prepare = lambda _given: pb.NodePrepareResourcesResponse(claims=claims)
@@ -207,35 +147,30 @@ def test_each_claim_must_be_in_the_answer_without_an_error(
         kubelet.start_container(pod, "main")
 
 
-def test_a_claim_without_devices_is_prepared(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
+def test_a_claim_without_devices_is_prepared(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse()
     outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", []))
     assert {"main": None} == outcome.options
     assert [] == stub.prepared  # its allocation names no driver
-    give(kubelet, "q", pod := sharing("two", "q"))
+    kubelet.give("q", pod := sharing("two", "q"))
     assert {"main": None} == kubelet.run(pod).options
     assert [["q"]] == stub.prepared
 
 
-def test_a_driver_that_is_not_registered_leaves_nothing_behind(
-    kubelet: SimulatedKubelet, clock: ManualClock
-) -> None:
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+def test_a_driver_that_is_not_registered_leaves_nothing_behind(kubelet: Kubelet) -> None:
+    pod = kubelet.claiming()
     expected = "Failed to prepare dynamic resources: DRA driver x.io is not registered"
     assert expected == kubelet.run(pod).event
     assert frozenset() == kubelet.dra.users("p")
     kubelet.terminate(pod)
     assert "Succeeded" == kubelet.pod(pod).phase
-    clock.advance(100)
-    kubelet.sync()
+    kubelet.sync_after(100)
 
 
 @pytest.mark.parametrize("what", ["missing", "not allocated", "not reserved", "foreign", "away"])
-def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(
-    kubelet: SimulatedKubelet, driver: Make, what: str
-) -> None:
-    stub = driver()
+def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(kubelet: Kubelet, what: str) -> None:
+    stub = kubelet.driver()
     claim = PodClaim("claim", "c", from_template=True)
     pod = Pod("p", [Container("main", claims=[ContainerClaim("claim")])], claims=[claim])
     made = allocated_claim("c", [result()], pods=[pod], owner=pod, uid="u")
@@ -260,7 +195,7 @@ def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(
     assert [] == stub.prepared
 
 
-def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: SimulatedKubelet) -> None:
+def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: Kubelet) -> None:
     uses = [ContainerClaim("none")]
     pod = Pod("p", [Container("main", claims=uses)], claims=[PodClaim("none", "")])
     assert {"main": None} == kubelet.run(pod).options
@@ -268,7 +203,7 @@ def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: SimulatedKubel
 
 
 def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_ending(
-    kubelet: SimulatedKubelet,
+    kubelet: Kubelet,
 ) -> None:
     uses = [ContainerClaim("c")]
     claim = PodClaim("c", None, from_template=True)
@@ -281,11 +216,11 @@ def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_endin
 
 # As upstream's TestParallelPrepareUnprepareResources.
 def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
-    kubelet: SimulatedKubelet, driver: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = driver()
+    stub = kubelet.driver()
     one, two = sharing("one", "c"), sharing("two", "c")
-    give(kubelet, "c", one, two)
+    kubelet.give("c", one, two)
     assert kubelet.run(one).options["main"] == kubelet.run(two).options["main"]
     assert [["c"]] == stub.prepared
     kubelet.terminate(one)
@@ -299,11 +234,11 @@ def test_pods_that_share_a_claim_prepare_it_once_and_the_last_one_unprepares_it(
     ("behaviour", "unprepared"), [(Behaviour.v1_36(), [["c"]]), (Behaviour.fixed(), [])]
 )
 def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
-    kubelet: SimulatedKubelet, driver: Make, unprepared: list[list[str]]
+    kubelet: Kubelet, unprepared: list[list[str]]
 ) -> None:
-    stub = driver()
+    stub = kubelet.driver()
     user, other = sharing("user", "c"), sharing("other", "c")
-    give(kubelet, "c", user)
+    kubelet.give("c", user)
     assert kubelet.run(user).options
     assert "is not allowed to use" in kubelet.run(other).event
     kubelet.terminate(other)
@@ -317,13 +252,11 @@ def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
         assert kubelet.start_container(user, "main")
 
 
-def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    one, two = driver("one.io", "one.sock"), driver("two.io", "two.sock")
+def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(kubelet: Kubelet) -> None:
+    one, two = kubelet.driver("one.io", "one.sock"), kubelet.driver("two.io", "two.sock")
     pod = sharing("p", "both", "second")
-    give(kubelet, "both", pod, results=[result("one.io"), result("two.io")])
-    give(kubelet, "second", pod, results=[result("two.io")])
+    kubelet.give("both", pod, results=[result("one.io"), result("two.io")])
+    kubelet.give("second", pod, results=[result("two.io")])
     got = kubelet.run(pod).options["main"]
     assert [["both"]] == one.prepared
     assert [["both", "second"]] == two.prepared
@@ -334,10 +267,8 @@ def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(
     )
 
 
-def test_a_container_gets_the_devices_of_the_requests_that_it_names(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_container_gets_the_devices_of_the_requests_that_it_names(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
         for name in "ab":
@@ -362,56 +293,43 @@ def test_a_container_gets_the_devices_of_the_requests_that_it_names(
         Container("none"),
     ]
     pod = Pod("p", containers, claims=[PodClaim("c", "c")])
-    give(kubelet, "c", pod, results=[result(request="a"), result(request="b")])
+    kubelet.give("c", pod, results=[result(request="a"), result(request="b")])
     options = kubelet.run(pod).options
     envs = {name: dict(got.envs) if got else None for name, got in options.items()}
     both = {"A": "c", "B": "c"}
     assert {"only": {"B": "c"}, "all": both, "twice": both, "none": None} == envs
 
 
-def test_a_claim_made_again_under_its_name_waits_for_the_old_one(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
-    old = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+def test_a_claim_made_again_under_its_name_waits_for_the_old_one(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    old = kubelet.claiming()
     kubelet.run(old)
     stub.failing["NodeUnprepareResources"] = StubError("busy")
     kubelet.delete(old)
-    clock.advance(60)
-    kubelet.sync()
+    kubelet.sync_after(60)
     assert "rpc error: code = Internal desc = busy" in kubelet.dra.problems[-1]
-    new = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    new = kubelet.claiming()
     assert "old ResourceClaim with same name p and different UID" in kubelet.run(new).event
     stub.failing.clear()
-    clock.advance(90)
-    kubelet.sync()
-    clock.advance(90)
-    kubelet.sync()
+    kubelet.sync_after(90)
+    kubelet.sync_after(90)
     assert {"main"} == kubelet.pod(new).running
 
 
-def test_claims_of_pods_that_are_gone_are_released_within_a_minute(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     kubelet.sync()
     kubelet.stop()
     kubelet.delete(pod)
     kubelet.start()
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
-    clock.advance(60)
-    kubelet.sync()
+    kubelet.reconnect()
+    kubelet.sync_after(60)
     assert [["p"]] == stub.unprepared
 
 
-def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    pod = kubelet.claiming()
     kubelet.admit(pod)
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
@@ -423,8 +341,8 @@ def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(
         kubelet.start_container(pod, "main")
 
 
-def test_a_driver_can_be_called_directly(kubelet: SimulatedKubelet, driver: Make) -> None:
-    driver()
+def test_a_driver_can_be_called_directly(kubelet: Kubelet) -> None:
+    kubelet.driver()
     claim = allocated_claim("c", [result()])
     uid = claim["metadata"]["uid"]
     answer = kubelet.dra.prepare("x.io", claim)
@@ -435,38 +353,31 @@ def test_a_driver_can_be_called_directly(kubelet: SimulatedKubelet, driver: Make
         kubelet.dra.prepare("x.io", claim)
 
 
-def test_a_call_over_a_closed_connection_fails_as_in_go(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    driver()
+def test_a_call_over_a_closed_connection_fails_as_in_go(kubelet: Kubelet) -> None:
+    kubelet.driver()
     plugin = kubelet._live().dra.drivers.get("x.io")
     plugin.close()
     with pytest.raises(CallError, match=r"Canceled desc = grpc: the client connection is closing"):
         plugin.call("NodePrepareResources", [])
 
 
-def test_init_containers_run_once_their_claim_is_prepared(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_init_containers_run_once_their_claim_is_prepared(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
     uses = [ContainerClaim("c")]
     containers = [Container("first", claims=uses)]
     pod = Pod("p", [Container("main", claims=uses)], containers, claims=[PodClaim("c", "c")])
-    give(kubelet, "c", pod)
+    kubelet.give("c", pod)
     kubelet.run(pod)
     stub.failing.clear()
-    clock.advance(90)
-    kubelet.sync()
+    kubelet.sync_after(90)
     state = kubelet.pod(pod)
     assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))
 
 
-def test_a_pod_is_prepared_once_though_two_threads_start_it(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+def test_a_pod_is_prepared_once_though_two_threads_start_it(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    pod = kubelet.claiming()
     assert kubelet.launch(pod)
     stub.hold("NodePrepareResources")
     with ThreadPoolExecutor() as pool:

@@ -1,12 +1,9 @@
 """Device plugins and DRA drivers on one node, and what one does to pods of the other."""
 
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import grpc
 import pytest
 
-from deviceplugin._platform import rpc
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
@@ -16,39 +13,23 @@ from deviceplugin_testing.simulator import (
     ContainerStartError,
     ExtendedClaim,
     KubeletConfig,
-    ManualClock,
     Observer,
     Pod,
     RequestMapping,
     RunOptions,
-    SimulatedKubelet,
-    StubDriver,
-    StubPlugin,
-    allocated_claim,
     double_bookings,
 )
+from kubelets.equipped import Kubelet, R, result
 
-R = "x.io/dev"
 PRE_START = deviceplugin_pb2.DevicePluginOptions(pre_start_required=True)
-Make = Callable[..., StubDriver]
-Plugin = Callable[..., StubPlugin]
 
 
-@pytest.fixture
-def agent(kubelet: SimulatedKubelet) -> Iterator[Mapping[str, Any]]:
-    service = podresources_pb2.DESCRIPTOR.services_by_name["PodResourcesLister"]
-    with grpc.insecure_channel(f"unix:{kubelet.pod_resources_socket}") as channel:
-        yield rpc.calls(channel, service)
-
-
-def by_limits(kubelet: SimulatedKubelet, name: str, *, init: bool = False) -> Pod:
+def by_limits(kubelet: Kubelet, name: str, *, init: bool = False) -> Pod:
     """Return a pod whose limit the scheduler satisfied by a claim of the same name."""
     extended = ExtendedClaim(name, [RequestMapping("main", R, "container-0-request-0")])
     first = [Container("first")] if init else []
     pod = Pod(name, [Container("main", {R: 1})], first, extended=extended)
-    request = "container-0-request-0"
-    results = [{"request": request, "driver": "x.io", "pool": "pool", "device": "device"}]
-    kubelet.claims.add(allocated_claim(name, results, pods=[pod], owner=pod))
+    kubelet.give(name, pod, results=[result(request="container-0-request-0")], owner=pod)
     return pod
 
 
@@ -65,10 +46,8 @@ def of_node(ids: list[str]) -> deviceplugin_pb2.AllocateResponse:
 # Limits that a claim satisfies.
 
 
-def test_a_limit_that_a_claim_satisfies_is_not_the_plugins(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
-) -> None:
-    stub, other = driver(), plugin()
+def test_a_limit_that_a_claim_satisfies_is_not_the_plugins(kubelet: Kubelet) -> None:
+    stub, other = kubelet.driver(), kubelet.plugin()
     options = kubelet.run(by_limits(kubelet, "p", init=True)).options
     got = options["main"]
     assert got
@@ -81,15 +60,12 @@ def test_a_limit_that_a_claim_satisfies_is_not_the_plugins(
 @pytest.mark.parametrize(
     "config", [KubeletConfig(watch_interval=None, sync_interval=None, cdi_version="0.8.0")]
 )
-def test_a_container_can_have_devices_of_both(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
-) -> None:
-    driver()
-    plugin("y.io/dev").on_allocate = of_node
+def test_a_container_can_have_devices_of_both(kubelet: Kubelet) -> None:
+    kubelet.driver()
+    kubelet.plugin("y.io/dev").on_allocate = of_node
     extended = ExtendedClaim("p", [RequestMapping("main", R, "r")])
     pod = Pod("p", [Container("main", {R: 1, "y.io/dev": 2})], extended=extended)
-    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
-    kubelet.claims.add(allocated_claim("p", results, pods=[pod]))
+    kubelet.give("p", pod, results=[result(request="r")])
     got = kubelet.run(pod).options["main"]
     assert got
     assert {"FROM": "plugin", "CLAIM": "p"} == got.envs
@@ -101,46 +77,40 @@ def test_a_container_can_have_devices_of_both(
 
 @pytest.mark.parametrize("behaviour", [Behaviour.v1_36()])
 def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin, clock: ManualClock
+    kubelet: Kubelet,
 ) -> None:
-    driver()
-    stub = plugin(options=PRE_START)
+    kubelet.driver()
+    stub = kubelet.plugin(options=PRE_START)
     pod = by_limits(kubelet, "p")
     why = "no devices found allocated in local cache for pod default/p, container main, resource "
     with pytest.raises(ContainerStartError, match=why):
         kubelet.run(pod)
     assert kubelet.pod(pod).sandbox
-    stub.stop()
-    kubelet.wait(lambda: R not in kubelet.registered)
+    kubelet.lose(stub)
     with pytest.raises(ContainerStartError, match=why):
         kubelet.start_container(pod, "main")
-    clock.advance(301)
-    kubelet.tick()
+    kubelet.expire()
     assert kubelet.start_container(pod, "main")
 
 
-def test_a_registration_without_pre_start_lets_them_start(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
-) -> None:
-    driver()
-    plugin(options=PRE_START)
+def test_a_registration_without_pre_start_lets_them_start(kubelet: Kubelet) -> None:
+    kubelet.driver()
+    kubelet.plugin(options=PRE_START)
     pod = by_limits(kubelet, "p")
     with pytest.raises(ContainerStartError):
         kubelet.run(pod)
-    plugin(name="again.sock")
+    kubelet.plugin(name="again.sock")
     assert kubelet.start_container(pod, "main")
     kubelet.exit_container(pod, "main")
-    plugin(name="back.sock", options=PRE_START)
+    kubelet.plugin(name="back.sock", options=PRE_START)
     with pytest.raises(ContainerStartError):
         kubelet.start_container(pod, "main")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
-def test_once_that_is_fixed_pre_start_is_not_for_claims(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
-) -> None:
-    driver()
-    stub = plugin(options=PRE_START)
+def test_once_that_is_fixed_pre_start_is_not_for_claims(kubelet: Kubelet) -> None:
+    kubelet.driver()
+    stub = kubelet.plugin(options=PRE_START)
     assert kubelet.run(by_limits(kubelet, "p")).options["main"]
     assert [] == stub.pre_started
 
@@ -148,15 +118,12 @@ def test_once_that_is_fixed_pre_start_is_not_for_claims(
 # T2 and T3: see also test_claims.py.
 
 
-def test_a_container_of_a_plugin_that_is_gone_cannot_come_back(
-    kubelet: SimulatedKubelet, plugin: Plugin
-) -> None:
-    stub = plugin(options=PRE_START)
+def test_a_container_of_a_plugin_that_is_gone_cannot_come_back(kubelet: Kubelet) -> None:
+    stub = kubelet.plugin(options=PRE_START)
     pod = Pod.of("p", main={R: 1})
     kubelet.run(pod)
     kubelet.exit_container(pod, "main")
-    stub.stop()
-    kubelet.wait(lambda: R not in kubelet.registered)
+    kubelet.lose(stub)
     with pytest.raises(ContainerStartError, match=r"rpc failed .* has been stopped"):
         kubelet.start_container(pod, "main")
     kubelet.restart()
@@ -166,11 +133,9 @@ def test_a_container_of_a_plugin_that_is_gone_cannot_come_back(
 # Double bookings.
 
 
-def test_a_device_that_two_pods_have_is_noticed_at_the_start(
-    kubelet: SimulatedKubelet, driver: Make, plugin: Plugin
-) -> None:
-    plugin(devices=["a"]).on_allocate = of_node
-    stub = driver()
+def test_a_device_that_two_pods_have_is_noticed_at_the_start(kubelet: Kubelet) -> None:
+    kubelet.plugin(devices=["a"]).on_allocate = of_node
+    stub = kubelet.driver()
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
         given = stub.one_device(claim)
@@ -199,8 +164,8 @@ class Starts(Observer):
         self.seen.append((pod.name, container, options is not None))
 
 
-def test_an_observer_sees_each_start(kubelet: SimulatedKubelet, plugin: Plugin) -> None:
-    plugin()
+def test_an_observer_sees_each_start(kubelet: Kubelet) -> None:
+    kubelet.plugin()
     kubelet._host.observer = starts = Starts()
     kubelet.run(Pod.of("p", main={R: 1}, other={}))
     assert [("p", "main", True), ("p", "other", False)] == starts.seen
@@ -209,9 +174,9 @@ def test_an_observer_sees_each_start(kubelet: SimulatedKubelet, plugin: Plugin) 
 # The pod resources API.
 
 
-def listed(agent: Mapping[str, Any]) -> dict[str, list[Any]]:
+def listed(kubelet: Kubelet) -> dict[str, list[Any]]:
     """Return the claims of the container ``main``, by pod."""
-    answer = agent["List"](podresources_pb2.ListPodResourcesRequest())
+    answer = kubelet.agent["List"](podresources_pb2.ListPodResourcesRequest())
     return {
         pod.name: list(pod.containers[0].dynamic_resources)
         for pod in answer.pod_resources
@@ -220,10 +185,8 @@ def listed(agent: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 # As upstream's TestGetDynamicResources.
-def test_claims_are_listed_with_the_cdi_names_of_all_devices_before(
-    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
-) -> None:
-    stub = driver()
+def test_claims_are_listed_with_the_cdi_names_of_all_devices_before(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse(
         devices=[
             pb.Device(pool_name="pool", device_name=name, cdi_device_ids=[f"x.io/c={name}"])
@@ -232,9 +195,9 @@ def test_claims_are_listed_with_the_cdi_names_of_all_devices_before(
     )
     pod = kubelet.claims.pod("p", "x.io", "pool", ["a", "b"])
     kubelet.admit(pod)
-    assert {"p": []} == listed(agent)
+    assert {"p": []} == listed(kubelet)
     kubelet._live().workers.make_sandbox(kubelet.pod(pod))
-    (claim,) = listed(agent)["p"]
+    (claim,) = listed(kubelet)["p"]
     assert ("p", "default") == (claim.claim_name, claim.claim_namespace)
     assert [
         ("x.io", "pool", "a", ["x.io/c=a"]),
@@ -245,16 +208,14 @@ def test_claims_are_listed_with_the_cdi_names_of_all_devices_before(
     ]
 
 
-def test_claims_for_limits_are_listed_for_their_container(
-    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
-) -> None:
-    stub = driver()
+def test_claims_for_limits_are_listed_for_their_container(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
         devices=[pb.Device(pool_name="pool", device_name=claim.name, share_id="s")]
     )
     kubelet.run(by_limits(kubelet, "p"))
     kubelet.run(Pod.of("none", main={}))
-    found = listed(agent)
+    found = listed(kubelet)
     assert [] == found["none"]
     (claim,) = found["p"]
     assert ["s"] == [each.share_id for each in claim.claim_resources]
@@ -263,9 +224,7 @@ def test_claims_for_limits_are_listed_for_their_container(
 @pytest.mark.parametrize(
     "config", [KubeletConfig(version="1.33", dra=True, watch_interval=None, sync_interval=None)]
 )
-def test_before_1_34_claims_are_not_listed(
-    kubelet: SimulatedKubelet, driver: Make, agent: Mapping[str, Any]
-) -> None:
-    driver()
+def test_before_1_34_claims_are_not_listed(kubelet: Kubelet) -> None:
+    kubelet.driver()
     kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["a"]))
-    assert {"p": []} == listed(agent)
+    assert {"p": []} == listed(kubelet)

@@ -1,7 +1,5 @@
 """The health of devices, from the driver's stream to the status of pods."""
 
-from collections.abc import Callable
-
 import pytest
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
@@ -10,39 +8,32 @@ from deviceplugin_testing.simulator import (
     ContainerClaim,
     ExtendedClaim,
     KubeletConfig,
-    ManualClock,
     Pod,
     PodClaim,
     RequestMapping,
     ResourceHealth,
-    SimulatedKubelet,
-    StubDriver,
     StubError,
-    allocated_claim,
 )
+from kubelets.equipped import Kubelet, result
 from patience import eventually
 
-Make = Callable[..., StubDriver]
 DEVICE = ("pool", "device")
 
 
-def run(kubelet: SimulatedKubelet, name: str = "p") -> Pod:
+def run(kubelet: Kubelet, name: str = "p") -> Pod:
     pod = kubelet.claims.pod(name, "x.io", "pool", ["device"])
     assert kubelet.run(pod).options
     return pod
 
 
-def shown(kubelet: SimulatedKubelet, pod: Pod) -> tuple[str, str]:
+def shown(kubelet: Kubelet, pod: Pod) -> tuple[str, str]:
     """Return health and message of the pod's only device."""
     (entry,) = kubelet.dra.health(pod)["main"]["claim:claim"]
     return entry.health, entry.message
 
 
-def test_a_report_is_shown_in_the_status_and_pokes_the_pod(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = run(kubelet)
+def test_a_report_is_shown_in_the_status_and_pokes_the_pod(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     assert ("Unknown", "") == shown(kubelet, pod)
     stub.report({DEVICE: "Healthy"})
     kubelet.wait(lambda: shown(kubelet, pod) == ("Healthy", ""))
@@ -53,9 +44,8 @@ def test_a_report_is_shown_in_the_status_and_pokes_the_pod(
     assert [frozenset({pod.uid})] * 3 == kubelet.take_pokes()
 
 
-def test_a_report_without_news_pokes_nobody(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
-    pod = run(kubelet)
+def test_a_report_without_news_pokes_nobody(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     stub.on_prepare = lambda claim: stub.devices(claim, "unreported")
     run(kubelet, "another")
     stub.report({DEVICE: "Healthy"})
@@ -70,49 +60,41 @@ def test_a_report_without_news_pokes_nobody(kubelet: SimulatedKubelet, driver: M
 
 @pytest.mark.parametrize(("timeout", "seconds"), [(0, 30), (-5, 30), (7, 7)])
 def test_a_report_that_is_not_repeated_does_not_hold(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock, timeout: int, seconds: int
+    kubelet: Kubelet, timeout: int, seconds: int
 ) -> None:
-    stub = driver()
-    pod = run(kubelet)
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Healthy"}, timeout=timeout)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
-    clock.advance(seconds)
+    kubelet.clock.advance(seconds)
     assert "Healthy" == shown(kubelet, pod)[0]
-    clock.advance(0.1)
+    kubelet.clock.advance(0.1)
     assert "Unknown" == shown(kubelet, pod)[0]
     kubelet.take_pokes()
     stub.report({("pool", "other"): "Healthy"})  # which makes the kubelet notice
     kubelet.wait(lambda: [frozenset({pod.uid})] == kubelet.take_pokes())
 
 
-def test_a_stream_that_ends_is_taken_anew_after_5_s(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
-    pod = run(kubelet)
+def test_a_stream_that_ends_is_taken_anew_after_5_s(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Healthy"})
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
     stub.end_streams()
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unknown")
-    clock.advance(4.9)
-    kubelet.sync()
+    kubelet.sync_after(4.9)
     assert 0 == stub.streams
-    clock.advance(0.1)
-    kubelet.sync()
+    kubelet.sync_after(0.1)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Healthy")
 
 
-def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver(services=["v1.DRAPlugin"])
+def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(kubelet: Kubelet) -> None:
+    stub = kubelet.driver(services=["v1.DRAPlugin"])
     eventually(lambda: stub.streams == 1)
     stub.failing["NodeWatchResources"] = StubError("no")
     stub.end_streams()
     eventually(lambda: stub.streams == 0)
 
     def asked_again() -> bool:
-        clock.advance(5)
+        kubelet.clock.advance(5)
         kubelet.sync()
         return stub.calls.count("NodeWatchResources") > 1
 
@@ -122,26 +104,22 @@ def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(
 @pytest.mark.parametrize(
     "config", [KubeletConfig(version="1.35", watch_interval=None, sync_interval=None)]
 )
-def test_before_1_36_no_driver_is_asked_for_health(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
-    pod = run(kubelet)
+def test_before_1_36_no_driver_is_asked_for_health(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     assert 0 == stub.calls.count("NodeWatchResources")
     assert {} == kubelet.dra.health(pod)
 
 
-def test_a_long_message_is_cut(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
-    pod = run(kubelet)
+def test_a_long_message_is_cut(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     stub.report({DEVICE: "Unhealthy"}, message="x" * 1025)
     kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unhealthy")
     assert "x" * 1021 + "..." == shown(kubelet, pod)[1]
 
 
 # As upstream's TestUpdateAllocatedResourcesStatus of DRA.
-def test_devices_with_the_same_first_cdi_name_are_shown_as_one(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_devices_with_the_same_first_cdi_name_are_shown_as_one(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
 
     def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
         given = stub.devices(claim, "a", "b", "c")
@@ -159,10 +137,8 @@ def test_devices_with_the_same_first_cdi_name_are_shown_as_one(
     kubelet.wait(lambda: expected == kubelet.dra.health(pod)["main"]["claim:claim"])
 
 
-def test_requests_are_shown_apart_and_claims_for_limits_are_not(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_requests_are_shown_apart_and_claims_for_limits_are_not(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.on_prepare = lambda claim: stub.devices(claim, "device", request="r")
     container = Container(
         "main", {"x.io/dev": 1}, claims=[ContainerClaim("c", "r/sub"), ContainerClaim("c", "s")]
@@ -170,8 +146,7 @@ def test_requests_are_shown_apart_and_claims_for_limits_are_not(
     extended = ExtendedClaim("e", [RequestMapping("main", "x.io/dev", "r")])
     pod = Pod("p", [container], claims=[PodClaim("c", "c")], extended=extended)
     for name in "ce":
-        results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
-        kubelet.claims.add(allocated_claim(name, results, pods=[pod], uid=name))
+        kubelet.give(name, pod, results=[result(request="r")], uid=name)
     assert kubelet.run(pod).options
     assert {"main": {"claim:c/r/sub": [ResourceHealth("x.io/claim=c", "Unknown")]}} == (
         kubelet.dra.health(pod)

@@ -1,38 +1,27 @@
 """DRA drivers in plugins_registry: what is asked of them, and which instance gets the calls."""
 
-from collections.abc import Callable
-
 import pytest
 
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
+from deviceplugin.proto.pluginregistration.pluginregistration_pb2 import PluginInfo
 from deviceplugin_testing.simulator import (
     CallError,
     KubeletConfig,
-    ManualClock,
-    SimulatedKubelet,
     StubDriver,
     StubError,
 )
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._plugin_watcher import watcher
+from kubelets.equipped import Kubelet
 from patience import eventually
 
-Make = Callable[..., StubDriver]
 QUIET = {"watch_interval": None, "sync_interval": None}
-
-
-def start(
-    kubelet: SimulatedKubelet, *services: str, name: str = "x.io", **options: object
-) -> StubDriver:
-    driver = StubDriver(kubelet.registry_dir, name, services=services, **options)  # type: ignore[arg-type]
-    driver.start()
-    return driver
 
 
 # As upstream's TestRegistrationHandler.
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
-def test_a_driver_is_asked_introduced_and_told(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
+def test_a_driver_is_asked_introduced_and_told(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
     assert {str(stub.socket): "x.io"} == kubelet.watched_sockets
     assert ["GetInfo", "NotifyRegistrationStatus"] == [
@@ -51,10 +40,10 @@ def test_a_driver_is_asked_introduced_and_told(kubelet: SimulatedKubelet, driver
     ],
 )
 def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
-    kubelet: SimulatedKubelet, driver: Make, services: list[str], chosen: str
+    kubelet: Kubelet, services: list[str], chosen: str
 ) -> None:
-    stub = driver(services=services)
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    stub = kubelet.driver(services=services)
+    pod = kubelet.claiming()
     assert kubelet.run(pod).options
     assert chosen == kubelet.dra.service("x.io")
     assert [chosen] == stub.versions
@@ -74,9 +63,9 @@ def test_the_first_service_in_the_drivers_list_that_is_known_is_used(
     ],
 )
 def test_a_driver_without_a_known_service_is_refused(
-    kubelet: SimulatedKubelet, services: tuple[str, ...], why: str
+    kubelet: Kubelet, services: tuple[str, ...], why: str
 ) -> None:
-    stub = start(kubelet, *services)
+    stub = kubelet.unnoticed(services=services)
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     expected = (
@@ -84,31 +73,26 @@ def test_a_driver_without_a_known_service_is_refused(
         f"versions of DRA driver plugin x.io at endpoint {stub.socket}: {why}"
     )
     assert expected == stub.statuses[0].error
-    stub.stop()
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
-def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
-    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options
+def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    assert kubelet.run(kubelet.claiming()).options
     assert [V1BETA1] == stub.versions
-    refused = start(kubelet, V1, name="new.io", socket="new.sock")
+    refused = kubelet.unnoticed("new.io", "new.sock", services=[V1])
     kubelet.watch()
     assert 'by the kubelet (["v1beta1.DRAPlugin"])' in refused.statuses[0].error
-    refused.stop()
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", **QUIET)])  # type: ignore[arg-type]
-def test_before_1_34_no_driver_is_registered_by_default(kubelet: SimulatedKubelet) -> None:
-    stub = start(kubelet, V1BETA1)
+def test_before_1_34_no_driver_is_registered_by_default(kubelet: Kubelet) -> None:
+    stub = kubelet.unnoticed(services=[V1BETA1])
     kubelet.watch()
     expected = f"no handler registered for plugin type: DRAPlugin at socket {stub.socket}"
     assert f"RegisterPlugin error -- {expected}" == stub.statuses[0].error
-    assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).options == {
-        "main": None
-    }
+    assert kubelet.run(kubelet.claiming()).options == {"main": None}
     assert [] == stub.prepared
-    stub.stop()
 
 
 def test_before_1_32_there_is_no_gate_for_claims() -> None:
@@ -117,63 +101,51 @@ def test_before_1_32_there_is_no_gate_for_claims() -> None:
 
 
 @pytest.mark.parametrize("info_timeout", [watcher.GET_INFO_TIMEOUT])
-def test_a_driver_whose_info_is_late_is_tried_again(kubelet: SimulatedKubelet) -> None:
-    stub = start(kubelet, V1)
+def test_a_driver_whose_info_is_late_is_tried_again(kubelet: Kubelet) -> None:
+    stub = kubelet.unnoticed(services=[V1])
     stub.hold("GetInfo")
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     assert [] == stub.statuses
-    stub.release()
-    stub.stop()
 
 
-def test_a_driver_that_does_not_take_the_notice_is_not_registered(
-    kubelet: SimulatedKubelet, clock: ManualClock
-) -> None:
-    stub = start(kubelet, V1)
+def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubelet) -> None:
+    stub = kubelet.unnoticed(services=[V1])
     stub.failing["NotifyRegistrationStatus"] = StubError("no")
     kubelet.watch()
     assert {} == kubelet.dra.drivers
     stub.failing.clear()
-    clock.advance(1)
+    kubelet.clock.advance(1)
     kubelet.watch()
     assert "x.io" in kubelet.dra.drivers
-    stub.stop()
 
 
 # As upstream's TestConnectionHandling.
-def test_the_newest_connected_instance_gets_the_calls(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+def test_the_newest_connected_instance_gets_the_calls(kubelet: Kubelet) -> None:
+    old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     assert {"x.io": [str(old.socket), str(new.socket)]} == kubelet.dra.drivers
-    kubelet.run(kubelet.claims.pod("one", "x.io", "pool", ["device"]))
+    kubelet.run(kubelet.claiming("one"))
     assert ([], [["one"]]) == (old.prepared, new.prepared)
     new.kill()
     kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(old.socket)]})
-    kubelet.run(kubelet.claims.pod("two", "x.io", "pool", ["device"]))
+    kubelet.run(kubelet.claiming("two"))
     assert [["two"]] == old.prepared
 
 
-def test_a_driver_that_was_killed_is_still_called_and_back_at_once(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
+def test_a_driver_that_was_killed_is_still_called_and_back_at_once(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.kill()
     kubelet.wait(lambda: not kubelet.dra.connected)
-    outcome = kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+    outcome = kubelet.run(kubelet.claiming())
     assert outcome
     assert "rpc error: code = Unavailable" in outcome.event
     stub.start()
     kubelet.watch()
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
+    kubelet.reconnect()
 
 
-def test_only_the_instance_whose_socket_is_deleted_is_dropped(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    old, new = driver(socket="old.sock"), driver(socket="new.sock")
+def test_only_the_instance_whose_socket_is_deleted_is_dropped(kubelet: Kubelet) -> None:
+    old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     old.stop()
     kubelet.watch()
     assert {"x.io": [str(new.socket)]} == kubelet.dra.drivers
@@ -186,64 +158,55 @@ def test_only_the_instance_whose_socket_is_deleted_is_dropped(
         kubelet.dra.service("x.io")
 
 
-def test_one_instance_cannot_take_the_endpoint_of_another(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    thief = StubDriver(kubelet.registry_dir, "x.io", socket="thief.sock")
+def test_one_instance_cannot_take_the_endpoint_of_another(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    thief = kubelet.unnoticed(socket="thief.sock")
     thief.info.endpoint = str(stub.socket)
-    with thief:
-        kubelet.watch()
-        expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
-        assert expected in thief.statuses[0].error
+    kubelet.watch()
+    expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
+    assert expected in thief.statuses[0].error
     assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
 
 
-def test_an_endpoint_apart_from_the_registration_is_used(kubelet: SimulatedKubelet) -> None:
+def test_an_endpoint_apart_from_the_registration_is_used(kubelet: Kubelet) -> None:
     served = StubDriver(kubelet.root / "plugins", "x.io", socket="dra.sock")
     introduced = StubDriver(kubelet.registry_dir, "x.io")
     introduced.info.endpoint = str(served.socket)
     with served, introduced:
         kubelet.watch()
         kubelet.wait(lambda: kubelet.dra.connected)
-        assert kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"])).event == ""
+        assert kubelet.run(kubelet.claiming()).event == ""
         assert ([["p"]], []) == (served.prepared, introduced.prepared)
 
 
-def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: SimulatedKubelet) -> None:
-    stub = StubDriver(kubelet.registry_dir, "x.io")
+def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: Kubelet) -> None:
+    stub = kubelet.unnoticed()
     stub.info.endpoint = "/run/%zz"
-    with stub:
-        kubelet.watch()
-        assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
-
-
-def test_drivers_register_again_by_themselves_after_a_restart(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    kubelet.restart()
     kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected)
+    assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
+
+
+def test_drivers_register_again_by_themselves_after_a_restart(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    kubelet.restart()
+    kubelet.reconnect()
     assert 2 == len(stub.statuses)
     kubelet.stop()
     assert ({}, {}, {}) == (kubelet.dra.drivers, kubelet.dra.connected, kubelet.dra.wipes)
     eventually(lambda: stub.streams == 0)
 
 
-def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(
-    kubelet: SimulatedKubelet,
-) -> None:
+def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(kubelet: Kubelet) -> None:
     drivers = kubelet._live().dra.drivers
     drivers.close()
     with pytest.raises(ConnectError, match="the kubelet has stopped"):
-        drivers.register("x.io", "/run/dra.sock", [V1])
+        drivers.register(PluginInfo(name="x.io", supported_versions=[V1]), "/run/dra.sock")
 
 
-def test_a_driver_without_cdi_files_gives_no_names(kubelet: SimulatedKubelet) -> None:
+def test_a_driver_without_cdi_files_gives_no_names(kubelet: Kubelet) -> None:
     with StubDriver(kubelet.registry_dir, "x.io") as stub:
         kubelet.watch()
-        pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+        pod = kubelet.claiming()
         assert {"main": None} == kubelet.run(pod).options
         kubelet.terminate(pod)
         assert [["p"]] == stub.unprepared

@@ -2,7 +2,6 @@
 
 import json
 import zlib
-from collections.abc import Callable
 
 import pytest
 
@@ -11,45 +10,21 @@ from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
     ApiCluster,
     ClusterError,
-    Container,
-    ContainerClaim,
     ContainerCreateError,
     KubeletConfig,
-    ManualClock,
-    Pod,
-    PodClaim,
-    SimulatedKubelet,
     StubDriver,
     StubError,
-    allocated_claim,
 )
+from kubelets.equipped import Kubelet, sharing
 from patience import eventually
-
-Make = Callable[..., StubDriver]
-
-
-def env(kubelet: SimulatedKubelet, pod: Pod) -> dict[str, str]:
-    """Return the variables that the pod's container got at its last start."""
-    options = kubelet.pod(pod).started["main"]
-    assert options
-    return dict(options.envs)
-
-
-def back(kubelet: SimulatedKubelet) -> None:
-    """Let the drivers register again."""
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.dra.connected, what="a driver")
-
 
 # Claims.
 
 
-def test_a_restart_leaves_running_pods_alone(kubelet: SimulatedKubelet, driver: Make) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_restart_leaves_running_pods_alone(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     kubelet.restart()
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.sync()
     assert {"main"} == kubelet.pod(pod).running
     assert not kubelet.dra.prepared("p")
@@ -62,19 +37,15 @@ def test_a_restart_leaves_running_pods_alone(kubelet: SimulatedKubelet, driver: 
 
 
 def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_are_added(
-    kubelet: SimulatedKubelet, driver: Make
+    kubelet: Kubelet,
 ) -> None:
-    stub = driver()
-    pods = [
-        Pod(name, [Container("main", claims=[ContainerClaim("c")])], claims=[PodClaim("c", "c")])
-        for name in ("one", "two")
-    ]
-    results = [{"request": "r", "driver": "x.io", "pool": "pool", "device": "device"}]
+    stub = kubelet.driver()
+    pods = [sharing(name, "c") for name in ("one", "two")]
     config = [{"source": "FromClaim", "opaque": {"driver": "y.io", "parameters": {}}}]
-    kubelet.claims.add(allocated_claim("c", results, pods=pods, uid="u", config=config))
+    kubelet.give("c", *pods, uid="u", config=config)
     kubelet.run(pods[0])
     kubelet.restart()
-    back(kubelet)
+    kubelet.reconnect()
     stub.write_cdi("other", {"env": ["OTHER=1"]})
     stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
         devices=[
@@ -90,26 +61,20 @@ def test_after_a_restart_another_user_has_the_claim_prepared_again_and_devices_a
     assert ["device", "device", "new"] == [device.name for _, device in kubelet.dra.devices("c")]
 
 
-def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
+def test_an_answer_that_is_not_the_same_as_before_breaks_the_container(kubelet: Kubelet) -> None:
     """The old CDI device stays in the kubelet's checkpoint, whatever the driver says later."""
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     kubelet.reboot()
-    back(kubelet)
+    kubelet.reconnect()
     stub.on_prepare = lambda claim: stub.devices(pb.Claim(uid="fresh", name=claim.name), "device")
     with pytest.raises(ContainerCreateError, match="unresolvable CDI devices x"):
         kubelet.start_container(pod, "main")
 
 
-def test_a_reboot_prepares_claims_again_for_new_sandboxes(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    done = kubelet.claims.pod("done", "x.io", "pool", ["device"])
+def test_a_reboot_prepares_claims_again_for_new_sandboxes(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    pod = kubelet.claiming()
+    done = kubelet.claiming("done")
     kubelet.run(pod)
     kubelet.run(done)
     kubelet.terminate(done)
@@ -117,24 +82,22 @@ def test_a_reboot_prepares_claims_again_for_new_sandboxes(
     assert [] == list(kubelet.cdi_dirs[0].iterdir())
     kubelet.sync()
     assert set() == kubelet.pod(pod).running
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.pod(pod).retry_at = 0
     kubelet.sync()
     assert {"main"} == kubelet.pod(pod).running
     assert [["p"], ["done"], ["p"]] == stub.prepared
-    assert {"CLAIM": "p"} == env(kubelet, pod)
+    assert {"CLAIM": "p"} == kubelet.env(pod)
 
 
 def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
+    kubelet: Kubelet,
 ) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+    stub, pod = kubelet.prepared()
     uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
     ids = [f"x.io/claim={uid}"]
     kubelet.reboot()
-    back(kubelet)
+    kubelet.reconnect()
     stub.on_prepare = lambda _claim: pb.NodePrepareResourceResponse(
         devices=[pb.Device(pool_name="pool", device_name="device", cdi_device_ids=ids)]
     )
@@ -142,30 +105,25 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     assert set() == kubelet.pod(pod).running
     assert f"unresolvable CDI devices {ids[0]}" in kubelet.pod(pod).event
     stub.write_cdi(uid, {"env": ["CLAIM=p"]})
-    clock.advance(10)
-    kubelet.sync()
+    kubelet.sync_after(10)
     assert {"main"} == kubelet.pod(pod).running
 
 
-def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(
-    kubelet: SimulatedKubelet, driver: Make
-) -> None:
-    stub = driver()
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
-    kubelet.run(pod)
+def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: Kubelet) -> None:
+    stub, pod = kubelet.prepared()
     kubelet.stop()
     kubelet.terminate(pod)
     assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)
     kubelet.start()
-    back(kubelet)
+    kubelet.reconnect()
     kubelet.sync()
     assert "Succeeded" == kubelet.pod(pod).phase
     assert [["p"]] == stub.unprepared
 
 
-def test_the_checkpoint_is_the_kubelets(kubelet: SimulatedKubelet, driver: Make) -> None:
-    driver()
-    kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["device"]))
+def test_the_checkpoint_is_the_kubelets(kubelet: Kubelet) -> None:
+    kubelet.driver()
+    kubelet.run(kubelet.claiming())
     written = json.loads((kubelet.root / "dra_manager_state").read_text())
     assert zlib.crc32(written["Data"].encode()) == written["Checksum"]
     data = json.loads(written["Data"])
@@ -181,7 +139,7 @@ def test_the_checkpoint_is_the_kubelets(kubelet: SimulatedKubelet, driver: Make)
 
 
 @pytest.mark.parametrize("damage", ["{", '{"Data": "{}", "Checksum": 1}', '{"Data": 1}'])
-def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: SimulatedKubelet, damage: str) -> None:
+def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: Kubelet, damage: str) -> None:
     kubelet.stop()
     (kubelet.root / "dra_manager_state").write_text(damage)
     with pytest.raises(ValueError, match=r"create ResourceClaim cache: .*checkpoint is corrupted"):
@@ -192,7 +150,7 @@ def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: SimulatedKubelet, damag
 # Slices.
 
 
-def test_a_start_deletes_the_slices_of_the_node(kubelet: SimulatedKubelet) -> None:
+def test_a_start_deletes_the_slices_of_the_node(kubelet: Kubelet) -> None:
     kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
     kubelet.restart()
     kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
@@ -201,74 +159,58 @@ def test_a_start_deletes_the_slices_of_the_node(kubelet: SimulatedKubelet) -> No
 @pytest.mark.parametrize(
     "config", [KubeletConfig(watch_interval=None, sync_interval=None, wipe_after=3)]
 )
-def test_the_deletion_at_the_start_can_come_after_the_registration(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    driver()
+def test_the_deletion_at_the_start_can_come_after_the_registration(kubelet: Kubelet) -> None:
+    kubelet.driver()
     kubelet.sync()
     assert [] == kubelet.claims.deleted_slices
-    clock.advance(3)
-    kubelet.sync()
+    kubelet.sync_after(3)
     assert [""] == kubelet.claims.deleted_slices
 
 
-def test_slices_of_a_driver_are_deleted_30_s_after_its_last_connection(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
+def test_slices_of_a_driver_are_deleted_30_s_after_its_last_connection(kubelet: Kubelet) -> None:
     kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
-    one, two = driver(socket="one.sock"), driver(socket="two.sock")
+    one, two = kubelet.driver(socket="one.sock"), kubelet.driver(socket="two.sock")
     one.kill()
     kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(two.socket)]})
     assert {} == kubelet.dra.wipes
     two.stop()
     kubelet.wait(lambda: kubelet.dra.wipes)
-    clock.advance(29.9)
-    kubelet.sync()
+    kubelet.sync_after(29.9)
     assert [""] == kubelet.claims.deleted_slices
-    clock.advance(0.1)
-    kubelet.sync()
+    kubelet.sync_after(0.1)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
     assert {"": 1, "x.io": 1} == dict(kubelet.metrics.slice_deletions)
 
 
-def test_a_driver_that_is_back_within_30_s_keeps_its_slices(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    driver().kill()
+def test_a_driver_that_is_back_within_30_s_keeps_its_slices(kubelet: Kubelet) -> None:
+    kubelet.driver().kill()
     kubelet.wait(lambda: kubelet.dra.wipes)
-    clock.advance(29)
-    driver()
+    kubelet.clock.advance(29)
+    kubelet.driver()
     assert {} == kubelet.dra.wipes
-    clock.advance(60)
-    kubelet.sync()
+    kubelet.sync_after(60)
     assert [""] == kubelet.claims.deleted_slices
 
 
-def test_a_driver_that_never_answers_loses_its_slices_too(
-    kubelet: SimulatedKubelet, clock: ManualClock
-) -> None:
+def test_a_driver_that_never_answers_loses_its_slices_too(kubelet: Kubelet) -> None:
     stub = StubDriver(kubelet.registry_dir, "x.io")
     stub.info.endpoint = "/nowhere/dra.sock"
     with stub:
         kubelet.watch()
-        clock.advance(30)
+        kubelet.clock.advance(30)
         kubelet.sync()
     assert ["", "x.io"] == kubelet.claims.deleted_slices
 
 
-def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
+def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(kubelet: Kubelet) -> None:
     kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
-    driver().kill()
+    kubelet.driver().kill()
     kubelet.wait(lambda: kubelet.dra.wipes)
     kubelet.claims.failing = "the server is away"
-    clock.advance(30)
-    kubelet.sync()
-    driver()
+    kubelet.sync_after(30)
+    kubelet.driver()
     kubelet.claims.failing = ""
-    clock.advance(1.3)
-    kubelet.sync()
+    kubelet.sync_after(1.3)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
 
 
@@ -327,17 +269,15 @@ def test_an_api_server_is_asked_for_claims_and_slices() -> None:
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(watch_interval=0.02, sync_interval=0.02)])
-def test_all_of_this_happens_by_itself(
-    kubelet: SimulatedKubelet, driver: Make, clock: ManualClock
-) -> None:
-    stub = driver()
+def test_all_of_this_happens_by_itself(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
-    pod = kubelet.claims.pod("p", "x.io", "pool", ["device"])
+    pod = kubelet.claiming()
     kubelet.run(pod)
     stub.failing.clear()
 
     def runs() -> bool:
-        clock.advance(90)  # again and again: an attempt that fails late waits from then on
+        kubelet.clock.advance(90)  # again and again: an attempt that fails late waits from then on
         return bool(kubelet.pod(pod).running)
 
     kubelet.wait(runs)

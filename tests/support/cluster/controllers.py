@@ -23,6 +23,7 @@ from cluster.kinds import (
 )
 from cluster.store import Store, tell
 from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.scheduler.pools import untolerated
 from operators.pods import fits
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
@@ -88,7 +89,7 @@ def keep_pods(store: Store, kind: Kind, owner: Object) -> None:
     revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
     pods = [one for one in store.list(POD, namespace) if _owned(one, owner)]
     wanted = sum(
-        fits(template["spec"], node) and not untolerated(template["spec"], node)
+        fits(template["spec"], node) and not taint_of(template["spec"], node)
         for node in store.list(NODE)
     )
     if wanted and not pods:
@@ -171,7 +172,7 @@ def schedule(store: Store, pod: Object) -> None:
 def _missing(store: Store, pod: Object, node: Object) -> list[str]:
     if not fits(pod["spec"], node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    if taint := untolerated(pod["spec"], node):
+    if taint := taint_of(pod["spec"], node):
         return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
     taken: Counter[str] = Counter()
     for other in store.list(POD):
@@ -196,22 +197,10 @@ def devices(spec: Object) -> Counter[str]:
     return total
 
 
-def untolerated(spec: Object, node: Object) -> Object | None:
+def taint_of(spec: Object, node: Object) -> Object | None:
     """Return the first taint of a node that keeps a pod from being scheduled there."""
-    for taint in node["spec"].get("taints", ()):
-        tolerated = any(_tolerates(one, taint) for one in spec.get("tolerations", ()))
-        if taint["effect"] != "PreferNoSchedule" and not tolerated:
-            return taint  # type: ignore[no-any-return]
-    return None
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    same = toleration.get("operator") == "Exists" or toleration.get("value") == taint.get("value")
-    return (
-        same
-        and toleration.get("key", taint["key"]) == taint["key"]
-        and toleration.get("effect", taint["effect"]) == taint["effect"]
-    )
+    taints = untolerated(node["spec"].get("taints", ()), spec.get("tolerations", ()))
+    return taints[0] if taints else None
 
 
 def _tell(store: Store, pod: Object, condition: Object, node: str = "") -> None:

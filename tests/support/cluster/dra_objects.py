@@ -1,9 +1,16 @@
 """Slices, claims and pods in a simulated cluster, in few words."""
 
+import functools
+import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
+
+from typing_extensions import override
 
 from cluster.real_controllers import RealCluster
+from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin.apiserver import ApiServer
 from deviceplugin_testing.simulator import SimulatedCluster
 from patience import eventually
 
@@ -20,6 +27,18 @@ class ManualTime:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Hurried(Clock):
+    """A clock for which a second takes 50 ms."""
+
+    @override
+    def now(self) -> float:
+        return 20 * time.monotonic()
+
+    @override
+    def wait(self, event: threading.Event, until: float) -> None:
+        MONOTONIC.wait(event, until / 20)
 
 
 class Objects:
@@ -53,10 +72,11 @@ class Objects:
         manifest = {"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec}
         return self.cluster.create(manifest)
 
-    def template(self, name: str = "t", **metadata: Any) -> Object:
-        request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
-        spec = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
-        manifest = {"kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": spec}
+    def template(self, requests: Sequence[Object] = (), **metadata: Any) -> Object:
+        """Create the template t; without ``requests`` it is for one device."""
+        usual = [{"name": "r", "exactly": {"deviceClassName": "gopher"}}]
+        spec = {"metadata": metadata, "spec": {"devices": {"requests": requests or usual}}}
+        manifest = {"kind": "ResourceClaimTemplate", "metadata": {"name": "t"}, "spec": spec}
         return self.cluster.create(manifest)
 
     def pod(self, name: str = "p", limits: Object | None = None, **spec: Any) -> Object:
@@ -68,16 +88,25 @@ class Objects:
         """Create a pod with a claim that exists."""
         return self.pod(name, resourceClaims=[{"name": "d", "resourceClaimName": claim}], **spec)
 
-    def status(self, name: str = "p") -> Object:
-        found = self.cluster.get("Pod", name)
+    def usual(self, *devices: str, exactly: Object | None = None, **spec: Any) -> None:
+        """Create a slice, a class, the claim c for what ``exactly`` says, and the pod p with it."""
+        self.slice(*devices, **spec)
+        self.device_class()
+        self.claim(**(exactly or {}))
+        self.pod_with("c")
+
+    def get(self, kind: str, name: str) -> Object:
+        """Return an object that is there."""
+        found = self.cluster.get(kind, name)
         assert found is not None
-        status: Object = found["status"]
+        return found
+
+    def status(self, name: str = "p") -> Object:
+        status: Object = self.get("Pod", name)["status"]
         return status
 
     def node_of(self, name: str = "p") -> str:
-        found = self.cluster.get("Pod", name)
-        assert found is not None
-        return str(found["spec"].get("nodeName", ""))
+        return str(self.get("Pod", name)["spec"].get("nodeName", ""))
 
     def why_not(self, name: str = "p") -> str:
         """Return why the pod is not scheduled."""
@@ -94,15 +123,18 @@ class Objects:
 
         self.cluster.change("Node", "n1", edit)
 
+    def settle(self) -> None:
+        """Let the controllers do what they have to do."""
+        self.cluster.settle()
+
     def settle_until(self, condition: Callable[[], object]) -> None:
         """Let the controllers do what they have to do, and wait for its result."""
-        self.cluster.settle()
+        self.settle()
         eventually(condition, "the controllers")
 
     def allocation(self, claim: str) -> Object:
         """Return what is allocated to a claim."""
-        found = self.cluster.get("ResourceClaim", claim)
-        assert found is not None
+        found = self.get("ResourceClaim", claim)
         devices: Object = found.get("status", {}).get("allocation", {}).get("devices", {})
         return devices
 
@@ -113,4 +145,28 @@ class Objects:
     def end(self, name: str = "p", phase: str = "Succeeded") -> None:
         """End a pod, as its kubelet does."""
         self.cluster.change("Pod", name, lambda draft: draft["status"].update(phase=phase))
-        self.cluster.settle()
+        self.settle()
+
+
+class Simulated(Objects):
+    """What tests create in a simulated cluster, whose controllers run when the test says so."""
+
+    cluster: SimulatedCluster
+
+    def __init__(self, *, controllers: bool = False, **options: Any) -> None:
+        self.time = ManualTime()
+        given = {"clock": self.time, "waits": Hurried(), **options}
+        super().__init__(SimulatedCluster(controllers=controllers, **given))
+
+    def __enter__(self) -> Self:
+        self.cluster.start()
+        self.cluster.add_node("n1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.stop()
+
+    @functools.cached_property
+    def api(self) -> ApiServer:
+        """A client without an account."""
+        return ApiServer(self.cluster.url)

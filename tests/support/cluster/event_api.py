@@ -1,16 +1,13 @@
 """An API server that takes Events as the real one does, and fails as it is told."""
 
-import ssl
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import kubernetes_validate
 
-from cluster import scripted_api
-from cluster.scripted_api import Answer, Asked, Script
+from cluster.scripted_api import Answer, Asked, Script, running
 
 __all__ = ["Answer", "Api", "running"]
 
@@ -64,10 +61,3 @@ def invalid(event: Mapping[str, Any]) -> str:
     if len(event["metadata"]["name"]) > 253:
         return "metadata.name: must be no more than 253 characters"
     return ""
-
-
-@contextmanager
-def running(api: Api, context: ssl.SSLContext | None = None) -> Iterator[Api]:
-    """Serve ``api`` on loopback, over TLS with a ``context``."""
-    with scripted_api.running(api, context):
-        yield api

@@ -12,19 +12,14 @@ from typing import Any, Final
 
 from cluster import real_api_server
 from deviceplugin.apiserver import ApiServer, ConflictError, NotFoundError
+from deviceplugin_testing.simulator._control_plane.kinds import KINDS
 from patience import eventually
 
 Object = dict[str, Any]
 PROGRAMS: Final = ("KUBE_CONTROLLER_MANAGER", "KUBE_SCHEDULER")
-_GROUP: Final = "/apis/resource.k8s.io/v1"
 _PLACES: Final[Mapping[str, str]] = {
-    "Namespace": "/api/v1/namespaces",
-    "Node": "/api/v1/nodes",
-    "Pod": "/api/v1/namespaces/default/pods",
-    "ResourceSlice": f"{_GROUP}/resourceslices",
-    "DeviceClass": f"{_GROUP}/deviceclasses",
-    "ResourceClaim": f"{_GROUP}/namespaces/default/resourceclaims",
-    "ResourceClaimTemplate": f"{_GROUP}/namespaces/default/resourceclaimtemplates",
+    kind.name: f"{kind.root}/{'namespaces/default/' if kind.namespaced else ''}{kind.plural}"
+    for kind in KINDS
 }
 _CONTROLLERS: Final = (
     "resourceclaim-controller",

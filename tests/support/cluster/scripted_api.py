@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from typing_extensions import override
@@ -63,6 +63,9 @@ class Script:
         if self.silent is not None:
             self.silent.wait(10)
         return self.answers.popleft() if self.answers else self.otherwise(asked)
+
+
+_S = TypeVar("_S", bound=Script)
 
 
 class _Server(ThreadingHTTPServer):
@@ -122,7 +125,7 @@ def _handler(script: Script) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def running(script: Script, context: ssl.SSLContext | None = None) -> Iterator[Script]:
+def running(script: _S, context: ssl.SSLContext | None = None) -> Iterator[_S]:
     """Serve ``script`` on loopback, over TLS with a ``context``."""
     with _Server(("127.0.0.1", 0), _handler(script)) as server:
         if context is not None:

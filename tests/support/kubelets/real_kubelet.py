@@ -156,7 +156,6 @@ class _Driver:
             waiting.set_exception(KubeletCrashed("the driver has died"))
 
     def kill(self) -> None:
-        """End the process."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -182,7 +181,6 @@ class RealKubelet:
         return self._driver.do(operation, **fields)
 
     def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
-        """Start a process."""
         self._driver = _Driver(self._program, self._root / "log")
         self._do(
             "start",
@@ -196,22 +194,18 @@ class RealKubelet:
         )
 
     def stop(self) -> None:
-        """Kill the process."""
         driver, self._driver = self._driver, None
         if driver:
             driver.kill()
 
     def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
-        """Return how far it has come."""
         progress = self._do("progress")
         return progress["lists"], progress["streams"], bool(progress["ending"])
 
     def admit(self, pod: Pod) -> tuple[str, str]:
-        """Admit."""
         return self._admit(pod, resize=False)
 
     def resize(self, pod: Pod) -> tuple[str, str]:
-        """Resize."""
         return self._admit(pod, resize=True)
 
     def _admit(self, pod: Pod, *, resize: bool) -> tuple[str, str]:
@@ -219,43 +213,34 @@ class RealKubelet:
         return answer["reason"], answer["message"]
 
     def readmit(self, pods: Sequence[Pod]) -> list[tuple[str, str]]:
-        """Readmit."""
         outcomes = [self.admit(pod) for pod in pods]
         self._do("ready")
         return outcomes
 
     def run(self, pod: Pod, container: str) -> Any:
-        """Run."""
         answer = self._do("run", pod=_described(pod), container=container)
         return answer["error"] if "error" in answer else answer["envs"]
 
     def end(self, pod: Pod) -> None:
-        """End."""
         self._do("end", uid=pod.uid)
 
     def collect(self) -> None:
-        """Collect."""
         self._do("collect")
 
     def tick(self) -> None:
-        """Tick."""
         self._node = self._do("tick")
 
     def expire(self) -> None:
-        """Expire."""
         self._do("expire")
 
     def pokes(self) -> list[list[str]]:
-        """Take the pokes."""
         pokes: list[list[str]] = self._do("pokes")["pokes"]
         return pokes
 
     def health(self, pod: Pod) -> Any:
-        """Look at the health."""
         return self._do("health", pod=_described(pod))["health"]
 
     def state(self) -> dict[str, Any]:
-        """Look at everything."""
         state = self._do("state")
         state["grants"] = sorted(
             [*whose, {int(node): ids for node, ids in nodes.items()}]

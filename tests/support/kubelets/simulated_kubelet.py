@@ -28,7 +28,6 @@ class Simulated:
         self._lists: Mapping[str, int] = {}
 
     def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
-        """Start it."""
         for pod in pods:
             state = self._kubelet.pod(pod)
             state.running = {name for uid, name in running if uid == pod.uid}
@@ -36,11 +35,9 @@ class Simulated:
         self._kubelet.start(readmit=False)
 
     def stop(self) -> None:
-        """Stop it."""
         self._kubelet.stop()
 
     def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
-        """Return how far it has come."""
         connections = self._kubelet._live().connections
         with self._kubelet._host.changed:
             come = self._kubelet.metrics.lists - Counter(self._lists)
@@ -49,21 +46,17 @@ class Simulated:
             return come, streams, any(client._closed for client in clients)
 
     def admit(self, pod: Pod) -> tuple[str, str]:
-        """Admit."""
         outcome = self._kubelet.admit(pod)
         return outcome.reason, outcome.event
 
     def resize(self, pod: Pod) -> tuple[str, str]:
-        """Resize."""
         outcome = self._kubelet.resize(pod)
         return outcome.reason, outcome.event
 
     def readmit(self, _pods: Sequence[Pod]) -> list[tuple[str, str]]:
-        """Readmit."""
         return [(outcome.reason, outcome.event) for outcome in self._kubelet.readmit()]
 
     def run(self, pod: Pod, container: str) -> Any:
-        """Run."""
         try:
             options = self._kubelet.run_options(pod, container)
         except ContainerStartError as error:
@@ -71,31 +64,24 @@ class Simulated:
         return None if options is None else dict(options.envs)
 
     def end(self, pod: Pod) -> None:
-        """End."""
         self._kubelet.terminate(pod)
 
     def collect(self) -> None:
-        """Collect."""
         self._kubelet._live().manager.collect()
 
     def tick(self) -> None:
-        """Tick."""
         self._kubelet.tick()
 
     def expire(self) -> None:
-        """Expire."""
         self._clock.advance(301)
 
     def pokes(self) -> list[list[str]]:
-        """Take the pokes."""
         return [sorted(pods) for pods in self._kubelet.take_pokes()]
 
     def health(self, pod: Pod) -> Any:
-        """Look at the health."""
         return self._kubelet.device_health(pod)
 
     def state(self) -> dict[str, Any]:
-        """Look at everything."""
         manager = self._kubelet._live().manager
         with self._kubelet._host.changed:
             return {

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 Object = dict[str, Any]
 ANSWERS: Final = Path(__file__).with_name("answers.json")
+ENDINGS: Final = Path(__file__).with_name("endings.json")
+"""How scenes end with the real scheduler and controllers, as the simulated ones end them too."""
 GROUP: Final = "/apis/resource.k8s.io/v1"
 SLICES: Final = f"{GROUP}/resourceslices"
 CLASSES: Final = f"{GROUP}/deviceclasses"

@@ -1,6 +1,6 @@
 """Requests about claims, templates, device classes and pods."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.dra_api.asking import (
@@ -19,20 +19,30 @@ from cluster.dra_api.asking import (
 
 def a_claim(**request: Any) -> Object:
     """Return a claim with one request; by default for one device of a class."""
-    request = request or {"name": "a", "exactly": {"deviceClassName": "g"}}
+    request = request or {"name": "a", "exactly": _G}
     made: Object = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
     return {**made, "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
 
 
+_G = {"deviceClassName": "g"}
+
+
+def _asking(**request: Any) -> Case:
+    return [Step("POST", CLAIMS, a_claim(**request))]
+
+
 def _request(**exactly: Any) -> Case:
-    body = a_claim(name="a", exactly={"deviceClassName": "g", **exactly})
-    return [Step("POST", CLAIMS, body)]
+    return _asking(name="a", exactly={**_G, **exactly})
 
 
 def _claim(**devices: Any) -> Case:
     made = a_claim()
     made["spec"]["devices"].update(devices)
     return [Step("POST", CLAIMS, made)]
+
+
+def _with_status(edit: Callable[[Object], Any]) -> Step:
+    return Step("PUT", f"{CLAIMS}/c/status", edited(edit))
 
 
 _ALLOCATED: Object = {
@@ -57,7 +67,7 @@ def _reserved(count: int) -> list[Object]:
 
 
 _ONE_CLAIM = Step("POST", CLAIMS, a_claim())
-_ALLOCATE = Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x.update(status=_ALLOCATED)))
+_ALLOCATE = _with_status(lambda x: x.update(status=_ALLOCATED))
 _FINALIZER = Step(
     "PATCH",
     f"{CLAIMS}/c",
@@ -67,59 +77,16 @@ _FINALIZER = Step(
 CLAIM_CASES: Mapping[str, Case] = {
     "a claim": [_ONE_CLAIM, Step("GET", f"{CLAIMS}/c/status")],
     "a claim with a status": [Step("POST", CLAIMS, {**a_claim(), "status": _ALLOCATED})],
-    "a request for capacity": [
-        Step(
-            "POST",
-            CLAIMS,
-            a_claim(
-                name="a",
-                exactly={
-                    "deviceClassName": "g",
-                    "capacity": {"requests": {"shares": "1024Mi", "x-y": "-1"}},
-                },
-            ),
-        )
-    ],
-    "a request for capacity that is none": [
-        Step(
-            "POST",
-            CLAIMS,
-            a_claim(
-                name="a",
-                exactly={"deviceClassName": "g", "capacity": {"requests": {"shares": "x"}}},
-            ),
-        )
-    ],
-    "a request without a name": [Step("POST", CLAIMS, a_claim(exactly={"deviceClassName": "g"}))],
-    "a request with a capital": [
-        Step("POST", CLAIMS, a_claim(name="A", exactly={"deviceClassName": "g"}))
-    ],
-    "a request for nothing": [Step("POST", CLAIMS, a_claim(name="a"))],
-    "a request for two things": [
-        Step(
-            "POST",
-            CLAIMS,
-            a_claim(
-                name="a",
-                exactly={"deviceClassName": "g"},
-                firstAvailable=[{"name": "b", "deviceClassName": "g"}],
-            ),
-        )
-    ],
-    "sub-requests": [
-        Step(
-            "POST",
-            CLAIMS,
-            a_claim(
-                name="a",
-                firstAvailable=[
-                    {"name": "b", "deviceClassName": "g"},
-                    {"name": "c", "deviceClassName": "g", "count": 2},
-                ],
-            ),
-        )
-    ],
-    "a bad sub-request": [Step("POST", CLAIMS, a_claim(name="a", firstAvailable=[{"name": "B"}]))],
+    "a request for capacity": _request(capacity={"requests": {"shares": "1024Mi", "x-y": "-1"}}),
+    "a request for capacity that is none": _request(capacity={"requests": {"shares": "x"}}),
+    "a request without a name": _asking(exactly=_G),
+    "a request with a capital": _asking(name="A", exactly=_G),
+    "a request for nothing": _asking(name="a"),
+    "a request for two things": _asking(name="a", exactly=_G, firstAvailable=[{"name": "b", **_G}]),
+    "sub-requests": _asking(
+        name="a", firstAvailable=[{"name": "b", **_G}, {"name": "c", **_G, "count": 2}]
+    ),
+    "a bad sub-request": _asking(name="a", firstAvailable=[{"name": "B"}]),
     "a request without a class": _request(deviceClassName=""),
     "a request of a class with a capital": _request(deviceClassName="G"),
     "a request for 0": _request(count=0),
@@ -159,21 +126,15 @@ CLAIM_CASES: Mapping[str, Case] = {
     "an allocation": [_ONE_CLAIM, _ALLOCATE],
     "a reservation without an allocation": [
         _ONE_CLAIM,
-        Step(
-            "PUT",
-            f"{CLAIMS}/c/status",
-            edited(lambda x: x.update(status={"reservedFor": _ALLOCATED["reservedFor"]})),
-        ),
+        _with_status(lambda x: x.update(status={"reservedFor": _ALLOCATED["reservedFor"]})),
     ],
     "the end of an allocation that is reserved": [
-        _ONE_CLAIM,
-        _ALLOCATE,
-        Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x["status"].pop("allocation"))),
+        *(_ONE_CLAIM, _ALLOCATE),
+        _with_status(lambda x: x["status"].pop("allocation")),
     ],
     "the end of an allocation": [
-        _ONE_CLAIM,
-        _ALLOCATE,
-        Step("PUT", f"{CLAIMS}/c/status", edited(lambda x: x.update(status={}))),
+        *(_ONE_CLAIM, _ALLOCATE),
+        _with_status(lambda x: x.update(status={})),
     ],
     "a finalizer": [
         _ONE_CLAIM,
@@ -184,22 +145,12 @@ CLAIM_CASES: Mapping[str, Case] = {
         Step("GET", f"{CLAIMS}/c"),
     ],
     "a reservation twice": [
-        _ONE_CLAIM,
-        _ALLOCATE,
-        Step(
-            "PUT",
-            f"{CLAIMS}/c/status",
-            edited(lambda x: x["status"].update(reservedFor=_ALLOCATED["reservedFor"] * 2)),
-        ),
+        *(_ONE_CLAIM, _ALLOCATE),
+        _with_status(lambda x: x["status"].update(reservedFor=_ALLOCATED["reservedFor"] * 2)),
     ],
     "257 reservations": [
-        _ONE_CLAIM,
-        _ALLOCATE,
-        Step(
-            "PUT",
-            f"{CLAIMS}/c/status",
-            edited(lambda x: x["status"].update(reservedFor=_reserved(257))),
-        ),
+        *(_ONE_CLAIM, _ALLOCATE),
+        _with_status(lambda x: x["status"].update(reservedFor=_reserved(257))),
     ],
     "a claim in no namespace": [Step("POST", f"{GROUP}/namespaces/nope/resourceclaims", a_claim())],
     "a claim in another namespace": [

@@ -1,6 +1,6 @@
 """Quantities, metadata, and requests that read and write slices."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.dra_api.asking import CLAIMS, GROUP, MERGE, PODS, SLICES, Case, Object, Step, edited
@@ -57,6 +57,12 @@ def _first(found: Object) -> Object:
     return device
 
 
+def _put(change: Callable[[Object], Any] | None = None, **metadata: Any) -> Case:
+    """Create a slice, and put another in its place: the answer with ``change``, or one anew."""
+    body = edited(change) if change else a_slice(lambda made: made["metadata"].update(metadata))
+    return [_ONE, Step("PUT", f"{SLICES}/s", body)]
+
+
 _ONE = Step("POST", SLICES, a_slice())
 WRITES: Mapping[str, Case] = {
     "a dry run": [
@@ -68,48 +74,24 @@ WRITES: Mapping[str, Case] = {
     ],
     "a dry run of something": [Step("POST", f"{SLICES}?dryRun=true", a_slice())],
     "the same slice twice": [_ONE, _ONE],
-    "a taint by PUT": [
-        _ONE,
-        Step("PUT", f"{SLICES}/s", edited(lambda x: _first(x).update(taints=[_HELD]))),
-    ],
-    "a PUT without a change": [_ONE, Step("PUT", f"{SLICES}/s", edited(lambda _: None))],
-    "a PUT without a version": [_ONE, Step("PUT", f"{SLICES}/s", a_slice())],
-    "a PUT with an old version": [
-        _ONE,
-        Step("PUT", f"{SLICES}/s", a_slice(lambda x: x["metadata"].update(resourceVersion="1"))),
-    ],
-    "a PUT with a bad version": [
-        _ONE,
-        Step("PUT", f"{SLICES}/s", a_slice(lambda x: x["metadata"].update(resourceVersion="abc"))),
-    ],
-    "a PUT with another UID": [
-        _ONE,
-        Step("PUT", f"{SLICES}/s", a_slice(lambda x: x["metadata"].update(uid="x-y"))),
-    ],
+    "a taint by PUT": _put(lambda x: _first(x).update(taints=[_HELD])),
+    "a PUT without a change": _put(lambda _: None),
+    "a PUT without a version": _put(),
+    "a PUT with an old version": _put(resourceVersion="1"),
+    "a PUT with a bad version": _put(resourceVersion="abc"),
+    "a PUT with another UID": _put(uid="x-y"),
     "a PUT of what cannot change": [
         _ONE,
-        Step(
-            "PUT",
-            f"{SLICES}/s",
-            a_slice(
-                lambda x: x["spec"].update(
-                    driver="b", nodeName="n2", pool={**x["spec"]["pool"], "name": "n2/x"}
-                )
-            ),
-        ),
+        Step("PUT", f"{SLICES}/s", a_slice(
+            lambda x: x["spec"].update(
+                driver="b", nodeName="n2", pool={**x["spec"]["pool"], "name": "n2/x"}
+            )
+        )),
     ],
-    "a PUT to all nodes": [
-        _ONE,
-        Step(
-            "PUT",
-            f"{SLICES}/s",
-            edited(lambda x: (x["spec"].pop("nodeName"), x["spec"].update(allNodes=True))),
-        ),
-    ],
-    "a PUT of another name": [
-        _ONE,
-        Step("PUT", f"{SLICES}/s", a_slice(lambda x: x["metadata"].update(name="t"))),
-    ],
+    "a PUT to all nodes": _put(
+        lambda x: (x["spec"].pop("nodeName"), x["spec"].update(allNodes=True))
+    ),
+    "a PUT of another name": _put(name="t"),
     "a PUT of what is not there": [Step("PUT", f"{SLICES}/s", a_slice())],
     "a merge patch": [
         _ONE,
@@ -129,9 +111,6 @@ WRITES: Mapping[str, Case] = {
         _ONE,
         Step("DELETE", f"{SLICES}/s", {"preconditions": {"resourceVersion": "1"}}),
     ],
-    "half an object": [Step("POST", SLICES, b'{"a":')],
-    "a list for an object": [Step("POST", SLICES, [])],
-    "an empty body": [Step("POST", SLICES, b"")],
     "a body of another type": [Step("POST", SLICES, a_slice(), "text/plain")],
     "an unknown kind": [Step("GET", f"{GROUP}/foos")],
     "an unknown version": [Step("GET", "/apis/resource.k8s.io/v9/resourceslices")],

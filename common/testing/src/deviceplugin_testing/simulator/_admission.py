@@ -6,11 +6,14 @@ from contextlib import contextmanager
 
 from deviceplugin_testing.simulator._device_manager.allocating import Allocator
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
-from deviceplugin_testing.simulator._device_manager.topology_hints import HintProvider
+from deviceplugin_testing.simulator._device_manager.topology_hints import (
+    HintProvider,
+    ProviderHints,
+    affinity,
+)
 from deviceplugin_testing.simulator._errors import AllocationRefusedError
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._pods.pod import Container, Outcome, Pod, PodState
-from deviceplugin_testing.simulator._topology import ProviderHints, affinity
 
 
 class _RejectionError(Exception):
@@ -116,7 +119,6 @@ class Admission:
             ]
 
     def readmit(self) -> list[Outcome]:
-        """Admit the pods from before the kubelet's start."""
         outcomes = [self._admit(state) for state in self.to_readmit]
         with self._host.changed:
             self._manager.sources_ready = True

@@ -43,7 +43,6 @@ class Monitor:
         self.poke()
 
     def is_over(self) -> bool:
-        """Return whether ``end`` was called."""
         return self._over
 
     def until(

@@ -1,6 +1,6 @@
 """A node of a cluster: a simulated kubelet that runs its pods, and reports their status."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -43,21 +43,19 @@ def _container(state: PodState, container: Container) -> dict[str, Any]:
 
 
 def _allocated(container: Container, health: Any, plugins: Any) -> dict[str, Any]:
-    entries = [*_of_plugins(plugins.get(container.name, {}))]
+    entries = [
+        (resource, [{"resourceID": id_, "health": found} for id_, found in devices.items()])
+        for resource, devices in plugins.get(container.name, {}).items()
+    ]
     for name, devices in health.get(container.name, {}).items():
-        resources = [
+        listed = [
             {"resourceID": one.resource_id, "health": one.health}
             | ({"message": one.message} if one.message else {})
             for one in devices
         ]
-        entries.append({"name": name, "resources": resources})
-    return {"allocatedResourcesStatus": entries} if entries else {}
-
-
-def _of_plugins(resources: Any) -> Iterator[dict[str, Any]]:
-    for resource, devices in resources.items():
-        listed = [{"resourceID": id_, "health": health} for id_, health in devices.items()]
-        yield {"name": resource, "resources": listed}
+        entries.append((name, listed))
+    found = [{"name": name, "resources": listed} for name, listed in entries]
+    return {"allocatedResourcesStatus": found} if found else {}
 
 
 _GONE: Final = 404

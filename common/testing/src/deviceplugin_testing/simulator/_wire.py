@@ -13,17 +13,8 @@ import grpc
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 
-_GO_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    '"': r"\"",
-    "\\": r"\\",
-}
+_GO_ESCAPES = dict(zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True))
+"""Characters, and what stands for them after a backslash."""
 
 
 def socket_path(directory: Path, endpoint: str) -> str:
@@ -50,10 +41,12 @@ def dialled_path(path: str) -> str:
 
 def go_quote(text: str) -> str:
     """Return ``text`` in quotes, as in the kubelet's messages."""
-    return '"' + "".join(_GO_ESCAPES.get(char) or _printable(char) for char in text) + '"'
+    return '"' + "".join(map(_printable, text)) + '"'
 
 
 def _printable(char: str) -> str:
+    if char in _GO_ESCAPES:
+        return f"\\{_GO_ESCAPES[char]}"
     if char.isprintable():
         return char
     if char < "\x80":
@@ -109,11 +102,9 @@ class ClientClosed(grpc.RpcError):
     """The call was not made because the kubelet had closed the connection."""
 
     def code(self) -> grpc.StatusCode:
-        """Return the code of a Go client."""
         return grpc.StatusCode.CANCELLED
 
     def details(self) -> str:
-        """Return the message of a Go client."""
         return "grpc: the client connection is closing"
 
 

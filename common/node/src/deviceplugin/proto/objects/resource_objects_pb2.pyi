@@ -95,7 +95,7 @@ class Device(_message.Message):
     name: str
     attributes: _containers.MessageMap[str, DeviceAttribute]
     capacity: _containers.MessageMap[str, DeviceCapacity]
-    consumes_counters: _containers.RepeatedCompositeFieldContainer[CounterConsumption]
+    consumes_counters: _containers.RepeatedCompositeFieldContainer[DeviceCounterConsumption]
     node_name: str
     node_selector: NodeSelector
     all_nodes: bool
@@ -104,47 +104,39 @@ class Device(_message.Message):
     binding_conditions: _containers.RepeatedScalarFieldContainer[str]
     binding_failure_conditions: _containers.RepeatedScalarFieldContainer[str]
     allow_multiple_allocations: bool
-    def __init__(self, name: _Optional[str] = ..., attributes: _Optional[_Mapping[str, DeviceAttribute]] = ..., capacity: _Optional[_Mapping[str, DeviceCapacity]] = ..., consumes_counters: _Optional[_Iterable[_Union[CounterConsumption, _Mapping]]] = ..., node_name: _Optional[str] = ..., node_selector: _Optional[_Union[NodeSelector, _Mapping]] = ..., all_nodes: bool = ..., taints: _Optional[_Iterable[_Union[DeviceTaint, _Mapping]]] = ..., binds_to_node: bool = ..., binding_conditions: _Optional[_Iterable[str]] = ..., binding_failure_conditions: _Optional[_Iterable[str]] = ..., allow_multiple_allocations: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., attributes: _Optional[_Mapping[str, DeviceAttribute]] = ..., capacity: _Optional[_Mapping[str, DeviceCapacity]] = ..., consumes_counters: _Optional[_Iterable[_Union[DeviceCounterConsumption, _Mapping]]] = ..., node_name: _Optional[str] = ..., node_selector: _Optional[_Union[NodeSelector, _Mapping]] = ..., all_nodes: bool = ..., taints: _Optional[_Iterable[_Union[DeviceTaint, _Mapping]]] = ..., binds_to_node: bool = ..., binding_conditions: _Optional[_Iterable[str]] = ..., binding_failure_conditions: _Optional[_Iterable[str]] = ..., allow_multiple_allocations: bool = ...) -> None: ...
 
 class DeviceAttribute(_message.Message):
-    __slots__ = ("int_value", "bool_value", "string_value", "version_value", "int_values", "bool_values", "string_values", "version_values")
+    __slots__ = ("int_value", "bool_value", "string_value", "version_value")
     INT_VALUE_FIELD_NUMBER: _ClassVar[int]
     BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     STRING_VALUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_VALUE_FIELD_NUMBER: _ClassVar[int]
-    INT_VALUES_FIELD_NUMBER: _ClassVar[int]
-    BOOL_VALUES_FIELD_NUMBER: _ClassVar[int]
-    STRING_VALUES_FIELD_NUMBER: _ClassVar[int]
-    VERSION_VALUES_FIELD_NUMBER: _ClassVar[int]
     int_value: int
     bool_value: bool
     string_value: str
     version_value: str
-    int_values: _containers.RepeatedScalarFieldContainer[int]
-    bool_values: _containers.RepeatedScalarFieldContainer[bool]
-    string_values: _containers.RepeatedScalarFieldContainer[str]
-    version_values: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, int_value: _Optional[int] = ..., bool_value: bool = ..., string_value: _Optional[str] = ..., version_value: _Optional[str] = ..., int_values: _Optional[_Iterable[int]] = ..., bool_values: _Optional[_Iterable[bool]] = ..., string_values: _Optional[_Iterable[str]] = ..., version_values: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, int_value: _Optional[int] = ..., bool_value: bool = ..., string_value: _Optional[str] = ..., version_value: _Optional[str] = ...) -> None: ...
 
 class DeviceCapacity(_message.Message):
     __slots__ = ("value", "request_policy")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_POLICY_FIELD_NUMBER: _ClassVar[int]
     value: Quantity
-    request_policy: RequestPolicy
-    def __init__(self, value: _Optional[_Union[Quantity, _Mapping]] = ..., request_policy: _Optional[_Union[RequestPolicy, _Mapping]] = ...) -> None: ...
+    request_policy: CapacityRequestPolicy
+    def __init__(self, value: _Optional[_Union[Quantity, _Mapping]] = ..., request_policy: _Optional[_Union[CapacityRequestPolicy, _Mapping]] = ...) -> None: ...
 
-class RequestPolicy(_message.Message):
+class CapacityRequestPolicy(_message.Message):
     __slots__ = ("default_value", "valid_values", "valid_range")
     DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
     VALID_VALUES_FIELD_NUMBER: _ClassVar[int]
     VALID_RANGE_FIELD_NUMBER: _ClassVar[int]
     default_value: Quantity
     valid_values: _containers.RepeatedCompositeFieldContainer[Quantity]
-    valid_range: RequestRange
-    def __init__(self, default_value: _Optional[_Union[Quantity, _Mapping]] = ..., valid_values: _Optional[_Iterable[_Union[Quantity, _Mapping]]] = ..., valid_range: _Optional[_Union[RequestRange, _Mapping]] = ...) -> None: ...
+    valid_range: CapacityRequestPolicyRange
+    def __init__(self, default_value: _Optional[_Union[Quantity, _Mapping]] = ..., valid_values: _Optional[_Iterable[_Union[Quantity, _Mapping]]] = ..., valid_range: _Optional[_Union[CapacityRequestPolicyRange, _Mapping]] = ...) -> None: ...
 
-class RequestRange(_message.Message):
+class CapacityRequestPolicyRange(_message.Message):
     __slots__ = ("min", "max", "step")
     MIN_FIELD_NUMBER: _ClassVar[int]
     MAX_FIELD_NUMBER: _ClassVar[int]
@@ -187,7 +179,7 @@ class Counter(_message.Message):
     value: Quantity
     def __init__(self, value: _Optional[_Union[Quantity, _Mapping]] = ...) -> None: ...
 
-class CounterConsumption(_message.Message):
+class DeviceCounterConsumption(_message.Message):
     __slots__ = ("counter_set", "counters")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -248,11 +240,11 @@ class DeviceClassSpec(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     EXTENDED_RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
     selectors: _containers.RepeatedCompositeFieldContainer[DeviceSelector]
-    config: _containers.RepeatedCompositeFieldContainer[ClassConfiguration]
+    config: _containers.RepeatedCompositeFieldContainer[DeviceClassConfiguration]
     extended_resource_name: str
-    def __init__(self, selectors: _Optional[_Iterable[_Union[DeviceSelector, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ClassConfiguration, _Mapping]]] = ..., extended_resource_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, selectors: _Optional[_Iterable[_Union[DeviceSelector, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[DeviceClassConfiguration, _Mapping]]] = ..., extended_resource_name: _Optional[str] = ...) -> None: ...
 
-class ClassConfiguration(_message.Message):
+class DeviceClassConfiguration(_message.Message):
     __slots__ = ("device_configuration",)
     DEVICE_CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     device_configuration: Configuration
@@ -265,8 +257,8 @@ class DeviceClaim(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     requests: _containers.RepeatedCompositeFieldContainer[DeviceRequest]
     constraints: _containers.RepeatedCompositeFieldContainer[DeviceConstraint]
-    config: _containers.RepeatedCompositeFieldContainer[ClaimConfiguration]
-    def __init__(self, requests: _Optional[_Iterable[_Union[DeviceRequest, _Mapping]]] = ..., constraints: _Optional[_Iterable[_Union[DeviceConstraint, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[ClaimConfiguration, _Mapping]]] = ...) -> None: ...
+    config: _containers.RepeatedCompositeFieldContainer[DeviceClaimConfiguration]
+    def __init__(self, requests: _Optional[_Iterable[_Union[DeviceRequest, _Mapping]]] = ..., constraints: _Optional[_Iterable[_Union[DeviceConstraint, _Mapping]]] = ..., config: _Optional[_Iterable[_Union[DeviceClaimConfiguration, _Mapping]]] = ...) -> None: ...
 
 class DeviceRequest(_message.Message):
     __slots__ = ("name", "exactly", "first_available")
@@ -274,11 +266,11 @@ class DeviceRequest(_message.Message):
     EXACTLY_FIELD_NUMBER: _ClassVar[int]
     FIRST_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     name: str
-    exactly: ExactRequest
-    first_available: _containers.RepeatedCompositeFieldContainer[Subrequest]
-    def __init__(self, name: _Optional[str] = ..., exactly: _Optional[_Union[ExactRequest, _Mapping]] = ..., first_available: _Optional[_Iterable[_Union[Subrequest, _Mapping]]] = ...) -> None: ...
+    exactly: ExactDeviceRequest
+    first_available: _containers.RepeatedCompositeFieldContainer[DeviceSubRequest]
+    def __init__(self, name: _Optional[str] = ..., exactly: _Optional[_Union[ExactDeviceRequest, _Mapping]] = ..., first_available: _Optional[_Iterable[_Union[DeviceSubRequest, _Mapping]]] = ...) -> None: ...
 
-class ExactRequest(_message.Message):
+class ExactDeviceRequest(_message.Message):
     __slots__ = ("device_class_name", "selectors", "allocation_mode", "count", "admin_access", "tolerations", "capacity")
     DEVICE_CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
     SELECTORS_FIELD_NUMBER: _ClassVar[int]
@@ -296,7 +288,7 @@ class ExactRequest(_message.Message):
     capacity: CapacityRequirements
     def __init__(self, device_class_name: _Optional[str] = ..., selectors: _Optional[_Iterable[_Union[DeviceSelector, _Mapping]]] = ..., allocation_mode: _Optional[str] = ..., count: _Optional[int] = ..., admin_access: bool = ..., tolerations: _Optional[_Iterable[_Union[DeviceToleration, _Mapping]]] = ..., capacity: _Optional[_Union[CapacityRequirements, _Mapping]] = ...) -> None: ...
 
-class Subrequest(_message.Message):
+class DeviceSubRequest(_message.Message):
     __slots__ = ("name", "device_class_name", "selectors", "allocation_mode", "count", "tolerations", "capacity")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEVICE_CLASS_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -317,10 +309,10 @@ class Subrequest(_message.Message):
 class DeviceSelector(_message.Message):
     __slots__ = ("cel",)
     CEL_FIELD_NUMBER: _ClassVar[int]
-    cel: CelSelector
-    def __init__(self, cel: _Optional[_Union[CelSelector, _Mapping]] = ...) -> None: ...
+    cel: CELDeviceSelector
+    def __init__(self, cel: _Optional[_Union[CELDeviceSelector, _Mapping]] = ...) -> None: ...
 
-class CelSelector(_message.Message):
+class CELDeviceSelector(_message.Message):
     __slots__ = ("expression",)
     EXPRESSION_FIELD_NUMBER: _ClassVar[int]
     expression: str
@@ -363,7 +355,7 @@ class DeviceConstraint(_message.Message):
     distinct_attribute: str
     def __init__(self, requests: _Optional[_Iterable[str]] = ..., match_attribute: _Optional[str] = ..., distinct_attribute: _Optional[str] = ...) -> None: ...
 
-class ClaimConfiguration(_message.Message):
+class DeviceClaimConfiguration(_message.Message):
     __slots__ = ("requests", "device_configuration")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
@@ -374,10 +366,10 @@ class ClaimConfiguration(_message.Message):
 class Configuration(_message.Message):
     __slots__ = ("opaque",)
     OPAQUE_FIELD_NUMBER: _ClassVar[int]
-    opaque: OpaqueConfiguration
-    def __init__(self, opaque: _Optional[_Union[OpaqueConfiguration, _Mapping]] = ...) -> None: ...
+    opaque: OpaqueDeviceConfiguration
+    def __init__(self, opaque: _Optional[_Union[OpaqueDeviceConfiguration, _Mapping]] = ...) -> None: ...
 
-class OpaqueConfiguration(_message.Message):
+class OpaqueDeviceConfiguration(_message.Message):
     __slots__ = ("driver", "parameters")
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
@@ -391,9 +383,9 @@ class ResourceClaimStatus(_message.Message):
     RESERVED_FOR_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     allocation: Allocation
-    reserved_for: _containers.RepeatedCompositeFieldContainer[Consumer]
-    devices: _containers.RepeatedCompositeFieldContainer[AllocatedDevice]
-    def __init__(self, allocation: _Optional[_Union[Allocation, _Mapping]] = ..., reserved_for: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[AllocatedDevice, _Mapping]]] = ...) -> None: ...
+    reserved_for: _containers.RepeatedCompositeFieldContainer[ResourceClaimConsumerReference]
+    devices: _containers.RepeatedCompositeFieldContainer[AllocatedDeviceStatus]
+    def __init__(self, allocation: _Optional[_Union[Allocation, _Mapping]] = ..., reserved_for: _Optional[_Iterable[_Union[ResourceClaimConsumerReference, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[AllocatedDeviceStatus, _Mapping]]] = ...) -> None: ...
 
 class Allocation(_message.Message):
     __slots__ = ("devices", "node_selector", "allocation_timestamp")
@@ -454,7 +446,7 @@ class AllocationConfiguration(_message.Message):
     device_configuration: Configuration
     def __init__(self, source: _Optional[str] = ..., requests: _Optional[_Iterable[str]] = ..., device_configuration: _Optional[_Union[Configuration, _Mapping]] = ...) -> None: ...
 
-class Consumer(_message.Message):
+class ResourceClaimConsumerReference(_message.Message):
     __slots__ = ("api_group", "resource", "name", "uid")
     API_GROUP_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -466,7 +458,7 @@ class Consumer(_message.Message):
     uid: str
     def __init__(self, api_group: _Optional[str] = ..., resource: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ...) -> None: ...
 
-class AllocatedDevice(_message.Message):
+class AllocatedDeviceStatus(_message.Message):
     __slots__ = ("driver", "pool", "device", "conditions", "data", "network_data", "share_id")
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     POOL_FIELD_NUMBER: _ClassVar[int]

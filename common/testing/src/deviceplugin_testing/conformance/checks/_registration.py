@@ -10,7 +10,7 @@ from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Fail
 from deviceplugin_testing.conformance._kubelet import Registered
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks._observing import quiet
-from deviceplugin_testing.simulator._device_manager.registration import is_extended_resource
+from deviceplugin_testing.simulator._control_plane.rules.names import is_extended_resource
 from deviceplugin_testing.simulator._wire import dialled_path, socket_path
 
 GROUP: Final = CheckGroup("registration", "Registration", lane=FIRST_LANE)

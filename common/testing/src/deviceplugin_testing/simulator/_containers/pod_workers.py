@@ -53,12 +53,7 @@ class PodWorkers:
         return options.with_claims(names) if options else RunOptions.of_claims(names)
 
     def start(self, state: PodState, container: Container) -> RunOptions | None:
-        """Start a container, after the pod's sandbox is made if it has none.
-
-        Raises:
-            PodNotReadyError: The claims cannot be prepared.
-            ContainerStartError: The container cannot be created.
-        """
+        """Start a container; raise ``PodNotReadyError`` or ``ContainerStartError``."""
         with self._worker(state):
             self.make_sandbox(state)
             options = self._runtime.create(self.run_options(state.pod, container))
@@ -76,11 +71,7 @@ class PodWorkers:
             self._host.notify()
 
     def make_sandbox(self, state: PodState) -> None:
-        """Prepare the pod's claims and make its sandbox, if it has none.
-
-        Raises:
-            PodNotReadyError: A claim is not prepared. Another attempt is due a while later.
-        """
+        """Prepare the pod's claims and make its sandbox; raise ``PodNotReadyError``."""
         if state.sandbox:
             return
         if self._host.config.has_dra and not self._attempt(

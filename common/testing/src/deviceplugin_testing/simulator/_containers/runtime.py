@@ -77,11 +77,7 @@ class Specifications:
             yield name, _Device(path, document.get("containerEdits", {}), device["containerEdits"])
 
     def edits(self, names: Sequence[str]) -> list[Mapping[str, Any]]:
-        """Return the edits for the devices ``names``, in the order in which they are applied.
-
-        Raises:
-            UnresolvableError: Some are in no valid specification.
-        """
+        """Return the edits of devices in the order of ``names``; raise ``UnresolvableError``."""
         missing = [name for name in names if name not in self.devices]
         if missing:
             raise UnresolvableError(f"unresolvable CDI devices {', '.join(missing)}")
@@ -102,11 +98,7 @@ class Runtime:
         self._host = host
 
     def create(self, options: RunOptions | None) -> RunOptions | None:
-        """Return what the container has in the end.
-
-        Raises:
-            ContainerCreateError: A CDI device is in no valid specification.
-        """
+        """Return what the container has in the end; raise ``ContainerCreateError``."""
         if options is None:
             return None
         names = list(options.claim_cdi_devices)

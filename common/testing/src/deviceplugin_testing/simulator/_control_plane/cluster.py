@@ -5,11 +5,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from threading import Event, Thread
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    ACCOUNT,
     Access,
     ApiRequest,
     Faults,
@@ -30,7 +31,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Kind,
     Object,
 )
-from deviceplugin_testing.simulator._control_plane.rules import schema
+from deviceplugin_testing.simulator._control_plane.rules import shares
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store
 
@@ -73,7 +74,7 @@ class SimulatedCluster:
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self._store = Store(KINDS, clock=clock, seed=seed, waits=waits)
-        counts_shares = schema.checked(feature_gates).get(schema.SHARES, True)
+        counts_shares = shares.checked(feature_gates)
         self._objects = Objects(self._store, counts_shares=counts_shares)
         self._access = Access(self._store)
         self.faults = Faults()
@@ -124,12 +125,7 @@ class SimulatedCluster:
         """Start the cluster."""
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the cluster."""
         self.stop()
 
@@ -198,8 +194,8 @@ class SimulatedCluster:
 
         From the first one on, requests need a token, and accounts the rights of their ClusterRoles.
         """
-        user = User.of_account(namespace, account) if account else User("admin", is_admin=True)
-        self._access.grant(token, user)
+        name = f"{ACCOUNT}{namespace}:{account}" if account else "admin"
+        self._access.grant(token, User(name, is_admin=not account))
 
     def revoke(self, token: str) -> None:
         """Answer requests with ``token`` with 401 from now on."""
@@ -209,15 +205,12 @@ class SimulatedCluster:
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "default") -> Object:
         """Create an object as a client would; raise ``RefusedError`` as the API server would."""
-        kind = self._kind(str(manifest["kind"]))
-        metadata = manifest.get("metadata", {})
-        space = metadata.get("namespace", namespace) if kind.namespaced else ""
-        return self._objects.create(kind, space, {**manifest})
+        given = manifest.get("metadata", {}).get("namespace", namespace)
+        return self._objects.create(*self._place(str(manifest["kind"]), given), {**manifest})
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object | None:
         """Return an object, or None if there is none."""
-        found = self._kind(kind)
-        return self._store.find(found, namespace if found.namespaced else "", name)
+        return self._store.find(*self._place(kind, namespace), name)
 
     def list(self, kind: str, namespace: str = "") -> Page:
         """Return all objects of a kind by name, in one namespace or all."""
@@ -231,15 +224,13 @@ class SimulatedCluster:
         namespace: str = "default",
     ) -> Object:
         """Let ``edit`` change an object in place, or return it anew, without any check."""
-        found = self._kind(kind)
-        return self._store.change(found, namespace if found.namespaced else "", name, edit)
+        return self._store.change(*self._place(kind, namespace), name, edit)
 
     def delete(
         self, kind: str, name: str, namespace: str = "default", *, grace: int | None = None
     ) -> None:
         """Delete an object as a client would. A pod on a node stays until ``grace`` is 0."""
-        found = self._kind(kind)
-        self._store.delete(found, namespace if found.namespaced else "", name, grace)
+        self._store.delete(*self._place(kind, namespace), name, grace)
 
     def add_node(
         self,
@@ -279,3 +270,7 @@ class SimulatedCluster:
         raise ValueError(
             f"{name!r} is not a kind of the simulated cluster: {', '.join(self.kinds())}"
         )
+
+    def _place(self, kind: str, namespace: str) -> tuple[Kind, str]:
+        found = self._kind(kind)
+        return found, namespace if found.namespaced else ""

@@ -13,6 +13,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     RESOURCE_SLICE,
     Object,
 )
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import owned_by
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import DeviceKey, tolerates
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import FINALIZER
 from deviceplugin_testing.simulator._control_plane.store import ENDED, Store
@@ -29,7 +30,6 @@ class ClaimControllers:
         self._store = objects.store
 
     def step(self) -> None:
-        """Do what is to be done for each pod, claim and slice."""
         pods = {one["metadata"]["uid"]: one for one in self._store.list(POD)}
         for pod in pods.values():
             if not is_over(pod):
@@ -56,19 +56,13 @@ class ClaimControllers:
         if found is None:
             return  # it is made once there is one
         spec = found["spec"]
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-        }
         wanted: Mapping[str, Object] = spec.get("metadata", {})
         made = {
             "metadata": {
                 "generateName": f"{metadata['name']}-{name}-",
                 "labels": wanted.get("labels", {}),
                 "annotations": {**wanted.get("annotations", {}), POD_CLAIM: name},
-                "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+                "ownerReferences": [owned_by(pod)],
             },
             "spec": spec["spec"],
         }
@@ -106,7 +100,6 @@ class ClaimControllers:
             self._store.delete(*place)
 
     def _is_garbage(self, found: Object) -> bool:
-        """Return whether all owners are gone."""
         owners = [one for one in _owners(found["metadata"]) if one["kind"] in _OWNERS]
         namespace = found["metadata"].get("namespace", "")
         return bool(owners) and not any(self._exists(one, namespace) for one in owners)
@@ -141,7 +134,6 @@ class DeviceEviction:
         self._store = store
 
     def step(self) -> None:
-        """Delete the pods whose time has come."""
         taints = dict(self._taints())
         for claim in self._store.list(RESOURCE_CLAIM):
             allocation = claim.get("status", {}).get("allocation") or {}

@@ -24,12 +24,10 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Return what manifests call ``apiVersion``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def plural(self) -> str:
-        """Return the name in addresses."""
         name = self.name.lower()
         if name.endswith("y"):
             return f"{name[:-1]}ies"
@@ -49,7 +47,6 @@ class Kind:
 
     @property
     def root(self) -> str:
-        """Return the address of its group and version."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
 

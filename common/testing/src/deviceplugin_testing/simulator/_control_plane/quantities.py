@@ -49,21 +49,13 @@ class _Parsed(NamedTuple):
 
 
 def amount(text: object) -> Fraction:
-    """Return the value of a quantity.
-
-    Raises:
-        ValueError: It is not a quantity. The message is the one of the API server.
-    """
+    """Return the value of a quantity; raise ``ValueError`` in the API server's words."""
     parsed = _parse(str(text).strip())
     return -parsed.value if parsed.negative else parsed.value
 
 
 def canonical(text: object) -> str:
-    """Return the quantity as the API server writes it.
-
-    Raises:
-        ValueError: It is not a quantity. The message is the one of the API server.
-    """
+    """Return how the API server writes a quantity; raise ``ValueError`` in its words."""
     given = str(text).strip()
     parsed = _parse(given)
     if parsed.is_kept:
@@ -74,7 +66,7 @@ def canonical(text: object) -> str:
     if binary:
         value = min(value, Fraction(_MOST))
         binary = value >= 1024 and value.denominator == 1  # noqa: PLR2004
-    shown = _in_binary(value) if binary else _in_decimal(value, exponent=parsed.is_exponent)
+    shown = in_binary(value) if binary else _in_decimal(value, exponent=parsed.is_exponent)
     return f"-{shown}" if parsed.negative and value else shown
 
 
@@ -107,9 +99,10 @@ def _in_decimal(value: Fraction, *, exponent: bool) -> str:
     return f"{count}{names[power]}"
 
 
-def _in_binary(value: Fraction) -> str:
+def in_binary(value: Fraction) -> str:
+    """Return a whole number with the largest suffix, such as Gi, that needs no fraction."""
     power = 0
-    while power < max(_BINARY.values()) and not value % 2 ** (power + 10):
+    while value and power < max(_BINARY.values()) and not value % 2 ** (power + 10):
         power += 10
     names = {0: "", **{power: name for name, power in _BINARY.items()}}
     return f"{value / 2**power}{names[power]}"

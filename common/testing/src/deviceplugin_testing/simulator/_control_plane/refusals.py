@@ -28,53 +28,43 @@ class RefusedError(Exception):
 
 
 class FieldError(NamedTuple):
-    """An error of one field."""
-
     reason: str
     field: str
     message: str
 
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
-    """Return that a value is not valid."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {_shown(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """Return that a value is missing."""
     return FieldError("FieldValueRequired", field, _with("Required value", detail))
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """Return that a value may not be there."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    """Return that a value is there twice."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {_shown(value)}")
 
 
 def too_long(field: str, most: int) -> FieldError:
-    """Return that a string has more than ``most`` bytes."""
     return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {most} bytes")
 
 
 def too_many(field: str, count: int, most: int) -> FieldError:
-    """Return that a list has more than ``most`` items."""
     message = f"Too many: {count}: must have at most {most} items"
     return FieldError("FieldValueTooMany", field, message)
 
 
 def unsupported(field: str, value: object, known: Sequence[str]) -> FieldError:
-    """Return that a value is not one of the known ones."""
     values = ", ".join(map(_shown, known))
     message = f"Unsupported value: {_shown(value)}: supported values: {values}"
     return FieldError("FieldValueNotSupported", field, message)
 
 
 def not_found(field: str, value: str, detail: str) -> FieldError:
-    """Return that a value names what does not exist."""
     return FieldError("FieldValueNotFound", field, f"Not found: {_shown(value)}: {detail}")
 
 
@@ -92,7 +82,6 @@ def _with(message: str, detail: str) -> str:
 
 
 def bad_request(message: str) -> RefusedError:
-    """Return that a request cannot be understood."""
     return RefusedError(400, "BadRequest", message)
 
 
@@ -106,60 +95,48 @@ def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError]) -> Refus
     """Return that an object has ``errors``, which are not empty."""
     messages = list(dict.fromkeys(f"{error.field}: {error.message}" for error in errors))
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
-    causes = [
-        {"reason": error.reason, "message": error.message, "field": error.field} for error in errors
-    ]
-    details = {**_name(name), **_group(kind), "kind": kind.name, "causes": causes}
+    causes = [error._asdict() for error in errors]
+    details = {**({"name": name} if name else {}), **_group(kind)}
+    details |= {"kind": kind.name, "causes": causes}
     return RefusedError(422, "Invalid", f'{kind.qualified} "{name}" is invalid: {text}', details)
 
 
 def invalid_options(kind: str, error: FieldError) -> RefusedError:
     """Return that the options of a request, which are of ``kind``, have ``error``."""
-    cause = {"reason": error.reason, "message": error.message, "field": error.field}
     group = "meta.k8s.io"
-    details = {"group": group, "kind": kind, "causes": [cause]}
+    details = {"group": group, "kind": kind, "causes": [error._asdict()]}
     text = f'{kind}.{group} "" is invalid: {error.field}: {error.message}'
     return RefusedError(422, "Invalid", text, details)
 
 
 def absent(kind: Kind, name: str) -> RefusedError:
-    """Return that there is no object of that name."""
     message = f'{kind.resource} "{name}" not found'
     return RefusedError(404, "NotFound", message, _about(kind, name))
 
 
 def exists(kind: Kind, name: str) -> RefusedError:
-    """Return that there is an object of that name already."""
     message = f'{kind.resource} "{name}" already exists'
     return RefusedError(409, "AlreadyExists", message, _about(kind, name))
 
 
 def conflict(kind: Kind, name: str, problem: str) -> RefusedError:
-    """Return that the object is not as the request expects it."""
     message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {problem}'
     return RefusedError(409, "Conflict", message, _about(kind, name))
 
 
 def precondition(kind: Kind, name: str, problem: str) -> RefusedError:
-    """Return that a precondition of a deletion does not hold."""
     message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {problem}'
     details = {"name": name, **_group(kind), "kind": kind.name}
     return RefusedError(409, "Conflict", message, details)
 
 
 def expired(message: str) -> RefusedError:
-    """Return that a version is forgotten."""
     return RefusedError(410, "Expired", message)
 
 
 def unknown_address() -> RefusedError:
-    """Return that nothing is at the address."""
     message = "the server could not find the requested resource"
     return RefusedError(404, "NotFound", message, {})
-
-
-def _name(name: str) -> dict[str, str]:
-    return {"name": name} if name else {}
 
 
 def _about(kind: Kind, name: str) -> Object:

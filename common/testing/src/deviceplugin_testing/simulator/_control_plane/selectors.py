@@ -47,11 +47,7 @@ Selector = Callable[[Candidate], bool]
 
 
 def parse_selector(expression: str) -> Selector:
-    """Return whether a candidate is selected, as a function.
-
-    Raises:
-        ValueError: The expression is not one that is understood here.
-    """
+    """Return whether a candidate is selected, as a function; raise ``ValueError``."""
     terms = [_term(term) for term in expression.split("&&")]
     return lambda candidate: all(term(candidate) for term in terms)
 

@@ -35,11 +35,7 @@ class Change(NamedTuple):
 class Store:
     """Objects by kind, namespace and name. Thread-safe; what is given and returned is a copy.
 
-    Args:
-        kinds: The kinds that there are.
-        clock: Returns the time, in seconds since 1970.
-        seed: Of the random parts of names and UIDs.
-        waits: The clock by which watches wait.
+    ``seed`` is that of random names and UIDs; watches wait by ``waits``.
     """
 
     def __init__(
@@ -74,11 +70,7 @@ class Store:
         return self._clock()
 
     def since(self, version: int) -> Sequence[Change]:
-        """Return the changes after ``version``.
-
-        Raises:
-            RefusedError: They are forgotten.
-        """
+        """Return the changes after ``version``; raise ``RefusedError``."""
         with self.changed:
             if version < self._forgotten:
                 message = f"too old resource version: {version} ({self._forgotten})"
@@ -118,7 +110,6 @@ class Store:
             return _copy(found)
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """Return an object, or None if there is none."""
         with self.changed:
             found = self._objects[kind].get((namespace, name))
             return None if found is None else _copy(found)
@@ -131,7 +122,6 @@ class Store:
             metadata["name"] = f"{base[:_LONGEST_BASE]}{end}"
 
     def new_uid(self) -> str:
-        """Return a new random UID."""
         return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def create(self, kind: Kind, made: Object, *, dry_run: bool = False) -> Object:

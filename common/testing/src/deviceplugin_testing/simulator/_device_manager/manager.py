@@ -20,8 +20,6 @@ from deviceplugin_testing.simulator._wire import go_error
 
 log = logging.getLogger(__name__)
 
-_MAX_POKES = 100
-
 
 @dataclass(slots=True)
 class Endpoint:
@@ -36,16 +34,10 @@ class Endpoint:
 
     @property
     def stopped(self) -> bool:
-        """Whether the connection was lost."""
         return self.stopped_at is not None
 
     def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Call a method of the plugin and return its answer.
-
-        Raises:
-            CallError: The call failed, or the connection was lost before. The message is the
-                kubelet's.
-        """
+        """Call a method of the plugin and return its answer; raise ``CallError``."""
         if self.client is None or self.stopped:
             path = f" {self.client.path}" if self.client else ""
             raise CallError(f"endpoint &{{{self.resource}{path}}} has been stopped")
@@ -100,7 +92,6 @@ class DeviceManager:
             self.endpoints[resource] = Endpoint(resource, None, None, self._host.clock())
 
     def save(self) -> None:
-        """Write the checkpoint."""
         with self._host.changed:
             records.write_checkpoint(self._host.plugin_dir, self.records, self.healthy)
 
@@ -128,18 +119,14 @@ class DeviceManager:
                 if id_ in owners and (id_ not in before or before[id_].health != health):
                     concerned.add(owners[id_])
             self._host.metrics.listed_at[resource] = time.monotonic()
-            self._poke(frozenset(concerned))
+            if self._host.release.shows_device_health:
+                self._host.poke(concerned)
             self.save()
             self._host.notify()
 
     def _owners(self, resource: str) -> dict[str, str]:
         anywhere = self._host.behaviour.health_owner_ignores_resource
         return self.records.owners(None if anywhere else resource)
-
-    def _poke(self, pods: frozenset[str]) -> None:
-        shown = self._host.release.shows_device_health
-        if shown and pods and len(self._host.pokes) < _MAX_POKES:
-            self._host.pokes.append(pods)
 
     def disconnected(self, resource: str) -> None:
         """Treat all devices of the resource as unhealthy."""
@@ -222,7 +209,6 @@ class DeviceManager:
                 self.recount()
 
     def recount(self) -> None:
-        """Compute ``allocated`` from the records."""
         with self._host.changed:
             self.allocated = self.records.devices
             if not self._host.behaviour.collection_forgets_in_flight:

@@ -33,7 +33,6 @@ class Grant:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of all devices."""
         return frozenset(id_ for ids in self.nodes.values() for id_ in ids)
 
     def nodes_of(self, wanted: str) -> list[int]:
@@ -43,8 +42,6 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
-    """A grant and the container that has it."""
-
     pod: str
     container: str
     resource: str
@@ -65,11 +62,9 @@ class Records:
         self._grants[entry.pod, entry.container, entry.resource] = entry.grant
 
     def get(self, pod: str, container: str, resource: str) -> Grant | None:
-        """Return the container's grant of the resource, or None."""
         return self._grants.get((pod, container, resource))
 
     def of_container(self, pod: str, container: str) -> dict[str, Grant]:
-        """Return the container's grants by resource."""
         return {
             entry.resource: entry.grant
             for entry in self
@@ -77,17 +72,14 @@ class Records:
         }
 
     def of_pod(self, pod: str, resource: str) -> frozenset[str]:
-        """Return the ids of all devices of the resource that the pod has."""
         mine = [e.grant.ids for e in self if (e.pod, e.resource) == (pod, resource)]
         return frozenset().union(*mine)
 
     @property
     def pods(self) -> frozenset[str]:
-        """The uids of all pods with grants."""
         return frozenset(pod for pod, _, _ in self._grants)
 
     def forget(self, pods: Iterable[str]) -> None:
-        """Drop all grants of these pods."""
         gone = frozenset(pods)
         self._grants = {key: grant for key, grant in self._grants.items() if key[0] not in gone}
 
@@ -125,7 +117,6 @@ class Checkpoint:
 def write_checkpoint(
     directory: Path, entries: Iterable[HeldGrant], healthy: Mapping[str, Iterable[str]]
 ) -> None:
-    """Replace the checkpoint in ``directory``."""
     data = {
         "PodDeviceEntries": [_encode(entry) for entry in entries] or None,
         "RegisteredDevices": {name: sorted(ids) for name, ids in sorted(healthy.items())},

@@ -59,7 +59,6 @@ class ClaimState:
 
     @property
     def devices(self) -> Iterator[tuple[str, ClaimDevice]]:
-        """Each device and its driver."""
         for driver, devices in self.drivers.items():
             for device in devices:
                 yield driver, device
@@ -76,15 +75,12 @@ class ClaimCache:
         return iter(list(self._claims.values()))
 
     def get(self, namespace: str, name: str) -> ClaimState | None:
-        """Return a claim, or None."""
         return self._claims.get((namespace, name))
 
     def add(self, state: ClaimState) -> None:
-        """Add a claim."""
         self._claims[state.namespace, state.name] = state
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget a claim."""
         self._claims.pop((namespace, name), None)
 
     def save(self) -> None:
@@ -187,11 +183,7 @@ class ContainerClaims:
         self._cache = cache
 
     def cdi_names(self, pod: Pod, container: Container) -> list[str]:
-        """Return the CDI names that the runtime gets, in the order in which it applies them.
-
-        Raises:
-            ContainerStartError: The kubelet does not know a claim.
-        """
+        """Return the CDI names in the runtime's order; raise ``ContainerStartError``."""
         wanted: dict[str, list[str]] = {}
         for use in container.claims:
             if name := _object(pod, use):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from deviceplugin.proto.dra import CALL_TIMEOUT, V1, V1BETA1
+from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
 from deviceplugin_testing.simulator._dra.plugins import DriverPlugin, HealthReader
 from deviceplugin_testing.simulator._errors import CallError, ConnectError
 from deviceplugin_testing.simulator._host.claim_source import ClusterError
@@ -22,8 +23,6 @@ _JITTER: Final = 0.2
 
 @dataclass(slots=True)
 class _Wipe:
-    """A deletion to come."""
-
     due: float
     retry: float = _FIRST_RETRY
     begun: bool = False
@@ -106,16 +105,11 @@ class Drivers:
 
     @property
     def all(self) -> dict[str, list[DriverPlugin]]:
-        """The instances by driver."""
         with self._host.changed:
             return {driver: list(found) for driver, found in self._instances.items()}
 
     def get(self, driver: str) -> DriverPlugin:
-        """Return the instance for the driver's calls: the newest connected one, or the newest.
-
-        Raises:
-            CallError: The driver is not registered.
-        """
+        """Return the newest connected instance, or the newest; raise ``CallError`` without one."""
         with self._host.changed:
             instances = self._instances.get(driver)
             if not instances:
@@ -125,11 +119,11 @@ class Drivers:
 
     # What the plugin watcher calls
 
-    def complaint(self, driver: str, endpoint: str, services: Sequence[str]) -> str:
+    def complaint(self, info: watcher_pb.PluginInfo, endpoint: str) -> str:
         """Return why the services are of no use, or an empty string."""
-        failed = f"invalid supported gRPC versions of DRA driver plugin {driver} at endpoint "
+        failed = f"invalid supported gRPC versions of DRA driver plugin {info.name} at endpoint "
         try:
-            self._choose(services)
+            self._choose(info.supported_versions)
         except ValueError as error:
             return f"{failed}{endpoint}: {error}"
         return ""
@@ -147,12 +141,9 @@ class Drivers:
             f"are supported by the kubelet ({_go_list(known)})"
         )
 
-    def register(self, driver: str, endpoint: str, services: Sequence[str]) -> None:
-        """Add an instance, whether or not its socket answers.
-
-        Raises:
-            ConnectError: There is an instance with this endpoint.
-        """
+    def register(self, info: watcher_pb.PluginInfo, endpoint: str) -> None:
+        """Add an instance, whether or not its socket answers; raise ``ConnectError``."""
+        driver = info.name
         with self._host.changed:
             instances = self._instances.setdefault(driver, [])
             if any(each.endpoint == endpoint for each in instances):
@@ -160,7 +151,8 @@ class Drivers:
                     f"endpoint {endpoint} already registered for DRA driver plugin {driver}"
                 )
             try:
-                plugin = DriverPlugin(driver, endpoint, self._choose(services), CALL_TIMEOUT)
+                service = self._choose(info.supported_versions)
+                plugin = DriverPlugin(driver, endpoint, service, CALL_TIMEOUT)
             except ValueError as error:
                 raise ConnectError(
                     f"create gRPC connection to DRA driver {driver} plugin at endpoint {endpoint}: "
@@ -174,16 +166,16 @@ class Drivers:
             plugin.watch(partial(self._connection_changed, plugin))
             self._health.read(plugin)
 
-    def deregister(self, driver: str, endpoint: str) -> None:
+    def deregister(self, name: str, endpoint: str) -> None:
         """Remove the instance with this endpoint, if there is one."""
         with self._host.changed:
-            instances = self._instances.get(driver, [])
+            instances = self._instances.get(name, [])
             for plugin in [each for each in instances if each.endpoint == endpoint]:
                 instances.remove(plugin)
                 if not instances:
-                    del self._instances[driver]
+                    del self._instances[name]
                 plugin.close()
-                self._sync(driver)
+                self._sync(name)
 
     # Connections
 

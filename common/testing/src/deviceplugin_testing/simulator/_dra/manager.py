@@ -12,7 +12,6 @@ from deviceplugin_testing.simulator._host.host import Host, Key
 
 RECONCILE: Final = 60.0
 """Seconds between checks for claims whose pods are gone."""
-_MAX_POKES: Final = 100
 
 
 class DraManager:
@@ -31,11 +30,7 @@ class DraManager:
         self._startup: threading.Thread | None = None
 
     def start(self) -> None:
-        """Restore the claims, and delete the slices of the node, in the background.
-
-        Raises:
-            ValueError: The checkpoint is damaged.
-        """
+        """Restore the claims; raise ``ValueError``. Slices are deleted in the background."""
         if not self._host.config.has_dra:
             return
         self.cache.restore()
@@ -50,8 +45,7 @@ class DraManager:
         for state in self.cache:
             if any((one.pool, one.name) in devices for one in state.drivers.get(driver, ())):
                 pods |= state.pods
-        if pods and len(self._host.pokes) < _MAX_POKES:
-            self._host.pokes.append(frozenset(pods))
+        self._host.poke(pods)
 
     def run(self) -> None:
         """Do what is due by the clock: delete slices, ask for health, release what is unused."""

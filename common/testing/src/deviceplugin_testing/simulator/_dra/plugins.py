@@ -51,7 +51,7 @@ class DriverPlugin:
         )
         self._calls: Mapping[str, Any] = rpc.calls(self._channel, SERVICES[service])
         self._stream: grpc.Call | None = None
-        self._closed = False
+        self.closed = False
         self._threads: list[threading.Thread] = []
 
     def watch(self, changed: Callable[[bool], None]) -> None:
@@ -70,11 +70,7 @@ class DriverPlugin:
         thread.start()
 
     def call(self, method: str, claims: Sequence[dra_v1_pb2.Claim]) -> Mapping[str, Any]:
-        """Call a method for ``claims`` and return its answers, by UID.
-
-        Raises:
-            CallError: The call failed. The message is the kubelet's.
-        """
+        """Call a method for ``claims`` and return its answers, by UID; raise ``CallError``."""
         request = {
             "NodePrepareResources": dra_v1_pb2.NodePrepareResourcesRequest,
             "NodeUnprepareResources": dra_v1_pb2.NodeUnprepareResourcesRequest,
@@ -100,18 +96,12 @@ class DriverPlugin:
         except (grpc.RpcError, ValueError):  # ValueError: closed before the call
             return
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
-
     def close(self) -> None:
         """Close the connection; calls in flight fail."""
-        self._closed = True
+        self.closed = True
         self._channel.close()
 
     def join(self) -> None:
-        """Wait for its threads, which must have been closed."""
         for thread in self._threads:
             thread.join()
 
@@ -138,16 +128,12 @@ class HealthReader:
 
     def run(self) -> None:
         """Ask again for the streams for which it is time."""
-        with self._host.changed:
-            for plugin in self._due():
-                self._open(plugin)
-
-    def _due(self) -> Iterator[DriverPlugin]:
         now = self._host.clock()
-        for plugin in self._plugins:
-            due = plugin.health_due
-            if due is not None and due <= now and not plugin.closed:
-                yield plugin
+        with self._host.changed:
+            for plugin in self._plugins:
+                due = plugin.health_due
+                if due is not None and due <= now and not plugin.closed:
+                    self._open(plugin)
 
     def _open(self, plugin: DriverPlugin) -> None:
         plugin.health_due = None

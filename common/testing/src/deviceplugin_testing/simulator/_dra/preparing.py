@@ -1,7 +1,7 @@
 """Preparing and unpreparing the claims of pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator._dra.claims import ClaimCache, ClaimDevice, ClaimState
@@ -10,18 +10,11 @@ from deviceplugin_testing.simulator._dra.plugins import DriverPlugin
 from deviceplugin_testing.simulator._errors import CallError
 from deviceplugin_testing.simulator._host.claim_source import ClusterError
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._pods.pod import Pod
+from deviceplugin_testing.simulator._pods.pod import Pod, PodClaim
 
 
 class PrepareError(Exception):
     """Claims of a pod could not be prepared, or unprepared. The message is the kubelet's."""
-
-
-class _Use(NamedTuple):
-    """A claim of a pod that has an object."""
-
-    claim: str
-    from_template: bool = False
 
 
 class Preparer:
@@ -35,12 +28,7 @@ class Preparer:
     # Preparing
 
     def prepare(self, pod: Pod) -> None:
-        """Prepare all claims of ``pod`` that are not prepared yet.
-
-        Raises:
-            PrepareError: The first failure. What was prepared until then stays so for its driver,
-                and is asked for again at the next attempt.
-        """
+        """Prepare all claims of ``pod`` that are not prepared yet; raise ``PrepareError``."""
         try:
             self._prepare(pod)
         except (CallError, ClusterError, ValueError) as error:
@@ -63,9 +51,9 @@ class Preparer:
             self._cache.save()
             self._host.notify()
 
-    def _validate(self, pod: Pod, use: _Use) -> ClaimState:
+    def _validate(self, pod: Pod, use: PodClaim) -> ClaimState:
         try:
-            found = self._host.cluster.claim(pod.namespace, use.claim)
+            found = self._host.cluster.claim(pod.namespace, str(use.claim))
         except ClusterError as error:
             raise ClusterError(f"fetch ResourceClaim {use.claim}: {error}") from None
         _check_owner(pod, use, found)
@@ -143,13 +131,9 @@ class Preparer:
     # Unpreparing
 
     def unprepare(self, pod: Pod) -> None:
-        """Unprepare the claims of ``pod`` that no other pod uses.
-
-        Raises:
-            PrepareError: The first failure.
-        """
+        """Unprepare the claims of ``pod`` that no other pod uses; raise ``PrepareError``."""
         try:
-            names = [use.claim for use in _claims(pod)]
+            names = [str(use.claim) for use in _claims(pod)]
         except ValueError as error:
             raise PrepareError(f"unprepare dynamic resources: {error}") from None
         self._unprepare(pod.uid, pod.namespace, names)
@@ -203,18 +187,15 @@ class Preparer:
                 self._host.dra_problems.append(str(error))
 
 
-def _claims(pod: Pod) -> list[_Use]:
+def _claims(pod: Pod) -> list[PodClaim]:
     """Return the claims of ``pod`` that have an object, with the one for its limits."""
-    uses = []
-    for claim in pod.claims:
-        if claim.claim is None:
-            raise ValueError(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
-        if claim.claim:
-            uses.append(_Use(claim.claim, claim.from_template))
-    return uses + ([_Use(pod.extended.claim)] if pod.extended else [])
+    if any(claim.claim is None for claim in pod.claims):
+        raise ValueError(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
+    special = [PodClaim("", pod.extended.claim)] if pod.extended else []
+    return [claim for claim in (*pod.claims, *special) if claim.claim]
 
 
-def _check_owner(pod: Pod, use: _Use, found: Mapping[str, Any]) -> None:
+def _check_owner(pod: Pod, use: PodClaim, found: Mapping[str, Any]) -> None:
     """Raise ``ValueError`` if the claim should have been created for ``pod``, and was not."""
     owners = found["metadata"].get("ownerReferences") or ()
     owned = any(one.get("controller") and one.get("uid") == pod.uid for one in owners)

@@ -3,7 +3,7 @@
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +48,7 @@ class Observer:
 
 
 UNKNOWN: Final = "Unknown"
+_MAX_POKES: Final = 100
 _WORDS: Final = {health_pb.HEALTHY: "Healthy", health_pb.UNHEALTHY: "Unhealthy"}
 
 Key = tuple[str, str]
@@ -63,11 +64,6 @@ class HealthReport:
     timeout: float = HEALTH_TIMEOUT
     at: float = 0.0
     """When it arrived, by the kubelet's clock. The time in the report does not count."""
-
-    @property
-    def said(self) -> tuple[str, str, float]:
-        """What is news if it differs."""
-        return self.health, self.message, self.timeout
 
 
 class HealthCache:
@@ -93,7 +89,7 @@ class HealthCache:
         changed = {
             key
             for key, report in reported.items()
-            if key not in known or known[key].said != report.said
+            if key not in known or replace(known[key], at=now) != report
         }
         silent = {key: old for key, old in known.items() if key not in reported}
         lost = {
@@ -105,7 +101,6 @@ class HealthCache:
         return changed | lost.keys()
 
     def clear(self, driver: str) -> None:
-        """Forget what a driver reported."""
         self._drivers.pop(driver, None)
 
 
@@ -201,6 +196,12 @@ class Host:
         self.dra_health = HealthCache(clock)
         self.dra_problems: deque[str] = deque(maxlen=100)
         """Why claims of pods that are gone could not be unprepared."""
+
+    def poke(self, pods: Iterable[str]) -> None:
+        """Note pods to sync, unless too many notes wait already."""
+        found = frozenset(pods)
+        if found and len(self.pokes) < _MAX_POKES:
+            self.pokes.append(found)
 
     def notify(self) -> None:
         """Make all threads that wait for a condition check it again."""

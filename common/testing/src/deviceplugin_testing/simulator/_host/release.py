@@ -1,8 +1,7 @@
 """Releases of Kubernetes, and the kubelet's known defects."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Self
 
 NEWEST: Final = "1.36"
 """The release whose real device manager the simulation is compared with."""
@@ -10,32 +9,10 @@ _OLDEST: Final = 26
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(_OLDEST, int(NEWEST[2:]) + 1))
 """The releases whose kubelet sources have been compared, the oldest first."""
 
-SINCE: Final[Mapping[str, int]] = {
-    "limits_rate": 27,
-    "knows_get": 27,
-    "answers_get": 34,
-    "lists_active_only": 34,
-    "lists_sidecars": 30,
-    "admits_sidecars": 29,
-    "knows_sidecars": 28,
-    "passes_cdi_names": 29,
-    "annotates_cdi_names": 29,
-    "deletes_sockets_only": 33,
-    "missing_device_crashes": 34,
-    "cancels_registration": 35,
-    "retries_refused_plugin": 36,
-    "hints_need_devices": 36,
-    "leaves_claimed": 36,
-    "shows_device_health": 36,
-    "has_dra_gate": 32,
-    "enables_dra": 34,
-    "calls_dra_v1": 34,
-    "lists_claims": 34,
-    "watches_dra_health": 36,
-}
-"""Fields of ``Release`` to the minor release from which on they are true."""
-UNTIL: Final[Mapping[str, int]] = {"readmits_ended": 28, "annotates_cdi_names": 32}
-"""Fields of ``Release`` to the minor release from which on they are no longer true."""
+
+def _true(since: int = _OLDEST, until: int = 1000) -> Any:
+    """Return a field that is true from one minor release on, until another."""
+    return field(metadata={"minors": range(since, until)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,72 +20,50 @@ class Release:
     """The behaviour of a release's kubelet with its default feature gates."""
 
     name: str
-
-    limits_rate: bool
+    limits_rate: bool = _true(since=27)
     """The pod resources API is limited to 100 calls a second."""
-
-    knows_get: bool
+    knows_get: bool = _true(since=27)
     """The pod resources API has Get."""
-
-    answers_get: bool
+    answers_get: bool = _true(since=34)
     """Get is enabled. Otherwise it returns an error."""
-
-    lists_active_only: bool
+    lists_active_only: bool = _true(since=34)
     """List has active pods only. Otherwise it has all that the kubelet knows, even ended ones."""
-
-    lists_sidecars: bool
+    lists_sidecars: bool = _true(since=30)
     """List and Get include sidecars."""
-
-    admits_sidecars: bool
+    admits_sidecars: bool = _true(since=29)
     """Pods may have sidecars."""
-
-    knows_sidecars: bool
+    knows_sidecars: bool = _true(since=28)
     """The kubelet distinguishes sidecars from ordinary init containers."""
-
-    readmits_ended: bool
+    readmits_ended: bool = _true(until=28)
     """A restart also admits pods again that have ended, which may make them fail."""
-
-    passes_cdi_names: bool
+    passes_cdi_names: bool = _true(since=29)
     """The kubelet passes CDI names in Allocate's answer to the runtime."""
-
-    annotates_cdi_names: bool
+    annotates_cdi_names: bool = _true(since=29, until=32)
     """It passes them as an annotation too."""
-
-    deletes_sockets_only: bool
+    deletes_sockets_only: bool = _true(since=33)
     """A start deletes only sockets in the plugin directory. Otherwise it keeps only directories."""
-
-    missing_device_crashes: bool
+    missing_device_crashes: bool = _true(since=34)
     """The kubelet crashes when it looks up a device that is no longer listed."""
-
-    cancels_registration: bool
+    cancels_registration: bool = _true(since=35)
     """If the plugin cancels Register, the kubelet undoes it. Otherwise it continues."""
-
-    retries_refused_plugin: bool
+    retries_refused_plugin: bool = _true(since=36)
     """The plugin watcher retries a plugin whose registration failed."""
-
-    hints_need_devices: bool
+    hints_need_devices: bool = _true(since=36)
     """Topology hints combine only NUMA nodes that have devices."""
-
-    leaves_claimed: bool
+    leaves_claimed: bool = _true(since=36)
     """The device manager ignores a resource that comes from a resource claim."""
-
-    shows_device_health: bool
+    shows_device_health: bool = _true(since=36)
     """A pod's status has the health of its devices."""
-
-    has_dra_gate: bool
+    has_dra_gate: bool = _true(since=32)
     """The gate DynamicResourceAllocation lets pods have resource claims of resource.k8s.io/v1beta1
     or later. The alpha versions before are not simulated."""
-
-    enables_dra: bool
+    enables_dra: bool = _true(since=34)
     """Pods may have resource claims by default."""
-
-    calls_dra_v1: bool
+    calls_dra_v1: bool = _true(since=34)
     """The kubelet calls v1 of the drivers' API. Otherwise it knows v1beta1 only."""
-
-    lists_claims: bool
+    lists_claims: bool = _true(since=34)
     """The pod resources API has the devices of claims."""
-
-    watches_dra_health: bool
+    watches_dra_health: bool = _true(since=36)
     """The kubelet reads the health of devices from DRA drivers."""
 
     @classmethod
@@ -119,11 +74,8 @@ class Release:
                 f"{name!r} is not a known kubelet release: use one of {', '.join(RELEASES)}"
             )
         minor = int(name.partition(".")[2])
-        facts = SINCE.keys() | UNTIL.keys()
-        return cls(
-            name=name,
-            **{fact: SINCE.get(fact, 0) <= minor < UNTIL.get(fact, minor + 1) for fact in facts},
-        )
+        facts = {one.name: minor in one.metadata["minors"] for one in fields(cls) if one.metadata}
+        return cls(name=name, **facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

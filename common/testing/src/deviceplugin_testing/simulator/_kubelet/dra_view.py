@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
-from deviceplugin_testing.simulator._dra.claims import ClaimDevice, ResourceHealth
+from deviceplugin_testing.simulator._dra.claims import ClaimDevice, ClaimState, ResourceHealth
 from deviceplugin_testing.simulator._errors import KubeletStopped
 from deviceplugin_testing.simulator._host.host import Host
 from deviceplugin_testing.simulator._kubelet.process import Process
@@ -28,11 +28,11 @@ class DraView:
     def connected(self) -> dict[str, list[str]]:
         """The same, of the instances whose socket answers."""
         found = self._process.dra.drivers.all if self._process else {}
-        answering = {
-            driver: [one.endpoint for one in instances if one.connected]
+        return {
+            driver: endpoints
             for driver, instances in found.items()
+            if (endpoints := [one.endpoint for one in instances if one.connected])
         }
-        return {driver: endpoints for driver, endpoints in answering.items() if endpoints}
 
     def service(self, driver: str) -> str:
         """Return the service by which the driver is called, such as ``v1.DRAPlugin``.
@@ -56,20 +56,23 @@ class DraView:
 
     def prepared(self, name: str, namespace: str = "default") -> bool:
         """Return whether the claim is prepared, as far as this kubelet process knows."""
+        state = self._claim(namespace, name)
+        return bool(state and state.prepared)
+
+    def _claim(self, namespace: str, name: str) -> ClaimState | None:
         with self._host.changed:
-            state = self._process and self._process.dra.cache.get(namespace, name)
-            return bool(state and state.prepared)
+            return self._process.dra.cache.get(namespace, name) if self._process else None
 
     def users(self, name: str, namespace: str = "default") -> frozenset[str]:
         """Return the UIDs of the pods for which the kubelet keeps the claim."""
+        state = self._claim(namespace, name)
         with self._host.changed:
-            state = self._process and self._process.dra.cache.get(namespace, name)
             return frozenset(state.pods) if state else frozenset()
 
     def devices(self, name: str, namespace: str = "default") -> list[tuple[str, ClaimDevice]]:
         """Return driver and device of all answers for the claim, also of those from before."""
+        state = self._claim(namespace, name)
         with self._host.changed:
-            state = self._process and self._process.dra.cache.get(namespace, name)
             return list(state.devices) if state else []
 
     def report(self, driver: str, pool: str, device: str) -> ResourceHealth:

@@ -1,17 +1,18 @@
 """The simulated kubelet, for tests and tools."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._errors import KubeletCrashed, KubeletStopped, PodNotReadyError
-from deviceplugin_testing.simulator._kubelet.calls import KubeletCalls
 from deviceplugin_testing.simulator._kubelet.process import Process
+from deviceplugin_testing.simulator._kubelet.view import KubeletView
 from deviceplugin_testing.simulator._pods.pod import Outcome, Pod, RunOptions
 
 
-class SimulatedKubelet(KubeletCalls):
+class SimulatedKubelet(KubeletView):
     """A kubelet that manages devices and nothing else.
 
     ``with SimulatedKubelet(root) as kubelet: ...`` starts and stops it. Starting it again after a
@@ -235,3 +236,57 @@ class SimulatedKubelet(KubeletCalls):
             pokes = list(self._host.pokes)
             self._host.pokes.clear()
             return pokes
+
+    # Calls of plugins, without any bookkeeping
+
+    def hang_up(self, resource: str) -> None:
+        """Close the connection to the resource's plugin. Its stream ends, its devices are lost.
+
+        Raises:
+            LookupError: The kubelet has no connection for ``resource``.
+        """
+        if self._process is None or not self._process.connections.disconnect(resource):
+            raise LookupError(f"{resource} has no connection; {self._state()}")
+
+    def allocate(
+        self, resource: str, ids: Iterable[str], *, timeout: float | None = 10.0
+    ) -> pb.ContainerAllocateResponse:
+        """Call Allocate for these devices and return the answer.
+
+        Raises:
+            grpc.RpcError: The plugin answered with an error.
+            LookupError: The resource has no plugin, or the answer has no container.
+        """
+        wanted = pb.ContainerAllocateRequest(devices_ids=ids)
+        request = pb.AllocateRequest(container_requests=[wanted])
+        response = self.call(resource, "Allocate", request, timeout)
+        if not response.container_responses:
+            raise LookupError(f"{resource} answered Allocate for no container")
+        answer: pb.ContainerAllocateResponse = response.container_responses[0]
+        return answer
+
+    def prefer(
+        self,
+        resource: str,
+        available: Iterable[str],
+        required: Iterable[str],
+        size: int,
+        *,
+        timeout: float | None = 10.0,
+    ) -> list[str]:
+        """Call GetPreferredAllocation and return the answer; errors as in ``allocate``."""
+        wanted = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, must_include_deviceIDs=required, allocation_size=size
+        )
+        request = pb.PreferredAllocationRequest(container_requests=[wanted])
+        response = self.call(resource, "GetPreferredAllocation", request, timeout)
+        return [id_ for answer in response.container_responses[:1] for id_ in answer.deviceIDs]
+
+    def pre_start(self, resource: str, ids: Iterable[str], *, timeout: float | None = 30.0) -> None:
+        """Call PreStartContainer for these devices; errors as in ``allocate``."""
+        request = pb.PreStartContainerRequest(devices_ids=ids)
+        self.call(resource, "PreStartContainer", request, timeout)
+
+    def call(self, resource: str, method: str, request: Any, timeout: float | None) -> Any:
+        """Call a method of the plugin and return its answer; errors as in ``allocate``."""
+        return self._client(resource).call(method, request, timeout)

@@ -9,6 +9,7 @@ from pathlib import Path
 from deviceplugin._platform import rpc
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
+from deviceplugin.proto.dra import PLUGIN_TYPE
 from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2
 from deviceplugin_testing.simulator._admission import Admission, SyncLoop
@@ -19,7 +20,7 @@ from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
 from deviceplugin_testing.simulator._device_manager.registration import Connections, Registration
 from deviceplugin_testing.simulator._dra.manager import DraManager
 from deviceplugin_testing.simulator._host.host import Host
-from deviceplugin_testing.simulator._plugin_watcher.registrars import registrars
+from deviceplugin_testing.simulator._plugin_watcher.registrars import DevicePlugins, Registrar
 from deviceplugin_testing.simulator._plugin_watcher.watcher import PluginWatcher
 from deviceplugin_testing.simulator._podresources import PodResources
 from deviceplugin_testing.simulator._wire import UnixServer
@@ -49,7 +50,8 @@ class Process:
         self.starter = Starter(host, self.manager, allocator)
         self.dra = DraManager(host, self.manager)
         self.workers = PodWorkers(host, self.manager, self.dra, self.starter, Runtime(host))
-        takers = registrars(self.connections, self.dra.drivers, has_dra=host.config.has_dra)
+        takers: dict[str, Registrar] = {"DevicePlugin": DevicePlugins(self.connections)}
+        takers |= {PLUGIN_TYPE: self.dra.drivers} if host.config.has_dra else {}
         self.watcher = PluginWatcher(host, takers, dial_timeout=dial_timeout)
         self._waiter = Waiter(host.changed.clock)
         self._syncing = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -69,12 +71,7 @@ class Process:
         )
 
     def start(self) -> None:
-        """Start it.
-
-        Raises:
-            OSError: It cannot start, and has ended.
-            ValueError: A path or the configuration is not valid.
-        """
+        """Start it; raise ``OSError`` or ``ValueError`` if it cannot start, and has ended."""
         host = self._host
         _check(host)
         with host.changed:
@@ -97,7 +94,6 @@ class Process:
         self.manager.sources_ready = not self.admission.to_readmit
 
     def sync(self) -> None:
-        """Do what is due by the clock."""
         self.dra.run()
         self.workers.run()
 
@@ -135,23 +131,16 @@ def _sweep(host: Host) -> None:
     names = {path.name for path in host.plugin_dir.iterdir()} - {FILE_NAME}
     for name in host.shuffled(names):
         path = host.plugin_dir / name
-        is_deleted = _is_socket if host.release.deletes_sockets_only else _is_not_directory
-        if is_deleted(path):
+        if _is_swept(path, sockets_only=host.release.deletes_sockets_only):
             path.unlink(missing_ok=True)  # its plugin may have deleted it first
 
 
-def _is_socket(path: Path) -> bool:
+def _is_swept(path: Path, *, sockets_only: bool) -> bool:
     try:
-        return stat.S_ISSOCK(path.stat().st_mode)
+        mode = path.stat().st_mode if sockets_only else path.lstat().st_mode
     except OSError:
         return False
-
-
-def _is_not_directory(path: Path) -> bool:
-    try:
-        return not stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return stat.S_ISSOCK(mode) if sockets_only else not stat.S_ISDIR(mode)
 
 
 def _check(host: Host) -> None:

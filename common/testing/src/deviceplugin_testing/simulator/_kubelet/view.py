@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._clock import PATIENCE
 from deviceplugin_testing.simulator._device_manager.manager import DeviceManager
+from deviceplugin_testing.simulator._device_manager.plugin_client import PluginClient
 from deviceplugin_testing.simulator._errors import KubeletStopped
 from deviceplugin_testing.simulator._host.claim_source import GivenClaims
 from deviceplugin_testing.simulator._host.config import KubeletConfig
@@ -113,11 +114,14 @@ class KubeletView:
 
     def socket_of(self, resource: str) -> Path:
         """Return the socket of the resource's plugin; raise ``LookupError`` if it has none."""
+        return Path(self._client(resource).path)
+
+    def _client(self, resource: str) -> PluginClient:
         with self._host.changed:
             endpoint = self._manager.endpoints.get(resource)
             if endpoint is None or endpoint.client is None:
-                raise LookupError(f"{resource} has no plugin")
-            return Path(endpoint.client.path)
+                raise LookupError(f"{resource} has no plugin; {self._state()}")
+            return endpoint.client
 
     @property
     def resources(self) -> frozenset[str]:

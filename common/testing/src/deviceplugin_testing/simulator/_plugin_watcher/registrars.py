@@ -1,21 +1,16 @@
 """What the kubelet does with plugins of each type that the plugin watcher finds."""
 
-from collections.abc import Mapping
 from typing import Protocol
 
-from deviceplugin.proto.dra import PLUGIN_TYPE
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 from deviceplugin.proto.v1beta1 import VERSION
-from deviceplugin_testing.simulator._device_manager.registration import (
-    Connections,
-    is_extended_resource,
-)
-from deviceplugin_testing.simulator._dra.drivers import Drivers
+from deviceplugin_testing.simulator._control_plane.rules.names import is_extended_resource
+from deviceplugin_testing.simulator._device_manager.registration import Connections
 from deviceplugin_testing.simulator._wire import go_quote
 
 
 class Registrar(Protocol):
-    """Takes plugins of one type."""
+    """Takes plugins of one type, as ``Drivers`` does."""
 
     def complaint(self, info: pb.PluginInfo, endpoint: str) -> str:
         """Return what is wrong with the answer to GetInfo, or an empty string."""
@@ -34,7 +29,6 @@ class DevicePlugins:
         self._connections = connections
 
     def complaint(self, info: pb.PluginInfo, endpoint: str) -> str:  # noqa: ARG002
-        """Check version and name."""
         if VERSION not in info.supported_versions:
             versions = " ".join(info.supported_versions)
             return (
@@ -46,38 +40,8 @@ class DevicePlugins:
         return ""
 
     def register(self, info: pb.PluginInfo, endpoint: str) -> None:
-        """Connect to the plugin, and ask for its options."""
         self._connections.connect(info.name, endpoint, None)
 
     def deregister(self, name: str, endpoint: str) -> None:  # noqa: ARG002
         """Disconnect by name: the current plugin, even if it has another socket."""
         self._connections.disconnect(name)
-
-
-class DraPlugins:
-    """Instances of DRA drivers."""
-
-    def __init__(self, drivers: Drivers) -> None:
-        self._drivers = drivers
-
-    def complaint(self, info: pb.PluginInfo, endpoint: str) -> str:
-        """Check that there is a service that the kubelet knows."""
-        return self._drivers.complaint(info.name, endpoint, info.supported_versions)
-
-    def register(self, info: pb.PluginInfo, endpoint: str) -> None:
-        """Add the instance, without waiting for its socket to answer."""
-        self._drivers.register(info.name, endpoint, info.supported_versions)
-
-    def deregister(self, name: str, endpoint: str) -> None:
-        """Remove this instance."""
-        self._drivers.deregister(name, endpoint)
-
-
-def registrars(
-    connections: Connections, drivers: Drivers, *, has_dra: bool
-) -> Mapping[str, Registrar]:
-    """Return what takes plugins, by their type."""
-    found: dict[str, Registrar] = {"DevicePlugin": DevicePlugins(connections)}
-    if has_dra:
-        found[PLUGIN_TYPE] = DraPlugins(drivers)
-    return found

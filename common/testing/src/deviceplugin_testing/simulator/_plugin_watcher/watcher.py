@@ -54,8 +54,6 @@ class _Backoff:
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A registered plugin."""
-
     registrar: Registrar
     name: str
     endpoint: str
@@ -63,8 +61,6 @@ class _Plugin:
 
 @dataclass(slots=True)
 class _Socket:
-    """The state of one path."""
-
     wanted: int | None = None
     """The number of the event that created the socket; None once it was deleted."""
     registered: int | None = None
@@ -107,7 +103,6 @@ class PluginWatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a plugin is being registered."""
         with self._host.changed:
             return any(socket.busy for socket in self._sockets.values())
 

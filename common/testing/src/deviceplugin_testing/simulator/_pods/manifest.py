@@ -17,12 +17,7 @@ from deviceplugin_testing.simulator._pods.pod import (
 
 
 def documents(path: Path) -> list[Any]:
-    """Return the documents in ``path``: JSON has one, YAML any number.
-
-    Raises:
-        OSError: It cannot be read.
-        ValueError: It is not valid.
-    """
+    """Return the documents in ``path``; raise ``OSError`` or ``ValueError``."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         return [json.loads(text)]
@@ -34,11 +29,7 @@ class ManifestError(Exception):
 
 
 def load_pods(path: Path) -> list[Pod]:
-    """Return the pods in the YAML or JSON file ``path``.
-
-    Raises:
-        ManifestError: It cannot be read, or has no pod.
-    """
+    """Return the pods in the YAML or JSON file ``path``; raise ``ManifestError``."""
     try:
         found = documents(path)
     except OSError as error:

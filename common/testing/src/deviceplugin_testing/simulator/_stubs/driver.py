@@ -3,7 +3,9 @@
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Self
 
 import grpc
@@ -71,9 +73,6 @@ class StubDriver(ScriptedService):
         """The service by which each of these calls came."""
         self._cdi_dir = cdi_dir
         self._health: list[health_pb.DeviceHealth] = []
-        self._version = 0
-        self._ended = 0
-        self._streams = 0
         self._server: UnixServer | None = None
 
     # Control
@@ -90,7 +89,7 @@ class StubDriver(ScriptedService):
         handlers = [
             rpc.service(_REGISTRATION, self),
             rpc.service(_HEALTH, self),
-            *(rpc.service(service, _Calls(self, name)) for name, service in SERVICES.items()),
+            *(rpc.service(service, self._calls(name)) for name, service in SERVICES.items()),
         ]
         self.socket.parent.mkdir(parents=True, exist_ok=True)
         self._server = UnixServer(
@@ -135,20 +134,7 @@ class StubDriver(ScriptedService):
                 )
                 for (pool, device), state in health.items()
             ]
-            self._version += 1
-            self._changed.poke()
-
-    def end_streams(self) -> None:
-        """Return from every open NodeWatchResources."""
-        with self._changed:
-            self._ended += 1
-            self._changed.poke()
-
-    @property
-    def streams(self) -> int:
-        """Number of open NodeWatchResources streams."""
-        with self._changed:
-            return self._streams
+            self._send()
 
     # Answers
 
@@ -193,73 +179,42 @@ class StubDriver(ScriptedService):
 
     # What the kubelet calls
 
+    def _calls(self, version: str) -> SimpleNamespace:
+        """Return the calls of one version of the API. Messages are the same bytes in all."""
+        return SimpleNamespace(
+            NodePrepareResources=partial(self.prepare, version=version),
+            NodeUnprepareResources=partial(self.unprepare, version=version),
+        )
+
     def prepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
         """Answer NodePrepareResources as ``on_prepare`` does for each claim."""
         self.prepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
-        return self._answer(
-            "NodePrepareResources",
-            context,
-            lambda: self.answer_prepare(
-                pb.NodePrepareResourcesResponse(
-                    claims={claim.uid: self.on_prepare(claim) for claim in request.claims}
-                )
-            ),
-        )
+
+        def answer() -> Any:
+            claims = {claim.uid: self.on_prepare(claim) for claim in request.claims}
+            return self.answer_prepare(pb.NodePrepareResourcesResponse(claims=claims))
+
+        return self._answer("NodePrepareResources", context, answer)
 
     def unprepare(self, request: Any, context: grpc.ServicerContext, version: str) -> Any:
         """Answer NodeUnprepareResources as ``on_unprepare`` does for each claim."""
         self.unprepared.append([claim.name for claim in request.claims])
         self.versions.append(version)
-        return self._answer(
-            "NodeUnprepareResources",
-            context,
-            lambda: pb.NodeUnprepareResourcesResponse(
-                claims={claim.uid: self.on_unprepare(claim) for claim in request.claims}
-            ),
-        )
+
+        def answer() -> Any:
+            claims = {claim.uid: self.on_unprepare(claim) for claim in request.claims}
+            return pb.NodeUnprepareResourcesResponse(claims=claims)
+
+        return self._answer("NodeUnprepareResources", context, answer)
 
     def NodeWatchResources(  # noqa: N802 - the wire's name
         self, _request: health_pb.NodeWatchResourcesRequest, context: grpc.ServicerContext
     ) -> Iterator[health_pb.NodeWatchResourcesResponse]:
         """Send each report, until ``end_streams`` or until the kubelet is gone."""
-        with self._changed:
-            self._streams += 1
-            sent, ended = 0, self._ended
-            self._note("NodeWatchResources", context)
-        context.add_callback(self._changed.poke)
-        try:
-            self._fail("NodeWatchResources", context)
-            while (sent := self._next(sent, ended, context)) > 0:
-                yield health_pb.NodeWatchResourcesResponse(devices=self._health)
-        finally:
-            with self._changed:
-                self._streams -= 1
-                self._changed.poke()
-
-    def _next(self, sent: int, ended: int, context: grpc.ServicerContext) -> int:
-        """Wait for a report after ``sent`` and return its version, or 0 if the stream is over."""
-        self._changed.until(
-            lambda: self._version > sent or ended != self._ended or not context.is_active()
+        return self._stream(
+            "NodeWatchResources",
+            context,
+            0,
+            lambda: health_pb.NodeWatchResourcesResponse(devices=self._health),
         )
-        with self._changed:
-            over = ended != self._ended or not context.is_active()
-            return 0 if over else self._version
-
-
-class _Calls:
-    """The calls of one version of the drivers' API, whose messages are the same bytes."""
-
-    def __init__(self, driver: StubDriver, version: str) -> None:
-        self._driver = driver
-        self._version = version
-
-    def NodePrepareResources(  # noqa: N802 - the wire's name
-        self, request: Any, context: grpc.ServicerContext
-    ) -> Any:
-        return self._driver.prepare(request, context, self._version)
-
-    def NodeUnprepareResources(  # noqa: N802 - the wire's name
-        self, request: Any, context: grpc.ServicerContext
-    ) -> Any:
-        return self._driver.unprepare(request, context, self._version)

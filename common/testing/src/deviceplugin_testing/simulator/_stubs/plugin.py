@@ -40,115 +40,6 @@ def _prefer_first(
     return pb.PreferredAllocationResponse(container_responses=[answer])
 
 
-class StubService(ScriptedService):
-    """Answers calls as configured, and records them.
-
-    By default, Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
-    the first ids in sorted order.
-    """
-
-    def __init__(
-        self, resource: str, devices: Devices, options: pb.DevicePluginOptions | None
-    ) -> None:
-        super().__init__(
-            watcher_pb.PluginInfo(type="DevicePlugin", name=resource, supported_versions=[VERSION])
-        )
-        self.options = options or pb.DevicePluginOptions()
-        self.on_allocate: Callable[[list[str]], pb.AllocateResponse] = _answer_envs
-        self.on_prefer: Callable[
-            [pb.ContainerPreferredAllocationRequest], pb.PreferredAllocationResponse
-        ] = _prefer_first
-        self.allocated: list[list[str]] = []
-        """The ids of each Allocate call, sorted."""
-        self.preferred: list[pb.ContainerPreferredAllocationRequest] = []
-        self.pre_started: list[list[str]] = []
-        self._list = _list(devices)
-        self._version = 0
-        self._ended = 0
-        self._streams = 0
-
-    @property
-    def streams(self) -> int:
-        """Number of open ListAndWatch streams."""
-        with self._changed:
-            return self._streams
-
-    # Control
-
-    def update(self, devices: Devices) -> None:
-        """Send this list on all streams, and as the first one on later streams."""
-        with self._changed:
-            self._list = _list(devices)
-            self._version += 1
-            self._changed.poke()
-
-    def end_streams(self) -> None:
-        """Return from every open ListAndWatch."""
-        with self._changed:
-            self._ended += 1
-            self._changed.poke()
-
-    # What the kubelet calls
-
-    def GetDevicePluginOptions(  # noqa: N802 - the wire's name
-        self, _request: pb.Empty, context: grpc.ServicerContext
-    ) -> pb.DevicePluginOptions:
-        """Answer with ``options``."""
-        return self._answer("GetDevicePluginOptions", context, lambda: self.options)
-
-    def ListAndWatch(  # noqa: N802 - the wire's name
-        self, _request: pb.Empty, context: grpc.ServicerContext
-    ) -> Iterator[pb.ListAndWatchResponse]:
-        """Send the list, and each new one, until ``end_streams`` or until the kubelet is gone."""
-        with self._changed:
-            self._streams += 1
-            sent, ended = -1, self._ended
-            self._note("ListAndWatch", context)
-        context.add_callback(self._changed.poke)
-        try:
-            while (sent := self._next(sent, ended, context)) >= 0:
-                self._fail("ListAndWatch", context)
-                yield pb.ListAndWatchResponse(devices=self._list)
-        finally:
-            with self._changed:
-                self._streams -= 1
-                self._changed.poke()
-
-    def _next(self, sent: int, ended: int, context: grpc.ServicerContext) -> int:
-        """Wait for a list after ``sent`` and return its version, or -1 if the stream is over."""
-        self._changed.until(
-            lambda: self._has_news(sent) or ended != self._ended or not context.is_active()
-        )
-        with self._changed:
-            return self._version if self._has_news(sent) else -1
-
-    def _has_news(self, sent: int) -> bool:
-        return sent != self._version and "ListAndWatch" not in self._held
-
-    def GetPreferredAllocation(  # noqa: N802 - the wire's name
-        self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
-    ) -> pb.PreferredAllocationResponse:
-        """Answer as ``on_prefer`` does for the first container."""
-        container = request.container_requests[0]
-        self.preferred.append(container)
-        return self._answer("GetPreferredAllocation", context, lambda: self.on_prefer(container))
-
-    def Allocate(  # noqa: N802 - the wire's name
-        self, request: pb.AllocateRequest, context: grpc.ServicerContext
-    ) -> pb.AllocateResponse:
-        """Answer as ``on_allocate`` does for the first container."""
-        ids = sorted(request.container_requests[0].devices_ids)
-        self.allocated.append(ids)
-        return self._answer("Allocate", context, lambda: self.on_allocate(ids))
-
-    def PreStartContainer(  # noqa: N802 - the wire's name
-        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
-    ) -> pb.PreStartContainerResponse:
-        """Record the devices."""
-        self.pre_started.append(sorted(request.devices_ids))
-        return self._answer("PreStartContainer", context, pb.PreStartContainerResponse)
-
-
 _DEVICE_PLUGIN = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
 _REGISTRATION = pb.DESCRIPTOR.services_by_name["Registration"]
 _WATCHER_REGISTRATION = watcher_pb.DESCRIPTOR.services_by_name["Registration"]
@@ -160,8 +51,11 @@ _STOP_GRACE = 0.05
 """Seconds for streams to end by themselves; gRPC complains on standard error about the others."""
 
 
-class StubPlugin(StubService):
+class StubPlugin(ScriptedService):
     """A scripted device plugin for one resource.
+
+    By default, Allocate answers with the variable ``DEVICES``, and GetPreferredAllocation prefers
+    the first ids in sorted order.
 
     ``with StubPlugin(...) as plugin: ...`` serves and registers. It does nothing by itself: it does
     not register again, for example. In the kubelet's plugins_registry it need not register, because
@@ -186,10 +80,22 @@ class StubPlugin(StubService):
             name: File name of the socket.
             options: The answer to GetDevicePluginOptions.
         """
-        super().__init__(resource, devices, options)
+        super().__init__(
+            watcher_pb.PluginInfo(type="DevicePlugin", name=resource, supported_versions=[VERSION])
+        )
+        self.options = options or pb.DevicePluginOptions()
+        self.on_allocate: Callable[[list[str]], pb.AllocateResponse] = _answer_envs
+        self.on_prefer: Callable[
+            [pb.ContainerPreferredAllocationRequest], pb.PreferredAllocationResponse
+        ] = _prefer_first
+        self.allocated: list[list[str]] = []
+        """The ids of each Allocate call, sorted."""
+        self.preferred: list[pb.ContainerPreferredAllocationRequest] = []
+        self.pre_started: list[list[str]] = []
         self.resource = resource
         self.socket = directory / name
         """The path of its socket."""
+        self._list = _list(devices)
         self._server: grpc.Server | None = None
         self._executor: ThreadPoolExecutor | None = None
 
@@ -237,3 +143,48 @@ class StubPlugin(StubService):
         stopped.wait()
         self._executor.shutdown()
         self._server = self._executor = None
+
+    def update(self, devices: Devices) -> None:
+        """Send this list on all streams, and as the first one on later streams."""
+        with self._changed:
+            self._list = _list(devices)
+            self._send()
+
+    # What the kubelet calls
+
+    def GetDevicePluginOptions(  # noqa: N802 - the wire's name
+        self, _request: pb.Empty, context: grpc.ServicerContext
+    ) -> pb.DevicePluginOptions:
+        """Answer with ``options``."""
+        return self._answer("GetDevicePluginOptions", context, lambda: self.options)
+
+    def ListAndWatch(  # noqa: N802 - the wire's name
+        self, _request: pb.Empty, context: grpc.ServicerContext
+    ) -> Iterator[pb.ListAndWatchResponse]:
+        """Send the list, and each new one, until ``end_streams`` or until the kubelet is gone."""
+        return self._stream(
+            "ListAndWatch", context, -1, lambda: pb.ListAndWatchResponse(devices=self._list)
+        )
+
+    def GetPreferredAllocation(  # noqa: N802 - the wire's name
+        self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
+    ) -> pb.PreferredAllocationResponse:
+        """Answer as ``on_prefer`` does for the first container."""
+        container = request.container_requests[0]
+        self.preferred.append(container)
+        return self._answer("GetPreferredAllocation", context, lambda: self.on_prefer(container))
+
+    def Allocate(  # noqa: N802 - the wire's name
+        self, request: pb.AllocateRequest, context: grpc.ServicerContext
+    ) -> pb.AllocateResponse:
+        """Answer as ``on_allocate`` does for the first container."""
+        ids = sorted(request.container_requests[0].devices_ids)
+        self.allocated.append(ids)
+        return self._answer("Allocate", context, lambda: self.on_allocate(ids))
+
+    def PreStartContainer(  # noqa: N802 - the wire's name
+        self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
+    ) -> pb.PreStartContainerResponse:
+        """Record the devices."""
+        self.pre_started.append(sorted(request.devices_ids))
+        return self._answer("PreStartContainer", context, pb.PreStartContainerResponse)

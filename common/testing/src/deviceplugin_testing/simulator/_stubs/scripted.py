@@ -1,6 +1,6 @@
 """A service whose answers can fail or wait, and which introduces itself to the plugin watcher."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import grpc
@@ -37,6 +37,7 @@ class ScriptedService:
         """The time limit of the last call of each method, in seconds."""
         self._changed = Monitor()
         self._held: set[str] = set()
+        self._version = self._ended = self._streams = 0
 
     def hold(self, method: str) -> None:
         """Make calls of ``method``, and all later ones, wait until they are released."""
@@ -53,6 +54,18 @@ class ScriptedService:
         """Let held calls of ``methods`` continue; without arguments, those of all methods."""
         with self._changed:
             self._held -= set(methods or self._held)
+            self._changed.poke()
+
+    @property
+    def streams(self) -> int:
+        """Number of open streams."""
+        with self._changed:
+            return self._streams
+
+    def end_streams(self) -> None:
+        """Return from every open stream."""
+        with self._changed:
+            self._ended += 1
             self._changed.poke()
 
     def wait(self, condition: Callable[[], object], *, timeout: float = PATIENCE) -> None:
@@ -83,6 +96,40 @@ class ScriptedService:
         self._changed.until(lambda: method not in self._held or not context.is_active())
         self._fail(method, context)
         return behaviour()
+
+    def _send(self) -> None:
+        """Have all streams send what is new; the caller holds the lock."""
+        self._version += 1
+        self._changed.poke()
+
+    def _stream(
+        self, method: str, context: grpc.ServicerContext, sent: int, message: Callable[[], _T]
+    ) -> Iterator[_T]:
+        """Yield ``message`` for each version after ``sent``, until the stream is over."""
+        with self._changed:
+            self._streams += 1
+            ended = self._ended
+            self._note(method, context)
+        context.add_callback(self._changed.poke)
+
+        def has_news() -> bool:
+            return sent != self._version and method not in self._held
+
+        try:
+            while True:
+                self._changed.until(
+                    lambda: has_news() or ended != self._ended or not context.is_active()
+                )
+                with self._changed:
+                    if not has_news():
+                        return
+                    sent = self._version
+                self._fail(method, context)
+                yield message()
+        finally:
+            with self._changed:
+                self._streams -= 1
+                self._changed.poke()
 
     def _fail(self, method: str, context: grpc.ServicerContext) -> None:
         if error := self.failing.get(method):

@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 from deviceplugin_testing.simulator._control_plane.store import Store
 from deviceplugin_testing.simulator._monitor import Monitor
 
-_ACCOUNT: Final = "system:serviceaccount:"
+ACCOUNT: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,6 @@ class User:
 
     name: str
     is_admin: bool = False
-
-    @classmethod
-    def of_account(cls, namespace: str, name: str) -> "User":
-        """Return the user of a service account."""
-        return cls(f"{_ACCOUNT}{namespace}:{name}")
 
 
 ADMIN: Final = User("system:admin", is_admin=True)
@@ -63,7 +58,6 @@ class Wanted(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """The resource as roles name it."""
         return f"{self.kind.plural}/{self.part}" if self.part else self.kind.plural
 
 
@@ -79,12 +73,10 @@ class Access:
         self._users: dict[str, User] = {}
 
     def grant(self, token: str, user: User) -> None:
-        """Accept ``token`` as that of ``user``."""
         with self._lock:
             self._users[token] = user
 
     def revoke(self, token: str) -> None:
-        """Accept ``token`` no longer."""
         with self._lock:
             self._users[token] = User("")
 
@@ -117,7 +109,6 @@ class Access:
         raise RefusedError(403, "Forbidden", problem, details)
 
     def allows(self, user: User, wanted: Wanted) -> bool:
-        """Return whether ``user`` may do that."""
         return user.is_admin or any(_permits(rule, wanted) for rule in self._rules(user))
 
     def _rules(self, user: User) -> Iterable[Object]:
@@ -129,7 +120,7 @@ class Access:
 
 def _subject(subject: Mapping[str, str]) -> str:
     if subject["kind"] == "ServiceAccount":
-        return f"{_ACCOUNT}{subject['namespace']}:{subject['name']}"
+        return f"{ACCOUNT}{subject['namespace']}:{subject['name']}"
     return subject["name"]
 
 
@@ -148,17 +139,8 @@ def _has(names: list[str], name: str) -> bool:
 
 
 Matches = Callable[[Wanted], bool]
-
-
-class OverloadedError(RefusedError):
-    """The server asks to come back in ``after`` seconds."""
-
-    def __init__(self, code: int, after: int) -> None:
-        details = {"retryAfterSeconds": after}
-        reason = "TooManyRequests" if code == 429 else "ServiceUnavailable"  # noqa: PLR2004
-        message = "the server has received too many requests and has asked us to try again later"
-        super().__init__(code, reason, message, details)
-        self.after = after
+RETRY: Final = "retryAfterSeconds"
+"""Of the details of a refusal: when to come back."""
 
 
 @dataclass(slots=True)
@@ -186,7 +168,10 @@ class Faults:
         matches: Matches = lambda _wanted: True,
     ) -> None:
         """Refuse the next requests, so many ``times``, with ``Retry-After``."""
-        self.refuse(OverloadedError(code, after), times, matches=matches)
+        reason = "TooManyRequests" if code == 429 else "ServiceUnavailable"  # noqa: PLR2004
+        message = "the server has received too many requests and has asked us to try again later"
+        error = RefusedError(code, reason, message, {RETRY: after})
+        self.refuse(error, times, matches=matches)
 
     def refuse(
         self, error: RefusedError, times: float = 1, *, matches: Matches = lambda _wanted: True

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from deviceplugin_testing.simulator._control_plane.api_server.access import (
+    RETRY,
     Access,
     ApiRequest,
     Faults,
-    OverloadedError,
     User,
     Wanted,
 )
@@ -41,12 +41,9 @@ def documents(kinds: Iterable[Kind]) -> dict[str, Object]:
         place = found.setdefault(
             kind.root, {**usual, "groupVersion": kind.api_version, "resources": []}
         )
-        place["resources"] += [_resource(kind, part) for part in _parts(kind)]
+        parts = ("", "/status") if kind.has_status else ("",)
+        place["resources"] += [_resource(kind, part) for part in parts]
     return found
-
-
-def _parts(kind: Kind) -> list[str]:
-    return ["", "/status"] if kind.has_status else [""]
 
 
 def _resource(kind: Kind, part: str) -> Object:
@@ -62,19 +59,17 @@ def _resource(kind: Kind, part: str) -> Object:
 def review(access: Access, kinds: Iterable[Kind], user: User, asked: Object) -> Object:
     """Return whether ``user`` may do what a SelfSubjectAccessReview asks."""
     wanted = asked.get("spec", {}).get("resourceAttributes", {})
+
+    def said(name: str) -> str:
+        return str(wanted.get(name, ""))
+
     allowed = any(
         access.allows(
             user,
-            Wanted(
-                wanted.get("verb", ""),
-                kind,
-                wanted.get("namespace", ""),
-                wanted.get("name", ""),
-                wanted.get("subresource", ""),
-            ),
+            Wanted(said("verb"), kind, said("namespace"), said("name"), said("subresource")),
         )
         for kind in kinds
-        if (kind.group, kind.plural) == (wanted.get("group", ""), wanted.get("resource"))
+        if (kind.group, kind.plural) == (said("group"), said("resource"))
     )
     return {
         "kind": "SelfSubjectAccessReview",
@@ -91,8 +86,6 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it was sent."""
-
     method: str
     address: str
     """Path and query."""
@@ -102,8 +95,6 @@ class Asked:
 
 
 class Answer(NamedTuple):
-    """A whole answer."""
-
     code: int
     body: Object | str
     """An object is sent as JSON."""
@@ -140,10 +131,10 @@ class Answering:
                 self.state.pause(self.faults.latency)
             user = self.access.user(asked.header("Authorization") or "")
             return self._read(user, asked) if asked.method == "GET" else self._write(user, asked)
-        except OverloadedError as error:
-            return Answer(error.code, error.status(), {"Retry-After": str(error.after)})
         except RefusedError as error:
-            return Answer(error.code, error.status())
+            after = (error.details or {}).get(RETRY)
+            headers = {} if after is None else {"Retry-After": str(after)}
+            return Answer(error.code, error.status(), headers)
 
     def _read(self, user: User, asked: Asked) -> Reply:
         if document := self._documents.get(urlsplit(asked.address).path):
@@ -163,7 +154,6 @@ class Answering:
             return self.found(request, asked)
 
     def kinds(self) -> Sequence[Kind]:
-        """Return the kinds that are served."""
         return self.objects.store.kinds
 
     def serves(self, kind: Kind, part: str) -> bool:
@@ -220,16 +210,6 @@ class Answering:
             self._note(user, wanted, code, asked.header("User-Agent") or "")
 
     def _note(self, user: User, wanted: Wanted, code: int, client: str) -> None:
-        kind = wanted.kind
-        entry = ApiRequest(
-            user.name,
-            wanted.verb,
-            kind.group,
-            wanted.resource,
-            wanted.namespace,
-            wanted.name,
-            code,
-            client,
-        )
+        about = (wanted.verb, wanted.kind.group, wanted.resource, wanted.namespace, wanted.name)
         with self.state:
-            self.log.append(entry)
+            self.log.append(ApiRequest(user.name, *about, code, client))

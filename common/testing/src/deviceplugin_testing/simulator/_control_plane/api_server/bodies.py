@@ -39,12 +39,7 @@ class UnknownKindError(Exception):
 
 
 def read(body: bytes) -> Object:
-    """Return the object in ``body`` as it would be in JSON.
-
-    Raises:
-        ValueError: It is not in the format.
-        UnknownKindError: Its kind is read in JSON only.
-    """
+    """Return what is in ``body`` as JSON has it; raise ``ValueError``, ``UnknownKindError``."""
     if not body.startswith(_MAGIC):
         raise ValueError("the body does not begin as the binary format does")
     try:
@@ -94,34 +89,22 @@ _SPECIAL: Final[Mapping[str, Callable[[Any], Any]]] = {
 
 _JSON: Final = "application/json"
 _UNKNOWN: Final = "the body of the request was in an unknown format - accepted media types include"
-_GO_TYPES: Final = {list: "array", str: "string", bool: "bool"}
-_TYPE: Final = (
-    r'struct { APIVersion string "json:\"apiVersion,omitempty\""; '
-    r'Kind string "json:\"kind,omitempty\"" }'
-)
+_UNRECOGNIZED: Final = "the object provided is unrecognized"
 _SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 
 
 def object_of(kind: Kind, media: str | None, body: bytes) -> Object:
-    """Return the object in ``body``.
-
-    Raises:
-        RefusedError: It is not in a known format, or not an object of ``kind``.
-    """
+    """Return the object in ``body``; raise ``RefusedError``."""
     form = _form(media)
     if form not in {_JSON, MEDIA}:
         raise _unsupported(f"{_UNKNOWN}: {_JSON}, application/yaml, {MEDIA}")
-    made = _of_json(kind, body) if form == _JSON else _of_binary(body)
+    made = _of_json(body) if form == _JSON else _of_binary(body)
     _check_kind(kind, made)
     return made
 
 
 def options_of(media: str | None, body: bytes) -> Object:
-    """Return the options of a deletion.
-
-    Raises:
-        RefusedError: They cannot be read.
-    """
+    """Return the options of a deletion; raise ``RefusedError``."""
     is_binary = body and _form(media) == MEDIA
     found: Object = _of_binary(body) if is_binary else json.loads(body or b"{}")
     return found
@@ -137,24 +120,20 @@ def _of_binary(body: bytes) -> Object:
     except UnknownKindError as kind:
         raise _unsupported(f"the simulated server reads {kind} in JSON only") from kind
     except ValueError as error:
-        raise bad_request(f"the object provided is unrecognized: {error}") from error
+        raise bad_request(f"{_UNRECOGNIZED}: {error}") from error
 
 
 def _unsupported(message: str) -> RefusedError:
     return RefusedError(415, "UnsupportedMediaType", message)
 
 
-def _of_json(kind: Kind, body: bytes) -> Object:
+def _of_json(body: bytes) -> Object:
     try:
         made: Any = json.loads(body)
     except ValueError as error:
-        ends = getattr(error, "pos", 0) >= len(body)
-        problem = "unexpected end of JSON input" if ends else str(error)
-        raise _unrecognized(kind, f"json parse error: {problem} ({_shown(body)})") from error
+        raise bad_request(f"{_UNRECOGNIZED}: json parse error: {error}") from error
     if not isinstance(made, dict):
-        shown = _GO_TYPES.get(type(made), "number")
-        problem = f"json: cannot unmarshal {shown} into Go value of type {_TYPE} ({body.hex()})"
-        raise _unrecognized(kind, f"json parse error: {problem}")
+        raise bad_request(f"{_UNRECOGNIZED}: json parse error: it is not an object")
     return made
 
 
@@ -169,12 +148,3 @@ def _check_kind(kind: Kind, made: Object) -> None:
             f"the API version in the data ({version}) does not match the expected API version "
             f"({kind.api_version})"
         )
-
-
-def _unrecognized(kind: Kind, problem: str) -> RefusedError:
-    message = f"the object provided is unrecognized (must be of type {kind.name})"
-    return bad_request(f"{message}: couldn't get version/kind; {problem}")
-
-
-def _shown(body: bytes) -> str:
-    return body.decode(errors="replace") or "<empty>"

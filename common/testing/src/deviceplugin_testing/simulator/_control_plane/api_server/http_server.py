@@ -41,7 +41,6 @@ class ApiHttpServer:
         return f"{scheme}://{self._address[0]}:{self._address[1]}"
 
     def start(self) -> None:
-        """Answer requests."""
         self._server = _Server(self._address, self)
         self._address = ("127.0.0.1", self._server.server_port)
         self._thread = Thread(
@@ -94,7 +93,6 @@ class _Server(ThreadingHTTPServer):
             self.api.crashes.append(error)
 
     def cut(self) -> None:
-        """End all connections."""
         with self.api.answering.state:
             sockets = [*self._sockets]
         for one in sockets:

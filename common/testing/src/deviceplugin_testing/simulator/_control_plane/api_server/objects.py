@@ -16,12 +16,9 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     expired,
     precondition,
 )
-from deviceplugin_testing.simulator._control_plane.rules.by_kind import (
-    admit,
-    admit_change,
-    known_fields,
-)
-from deviceplugin_testing.simulator._control_plane.rules.schema import without_shares
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import admit, admit_change
+from deviceplugin_testing.simulator._control_plane.rules.fields import known_fields
+from deviceplugin_testing.simulator._control_plane.rules.shares import without_shares
 from deviceplugin_testing.simulator._control_plane.store import Store
 
 MERGE: Final = "application/merge-patch+json"

@@ -28,8 +28,6 @@ _TRUE: Final = frozenset({"1", "true"})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request for objects."""
-
     kind: Kind
     namespace: str
     name: str
@@ -39,11 +37,7 @@ class Request:
 
     @classmethod
     def of(cls, address: str, kinds: Iterable[Kind]) -> "Request":
-        """Return what is at ``address``.
-
-        Raises:
-            RefusedError: There is nothing, or an option is not a number.
-        """
+        """Return what is at ``address``; raise ``RefusedError``."""
         parts = urlsplit(address)
         query = parse_qs(parts.query, keep_blank_values=True)
         for option in ("timeoutSeconds", "limit"):
@@ -58,11 +52,9 @@ class Request:
         raise unknown_address()
 
     def option(self, name: str) -> str:
-        """Return an option of the address, or an empty string."""
         return self.query.get(name, [""])[0]
 
     def is_on(self, name: str) -> bool:
-        """Return whether an option is true."""
         return self.option(name) in _TRUE
 
     def is_dry_run(self) -> bool:
@@ -104,11 +96,7 @@ class Request:
         return self.version() == 0
 
     def filter(self) -> Callable[[Object], bool]:
-        """Return whether an object is wanted, as a function.
-
-        Raises:
-            RefusedError: A selector cannot be understood, or names an unknown field.
-        """
+        """Return whether an object is wanted, as a function; raise ``RefusedError``."""
         fields = [*_terms(self.option("fieldSelector"), "invalid selector")]
         for path, _, _ in fields:
             if path not in (*_COMMON, *self.kind.selectable):
@@ -169,13 +157,9 @@ Event = dict[str, Any]
 
 
 class Watching:
-    """One watch of ``store``.
+    """One watch of ``store``, with a bookmark every ``bookmarks`` seconds for who asks for them.
 
-    Args:
-        store: The objects.
-        request: What is wanted, and how long.
-        bookmarks: Seconds between two bookmarks, for clients that ask for them.
-        is_cut: Returns whether the watch is cut. The store's monitor is poked when it becomes so.
+    The store's monitor is poked when ``is_cut`` becomes true.
     """
 
     def __init__(

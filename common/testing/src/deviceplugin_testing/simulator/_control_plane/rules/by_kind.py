@@ -24,9 +24,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unhandled,
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims
-from deviceplugin_testing.simulator._control_plane.rules.fields import METADATA, SCHEMAS
 from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata
-from deviceplugin_testing.simulator._control_plane.rules.schema import Struct, read
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store
 
@@ -57,8 +55,14 @@ def containers(pod: Object) -> list[Object]:
     return [*pod["spec"].get("initContainers", ()), *pod["spec"].get("containers", ())]
 
 
+def owned_by(pod: Object) -> Object:
+    """Return the entry of ``ownerReferences`` of a claim that is made for ``pod``."""
+    own = {name: pod["metadata"][name] for name in ("name", "uid")}
+    flags = {"controller": True, "blockOwnerDeletion": True}
+    return {"apiVersion": "v1", "kind": "Pod", **own, **flags}
+
+
 def check_pod(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a pod."""
     del old
     if not new["spec"].get("containers"):
         yield required("spec.containers")
@@ -110,33 +114,17 @@ def _written(amount: object) -> str:
 
 
 ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
-_OTHERS: Final = Struct("ObjectMeta", {"metadata": METADATA}, {"metadata": {}})
 _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldError]]]] = {
     RESOURCE_SLICE: check_slice,
     RESOURCE_CLAIM: claims.check_claim,
-    RESOURCE_CLAIM_TEMPLATE: claims.check_template,
+    RESOURCE_CLAIM_TEMPLATE: claims.check_claim,
     DEVICE_CLASS: claims.check_class,
     POD: check_pod,
 }
 
 
-def known_fields(kind: Kind, made: Object) -> Object:
-    """Return what the server keeps of ``made``. Of kinds that are not DRA's, that is all.
-
-    Raises:
-        RefusedError: A value is not of its field's type.
-    """
-    schema = SCHEMAS.get(kind)
-    found = read(kind, schema, made) if schema else {**made, **read(kind, _OTHERS, made)}
-    return {**found, "apiVersion": kind.api_version, "kind": kind.name}
-
-
 def admit(store: Store, kind: Kind, made: Object) -> None:
-    """Add defaults to a new object.
-
-    Raises:
-        RefusedError: The server does not create it.
-    """
+    """Add defaults to a new object; raise ``RefusedError``."""
     made.pop("status", None) if kind == RESOURCE_CLAIM else None
     add_defaults(store, kind, made)
     errors = [*check_metadata(made["metadata"]), *_check(kind, made, None)]
@@ -146,11 +134,7 @@ def admit(store: Store, kind: Kind, made: Object) -> None:
 
 
 def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str = "") -> None:
-    """Add defaults to a changed object, or to its subresource.
-
-    Raises:
-        RefusedError: The server does not change it so.
-    """
+    """Add defaults to a changed object, or to its subresource; raise ``RefusedError``."""
     if part == "status":
         if kind == RESOURCE_CLAIM:
             _refuse(kind, new, [*claims.check_status(new, old)])
@@ -160,7 +144,6 @@ def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str =
 
 
 def add_defaults(store: Store, kind: Kind, made: Object) -> None:
-    """Add what the server adds by itself."""
     if kind == RESOURCE_SLICE:
         for device in made["spec"].get("devices", ()):
             for taint in device.get("taints", ()):

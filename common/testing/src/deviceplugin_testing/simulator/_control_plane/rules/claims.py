@@ -28,7 +28,6 @@ _NOT_SIMULATED: Final = "not simulated: the scheduler of the simulated cluster w
 
 
 def add_defaults(spec: Object) -> None:
-    """Add what the server adds to the specification of a claim."""
     spec["devices"].setdefault("requests", None)
     for request in requests_of(spec):
         for one in [*([request["exactly"]] if "exactly" in request else ()),
@@ -38,24 +37,19 @@ def add_defaults(spec: Object) -> None:
 
 
 def requests_of(spec: Object) -> list[Object]:
-    """Return the requests in the specification of a claim."""
     return spec["devices"].get("requests") or []
 
 
 def check_claim(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a claim, or of the change of ``old`` to it."""
-    if old is None:
-        yield from _check_spec("spec", new["spec"])
-    elif new["spec"] != old["spec"]:
-        yield invalid("spec", new["spec"], _IMMUTABLE)
-
-
-def check_template(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a template, or of the change of ``old`` to it."""
-    if old is None:
-        yield from _check_spec("spec.spec", new["spec"]["spec"])
-    elif new["spec"] != old["spec"]:
-        yield invalid("spec", new["spec"], _IMMUTABLE)
+    """Yield the errors of a claim or a template, or of the change of ``old`` to it."""
+    spec = new["spec"]
+    if old is not None:
+        if spec != old["spec"]:
+            yield invalid("spec", spec, _IMMUTABLE)
+    elif "spec" in spec:
+        yield from _check_spec("spec.spec", spec["spec"])
+    else:
+        yield from _check_spec("spec", spec)
 
 
 def check_status(new: Object, old: Object) -> Iterator[FieldError]:
@@ -76,14 +70,13 @@ def check_status(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def check_class(new: Object, old: Object | None = None) -> Iterator[FieldError]:
-    """Yield the errors of a device class."""
     del old
     spec = new["spec"]
     yield from _check_selectors("spec", spec.get("selectors", []))
     for index, config in enumerate(spec.get("config", [])):
         yield from _check_opaque(f"spec.config[{index}]", config)
     extended = spec.get("extendedResourceName")
-    if extended is not None and not names.extended_resource(extended):
+    if extended is not None and not names.is_extended_resource(extended):
         yield invalid(
             "spec.extendedResourceName", extended, "must be a valid extended resource name"
         )

@@ -1,248 +1,159 @@
-"""The fields of the kinds of ``resource.k8s.io/v1`` that Kubernetes 1.36 keeps by default.
+"""Reading an object by the fields that the server knows: others vanish, and types are checked.
 
-Fields of alpha features, such as lists as attributes, are not here, so they vanish as there.
+The fields are those of the messages in the binary format, which has those that Kubernetes 1.36
+keeps by default.
 """
 
-from collections.abc import Mapping
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from deviceplugin_testing.simulator._control_plane.kinds import (
-    DEVICE_CLASS,
-    RESOURCE_CLAIM,
-    RESOURCE_CLAIM_TEMPLATE,
-    RESOURCE_SLICE,
-    Kind,
-)
-from deviceplugin_testing.simulator._control_plane.rules.schema import (
-    ANYTHING,
-    BOOLEAN,
-    INTEGER,
-    QUANTITY,
-    STRING,
-    TIME,
-    Named,
-    Several,
-    Struct,
-    Type,
-)
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-_STRINGS: Final = Several(STRING, "[]string")
-_LABELS: Final = Named(STRING, "map[string]string")
-_OWNER: Final = Struct(
-    "OwnerReference",
-    {
-        "apiVersion": STRING,
-        "kind": STRING,
-        "name": STRING,
-        "uid": STRING,
-        "controller": BOOLEAN,
-        "blockOwnerDeletion": BOOLEAN,
-    },
-    always={"apiVersion": "", "kind": "", "name": "", "uid": ""},
-)
-METADATA: Final = Struct(
-    "ObjectMeta",
-    {
-        "name": STRING,
-        "generateName": STRING,
-        "namespace": STRING,
-        "uid": STRING,
-        "resourceVersion": STRING,
-        "generation": INTEGER,
-        "creationTimestamp": TIME,
-        "deletionTimestamp": TIME,
-        "deletionGracePeriodSeconds": INTEGER,
-        "labels": _LABELS,
-        "annotations": _LABELS,
-        "ownerReferences": Several(_OWNER, "[]v1.OwnerReference"),
-        "finalizers": _STRINGS,
-    },
-)
+from deviceplugin.proto.objects import resource_objects_pb2 as pb
+from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE, Kind, Object
+from deviceplugin_testing.simulator._control_plane.quantities import canonical
+from deviceplugin_testing.simulator._control_plane.refusals import unhandled
 
-
-def _whole(name: str, fields: Mapping[str, Type], always: tuple[str, ...] = ("spec",)) -> Struct:
-    usual: dict[str, Type] = {"apiVersion": STRING, "kind": STRING, "metadata": METADATA}
-    return Struct(name, {**usual, **fields}, {name: {} for name in ("metadata", *always)})
-
-
-# Slices
-
-_ATTRIBUTE: Final = Struct(
-    "DeviceAttribute", {"int": INTEGER, "bool": BOOLEAN, "string": STRING, "version": STRING}
-)
-_POLICY: Final = Struct(
-    "CapacityRequestPolicy",
-    {
-        "default": QUANTITY,
-        "validValues": Several(QUANTITY, "[]resource.Quantity"),
-        "validRange": Struct(
-            "CapacityRequestPolicyRange", {"min": QUANTITY, "max": QUANTITY, "step": QUANTITY}
-        ),
-    },
-    nullable=("default",),
-)
-_CAPACITY: Final = Struct(
-    "DeviceCapacity", {"value": QUANTITY, "requestPolicy": _POLICY}, {"value": "0"}
-)
-_TAINT: Final = Struct(
-    "DeviceTaint",
-    {"key": STRING, "value": STRING, "effect": STRING, "timeAdded": TIME},
-    {"key": "", "effect": ""},
-)
-_COUNTERS: Final = Named(
-    Struct("Counter", {"value": QUANTITY}, {"value": "0"}), "map[string]v1.Counter"
-)
-_DEVICE: Final = Struct(
-    "Device",
-    {
-        "name": STRING,
-        "attributes": Named(_ATTRIBUTE, "map[v1.QualifiedName]v1.DeviceAttribute"),
-        "capacity": Named(_CAPACITY, "map[v1.QualifiedName]v1.DeviceCapacity"),
-        "consumesCounters": Several(
-            Struct("DeviceCounterConsumption", {"counterSet": STRING, "counters": _COUNTERS}),
-            "[]v1.DeviceCounterConsumption",
-        ),
-        "nodeName": STRING,
-        "nodeSelector": ANYTHING,
-        "allNodes": BOOLEAN,
-        "taints": Several(_TAINT, "[]v1.DeviceTaint"),
-        "bindsToNode": BOOLEAN,
-        "bindingConditions": _STRINGS,
-        "bindingFailureConditions": _STRINGS,
-        "allowMultipleAllocations": BOOLEAN,
-    },
-    {"name": ""},
-)
-_POOL: Final = Struct(
-    "ResourcePool",
-    {"name": STRING, "generation": INTEGER, "resourceSliceCount": INTEGER},
-    {"name": "", "generation": 0, "resourceSliceCount": 0},
-)
-_SLICE: Final = Struct(
-    "ResourceSliceSpec",
-    {
-        "driver": STRING,
-        "pool": _POOL,
-        "nodeName": STRING,
-        "nodeSelector": ANYTHING,
-        "allNodes": BOOLEAN,
-        "devices": Several(_DEVICE, "[]v1.Device"),
-        "perDeviceNodeSelection": BOOLEAN,
-        "sharedCounters": Several(
-            Struct("CounterSet", {"name": STRING, "counters": _COUNTERS}), "[]v1.CounterSet"
-        ),
-    },
-    {"driver": "", "pool": {}},
-)
-
-# Claims
-
-_SELECTORS: Final = Several(
-    Struct(
-        "DeviceSelector",
-        {"cel": Struct("CELDeviceSelector", {"expression": STRING}, {"expression": ""})},
-    ),
-    "[]v1.DeviceSelector",
-)
-_TOLERATIONS: Final = Several(
-    Struct(
-        "DeviceToleration",
-        {
-            "key": STRING,
-            "operator": STRING,
-            "value": STRING,
-            "effect": STRING,
-            "tolerationSeconds": INTEGER,
-        },
-        {"operator": "Equal"},
-    ),
-    "[]v1.DeviceToleration",
-)
-_CAPACITIES: Final = Struct(
-    "CapacityRequirements",
-    {"requests": Named(QUANTITY, "map[v1.QualifiedName]resource.Quantity")},
-)
-_WANTED: Final[Mapping[str, Type]] = {
-    "deviceClassName": STRING,
-    "selectors": _SELECTORS,
-    "allocationMode": STRING,
-    "count": INTEGER,
-    "tolerations": _TOLERATIONS,
-    "capacity": _CAPACITIES,
+_ALWAYS: Final[Mapping[str, Object]] = {
+    "ResourceSlice": {"metadata": {}, "spec": {}},
+    "ResourceClaim": {"metadata": {}, "spec": {}, "status": {}},
+    "ResourceClaimTemplate": {"metadata": {}, "spec": {}},
+    "DeviceClass": {"metadata": {}, "spec": {}},
+    "OwnerReference": {"apiVersion": "", "kind": "", "name": "", "uid": ""},
+    "ResourceSliceSpec": {"driver": "", "pool": {}},
+    "ResourcePool": {"name": "", "generation": 0, "resourceSliceCount": 0},
+    "Device": {"name": ""},
+    "DeviceCapacity": {"value": "0"},
+    "CapacityRequestPolicy": {"default": None},
+    "DeviceTaint": {"key": "", "effect": ""},
+    "Counter": {"value": "0"},
+    "ResourceClaimSpec": {"devices": {}},
+    "ResourceClaimTemplateSpec": {"metadata": {}, "spec": {}},
+    "DeviceRequest": {"name": ""},
+    "ExactDeviceRequest": {"deviceClassName": ""},
+    "DeviceSubRequest": {"name": "", "deviceClassName": ""},
+    "CELDeviceSelector": {"expression": ""},
+    "DeviceToleration": {"operator": "Equal"},
+    "OpaqueDeviceConfiguration": {"driver": ""},
 }
-_SUB_REQUEST: Final = Struct(
-    "DeviceSubRequest", {"name": STRING, **_WANTED}, {"name": "", "deviceClassName": ""}
+"""Fields that are there even if nobody sets them, and their values then."""
+_KEPT: Final = frozenset(
+    {"AllocatedDeviceStatus", "Allocation", "DeviceConstraint", "Json", "NodeSelector"}
 )
-_REQUEST: Final = Struct(
-    "DeviceRequest",
-    {
-        "name": STRING,
-        "exactly": Struct(
-            "ExactDeviceRequest", {**_WANTED, "adminAccess": BOOLEAN}, {"deviceClassName": ""}
-        ),
-        "firstAvailable": Several(_SUB_REQUEST, "[]v1.DeviceSubRequest"),
-    },
-    {"name": ""},
-)
-_OPAQUE: Final = Struct(
-    "OpaqueDeviceConfiguration", {"driver": STRING, "parameters": ANYTHING}, {"driver": ""}
-)
-_CLAIM: Final = Struct(
-    "ResourceClaimSpec",
-    {
-        "devices": Struct(
-            "DeviceClaim",
-            {
-                "requests": Several(_REQUEST, "[]v1.DeviceRequest"),
-                "constraints": Several(ANYTHING, "[]v1.DeviceConstraint"),
-                "config": Several(
-                    Struct("DeviceClaimConfiguration", {"requests": _STRINGS, "opaque": _OPAQUE}),
-                    "[]v1.DeviceClaimConfiguration",
-                ),
-            },
-        )
-    },
-    {"devices": {}},
-)
-_STATUS: Final = Struct(
-    "ResourceClaimStatus",
-    {
-        "allocation": ANYTHING,
-        "reservedFor": Several(
-            Struct(
-                "ResourceClaimConsumerReference",
-                {"apiGroup": STRING, "resource": STRING, "name": STRING, "uid": STRING},
-            ),
-            "[]v1.ResourceClaimConsumerReference",
-        ),
-        "devices": Several(ANYTHING, "[]v1.AllocatedDeviceStatus"),
-    },
-)
-_CLASS: Final = Struct(
-    "DeviceClassSpec",
-    {
-        "selectors": _SELECTORS,
-        "config": Several(
-            Struct("DeviceClassConfiguration", {"opaque": _OPAQUE}), "[]v1.DeviceClassConfiguration"
-        ),
-        "extendedResourceName": STRING,
-    },
-)
-
-SCHEMAS: Final[Mapping[Kind, Struct]] = {
-    RESOURCE_SLICE: _whole("ResourceSlice", {"spec": _SLICE}),
-    RESOURCE_CLAIM: _whole(
-        "ResourceClaim", {"spec": _CLAIM, "status": _STATUS}, ("spec", "status")
-    ),
-    RESOURCE_CLAIM_TEMPLATE: _whole(
-        "ResourceClaimTemplate",
-        {
-            "spec": Struct(
-                "ResourceClaimTemplateSpec",
-                {"metadata": METADATA, "spec": _CLAIM},
-                {"metadata": {}, "spec": {}},
-            )
-        },
-    ),
-    DEVICE_CLASS: _whole("DeviceClass", {"spec": _CLASS}),
+"""Messages that are kept as they are."""
+_SCALARS: Final[Mapping[int, tuple[str, type]]] = {
+    FieldDescriptor.CPPTYPE_STRING: ("string", str),
+    FieldDescriptor.CPPTYPE_INT64: ("int64", int),
+    FieldDescriptor.CPPTYPE_BOOL: ("bool", bool),
 }
+_NAMES: Final = {str: "string", bool: "bool", list: "array", dict: "object"}
+_INT64: Final = 2**63
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+
+
+def known_fields(kind: Kind, made: Object) -> Object:
+    """Return what the server keeps of ``made``, written as the server writes it.
+
+    Of kinds that are not DRA's, only the metadata are read.
+
+    Raises:
+        RefusedError: A value is not of its field's type.
+    """
+    own = {"apiVersion": kind.api_version, "kind": kind.name}
+    try:
+        return {**_read(kind, made), **own}
+    except ValueError as error:
+        raise unhandled(kind, str(error)) from error
+
+
+def _read(kind: Kind, made: Object) -> Object:
+    if kind.group == RESOURCE:
+        message = pb.DESCRIPTOR.message_types_by_name[kind.name]
+        return _message(message, made, "")
+    metadata = made.get("metadata") or {}
+    return {**made, "metadata": _message(pb.ObjectMeta.DESCRIPTOR, metadata, "ObjectMeta metadata")}
+
+
+def _message(message: Any, given: Any, place: str) -> Object:
+    """Return the known fields of ``given`` at ``place``, which is "TYPE PATH"."""
+    if not isinstance(given, dict):
+        raise _mismatch(given, place, f"v1.{message.name}")
+    found: Object = {}
+    always = _ALWAYS.get(message.name, {})
+    path = place.partition(" ")[2]
+    for field in _fields(message):
+        name = field.json_name
+        value = given.get(name)
+        value = always.get(name) if value is None else value
+        if value is None:
+            found |= {name: None} if name in always else {}
+            continue
+        read = _field(field, value, f"{message.name} {path}.{name}".replace(" .", " "))
+        if read not in ([], {}) or not field.is_repeated:
+            found[name] = read
+    return found
+
+
+def _fields(message: Descriptor) -> Iterator[FieldDescriptor]:
+    for field in message.fields:
+        if field.message_type is pb.Configuration.DESCRIPTOR:  # in JSON it has no level of its own
+            yield from field.message_type.fields
+        else:
+            yield field
+
+
+def _field(field: FieldDescriptor, given: Any, place: str) -> Any:
+    if not field.is_repeated:
+        return _value(field, given, place)
+    if field.message_type is None or not field.message_type.GetOptions().map_entry:
+        if not isinstance(given, list):
+            raise _mismatch(given, place, f"[]{_go(field)}")
+        return [_value(field, one, place) for one in given]
+    value = field.message_type.fields_by_name["value"]
+    if not isinstance(given, dict):
+        has_names = _go(value) not in {"string", "v1.Counter"}
+        key = "v1.QualifiedName" if has_names else "string"
+        raise _mismatch(given, place, f"map[{key}]{_go(value)}")
+    return {name: _value(value, one, place) for name, one in given.items()}
+
+
+def _go(field: FieldDescriptor) -> str:
+    """Return the name of its type in the server's messages."""
+    if field.message_type is None:
+        return _SCALARS[field.cpp_type][0]
+    package = "resource" if field.message_type is pb.Quantity.DESCRIPTOR else "v1"
+    return f"{package}.{field.message_type.name}"
+
+
+def _value(field: FieldDescriptor, given: Any, place: str) -> Any:
+    message = field.message_type
+    if message is None:
+        go, python = _SCALARS[field.cpp_type]
+        is_of_type: bool = type(given) is python
+        if not is_of_type or (python is int and not -_INT64 <= given < _INT64):
+            raise _mismatch(given, place, go)
+        return given
+    if message is pb.Quantity.DESCRIPTOR:
+        return canonical(given)
+    if message is pb.Time.DESCRIPTOR:
+        return _time(str(given))
+    if message.name in _KEPT:
+        return given
+    return _message(message, {} if given is None else given, place)
+
+
+def _time(text: str) -> str:
+    if _TIME.fullmatch(text) is None:
+        raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{text}" as "2006"')
+    return text
+
+
+def _mismatch(value: Any, place: str, go: str) -> ValueError:
+    shown = _NAMES.get(type(value), "number")
+    if go == "int64" and type(value) in {int, float}:
+        shown = f"number {value}"
+    owner, _, path = place.partition(" ")
+    problem = f"json: cannot unmarshal {shown} into Go struct field {owner}.{path} of type {go}"
+    return ValueError(problem)

@@ -96,12 +96,14 @@ def value(text: str) -> Iterator[str]:
         yield _with_examples(said, ("MyValue", "my_value", "12345"), f"({_WORD})?")
 
 
-def extended_resource(text: str) -> bool:
-    """Return whether pods may have limits of that name without asking Kubernetes itself."""
-    domain, slash, _ = text.partition("/")
-    native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    is_request = text.startswith("requests.")
-    return bool(slash) and not native and not is_request and not any(qualified(text))
+_QUOTA: Final = "requests."
+"""Names of resources must stay valid with this prefix, because resource quotas use it."""
+
+
+def is_extended_resource(text: str) -> bool:
+    """Return whether ``text`` can be the resource of a plugin or of a device class."""
+    native = "/" not in text or "kubernetes.io/" in text
+    return not native and not text.startswith(_QUOTA) and not any(qualified(f"{_QUOTA}{text}"))
 
 
 def _matches(form: str, text: str) -> bool:

@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unsupported,
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
-from deviceplugin_testing.simulator._control_plane.rules.request_policies import check_policy
+from deviceplugin_testing.simulator._control_plane.rules.shares import check_policy
 
 MOST_DEVICES: Final = 128
 MOST_WITH_TAINTS: Final = 64

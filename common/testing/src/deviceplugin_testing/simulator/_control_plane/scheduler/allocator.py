@@ -44,12 +44,7 @@ class InUse(NamedTuple):
 class ClaimAllocator:
     """Takes devices of one node for one claim after the other.
 
-    Args:
-        pools: What the node offers.
-        used: What claims have already.
-        classes: The device classes by their names.
-        new_share: Returns the id of a share.
-        counts_shares: Whether several claims can have a device; otherwise it is the first's.
+    Without ``counts_shares`` only one claim can have a device. ``new_share`` returns a new id.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount
-from deviceplugin_testing.simulator._control_plane.rules.by_kind import containers
+from deviceplugin_testing.simulator._control_plane.rules.by_kind import containers, owned_by
 
 IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
@@ -24,16 +24,12 @@ def class_of(resource: str, classes: Iterable[Object]) -> str:
     Of several, that is the newest, and of those the first by name.
     """
     found = [one for one in classes if one["spec"].get("extendedResourceName") == resource]
-    names = [one["metadata"]["name"] for one in found]
     if not found:
         implicit = resource.removeprefix(IMPLICIT) if resource.startswith(IMPLICIT) else ""
         return implicit if any(one["metadata"]["name"] == implicit for one in classes) else ""
     newest = max(one["metadata"]["creationTimestamp"] for one in found)
-    return min(
-        str(name)
-        for name, one in zip(names, found, strict=True)
-        if one["metadata"]["creationTimestamp"] == newest
-    )
+    latest = [one["metadata"] for one in found if one["metadata"]["creationTimestamp"] == newest]
+    return min(str(metadata["name"]) for metadata in latest)
 
 
 def requests_of(pod: Object) -> dict[str, int]:
@@ -68,13 +64,12 @@ def special_claim(pod: Object, classes: Mapping[str, str]) -> SpecialClaim:
             mapping = {"containerName": container["name"], "resourceName": name}
             mappings.append({**mapping, "requestName": request})
     metadata = pod["metadata"]
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     claim = {
         "metadata": {
             "generateName": f"{metadata['name']}-extended-resources-",
             "namespace": metadata["namespace"],
             "annotations": {ANNOTATION: "true"},
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+            "ownerReferences": [owned_by(pod)],
         },
         "spec": {"devices": {"requests": requests}},
     }

@@ -1,13 +1,13 @@
 """The devices that a node's slices offer, in the order in which the scheduler takes them."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
-from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.quantities import amount, in_binary
 
 _BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 
@@ -25,15 +25,11 @@ class DeviceKey(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """A device of a complete pool."""
-
     key: DeviceKey
     device: Object
 
 
 class Pools(NamedTuple):
-    """What a node's slices offer."""
-
     offers: list[Offer]
     """By pool name, slice name and the order of the devices."""
     incomplete: bool
@@ -94,17 +90,12 @@ def tolerates(toleration: Object, taint: Object) -> bool:
 
 Amounts = Mapping[str, str]
 """Quantities by the name of a capacity."""
-_KILO: Final = 1024
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Amounts | None:
-    """Return what a request that asks for ``asked`` consumes of ``device``; None if it cannot.
+    """Return what a request for ``asked`` consumes of a device of which others use ``used``.
 
-    Args:
-        device: The device, shared or not, as in its slice.
-        asked: Quantities by the name of a capacity.
-        used: What others consume.
+    None if there is not enough.
     """
     capacities: Mapping[str, Any] = device.get("capacity", {})
     if not asked.keys() <= capacities.keys():
@@ -119,12 +110,11 @@ def consumed(device: Object, asked: Amounts, used: Mapping[str, Fraction]) -> Am
 
 
 def total(several: Iterable[Amounts]) -> Mapping[str, Fraction]:
-    """Return the sum of what several requests consume."""
-    found: Counter[str] = Counter()
+    found: dict[str, Fraction] = defaultdict(Fraction)
     for one in several:
         for name, taken in one.items():
-            found[name] += amount(taken)  # type: ignore[assignment]  # a fraction counts too
-    return found  # type: ignore[return-value]
+            found[name] += amount(taken)
+    return found
 
 
 def _consumed(capacity: Object, asked: str | None) -> str:
@@ -139,13 +129,12 @@ def _consumed(capacity: Object, asked: str | None) -> str:
 
 
 def _in_range(asked: str, between: Mapping[str, str]) -> str:
-    """Return the next quantity in a range."""
     if amount(asked) < amount(between["min"]):
         return between["min"]
     if "step" not in between:
         return asked
     least, step = ceil(amount(between["min"])), ceil(amount(between["step"]))
-    return _binary(least + step * -(-(ceil(amount(asked)) - least) // step))
+    return in_binary(Fraction(least + step * -(-(ceil(amount(asked)) - least) // step)))
 
 
 def _violates(taken: str, policy: Mapping[str, Any]) -> bool:
@@ -159,10 +148,3 @@ def _violates(taken: str, policy: Mapping[str, Any]) -> bool:
         return bool("step" in between and (ceil(amount(taken)) - least) % step)
     values = policy.get("validValues", ())
     return bool(values) and amount(taken) not in map(amount, values)
-
-
-def _binary(number: int) -> str:
-    power = 0
-    while number and not number % _KILO:
-        number, power = number // _KILO, power + 1
-    return f"{number}{_BINARY[power]}"

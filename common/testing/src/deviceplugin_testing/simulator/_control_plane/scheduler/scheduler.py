@@ -198,7 +198,6 @@ class Scheduler:
 
 
 def in_use(claims: Iterable[Object], *, counts_shares: bool) -> InUse:
-    """Return what ``claims`` have. What an administrator has does not count."""
     devices: set[DeviceKey] = set()
     shares: dict[DeviceKey, list[Amounts]] = {}
     for claim in claims:
