@@ -13,7 +13,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.metrics import NvmlReader
+from deviceplugin_gpu.metrics import read_gpu
 from deviceplugin_gpu.nvml import api, enumeration, gpu_facts
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
@@ -286,7 +286,7 @@ def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
     driver.poll()
     rig.fake.fail("nvmlDeviceGetMemoryInfo", 15)
     with pytest.raises(NvmlError, match="lost"):
-        NvmlReader(driver.session).read(uuid(0))
+        read_gpu(driver.session, uuid(0))
 
 
 @pytest.mark.parametrize(

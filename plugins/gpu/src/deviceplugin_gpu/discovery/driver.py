@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from deviceplugin.kit.backoff import Backoff
@@ -12,7 +13,7 @@ from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
-from deviceplugin_gpu.metrics import GpuMetrics, NvmlReader
+from deviceplugin_gpu.metrics import GpuMetrics, read_gpu
 from deviceplugin_gpu.nvml.api import NvmlError, Session
 from deviceplugin_gpu.nvml.enumeration import Enumeration, UnidentifiedGpu, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
@@ -46,7 +47,7 @@ class Driver:
         self.session = Session(library)
         self.files = Edits()
         """The driver's files that containers get by CDI, or got before these were lost."""
-        self.metrics = GpuMetrics(NvmlReader(self.session), clock=clock)
+        self.metrics = GpuMetrics(partial(read_gpu, self.session), clock=clock)
         self._sysfs = sysfs
         self._clock = clock
         self._latest: Enumeration | None = None
