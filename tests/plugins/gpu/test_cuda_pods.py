@@ -10,9 +10,7 @@ import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin_gpu import doctor
-from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
-from deviceplugin_gpu.doctor import container_runtime
-from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, table
 from deviceplugin_gpu.doctor.cuda_pods import look
 from deviceplugin_gpu.nvml.library import UPGRADED
 from gpu.driver_root import VERSION, DriverRoot
@@ -61,11 +59,12 @@ def containerd(root: DriverRoot, text: str) -> None:
     root.write("etc/containerd/config.toml", text)
 
 
-def generate(root: DriverRoot, *names: str, version: str = VERSION) -> None:
+def generate(root: DriverRoot, *names: str, version: str = VERSION, node: str = "") -> None:
     library = f"/usr/lib64/libcuda.so.{version}"
+    edits = {"deviceNodes": [{"path": node}]} if node else {}
     document = {
         "kind": "nvidia.com/gpu",
-        "devices": [{"name": name} for name in names],
+        "devices": [{"name": name, "containerEdits": edits} for name in names],
         "containerEdits": {"mounts": [{"hostPath": library, "containerPath": library}]},
     }
     root.write("etc/cdi/nvidia.json", json.dumps(document))
@@ -87,13 +86,9 @@ def test_each_strategy_is_told_of_as_the_table_has_it(
     if libraries:
         root.install()
     kind = NodeKind(nvidia, None if nvidia is None else True, toolkit, libraries)
-    for strategy in STRATEGIES:
-        expected = prospect([strategy], kind)
-        (found,) = (
-            one
-            for one in findings(root)
-            if one.looked_at.startswith("CUDA pods with ") and strategy in one.looked_at
-        )
+    told = [one for one in findings(root) if one.looked_at.startswith("CUDA pods with ")]
+    for strategy, expected in table(kind).items():
+        (found,) = (one for one in told if strategy in one.looked_at)
         assert found.verdict in VERDICTS[expected.runs]
         assert expected.why in found.found
         assert expected.runs or found.do
@@ -125,58 +120,52 @@ def test_the_strategy_that_the_plugin_has_must_do(
     assert "are not asked for" in about(root, "envvar").found
 
 
-def test_a_runtime_that_is_not_the_default_does_for_pods_that_name_it(root: DriverRoot) -> None:
-    containerd(root, NVIDIA.format(default="runc"))
-    (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
-    assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
-    assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
+CRIO = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
+OF_1 = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n'
+OF_2 = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "cdi"),
+    ("path", "text", "says"),
     [
-        (NEWEST, True),
-        (NVIDIA.format(default="runc"), None),
-        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n', True),
-        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n', False),
-        ('version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n', False),
+        ("containerd/config.toml", NEWEST, "none of NVIDIA's; CDI is on ("),
+        (
+            "containerd/config.toml",
+            NVIDIA.format(default="runc"),
+            "NVIDIA's as nvidia; CDI is on only from containerd 2 (",
+        ),
+        ("containerd/config.toml", f"{OF_1}enable_cdi = true\n", "none of NVIDIA's; CDI is on ("),
+        ("containerd/config.toml", f"{OF_1}enable_cdi = false\n", "none of NVIDIA's; CDI is off ("),
+        ("containerd/config.toml", f"{OF_2}enable_cdi = false\n", "none of NVIDIA's; CDI is off ("),
+        (
+            "crio/crio.conf.d/99-nvidia.conf",
+            f'{CRIO}runtime_path = "/usr/bin/nvidia-container-runtime"\n',
+            "NVIDIA's as nvidia, which is the default; CDI is on (",
+        ),
+        ("../var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST, "CDI is on ("),
     ],
 )
-def test_whether_cdi_is_on_is_read_from_containerds_configuration(
-    root: DriverRoot, text: str, *, cdi: bool | None
+def test_what_a_runtime_can_do_is_read_from_its_configuration(
+    root: DriverRoot, path: str, text: str, says: str
 ) -> None:
-    containerd(root, text)
-    found = container_runtime.read(root.path)
-    assert found is not None
-    assert cdi is found.cdi
-
-
-def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
-    containerd(root, 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
-    root.install()
-    assert "has CDI disabled" in about(root, "cdi-cri").found
-    assert "enable_cdi = true" in about(root, "cdi-cri").do
-
-
-def test_configurations_of_other_distributions_are_found(root: DriverRoot) -> None:
-    text = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
-    program = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
-    text += f'runtime_path = "{program}"\n'
-    path = root.write("etc/crio/crio.conf.d/99-nvidia.conf", text)
-    expected = container_runtime.RuntimeConfig((path,), ("nvidia",), True, True, program=program)
-    assert expected == container_runtime.read(root.path)
-    path.unlink()
-    assert None is container_runtime.read(root.path)
-    path = root.write("var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST)
-    assert container_runtime.RuntimeConfig((path,), cdi=True) == container_runtime.read(root.path)
+    root.write(f"etc/{path}", text)
+    assert says in about(root, "container runtime").found
 
 
 def test_files_that_are_read_later_win(root: DriverRoot) -> None:
     containerd(root, NVIDIA.format(default="runc"))
+    (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
+    assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
+    assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
     root.write("etc/containerd/conf.d/99-nvidia.toml", NVIDIA.format(default="nvidia"))
-    found = container_runtime.read(root.path)
-    assert found is not None
-    assert found.is_default
+    assert ", which is the default" in about(root, "container runtime").found
+
+
+def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
+    containerd(root, f"{OF_1}enable_cdi = false\n")
+    root.install()
+    assert "has CDI disabled" in about(root, "cdi-cri").found
+    assert "enable_cdi = true" in about(root, "cdi-cri").do
 
 
 def test_a_configuration_that_is_broken_is_named(root: DriverRoot) -> None:
@@ -198,9 +187,7 @@ def test_a_specification_that_is_out_of_date_is_named(root: DriverRoot) -> None:
 
 
 def test_a_specification_with_the_node_of_another_gpu_is_named(root: DriverRoot) -> None:
-    edits = {"deviceNodes": [{"path": "/dev/nvidia1"}]}
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": UUID, "containerEdits": edits}]}
-    root.write("etc/cdi/nvidia.json", json.dumps(document))
+    generate(root, UUID, node="/dev/nvidia1")
     assert Verdict.OK == about(root, "nvidia.json").verdict, "the driver does not tell the node"
     information = f"GPU UUID: \t {UUID}\nDevice Minor: \t {{}}\n"
     path = "proc/driver/nvidia/gpus/0000:3b:00.0/information"

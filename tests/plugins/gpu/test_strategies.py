@@ -30,7 +30,7 @@ from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.device_nodes import Nodes
 from deviceplugin_gpu.container.driver_files import DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit, hook_edits
-from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, table
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.snapshot import Gpu, Mig
 from deviceplugin_testing.simulator import RunOptions
@@ -314,14 +314,14 @@ def test_a_cuda_pod_runs_where_the_table_says_so(
         pytest.skip(missing)
     containerd = host.running[nvidia]
     said = printed(containerd, tmp_path, allocated(rig, host, strategy, driver, containerd.cdi))
-    assert prospect([strategy], kind(driver, nvidia=nvidia)).runs == ("linked: CUDA 13007" in said)
+    assert table(kind(driver, nvidia=nvidia))[strategy].runs == ("linked: CUDA 13007" in said)
     has_nodes = {"nvidiactl", "nvidia0"} <= {*said.split()}
     assert has_nodes == (nvidia or strategy.startswith("cdi"))
 
 
 def row(strategy: str) -> str:
     cells = [
-        prospect([strategy], kind(driver, nvidia=nvidia)).runs
+        table(kind(driver, nvidia=nvidia))[strategy].runs
         for nvidia in (True, False)
         for driver in DRIVERS
     ]
