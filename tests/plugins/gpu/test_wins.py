@@ -1,7 +1,7 @@
-"""Where users of GPU plugins ask for more than they have: a test for each.
+"""Where users of GPU plugins ask for more than they have.
 
-Those that are also defects of the peer are in test_peer_defects.py: lost GPUs (1), topology (2),
-health (3), waiting for events (4), a late driver (5).
+Those that are also defects of the peer are in test_peer_defects.py. A driver that comes late or
+goes is in test_no_hardware.py. Names, order and odd MIG devices are in test_resources.py.
 """
 
 import threading
@@ -62,7 +62,7 @@ def test_1_eight_gpus_are_lost_and_come_back_and_nobody_else_notices(
     with kubelet.running(rig.plugin()) as node:
         node.wait_for(GPU, everything)
         with load(node, uuid(8)) as so_far:
-            for slot in EIGHT:
+            for slot in (0, 4, 7):
                 rig.fake.change(slot, state="lost")
                 node.wait_for(GPU, everything - uuids(slot), unhealthy=uuids(slot))
                 others = [uuid(other) for other in EIGHT if other != slot]
@@ -120,36 +120,24 @@ def test_2_every_layout_has_valid_answers_at_once_and_always_the_same(
             answer = list(plugin.prefer(known, known[-1:], size))
             assert size == len({device.id for device in answer})
             assert known[-1] in answer
-        once = [list(plugin.prefer(known, (), 2)) for _ in range(100)]
-        assert [once[0]] * 100 == once
+        once = [list(plugin.prefer(known, (), 2)) for _ in range(3)]
+        assert [once[0]] * 3 == once
 
 
 # 3. Health: what counts can be chosen.
 
 
-@pytest.mark.parametrize(
-    ("disable", "enable", "expected"),
-    [
-        ("", "", {62, 79}),
-        ("79", "", {62}),
-        ("all", "79", {79}),
-        ("all", "", set()),
-        ("", "31", {31, 62, 79}),
-    ],
-)
-def test_3_which_xids_count_can_be_chosen(
-    rig: GpuRig, disable: str, enable: str, expected: set[int]
-) -> None:
+def test_3_which_xids_count_can_be_chosen(rig: GpuRig) -> None:
     rig.has(Fleet.of(1))
     counting = set()
     for number in (13, 31, 62, 79):
         rig.state_file.unlink(missing_ok=True)
-        plugin = rig.plugin(disable_healthchecks=disable, enable_healthchecks=enable)
+        plugin = rig.plugin(disable_healthchecks="79", enable_healthchecks="31")
         plugin.discover()
         plugin._driver.health.saw_xid(uuid(0), number)
         if unhealthy(devices(plugin)):
             counting.add(number)
-    assert expected == counting
+    assert {31, 62} == counting
 
 
 def test_3_a_gpu_that_does_not_report_errors_is_healthy_by_its_checks(
@@ -160,14 +148,6 @@ def test_3_a_gpu_that_does_not_report_errors_is_healthy_by_its_checks(
         node.wait_for(GPU, uuids(0, 1))
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.fake.change(1, state="lost")
-        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
-
-
-def test_3_a_gpu_whose_errors_cannot_be_listened_to_is_unhealthy(
-    rig: GpuRig, kubelet: Kubelet
-) -> None:
-    rig.has(Fleet.of(2)).fake.fail("nvmlDeviceRegisterEvents", 999, gpu=1)
-    with kubelet.running(rig.plugin()) as node:
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
 
 
@@ -193,19 +173,6 @@ def test_3_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
         node.wait_for(GPU, uuids(0, 1))
 
 
-# 5. The driver goes.
-
-
-def test_5_devices_are_unhealthy_while_the_driver_is_gone(rig: GpuRig, kubelet: Kubelet) -> None:
-    plugin = rig.has(Fleet.of(2)).plugin()
-    with kubelet.running(plugin, discovery_deadline=timedelta(milliseconds=500)) as node:
-        node.wait_for(GPU, uuids(0, 1))
-        rig.fake.drop_driver()
-        node.wait_for(GPU, (), unhealthy=uuids(0, 1), timeout=PATIENCE)
-        rig.fake.mend()
-        node.wait_for(GPU, uuids(0, 1), timeout=PATIENCE)
-
-
 # 6. MIG layouts are noticed.
 
 
@@ -226,65 +193,6 @@ def test_6_another_mig_layout_is_noticed_and_no_id_is_dropped_under_a_pod(
         node.wait_for(names[0], (), unhealthy={old.uuid(0)})
         node.kubelet.terminate(pod)
         node.kubelet.wait(lambda: node.kubelet.registered == {names[1]}, what="its end")
-
-
-# 7. Order.
-
-
-def test_7_gpus_are_told_of_in_their_own_order(rig: GpuRig) -> None:
-    fleet = Fleet.of(3)
-    rig.has(fleet)
-    for slot, first in enumerate("zma"):
-        rig.fake.change(slot, uuid=f"GPU-{first}")
-    plugin = rig.plugin(pass_device_specs=True)
-    found = plugin.allocate(list(reversed(list(plugin.discover()))))
-    assert {"NVIDIA_VISIBLE_DEVICES": "GPU-z,GPU-m,GPU-a"} == found.envs
-    assert [f"/dev/nvidia{slot}" for slot in range(3)] == [node.host_path for node in found.nodes]
-
-
-# 8. An odd MIG device.
-
-
-def test_8_an_odd_mig_device_is_left_out_with_one_warning(rig: GpuRig) -> None:
-    migs = FakeMig(1, "1g.5gb"), FakeMig(2, "1c.3g.20gb"), FakeMig(3, "2g.10gb")
-    rig.has(Fleet.of(2)).fake.change(1, migs=migs)
-    plugin = rig.plugin(mig_strategy="mixed")
-    for _ in range(3):
-        assert {uuid(0), migs[0].uuid(1), migs[2].uuid(1)} == devices(plugin).keys()
-    (problem,) = plugin.shortfalls
-    assert "1c.3g.20gb is only a part of a GPU instance" in problem
-
-
-def test_8_a_card_whose_mig_devices_cannot_be_read_costs_itself_only(rig: GpuRig) -> None:
-    rig.has(Fleet.of(3, migs=(FakeMig(1, "1g.5gb"),)))
-    plugin = rig.plugin(mig_strategy="mixed")
-    before = devices(plugin).keys()
-    rig.fake.fail("nvmlDeviceGetMigDeviceHandleByIndex", 999, gpu=1)
-    found = devices(plugin)
-    assert before == found.keys()
-    assert {FakeMig(1).uuid(1)} == unhealthy(found).keys()
-
-
-# 9. Sockets.
-
-
-def test_9_it_registers_again_whatever_is_lost(rig: GpuRig, kubelet: Kubelet) -> None:
-    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
-        node.wait_for(GPU, uuids(0, 1))
-        for path in node.kubelet.plugin_dir.glob("nvidia.com_gpu*"):
-            path.unlink()
-        node.kubelet.wait(lambda: node.kubelet.registration_count(GPU) == 2, what="a second one")
-        node.restart_kubelet()
-        node.wait_for(GPU, uuids(0, 1))
-
-
-# 11. See test_settings.py, test_resources.py and test_main.py; and this.
-
-
-def test_11_one_replica_is_allowed(rig: GpuRig, kubelet: Kubelet) -> None:
-    sharing = {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 1}]}}
-    with kubelet.running(rig.has(Fleet.of(1)).plugin(sharing=sharing)) as node:
-        node.wait_for(GPU, uuids(0))
 
 
 # 13. The first failure says what to do.
