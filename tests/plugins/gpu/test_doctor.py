@@ -29,27 +29,16 @@ def missing(folder: Path) -> str:
     return answer.stdout.strip()
 
 
-@pytest.fixture(autouse=True)
-def without_a_driver(tmp_path: Path) -> None:
-    if not missing(tmp_path):
+def test_the_library_is_looked_for_as_the_linker_does(tmp_path: Path) -> None:
+    told = missing(tmp_path)
+    if not told:
         pytest.skip(f"this machine has {SONAME}")
-
-
-def test_a_library_that_only_the_linker_finds_is_found(tmp_path: Path) -> None:
+    assert "usr/lib64" in told
+    assert "below /driver-root, then where the dynamic linker does" in told
+    (tmp_path / SONAME).write_text("not a library")
+    assert f"{SONAME}: file too short" in missing(tmp_path)
+    (tmp_path / SONAME).unlink()
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
     some = next(path for path in sorted(mapped) if path.startswith("/") and "libc.so" in path)
     (tmp_path / SONAME).symlink_to(some)
-    assert "" == missing(tmp_path)
-
-
-def test_a_library_that_cannot_be_loaded_is_not_found_and_the_reason_is_told(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / SONAME).write_text("not a library")
-    assert f"{SONAME}: file too short" in missing(tmp_path)
-
-
-def test_where_it_was_looked_for_is_told(tmp_path: Path) -> None:
-    told = missing(tmp_path)
-    assert "usr/lib64" in told
-    assert "below /driver-root, then where the dynamic linker does" in told
+    assert "" == missing(tmp_path), "only the linker finds it"

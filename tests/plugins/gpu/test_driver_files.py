@@ -202,10 +202,10 @@ def test_the_name_of_a_library_is_read_from_it(tmp_path: Path, compiled: Path) -
     )
     assert None is elf.read(compile_c("", compiled, "-c")), "an object file"
     whole = compile_c("int x;", compiled, "-shared", "-Wl,-soname,libx.so.7").read_bytes()
-    for length in range(0, len(whole), 37):
+    for length in (*range(0, 512, 37), *range(512, len(whole), 1009)):
         (tmp_path / "cut").write_bytes(whole[:length])
         elf.read(tmp_path / "cut")
-    for at in range(64 + 8 * 56):
+    for at in (*range(64), *range(64, 64 + 8 * 56, 7)):
         (tmp_path / "bad").write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
         elf.read(tmp_path / "bad")
 
