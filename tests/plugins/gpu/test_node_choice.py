@@ -109,10 +109,14 @@ def test_where_no_other_entry_fits_the_one_called_default_does(tmp_path: Path) -
     assert {"exclude": ["c"]} == chosen(path, NodeFacts("b"))[1]
 
 
-def test_a_file_without_nodes_chooses_nothing(tmp_path: Path) -> None:
+def test_a_file_without_nodes_chooses_nothing_and_other_entries_are_no_matter(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("exclude: [a]")
     assert ("", {"exclude": ["a"]}) == chosen(path, NodeFacts("n", {LABEL: "anything"}))
+    path.write_text("nodes: [{match: {node: other}, flags: {migStrategy: all}}]")
+    assert {} == chosen(path, NodeFacts("n"))[1]
 
 
 @pytest.mark.parametrize(
@@ -148,12 +152,6 @@ def test_what_is_wrong_names_the_entry(tmp_path: Path, text: str, expected: str)
         of_node(lambda: NodeFacts("n")).of_file(path)
     assert f"{path}:1: {expected}" in str(raised.value) or expected in str(raised.value)
     assert str(path) in str(raised.value)
-
-
-def test_a_wrong_value_for_other_nodes_is_no_matter_here(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("nodes: [{match: {node: other}, flags: {migStrategy: all}}]")
-    assert {} == chosen(path, NodeFacts("n"))[1]
 
 
 def test_a_label_that_names_nothing_is_an_error_with_what_there_is(file: Path) -> None:
