@@ -1,7 +1,6 @@
 """CDI specifications: those that the plugin writes, and those that it finds."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from deviceplugin_gpu.container.nvidia_ctk import Generated, Match, Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Gpu, Mig
-from deviceplugin_testing.fixture import Kubelet
-from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
-from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.fake_nvml import FakeGpu, Fleet
+from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
 
 FILE = f"{VENDOR}-gpu.json"
 
@@ -115,36 +113,8 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 # NVIDIA's toolkit.
 
-GENERATED = """
-cdiVersion: 0.5.0
-kind: nvidia.com/gpu
-devices:
-- name: GPU-2
-  containerEdits: {}
-- name: "0"
-  containerEdits: {}
-- name: "0:0"
-  containerEdits: {}
-- name: MIG-5
-  containerEdits: {}
-"""
+GENERATED = ("GPU-2", "0", "0:0", "MIG-5")
 MIG = Mig("MIG-4", 0, 1, 0)
-
-
-def generate(path: Path, *names: str, driver: str = "", nodes: Sequence[str] = ()) -> None:
-    """Write a specification as the toolkit does."""
-    library = f"/usr/lib64/libcuda.so.{driver}"
-    edits = {"deviceNodes": [{"path": node} for node in nodes]} if nodes else {"env": ["A=b"]}
-    document = {
-        "cdiVersion": "0.5.0",
-        "kind": "nvidia.com/gpu",
-        "containerEdits": {
-            "mounts": [{"hostPath": library, "containerPath": library}] if driver else None
-        },
-        "devices": [{"name": name, "containerEdits": edits} for name in names],
-    }
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(document))
 
 
 def test_the_toolkits_names_are_found(tmp_path: Path) -> None:
@@ -164,7 +134,7 @@ def test_where_the_toolkit_names_no_uuids_an_index_is_taken(tmp_path: Path) -> N
 
 
 def test_an_index_of_an_older_layout_gives_no_pod_another_partition(tmp_path: Path) -> None:
-    (tmp_path / "nvidia.yaml").write_text(GENERATED)
+    generate(tmp_path / "nvidia.yaml", *GENERATED)
     found = Toolkit([tmp_path]).find()
     path = tmp_path / "nvidia.yaml"
     assert Match("", "it does not have MIG-4", path) == found.match(Gpu(0, "GPU-0"), MIG)
@@ -257,7 +227,7 @@ def test_a_generated_file_that_makes_no_sense_is_said_once(
     toolkit = Toolkit([tmp_path])
     assert [Generated()] * 3 == [toolkit.find() for _ in range(3)]
     assert 1 == len(caplog.records)
-    (tmp_path / "nvidia.yaml").write_text(GENERATED)
+    generate(tmp_path / "nvidia.yaml", *GENERATED)
     assert 4 == len(toolkit.find().by_name)
 
 
@@ -265,19 +235,11 @@ def test_a_generated_file_that_cannot_be_read_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "nvidia.yaml").mkdir()
-    (tmp_path / "nvidia2.yaml").write_text(GENERATED)
+    generate(tmp_path / "nvidia2.yaml", *GENERATED)
     (tmp_path / "nvidia3.yaml").symlink_to("nvidia3.yaml")
     toolkit = Toolkit([tmp_path])
     assert [4, 4] == [len(toolkit.find().by_name) for _ in range(2)]
     assert 1 == len(caplog.records)
-
-
-def test_a_gpu_is_a_device_that_a_container_is_told_of(rig: GpuRig, kubelet: Kubelet) -> None:
-    rig.has(Fleet.of(2, name="NVIDIA H100 80GB HBM3", memory=81920))
-    with kubelet.running(rig.plugin()) as node:
-        node.wait_for(GPU, uuids(0, 1))
-        expected = {"NVIDIA_VISIBLE_DEVICES": f"{uuid(0)},{uuid(1)}"}
-        assert expected == node.allocate(uuid(1), uuid(0)).envs
 
 
 def test_a_device_says_what_it_is_and_where(rig: GpuRig) -> None:
@@ -322,16 +284,6 @@ def test_a_gpu_that_is_lost_stays_listed_with_the_reason(rig: GpuRig) -> None:
     assert {} == unhealthy(devices(plugin))
 
 
-def test_a_mig_device_of_a_lost_gpu_stays_listed(rig: GpuRig) -> None:
-    mig = FakeMig(1, "1g.5gb")
-    rig.has(Fleet.of(2, migs=(mig,)))
-    plugin = rig.plugin(mig_strategy="mixed")
-    plugin.discover()
-    rig.fake.change(0, state="lost")
-    assert {mig.uuid(0)} == unhealthy(devices(plugin)).keys()
-    assert {mig.uuid(0), mig.uuid(1)} == devices(plugin).keys()
-
-
 def test_links_are_asked_for_once_as_long_as_the_gpus_stay(rig: GpuRig) -> None:
     plugin = rig.has(Fleet.of(4, switch=6)).plugin()
     plugin.discover()
@@ -373,15 +325,3 @@ def test_nvml_is_initialized_again_less_and_less_often_while_a_gpu_is_lost(rig: 
     assert [True] * 15 == [
         low <= count <= high for low, count, high in zip(fewest, counts, most, strict=True)
     ]
-
-
-def test_a_driver_that_goes_and_comes_back_is_found_again(rig: GpuRig) -> None:
-    plugin = rig.has(Fleet.of(2)).plugin()
-    plugin.discover()
-    rig.fake.drop_driver()
-    for _ in range(2):
-        with pytest.raises(dp.DiscoveryError, match=r"nvmlInit: .*NVML error 9"):
-            plugin.discover()
-    rig.fake.mend()
-    assert {} == unhealthy(devices(plugin))
-    assert uuids(0, 1) == devices(plugin).keys()

@@ -16,7 +16,7 @@ from deviceplugin_gpu.nvml.library import SONAME, Library
 from deviceplugin_gpu.snapshot import Gpu
 from gpu.driver_root import VERSION, DriverRoot, compile_c
 from gpu.fake_nvml import FakeMig, Fleet
-from gpu.rig import GpuRig, uuid
+from gpu.rig import GpuRig, generate, uuid
 
 MACHINE = os.uname().machine
 LIBRARIES = [
@@ -324,9 +324,7 @@ def test_a_toolkits_index_is_taken_only_where_nobody_else_brings_the_driver(
 ) -> None:
     """After a boot without another GPU, the same index would be another one in its file."""
     rig, root = node
-    rig.cdi_dir.mkdir()
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": "0"}]}
-    (rig.cdi_dir / "nvidia.json").write_text(json.dumps(document))
+    generate(rig.cdi_dir / "nvidia.json", "0")
     plugin = rig.plugin(device_list_strategy="cdi-cri")
 
     def names() -> list[str]:

@@ -15,7 +15,7 @@ from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet
 from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import FakeMig, Fleet
-from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
 from patience import eventually
 from served.cluster_node import ServedNode, served
 
@@ -152,10 +152,7 @@ def test_a_file_of_the_toolkit_whose_libraries_are_gone_is_out_of_date(
 ) -> None:
     """A runtime would refuse to start the container, long after the pod was scheduled."""
     library = f"/usr/lib64/libcuda.so.{VERSION}"
-    edits = {"mounts": [{"hostPath": library, "containerPath": library}]}
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": uuid(0)}], "containerEdits": edits}
-    node.cdi_dir.mkdir()
-    (node.cdi_dir / "nvidia.json").write_text(json.dumps(document))
+    generate(node.cdi_dir / "nvidia.json", uuid(0), driver=VERSION)
     plugin = node.plugin(device_list_strategy="cdi-cri")
     assert [f"nvidia.com/gpu={uuid(0)}"] == [*devices(plugin)[uuid(0)].cdi_names]
     upgrade(driver_root)
@@ -267,9 +264,7 @@ def test_on_wsl_without_them_the_gpu_is_unhealthy(
 
 def test_on_wsl_the_toolkits_file_is_enough(rig: GpuRig) -> None:
     rig.has_nodes("dxg")
-    rig.cdi_dir.mkdir()
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": "all"}]}
-    (rig.cdi_dir / "nvidia.json").write_text(json.dumps(document))
+    generate(rig.cdi_dir / "nvidia.json", "all")
     found = devices(rig.plugin(device_list_strategy="cdi-cri"))
     assert {} == unhealthy(found)
     assert ("nvidia.com/gpu=all",) == found["all"].cdi_names

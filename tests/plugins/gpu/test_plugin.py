@@ -16,7 +16,7 @@ from deviceplugin_gpu.discovery.gpu_discovery import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
-from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually
 
 
@@ -217,10 +217,7 @@ def test_cdi_devices_are_specified_before_they_are_advertised(
 
 @pytest.mark.usefixtures("driver_root")
 def test_the_toolkits_specification_is_preferred(rig: GpuRig) -> None:
-    rig.cdi_dir.mkdir()
-    (rig.cdi_dir / "nvidia.yaml").write_text(
-        f"{{cdiVersion: 0.5.0, kind: nvidia.com/gpu, devices: [name: {uuid(1)}, name: all]}}"
-    )
+    generate(rig.cdi_dir / "nvidia.yaml", uuid(1), "all")
     plugin = rig.has(Fleet.of(2)).plugin(device_list_strategy="cdi-cri")
     found = plugin.allocate(list(plugin.discover()))
     assert [f"{OURS}={uuid(0)}", f"nvidia.com/gpu={uuid(1)}"] == list(found.cdi_names)
@@ -231,10 +228,8 @@ def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
     rig: GpuRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.has(Fleet.of(1, migs=(FakeMig(1), FakeMig(2)))).has_nodes("nvidiactl", "nvidia0")
-    rig.cdi_dir.mkdir()
     names = [FakeMig(1).uuid(0), FakeMig(2).uuid(0), "0:0", "0:1", "0", uuid(0)]
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": name} for name in names]}
-    (rig.cdi_dir / "nvidia.yaml").write_text(json.dumps(document))
+    generate(rig.cdi_dir / "nvidia.yaml", *names)
     plugin = rig.plugin(device_list_strategy="cdi-cri", mig_strategy="single")
     assert {f"nvidia.com/gpu={name}" for name in names[:2]} == {
         name for device in plugin.discover() for name in device.cdi_names
@@ -258,14 +253,7 @@ def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
 @pytest.mark.usefixtures("driver_root")
 def test_a_specification_from_before_an_upgrade_of_the_driver_is_not_used(rig: GpuRig) -> None:
     rig.has(Fleet.of(1)).has_nodes("nvidiactl", "nvidia0")
-    rig.cdi_dir.mkdir()
-    mounts = [{"hostPath": "/usr/lib64/libcuda.so.1.2.3"}]
-    document = {
-        "kind": "nvidia.com/gpu",
-        "devices": [{"name": uuid(0)}],
-        "containerEdits": {"mounts": mounts},
-    }
-    (rig.cdi_dir / "nvidia.yaml").write_text(json.dumps(document))
+    generate(rig.cdi_dir / "nvidia.yaml", uuid(0), driver="1.2.3")
     (device,) = rig.plugin(device_list_strategy="cdi-cri").discover()
     assert (f"{OURS}={uuid(0)}",) == device.cdi_names
 
