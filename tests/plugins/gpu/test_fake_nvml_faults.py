@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pynvml
 import pytest
 
 from gpu import fake_library
-from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
+from gpu.fake_nvml import FakeGpu, FakeNvml, Fleet
 from gpu.nvml_calls import code, gpu
 from patience import PATIENCE, eventually
 
@@ -77,14 +76,6 @@ def test_a_shutdown_ends_event_sets() -> None:
     assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlEventSetFree, events)
 
 
-def test_init_fails_as_told(fake: FakeNvml) -> None:
-    fake.fail("init", pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
-    assert pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH == code(pynvml.nvmlInit)
-    fake.mend()
-    assert 0 == code(pynvml.nvmlInit)
-    assert 0 == code(pynvml.nvmlShutdown)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -142,34 +133,6 @@ def test_a_file_that_becomes_malformed_changes_nothing(
     assert f"fake nvml: {nvml.path}:2: one is no value of minor\n" == capfd.readouterr().err
 
 
-def test_a_lost_gpu_answers_nothing_and_comes_back(nvml: FakeNvml) -> None:
-    first, second = gpu(0), gpu(1)
-    nvml.change(1, state="lost")
-    lost = pynvml.NVML_ERROR_GPU_IS_LOST
-    for function in (
-        pynvml.nvmlDeviceGetUUID,
-        pynvml.nvmlDeviceGetMemoryInfo,
-        pynvml.nvmlDeviceGetMigMode,
-        pynvml.nvmlDeviceGetSupportedEventTypes,
-    ):
-        assert [0, lost] == [code(function, handle) for handle in (first, second)]
-    ancestor = pynvml.nvmlDeviceGetTopologyCommonAncestor
-    assert [lost, lost] == [code(ancestor, first, second), code(ancestor, second, first)]
-    assert 0 == code(gpu, 1)
-    nvml.change(1, state="ok")
-    assert nvml.fleet.gpus[1].uuid == pynvml.nvmlDeviceGetUUID(second)
-
-
-def test_an_unreachable_gpu_has_no_handle(nvml: FakeNvml) -> None:
-    nvml.change(1, state="unreachable")
-    assert 2 == pynvml.nvmlDeviceGetCount()
-    lost = pynvml.NVML_ERROR_GPU_IS_LOST
-    assert [0, lost] == [code(gpu, index) for index in (0, 1)]
-    there = nvml.fleet.gpus[1]
-    assert lost == code(pynvml.nvmlDeviceGetHandleByUUID, there.uuid)
-    assert lost == code(pynvml.nvmlDeviceGetHandleByPciBusId, there.pci)
-
-
 def test_gpus_come_and_go(nvml: FakeNvml) -> None:
     first, second = gpu(0), gpu(1)
     nvml.remove(0)
@@ -180,73 +143,6 @@ def test_gpus_come_and_go(nvml: FakeNvml) -> None:
     nvml.add(FakeGpu(0))
     assert 1 == pynvml.nvmlDeviceGetIndex(second)
     assert 0 == pynvml.nvmlDeviceGetMinorNumber(first)
-
-
-def test_gpus_can_come_and_go_at_init_only(nvml: FakeNvml) -> None:
-    pynvml.nvmlShutdown()
-    nvml.set(replace(nvml.fleet, driver={"hotplug": "init"}))
-    pynvml.nvmlInit()
-    nvml.remove(0)
-    nvml.add(FakeGpu(2))
-    fresh, lost = nvml.fleet.gpus[1], pynvml.NVML_ERROR_GPU_IS_LOST
-    assert 2 == pynvml.nvmlDeviceGetCount()
-    assert [lost, 0] == [code(gpu, index) for index in (0, 1)]
-    assert 1 == pynvml.nvmlDeviceGetIndex(gpu(1))
-    missing = pynvml.NVML_ERROR_NOT_FOUND
-    assert missing == code(pynvml.nvmlDeviceGetHandleByUUID, fresh.uuid)
-    assert missing == code(pynvml.nvmlDeviceGetHandleByPciBusId, fresh.pci)
-    pynvml.nvmlShutdown()
-    pynvml.nvmlInit()
-    assert [0, 0] == [code(gpu, index) for index in (0, 1)]
-    assert fresh.uuid == pynvml.nvmlDeviceGetUUID(gpu(1))
-
-
-def test_the_layout_of_mig_changes(nvml: FakeNvml) -> None:
-    nvml.change(0, migs=(FakeMig(1), FakeMig(2)))
-    mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), 1)
-    assert 2 == pynvml.nvmlDeviceGetGpuInstanceId(mig)
-    nvml.change(0, migs=(FakeMig(1),))
-    assert pynvml.NVML_ERROR_NOT_FOUND == code(pynvml.nvmlDeviceGetUUID, mig)
-    nvml.change(0, migs=())
-    assert [0, 0] == pynvml.nvmlDeviceGetMigMode(gpu())
-    nvml.change(0, migs=(FakeMig(2),))
-    assert FakeMig(2).uuid(0) == pynvml.nvmlDeviceGetUUID(mig)
-    nvml.change(0, state="lost")
-    assert pynvml.NVML_ERROR_GPU_IS_LOST == code(pynvml.nvmlDeviceGetUUID, mig)
-
-
-def test_a_driver_that_is_gone_says_so(nvml: FakeNvml) -> None:
-    nvml.drop_driver()
-    assert pynvml.NVML_ERROR_UNINITIALIZED == code(pynvml.nvmlDeviceGetCount)
-    assert pynvml.NVML_ERROR_DRIVER_NOT_LOADED == code(pynvml.nvmlInit)
-    nvml.mend()
-    assert 2 == pynvml.nvmlDeviceGetCount()
-
-
-def test_one_function_fails_on_one_gpu(nvml: FakeNvml) -> None:
-    nvml.fail("nvmlDeviceGetUUID", pynvml.NVML_ERROR_UNKNOWN, gpu=1)
-    nvml.fail("nvmlDeviceGetHandleByIndex_v2", pynvml.NVML_ERROR_IRQ_ISSUE, gpu=0)
-    assert pynvml.NVML_ERROR_UNKNOWN == code(pynvml.nvmlDeviceGetUUID, gpu(1))
-    assert 0 == code(pynvml.nvmlDeviceGetName, gpu(1))
-    assert pynvml.NVML_ERROR_IRQ_ISSUE == code(gpu, 0)
-    nvml.fail("all", pynvml.NVML_ERROR_NO_PERMISSION)
-    assert pynvml.NVML_ERROR_NO_PERMISSION == code(pynvml.nvmlDeviceGetCount)
-
-
-def test_a_call_that_is_held_goes_on_when_it_is_mended(nvml: FakeNvml) -> None:
-    nvml.delay("all", milliseconds=60_000, gpu=1)
-    handle = gpu(0)
-    assert 0 == code(pynvml.nvmlDeviceGetName, handle)
-    before = nvml.calls()["nvmlDeviceGetHandleByIndex_v2"]
-    with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(code, gpu, 1)
-        eventually(
-            lambda: nvml.calls()["nvmlDeviceGetHandleByIndex_v2"] > before, "the call to begin"
-        )
-        assert 0 == code(pynvml.nvmlDeviceGetName, handle)
-        assert not held.done()
-        nvml.mend()
-        assert 0 == held.result(PATIENCE)
 
 
 def test_an_event_is_told_once(nvml: FakeNvml) -> None:
@@ -308,23 +204,6 @@ def waiting(nvml: FakeNvml, pool: ThreadPoolExecutor, events: Any) -> "Future[An
     future = pool.submit(wait, events, 60_000)
     eventually(lambda: nvml.calls()["nvmlEventSetWait_v2"] > before, "the wait to begin")
     return future
-
-
-def test_a_wait_is_woken_by_an_event(nvml: FakeNvml) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        future = waiting(nvml, pool, event_set(0))
-        assert not future.done()
-        nvml.xid(0, 79)
-        assert (nvml.fleet.gpus[0].uuid, XID, 79) == future.result(PATIENCE)
-
-
-def test_a_wait_fails_at_once(nvml: FakeNvml) -> None:
-    events = event_set(0)
-    with ThreadPoolExecutor(1) as pool:
-        future = waiting(nvml, pool, events)
-        nvml.fail("wait", pynvml.NVML_ERROR_UNKNOWN)
-        assert isinstance(future.exception(5), pynvml.NVMLError_Unknown)
-    assert pynvml.NVML_ERROR_UNKNOWN == code(wait, events, 60_000)
 
 
 def test_a_wait_ends_when_its_set_is_freed(nvml: FakeNvml) -> None:

@@ -348,14 +348,7 @@ def test_a_look_is_called_for_when_listening_begins_and_for_errors_that_count(ri
 
 @pytest.mark.parametrize(
     ("disable", "enable", "count"),
-    [
-        ("", "", 1),
-        ("all", "", 0),
-        ("xids", "", 0),
-        ("all", "79", 1),
-        ("all", "all", 1),
-        ("79", "", 1),
-    ],
+    [("", "", 1), ("all", "", 0), ("all", "79", 1), ("all", "all", 1)],
 )
 def test_not_being_heard_makes_a_gpu_unhealthy_if_any_error_would(
     rig: GpuRig, disable: str, enable: str, count: int
@@ -411,26 +404,22 @@ def test_by_default_what_the_application_did_is_not_the_gpus_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disable", "enable", "counting", "not_counting"),
+    ("disable", "enable", "counting"),
     [
-        ("", "", [79, 48], [13, 94]),
-        ("79", "", [48], [79, 13]),
-        ("79, 48", "13", [13, 74], [79, 48]),
-        ("all", "", [], [79, 48, 13, 9999]),
-        ("XIDS", "", [], [79, 48, 13]),
-        ("all", "79", [79], [48, 13]),
-        ("xids,5", "79,94", [79, 94], [48, 5]),
-        ("", "all", [13, 31, 94, 79], []),
-        ("79", "all", [79, 13], []),
-        ("79", "79", [79], [13]),
+        ("", "", {48, 79, 9999}),
+        ("79, 48", "13", {13, 9999}),
+        ("XIDS", "", set()),
+        ("xids,5", "79,94", {79, 94}),
+        ("79", "all", {13, 48, 79, 94, 9999}),
+        ("79", "79", {48, 79, 9999}),
     ],
 )
 def test_what_is_enabled_is_stronger_than_what_is_disabled(
-    disable: str, enable: str, counting: list[int], not_counting: list[int]
+    disable: str, enable: str, counting: set[int]
 ) -> None:
     checks, problems = parse_checks(disable, enable)
     assert [] == problems
-    assert counting == [number for number in [*counting, *not_counting] if checks.count(number)]
+    assert counting == {number for number in (13, 48, 79, 94, 9999) if checks.count(number)}
 
 
 def test_what_is_no_xid_is_reported_and_the_rest_counts() -> None:

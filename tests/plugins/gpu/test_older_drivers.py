@@ -236,20 +236,15 @@ def test_every_function_that_is_called_exists_in_pynvml() -> None:
         ("EVENT_SINGLE_BIT", "nvmlEventTypeSingleBitEccError"),
         ("EVENT_DOUBLE_BIT", "nvmlEventTypeDoubleBitEccError"),
         ("EVENT_MIG", "nvmlEventMigConfigChange"),
-        ("UNINITIALIZED", "NVML_ERROR_UNINITIALIZED"),
-        ("INVALID_ARGUMENT", "NVML_ERROR_INVALID_ARGUMENT"),
-        ("NOT_SUPPORTED", "NVML_ERROR_NOT_SUPPORTED"),
-        ("NO_PERMISSION", "NVML_ERROR_NO_PERMISSION"),
-        ("NOT_FOUND", "NVML_ERROR_NOT_FOUND"),
-        ("INSUFFICIENT_POWER", "NVML_ERROR_INSUFFICIENT_POWER"),
-        ("DRIVER_NOT_LOADED", "NVML_ERROR_DRIVER_NOT_LOADED"),
-        ("TIMEOUT", "NVML_ERROR_TIMEOUT"),
-        ("LIBRARY_NOT_FOUND", "NVML_ERROR_LIBRARY_NOT_FOUND"),
-        ("FUNCTION_NOT_FOUND", "NVML_ERROR_FUNCTION_NOT_FOUND"),
-        ("GPU_IS_LOST", "NVML_ERROR_GPU_IS_LOST"),
-        ("RESET_REQUIRED", "NVML_ERROR_RESET_REQUIRED"),
         ("VERSION_MISMATCH", "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
-        ("UNKNOWN", "NVML_ERROR_UNKNOWN"),
+        *(
+            (name, f"NVML_ERROR_{name}")
+            for name in (
+                *("UNINITIALIZED", "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION"),
+                *("NOT_FOUND", "INSUFFICIENT_POWER", "DRIVER_NOT_LOADED", "TIMEOUT", "UNKNOWN"),
+                *("LIBRARY_NOT_FOUND", "FUNCTION_NOT_FOUND", "GPU_IS_LOST", "RESET_REQUIRED"),
+            )
+        ),
     ],
 )
 def test_numbers_are_nvmls(ours: str, theirs: str) -> None:
