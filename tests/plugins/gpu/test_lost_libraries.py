@@ -3,10 +3,7 @@
 import json
 import logging
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -16,8 +13,6 @@ from deviceplugin_testing.fixture import Kubelet
 from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
-from patience import eventually
-from served.cluster_node import ServedNode, served
 
 NEWER = "580.105.08"
 OLDER = "570.86.10"
@@ -177,28 +172,6 @@ def test_a_pod_gets_no_gpu_without_the_driver(
         downgrade(driver_root)
         touch(node)
         running.wait_for(GPU, uuids(0))
-
-
-@pytest.fixture
-def dra(node: GpuRig, driver_root: DriverRoot) -> Iterator[AbstractContextManager[ServedNode]]:
-    assert driver_root.path.exists()
-    root = Path(tempfile.mkdtemp(prefix="dp"))  # short, for sockets
-    yield served(root, node.plugin(device_list_strategy="cdi-cri"), protocol="dra")
-    shutil.rmtree(root)
-
-
-def test_a_claim_gets_no_gpu_without_the_driver(
-    node: GpuRig, driver_root: DriverRoot, dra: AbstractContextManager[ServedNode]
-) -> None:
-    with dra as running:
-        running.await_offer()
-        assert [(GPU, uuid(0))] == [*running.offered().values()]
-        upgrade(driver_root)
-        touch(node)
-        eventually(lambda: not running.offered(), "no device in the slices")
-        downgrade(driver_root)
-        touch(node)
-        eventually(running.offered, "the device in the slices")
 
 
 def downgrade(root: DriverRoot) -> None:

@@ -454,11 +454,14 @@ def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(
     assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
-def test_without_sysfs_the_index_is_told(rig: GpuRig) -> None:
-    rig.has(Fleet.of(2)).fake.change(1, state="lost")
-    plugin = rig.plugin()
+@pytest.mark.parametrize("state", ["lost", "unreachable"])
+def test_without_sysfs_the_index_is_told(rig: GpuRig, state: str) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, state=state)
+    plugin = rig.plugin(fail_on_init_error=True)
     assert uuids(0) == devices(plugin).keys()
-    assert [f"GPU 1 {LOST}"] == plugin.shortfalls
+    (told,) = plugin.shortfalls
+    assert told.startswith("GPU 1 cannot be read: nvmlDeviceGet")
+    assert told.endswith("GPU is lost (NVML error 15)")
     assert [{"pci": "", "index": "1"}] == absent(plugin)
 
 

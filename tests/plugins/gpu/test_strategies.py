@@ -373,15 +373,6 @@ def test_a_cache_that_the_image_has_hides_nothing(
     assert FOUND == box.run(given, "program", *LIBRARIES, user=NOBODY, read_only=True).stdout
 
 
-@BOTH
-def test_without_the_specification_it_does_not_run(
-    make: Any, bundle: Callable[[Any], Bundle], given: list[Edits]
-) -> None:
-    assert given
-    done = bundle(make).run([], "program")
-    assert "libcuda.so.1: cannot open shared object file" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("make", "elsewhere"),
     [

@@ -1,9 +1,10 @@
-"""Where users of GPU plugins ask for more than they have.
+"""Where users of GPU plugins lose nodes, or ask for more than they have.
 
-Those that are also defects of the peer are in test_peer_defects.py. A driver that comes late or
-goes is in test_no_hardware.py. Names, order and odd MIG devices are in test_resources.py.
+What NVIDIA's plugin v0.20 does is in the docstrings. A driver that comes late or goes is in
+test_no_hardware.py. Names, order and odd MIG devices are in test_resources.py.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import grpc
 import pytest
 
 from deviceplugin_gpu.discovery.gpu_discovery import explain
+from deviceplugin_gpu.nvml import events
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_testing.fixture import Kubelet, Node
@@ -27,7 +29,10 @@ EIGHT = tuple(range(8))
 FLEETS = sorted((SOURCES / "fleets").glob("*.fleet"))
 
 
-# 1. A lost GPU costs no other one anything.
+def listening(rig: GpuRig) -> None:
+    """Wait until events are being waited for."""
+    waits = rig.fake.calls()["nvmlEventSetWait_v2"]
+    eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
 
 
 @contextmanager
@@ -53,7 +58,7 @@ def load(node: Node, *ids: str) -> Iterator[Callable[[], tuple[int, list[str]]]]
         thread.join()
 
 
-def test_1_eight_gpus_are_lost_and_come_back_and_nobody_else_notices(
+def test_eight_gpus_are_lost_and_come_back_and_nobody_else_notices(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
     rig.has(Fleet.of(9, switch=12))
@@ -74,10 +79,7 @@ def test_1_eight_gpus_are_lost_and_come_back_and_nobody_else_notices(
         assert () == tuple(node.kubelet.crashes)
 
 
-# 2. No call of NVML in a request.
-
-
-def test_2_requests_are_answered_from_memory_even_while_nvml_hangs(
+def test_requests_are_answered_from_memory_even_while_nvml_hangs(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
     plugin = rig.has(Fleet.of(4, switch=6)).plugin()
@@ -95,7 +97,7 @@ def test_2_requests_are_answered_from_memory_even_while_nvml_hangs(
 
 
 @pytest.mark.parametrize("fleet", FLEETS, ids=lambda path: path.stem)
-def test_2_every_layout_has_valid_answers_at_once_and_always_the_same(
+def test_every_layout_has_valid_answers_at_once_and_always_the_same(
     rig: GpuRig, fleet: Path
 ) -> None:
     rig.fake.write(fleet.read_text())
@@ -110,10 +112,7 @@ def test_2_every_layout_has_valid_answers_at_once_and_always_the_same(
         assert [once[0]] * 3 == once
 
 
-# 3. Health: what counts can be chosen.
-
-
-def test_3_which_xids_count_can_be_chosen(rig: GpuRig) -> None:
+def test_which_xids_count_can_be_chosen(rig: GpuRig) -> None:
     rig.has(Fleet.of(1))
     counting = set()
     for number in (13, 31, 62, 79):
@@ -126,7 +125,7 @@ def test_3_which_xids_count_can_be_chosen(rig: GpuRig) -> None:
     assert {31, 62} == counting
 
 
-def test_3_errors_of_gpus_that_came_late_are_heard(rig: GpuRig, kubelet: Kubelet) -> None:
+def test_errors_of_gpus_that_came_late_are_heard(rig: GpuRig, kubelet: Kubelet) -> None:
     with kubelet.running(rig.plugin()) as node:
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.has(Fleet.of(2))
@@ -138,7 +137,7 @@ def test_3_errors_of_gpus_that_came_late_are_heard(rig: GpuRig, kubelet: Kubelet
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
 
 
-def test_3_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
+def test_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
     rig.has(Fleet.of(2)).fake.fail("nvmlDeviceRegisterEvents", 999, gpu=1)
@@ -148,10 +147,7 @@ def test_3_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
         node.wait_for(GPU, uuids(0, 1))
 
 
-# 6. MIG layouts are noticed.
-
-
-def test_6_another_mig_layout_is_noticed_and_no_id_is_dropped_under_a_pod(
+def test_another_mig_layout_is_noticed_and_no_id_is_dropped_under_a_pod(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
     old, new = FakeMig(1, "3g.20gb"), FakeMig(7, "1g.5gb")
@@ -170,9 +166,6 @@ def test_6_another_mig_layout_is_noticed_and_no_id_is_dropped_under_a_pod(
         node.kubelet.wait(lambda: node.kubelet.registered == {names[1]}, what="its end")
 
 
-# 13. The first failure says what to do.
-
-
 MODULES = "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 0 - Live 0x0\nxfs 1\n"
 
 
@@ -187,7 +180,7 @@ MODULES = "nvidia_uvm 1 0 - Live 0x0\nnvidia 1 0 - Live 0x0\nxfs 1\n"
         (False, MODULES, ["nvidiactl"], 999, "dmesg | grep NVRM"),
     ],
 )
-def test_13_there_is_advice_for_each_failure(
+def test_there_is_advice_for_each_failure(
     rig: GpuRig, modules: str, nodes: list[str], code: int | None, advice: str, *, has_card: bool
 ) -> None:
     (rig.roots.proc / "modules").write_text(modules)
@@ -209,7 +202,7 @@ def test_13_there_is_advice_for_each_failure(
     assert any(f"not in {rig.path}/nowhere/{{usr/lib64," in line for line in found)
 
 
-def test_13_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFixture) -> None:
     plugin = rig.plugin()
     for _ in range(3):
         assert {} == devices(plugin)
@@ -218,3 +211,97 @@ def test_13_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFix
     ]
     assert 1 == len([line for line in findings if line.startswith("to do: ")])
     assert any(f"{rig.library}: loaded" in line for line in findings)
+
+
+@pytest.mark.parametrize(("count", "size", "pair"), [(5, 3, (1, 3)), (16, 2, (13, 14))])
+def test_the_linked_pair_is_found(
+    rig: GpuRig, count: int, size: int, pair: tuple[int, int]
+) -> None:
+    """The peer pads partitions with nil, and overwrites its best one while it looks for another."""
+    plugin = rig.has(Fleet.of(count, links={pair: 4})).plugin()
+    chosen = {device.id for device in plugin.prefer(list(plugin.discover()), (), size)}
+    assert size == len(chosen)
+    assert uuids(*pair) <= chosen
+
+
+def test_sixteen_gpus_are_searched_in_no_time_and_without_nvml(rig: GpuRig) -> None:
+    rig.has(
+        Fleet.of(
+            16, links={pair: 1 + sum(pair) % 3 for pair in itertools.combinations(range(16), 2)}
+        )
+    )
+    plugin = rig.plugin()
+    known = list(plugin.discover())
+    before = rig.fake.calls()
+    for size in range(1, 17):
+        answer = list(plugin.prefer(known, (), size))
+        assert size == len({device.id for device in answer})
+    plugin.allocate(known)
+    assert {} == dict(rig.fake.calls() - before)
+
+
+def test_a_failing_wait_is_told_in_few_lines_and_no_lists(
+    rig: GpuRig,
+    kubelet: Kubelet,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "_FIRST_PAUSE", 0.1)
+    monkeypatch.setattr(events, "_LONGEST_PAUSE", 0.3)
+    with kubelet.running(rig.has(Fleet.of(4)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        listening(rig)
+        caplog.clear()
+        lists, before = node.kubelet.lists_received(GPU), rig.fake.calls()
+        rig.fake.fail("wait", 999)
+        with pytest.raises(TimeoutError):
+            node.kubelet.wait(lambda: False, timeout=1)
+        assert len(caplog.records) <= 5
+        assert node.kubelet.lists_received(GPU) - lists <= 2
+        assert (rig.fake.calls() - before)["nvmlEventSetCreate"] <= 12
+        assert node.allocate(uuid(0)).envs
+        rig.fake.mend()
+        listening(rig)
+        assert uuids(0, 1, 2, 3) == node.kubelet.healthy(GPU)
+
+
+def test_an_xid_is_that_of_all_mig_devices(rig: GpuRig, kubelet: Kubelet) -> None:
+    migs = tuple(FakeMig(number, "1g.5gb") for number in range(1, 4))
+    rig.has(Fleet.of(2, migs=migs))
+    name = "nvidia.com/mig-1g.5gb"
+    with kubelet.running(rig.plugin(mig_strategy="mixed")) as node:
+        ids = [{mig.uuid(slot) for mig in migs} for slot in (0, 1)]
+        node.wait_for(name, ids[0] | ids[1])
+        listening(rig)
+        rig.fake.xid(1, 79, gi=1, ci=0)
+        node.wait_for(name, ids[0], unhealthy=ids[1])
+
+
+def test_neither_a_restart_nor_the_kubelets_nor_new_settings_heal(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        listening(rig)
+        rig.fake.xid(1, 79)
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        node.restart_kubelet()
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+    with kubelet.running(rig.plugin(device_id_strategy="index")) as node:
+        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+
+
+def test_a_gpu_that_reports_its_own_loss_casts_no_suspicion_on_others(
+    rig: GpuRig, kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    with kubelet.running(rig.has(Fleet.of(4)).plugin()) as node:
+        node.wait_for(GPU, uuids(0, 1, 2, 3))
+        listening(rig)
+        rig.fake.change(2, state="lost")
+        rig.fake.xid(2, 79)
+        node.wait_for(GPU, uuids(0, 1, 3), unhealthy=uuids(2))
+        eventually(lambda: "XID error" in caplog.messages, "the event")
+    told = [vars(record)["gpu"] for record in caplog.records if record.message == "XID error"]
+    assert [uuid(2)] == told
+    ill = [record for record in caplog.records if record.message == "GPU is unhealthy"]
+    assert {uuid(2)} == {vars(record)["gpu"] for record in ill}

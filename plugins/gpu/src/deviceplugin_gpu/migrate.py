@@ -165,9 +165,9 @@ def _named(workload: Workload, files: Mapping[str, Setting]) -> dict[str, str]:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _checked(given: Setting) -> dict[str, Any]:

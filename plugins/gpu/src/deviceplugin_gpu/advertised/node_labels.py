@@ -65,7 +65,7 @@ def _of_hypervisor(sys: Path) -> dict[str, str]:
         capabilities += [one for one in _vendor_specific(config) if one[3:5] == _SIGNATURE]
     if not seen:
         return {}
-    found = {"vgpu.present": "true" if capabilities else "false"}
+    found = {"vgpu.present": str(bool(capabilities)).lower()}
     for capability in capabilities:
         record = _hypervisor_record(capability)
         if record is not None:
@@ -177,8 +177,8 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     found: dict[str, object] = {
         "gpu.machine": tree.text(f"{sys}/class/dmi/id/product_name").strip(),
         "gpu.mode": _MODES.get(card.pci_class if card else "", "unknown"),
-        "mig.capable": _truth(capable),
-        "mps.capable": _truth(settings.sharing.mps and not has_mig),
+        "mig.capable": str(capable).lower(),
+        "mps.capable": str(settings.sharing.mps and not has_mig).lower(),
     }
     if settings.mig_strategy != "none":
         found["mig.strategy"] = settings.mig_strategy
@@ -186,10 +186,6 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     if len(cliques) == 1:
         found["gpu.clique"] = cliques.pop()
     return found | _of_hypervisor(sys)
-
-
-def _truth(value: bool) -> str:  # noqa: FBT001 - what is written
-    return "true" if value else "false"
 
 
 def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:

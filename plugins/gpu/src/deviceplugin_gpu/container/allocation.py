@@ -94,7 +94,8 @@ def allocation(
     ordered = sorted(units, key=lambda unit: unit.key)
     by_index = settings.device_id_strategy == "index"
     names = list(dict.fromkeys(unit.index if by_index else unit.uuid for unit in ordered))
-    found = dp.Allocation(envs=_modes(settings))
+    modes = {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
+    found = dp.Allocation(envs=modes)
     if settings.device_list_strategy.plain:
         found += _plain(names, settings)
         given = (dp.Allocation(nodes=nodes.get(unit.id, ())) for unit in ordered)
@@ -112,10 +113,6 @@ def allocation(
 def enabled_modes(settings: GpuSettings) -> list[str]:
     """Return which of gdrcopy, gds and mofed are enabled."""
     return [mode for mode in _MODES if getattr(settings, f"{mode}_enabled")]
-
-
-def _modes(settings: GpuSettings) -> dict[str, str]:
-    return {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
 
 
 def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
