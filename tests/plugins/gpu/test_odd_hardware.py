@@ -108,6 +108,17 @@ def test_mig_devices_that_cannot_be_read_at_first_make_no_gpu_look_whole(
     assert after == Counter(device.resource for device in plugin.discover())
 
 
+def test_a_card_whose_mig_devices_cannot_be_read_costs_itself_only(rig: GpuRig) -> None:
+    mig = FakeMig(1, "1g.5gb")
+    rig.has(Fleet.of(3, migs=(mig,)))
+    plugin = rig.plugin(mig_strategy="mixed")
+    before = devices(plugin).keys()
+    rig.fake.fail("nvmlDeviceGetMigDeviceHandleByIndex", 999, gpu=1)
+    found = devices(plugin)
+    assert before == found.keys()
+    assert {mig.uuid(1)} == unhealthy(found).keys()
+
+
 @pytest.mark.parametrize("function", ["nvmlDeviceGetMigMode", "nvmlDeviceGetRemappedRows"])
 def test_a_gpu_that_cannot_be_read_at_first_has_the_resource_of_its_model(
     rig: GpuRig, function: str
