@@ -133,11 +133,13 @@ def test_an_xid_of_a_gpu_that_is_no_device_touches_no_other(node: Node) -> None:
 
 def test_a_gpu_that_is_away_explains_an_xid_of_nobody(node: Node) -> None:
     node.health.saw_xid("", 79)
+    node.health.saw_xid("g2", 79)
     node.lose(1)
-    assert ["", "GPU is lost", ""] == node.look()
+    assert ["", "GPU is lost", OFF_THE_BUS] == node.look()
     node.lose(1, "")
-    assert ["", OFF_THE_BUS.replace(":", " on a GPU that is not known:"), ""] == node.look()
-    assert ["", "", ""] == node.look(after=60)
+    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
+    assert ["", suspect, OFF_THE_BUS] == node.look()
+    assert ["", "", OFF_THE_BUS] == node.look(after=60)
 
 
 def test_gpus_that_are_suspect_without_proof_wait_as_after_a_small_error(node: Node) -> None:
