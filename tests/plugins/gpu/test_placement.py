@@ -215,6 +215,6 @@ def test_replicas_of_mig_devices_are_spread_over_gpus_and_then_over_mig_devices(
 
 
 def test_another_resource_on_the_same_gpus_does_not_count() -> None:
-    others = [replace(unit, resource="nvidia.com/gpu.shared") for unit in migs(1)]
+    others = [replace(unit, resource="nvidia.com/gpu.shared") for unit in migs(0, 1)]
     placement = Placement(Snapshot(), [*replicas(2, 2), *others], "packed")
     assert ["g0::0"] == placement.prefer(["g0::0", "g0::1", "g1::0", "g1::1"], [], 1)
