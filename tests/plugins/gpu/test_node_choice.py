@@ -107,6 +107,8 @@ def test_where_no_other_entry_fits_the_one_called_default_does(tmp_path: Path) -
     expected = ("nodes[0] (default): none fits", {"exclude": ["a"]})
     assert expected == chosen(path, NodeFacts("n"))
     assert {"exclude": ["c"]} == chosen(path, NodeFacts("b"))[1]
+    path.write_text("nodes: [{match: {node: '*'}, exclude: [a]}]")
+    assert {} == chosen(path, NodeFacts())[1], "its name is not known"
 
 
 def test_a_file_without_nodes_chooses_nothing_and_other_entries_are_no_matter(

@@ -328,6 +328,14 @@ def test_an_imex_channel_comes_with_its_node_as_long_as_that_is_there(
     assert ("", [], False) == given()
 
 
+def test_devices_of_the_discovery_before_can_be_allocated(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    known = list(plugin.discover())
+    rig.fake.remove(1)
+    assert {uuid(0)} == devices(plugin).keys()
+    assert f"{uuid(0)},{uuid(1)}" == plugin.allocate(known).envs["NVIDIA_VISIBLE_DEVICES"]
+
+
 def test_requests_are_answered_while_what_there_is_changes(rig: GpuRig) -> None:
     """Requests of devices of a look before, at any moment of the next ones."""
     rig.has(Fleet.of(3, migs=(FakeMig(1),)))
