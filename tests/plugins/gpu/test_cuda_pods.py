@@ -1,39 +1,46 @@
-"""What the doctor says of CUDA pods, on nodes of all kinds."""
+"""What the doctor says of GPUs: of CUDA pods, tenants and the library, on nodes of all kinds."""
 
 import itertools
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin_gpu import doctor
-from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
-from deviceplugin_gpu.doctor import container_runtime
-from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, table
 from deviceplugin_gpu.doctor.cuda_pods import look
-from deviceplugin_gpu.nvml.library import UPGRADED
+from deviceplugin_gpu.nvml.library import SONAME, UPGRADED
 from gpu.driver_root import VERSION, DriverRoot
+from gpu.rig import generate
 
+PROGRAM = "/usr/bin/nvidia-container-runtime"
 NVIDIA = """
 version = 2
 [plugins."io.containerd.grpc.v1.cri".containerd]
 default_runtime_name = "{default}"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
-BinaryName = "/usr/bin/nvidia-container-runtime"
+BinaryName = "{program}"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = true
 """
 NEWEST = 'version = 3\n[plugins."io.containerd.cri.v1.runtime".containerd]\n'
+VARIABLE = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
+SETTINGS = "etc/nvidia-container-runtime/config.toml"
+CLOSED = f"{VARIABLE} = false\n"
+TENANTS = "GPUs of other tenants"
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 VERDICTS = {True: {Verdict.OK}, None: {Verdict.UNKNOWN}, False: {Verdict.WARNING, Verdict.FAILURE}}
 
 
 @pytest.fixture(autouse=True)
 def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY"):
+    for name in ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY", "NVIDIA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -57,43 +64,37 @@ def about(root: DriverRoot, text: str) -> Finding:
     return found
 
 
+def nvidia(default: str = "nvidia", program: str = PROGRAM) -> str:
+    return NVIDIA.format(default=default, program=program)
+
+
 def containerd(root: DriverRoot, text: str) -> None:
     root.write("etc/containerd/config.toml", text)
 
 
-def generate(root: DriverRoot, *names: str, version: str = VERSION) -> None:
-    library = f"/usr/lib64/libcuda.so.{version}"
-    document = {
-        "kind": "nvidia.com/gpu",
-        "devices": [{"name": name} for name in names],
-        "containerEdits": {"mounts": [{"hostPath": library, "containerPath": library}]},
-    }
-    root.write("etc/cdi/nvidia.json", json.dumps(document))
+def generated(root: DriverRoot, *names: str, driver: str = VERSION, node: str = "") -> None:
+    nodes = [node] if node else []
+    generate(root.path / "etc/cdi/nvidia.json", *names, driver=driver, nodes=nodes)
 
 
 CELLS = [*itertools.product([True, False, None], [True, False], [True, False])]
 
 
-@pytest.mark.parametrize(("nvidia", "toolkit", "libraries"), CELLS)
+@pytest.mark.parametrize(("is_nvidia", "toolkit", "libraries"), CELLS)
 def test_each_strategy_is_told_of_as_the_table_has_it(
-    root: DriverRoot, *, nvidia: bool | None, toolkit: bool, libraries: bool
+    root: DriverRoot, *, is_nvidia: bool | None, toolkit: bool, libraries: bool
 ) -> None:
-    if nvidia is not None:
-        default = "nvidia" if nvidia else "runc"
-        text = NVIDIA.format(default=default).replace("version = 2", "version = 3")
-        containerd(root, text)
+    if is_nvidia is not None:
+        text = nvidia("nvidia" if is_nvidia else "runc")
+        containerd(root, text.replace("version = 2", "version = 3"))
     if toolkit:
-        generate(root, UUID)
+        generated(root, UUID)
     if libraries:
         root.install()
-    kind = NodeKind(nvidia, None if nvidia is None else True, toolkit, libraries)
-    for strategy in STRATEGIES:
-        expected = prospect([strategy], kind)
-        (found,) = (
-            one
-            for one in findings(root)
-            if one.looked_at.startswith("CUDA pods with ") and strategy in one.looked_at
-        )
+    kind = NodeKind(is_nvidia, None if is_nvidia is None else True, toolkit, libraries)
+    told = [one for one in findings(root) if one.looked_at.startswith("CUDA pods with ")]
+    for strategy, expected in table(kind).items():
+        (found,) = (one for one in told if strategy in one.looked_at)
         assert found.verdict in VERDICTS[expected.runs]
         assert expected.why in found.found
         assert expected.runs or found.do
@@ -125,58 +126,52 @@ def test_the_strategy_that_the_plugin_has_must_do(
     assert "are not asked for" in about(root, "envvar").found
 
 
-def test_a_runtime_that_is_not_the_default_does_for_pods_that_name_it(root: DriverRoot) -> None:
-    containerd(root, NVIDIA.format(default="runc"))
-    (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
-    assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
-    assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
+CRIO = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
+OF_1 = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n'
+OF_2 = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\n'
 
 
 @pytest.mark.parametrize(
-    ("text", "cdi"),
+    ("path", "text", "says"),
     [
-        (NEWEST, True),
-        (NVIDIA.format(default="runc"), None),
-        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n', True),
-        ('version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n', False),
-        ('version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n', False),
+        ("containerd/config.toml", NEWEST, "none of NVIDIA's; CDI is on ("),
+        (
+            "containerd/config.toml",
+            nvidia("runc"),
+            "NVIDIA's as nvidia; CDI is on only from containerd 2 (",
+        ),
+        ("containerd/config.toml", f"{OF_1}enable_cdi = true\n", "none of NVIDIA's; CDI is on ("),
+        ("containerd/config.toml", f"{OF_1}enable_cdi = false\n", "none of NVIDIA's; CDI is off ("),
+        ("containerd/config.toml", f"{OF_2}enable_cdi = false\n", "none of NVIDIA's; CDI is off ("),
+        (
+            "crio/crio.conf.d/99-nvidia.conf",
+            f'{CRIO}runtime_path = "/usr/bin/nvidia-container-runtime"\n',
+            "NVIDIA's as nvidia, which is the default; CDI is on (",
+        ),
+        ("../var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST, "CDI is on ("),
     ],
 )
-def test_whether_cdi_is_on_is_read_from_containerds_configuration(
-    root: DriverRoot, text: str, *, cdi: bool | None
+def test_what_a_runtime_can_do_is_read_from_its_configuration(
+    root: DriverRoot, path: str, text: str, says: str
 ) -> None:
-    containerd(root, text)
-    found = container_runtime.read(root.path)
-    assert found is not None
-    assert cdi is found.cdi
-
-
-def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
-    containerd(root, 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = false\n')
-    root.install()
-    assert "has CDI disabled" in about(root, "cdi-cri").found
-    assert "enable_cdi = true" in about(root, "cdi-cri").do
-
-
-def test_configurations_of_other_distributions_are_found(root: DriverRoot) -> None:
-    text = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\n'
-    program = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
-    text += f'runtime_path = "{program}"\n'
-    path = root.write("etc/crio/crio.conf.d/99-nvidia.conf", text)
-    expected = container_runtime.RuntimeConfig((path,), ("nvidia",), True, True, program=program)
-    assert expected == container_runtime.read(root.path)
-    path.unlink()
-    assert None is container_runtime.read(root.path)
-    path = root.write("var/lib/rancher/k3s/agent/etc/containerd/config.toml", NEWEST)
-    assert container_runtime.RuntimeConfig((path,), cdi=True) == container_runtime.read(root.path)
+    root.write(f"etc/{path}", text)
+    assert says in about(root, "container runtime").found
 
 
 def test_files_that_are_read_later_win(root: DriverRoot) -> None:
-    containerd(root, NVIDIA.format(default="runc"))
-    root.write("etc/containerd/conf.d/99-nvidia.toml", NVIDIA.format(default="nvidia"))
-    found = container_runtime.read(root.path)
-    assert found is not None
-    assert found.is_default
+    containerd(root, nvidia("runc"))
+    (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
+    assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
+    assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
+    root.write("etc/containerd/conf.d/99-nvidia.toml", nvidia())
+    assert ", which is the default" in about(root, "container runtime").found
+
+
+def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:
+    containerd(root, f"{OF_1}enable_cdi = false\n")
+    root.install()
+    assert "has CDI disabled" in about(root, "cdi-cri").found
+    assert "enable_cdi = true" in about(root, "cdi-cri").do
 
 
 def test_a_configuration_that_is_broken_is_named(root: DriverRoot) -> None:
@@ -187,20 +182,18 @@ def test_a_configuration_that_is_broken_is_named(root: DriverRoot) -> None:
 
 
 def test_a_specification_that_is_out_of_date_is_named(root: DriverRoot) -> None:
-    generate(root, UUID, version="570.1")
+    generated(root, UUID, driver="570.1")
     found = about(root, "nvidia.json")
     assert f"it is for driver 570.1, and {VERSION} runs" in found.found
     assert "nvidia-ctk cdi generate" in found.do
-    generate(root, "GPU-of-before", "0")
+    generated(root, "GPU-of-before", "0")
     assert f"it does not have {UUID}" in about(root, "nvidia.json").found
-    generate(root, UUID, "0")
+    generated(root, UUID, "0")
     assert Verdict.OK == about(root, "nvidia.json").verdict
 
 
 def test_a_specification_with_the_node_of_another_gpu_is_named(root: DriverRoot) -> None:
-    edits = {"deviceNodes": [{"path": "/dev/nvidia1"}]}
-    document = {"kind": "nvidia.com/gpu", "devices": [{"name": UUID, "containerEdits": edits}]}
-    root.write("etc/cdi/nvidia.json", json.dumps(document))
+    generated(root, UUID, node="/dev/nvidia1")
     assert Verdict.OK == about(root, "nvidia.json").verdict, "the driver does not tell the node"
     information = f"GPU UUID: \t {UUID}\nDevice Minor: \t {{}}\n"
     path = "proc/driver/nvidia/gpus/0000:3b:00.0/information"
@@ -237,7 +230,7 @@ def test_device_nodes_that_cuda_lacks_or_pods_cannot_open_are_named(root: Driver
 
 
 def test_libraries_that_were_upgraded_under_the_driver_are_named(root: DriverRoot) -> None:
-    generate(root, UUID)
+    generated(root, UUID)
     root.install("580.105.08")
     found = about(root, "libcuda.so.1")
     assert Verdict.WARNING == found.verdict
@@ -265,3 +258,167 @@ def test_whether_windows_brings_the_driver_is_said(
     assert has_libraries == (Verdict.OK == runs.verdict)
     found = [*doctor.look(Node.at_root(root.path))]
     assert "/dev/dxg exists: Windows has the driver" == found[0].found
+
+
+# Whether a tenant can get GPUs that it was not allocated.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "# " + CLOSED,
+        f"{VARIABLE} = true\n",
+        f'{VARIABLE} = true\n[nvidia-container-runtime]\nmode = "cdi"\n',
+        f"{MOUNTS} = true\n",
+        f"[nvidia-container-runtime]\n{CLOSED}",  # it has no effect in a table
+    ],
+)
+def test_a_default_runtime_that_takes_the_variable_of_anybody_is_a_warning(
+    root: DriverRoot, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DP_DEVICE_LIST_STRATEGY", "cdi-cri")  # which makes no difference
+    containerd(root, nvidia())
+    if text is not None:
+        root.write(SETTINGS, text)
+    found = about(root, TENANTS)
+    assert Verdict.WARNING == found.verdict
+    assert "NVIDIA's runtime is the default" in found.found
+    assert "every GPU of the node" in found.means
+    assert f"set {VARIABLE} = false in /etc/nvidia-container-runtime/config.toml" in found.do
+    assert "gpu-cdi" in found.do
+
+
+def test_a_runtime_that_refuses_the_variable_is_right_and_so_are_the_strategies(
+    root: DriverRoot,
+) -> None:
+    containerd(root, nvidia())
+    root.write(SETTINGS, CLOSED)
+    assert Verdict.OK == about(root, TENANTS).verdict
+    found = about(root, "CUDA pods with envvar")
+    assert "ignores NVIDIA_VISIBLE_DEVICES of containers that are not privileged" in found.found
+    assert "set " + MOUNTS in about(root, "CUDA pods with volume-mounts").do
+    root.write(SETTINGS, f"{CLOSED}{MOUNTS} = true\n")
+    assert "would run by NVIDIA's runtime" == about(root, "CUDA pods with volume-mounts").found
+
+
+def test_a_runtime_that_is_only_a_class_is_named_and_is_no_warning(root: DriverRoot) -> None:
+    containerd(root, nvidia("runc"))
+    found = about(root, TENANTS)
+    assert Verdict.OK == found.verdict
+    assert found.found.endswith("if it has the runtimeClassName nvidia")
+    root.write(SETTINGS, CLOSED)
+    runs = [one.found for one in findings(root) if one.looked_at == "CUDA pods"]
+    assert ["with runtimeClassName nvidia would run by none"] == runs
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"{VARIABLE} = ", "cannot be read: Invalid value"),
+        (f'{VARIABLE} = "false"\n', "= 'false' is neither true nor false"),
+        (f"{CLOSED}{MOUNTS} = 1\n", f"{MOUNTS} = 1 is neither true nor false"),
+        (f"[{VARIABLE}]\n", "is neither true nor false"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_unknown_with_the_reason(
+    root: DriverRoot, text: str, why: str
+) -> None:
+    containerd(root, nvidia())
+    path = root.write(SETTINGS, text)
+    (found,) = (one for one in findings(root) if one.looked_at == str(path))
+    assert Verdict.UNKNOWN == found.verdict
+    assert why in found.found
+    path.unlink()
+    path.mkdir()
+    assert "Is a directory" in about(root, "config.toml").found
+
+
+def test_settings_beside_the_program_count_before_those_of_the_node(root: DriverRoot) -> None:
+    containerd(root, nvidia(program="/usr/local/nvidia/toolkit/nvidia-container-runtime"))
+    root.write(SETTINGS, f"{VARIABLE} = true\n")
+    beside = "usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
+    root.write(beside, CLOSED)
+    assert Verdict.OK == about(root, TENANTS).verdict
+    root.write(beside, "")
+    assert f"in /{beside}," in about(root, TENANTS).do
+
+
+def test_a_node_without_nvidias_runtime_is_silent(root: DriverRoot) -> None:
+    containerd(root, NEWEST)
+    assert [] == [one for one in findings(root) if TENANTS in one.looked_at]
+
+
+def test_dockers_default_counts_only_where_the_kubelet_uses_docker(root: DriverRoot) -> None:
+    document = {"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": PROGRAM}}}
+    containerd(root, nvidia("runc"))
+    path = root.write("etc/docker/daemon.json", json.dumps(document))
+    assert Verdict.OK == about(root, TENANTS).verdict
+    root.write("run/cri-dockerd.sock", "")
+    assert Verdict.WARNING == about(root, TENANTS).verdict
+    path.write_text("[]")
+    assert Verdict.OK == about(root, TENANTS).verdict
+    path.write_text("{")
+    assert any("daemon.json: " in one.found for one in findings(root))
+
+
+@pytest.mark.parametrize(
+    ("variable", "capabilities", "warns"),
+    [
+        ("all", "0000000000000000", True),
+        ("all", "000001ffffffffff", False),
+        ("void", "0000000000000000", False),
+    ],
+)
+def test_the_plugins_own_pod_shows_that_the_variable_works(
+    root: DriverRoot,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    capabilities: str,
+    *,
+    warns: bool,
+) -> None:
+    monkeypatch.setenv("NVIDIA_VISIBLE_DEVICES", variable)
+    root.write("proc/self/status", f"Name:\tpython3\nCapBnd:\t{capabilities}\n")
+    root.write("dev/nvidiactl", "")
+    told = [one for one in findings(root) if TENANTS in one.looked_at]
+    assert [Verdict.WARNING] * warns == [one.verdict for one in told]
+    assert all("this container got GPUs" in one.found for one in told)
+
+
+# The library that the plugin itself needs, on the machine itself.
+
+MISSING = """
+from pathlib import Path
+from deviceplugin.checks import Node
+from deviceplugin_gpu.doctor import _missing_library
+print(_missing_library(Node.at_root(Path("/"))))
+"""
+
+
+def missing(folder: Path) -> str:
+    """Return where a process whose linker looks in ``folder`` does not find the library."""
+    answer = subprocess.run(
+        [sys.executable, "-c", MISSING],
+        env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout.strip()
+
+
+def test_the_library_is_looked_for_as_the_linker_does(tmp_path: Path) -> None:
+    told = missing(tmp_path)
+    if not told:
+        pytest.skip(f"this machine has {SONAME}")
+    assert "usr/lib64" in told
+    assert "below /driver-root, then where the dynamic linker does" in told
+    (tmp_path / SONAME).write_text("not a library")
+    assert f"{SONAME}: file too short" in missing(tmp_path)
+    (tmp_path / SONAME).unlink()
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    some = next(path for path in sorted(mapped) if path.startswith("/") and "libc.so" in path)
+    (tmp_path / SONAME).symlink_to(some)
+    assert "" == missing(tmp_path), "only the linker finds it"

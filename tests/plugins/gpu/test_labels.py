@@ -107,25 +107,20 @@ def test_what_is_not_known_is_left_out() -> None:
     assert {"nvidia.com/cuda.driver.rev", "nvidia.com/cuda.runtime.major"}.isdisjoint(made)
 
 
-@pytest.mark.parametrize(
-    ("compute", "family"),
-    [
-        ((3, 5), "kepler"),
-        ((6, 1), "pascal"),
-        ((7, 0), "volta"),
-        ((7, 5), "turing"),
-        ((8, 6), "ampere"),
-        ((8, 9), "ada-lovelace"),
-        ((9, 0), "hopper"),
-        ((10, 3), "blackwell"),
-        ((12, 0), "blackwell"),
-        ((2, 0), "undefined"),
-    ],
-)
-def test_the_family_follows_from_the_compute_capability(
-    compute: tuple[int, int], family: str
-) -> None:
-    assert family == found(Gpu(0, "GPU-0", "X", compute=compute))["gpu.family"]
+def test_the_family_follows_from_the_compute_capability() -> None:
+    for compute, family in {
+        (3, 5): "kepler",
+        (6, 1): "pascal",
+        (7, 0): "volta",
+        (7, 5): "turing",
+        (8, 6): "ampere",
+        (8, 9): "ada-lovelace",
+        (9, 0): "hopper",
+        (10, 3): "blackwell",
+        (12, 0): "blackwell",
+        (2, 0): "undefined",
+    }.items():
+        assert family == found(Gpu(0, "GPU-0", "X", compute=compute))["gpu.family"]
 
 
 def test_of_several_models_the_one_with_the_most_gpus_is_told_of() -> None:
@@ -208,13 +203,11 @@ def test_each_profile_has_its_labels_beside_those_of_gpus() -> None:
     assert "mixed" == made["mig.strategy"]
 
 
-def test_more_labels_can_be_added_and_a_node_without_gpus_has_none() -> None:
-    snapshot = Snapshot((t4(0),))
-    extra = {"gpu.clique": "0a.7"}
-    made = labels(snapshot, (), GpuSettings(), extra=extra)
-    assert "0a.7" == made["nvidia.com/gpu.clique"]
+def test_a_node_that_offers_nothing_or_has_no_gpus_has_fewer_labels_or_none() -> None:
+    made = labels(Snapshot((t4(0),)), (), GpuSettings(), Path("/none"))
+    assert "nvidia.com/gpu.machine" not in made
     assert "nvidia.com/gpu.count" not in made, "nothing is offered"
-    assert {} == labels(Snapshot(), (), GpuSettings(), extra=extra)
+    assert {} == labels(Snapshot(), (), GpuSettings(), Path("/none"))
 
 
 def config(*records: tuple[int, bytes], signature: bytes = b"VF", first: int = 0x40) -> bytes:
@@ -242,49 +235,40 @@ def of_vgpu(sys: Path) -> dict[str, str]:
     return {name: value for name, value in found(t4(0), sys=sys).items() if "vgpu" in name}
 
 
-@pytest.mark.parametrize("records", [[HOST], [(3, b"abc"), HOST], [(1, b""), (2, b"x"), HOST]])
-def test_a_virtual_gpu_tells_of_its_host(tmp_path: Path, records: list[tuple[int, bytes]]) -> None:
-    on_bus(tmp_path, config(*records))
-    assert {
-        "vgpu.present": "true",
-        "vgpu.host-driver-version": "550.54.10",
-        "vgpu.host-driver-branch": "r550_00",
-    } == of_vgpu(tmp_path)
+def changed(raw: bytes, at: int, value: int) -> bytes:
+    return raw[:at] + bytes([value]) + raw[at + 1 :]
+
+
+ABSENT, PRESENT = {"vgpu.present": "false"}, {"vgpu.present": "true"}
+TOLD = {**PRESENT, "vgpu.host-driver-version": "550.54.10", "vgpu.host-driver-branch": "r550_00"}
 
 
 @pytest.mark.parametrize(
     ("raw", "vendor", "expected"),
     [
-        (config(HOST, signature=b"XX"), "0x10de", {"vgpu.present": "false"}),
+        (config(HOST), "0x10de", TOLD),
+        (config((3, b"abc"), HOST), "0x10de", TOLD),
+        (config((1, b""), (2, b"x"), HOST), "0x10de", TOLD),
+        (config(HOST, signature=b"XX"), "0x10de", ABSENT),
         (config(HOST)[:64], "0x10de", {}),
         (config(HOST), "0x8086", {}),
-        (bytes(256), "0x10de", {"vgpu.present": "false"}),
-        (config(HOST, first=0xFF), "0x10de", {"vgpu.present": "false"}),
-        (config(HOST, first=0x04), "0x10de", {"vgpu.present": "false"}),
-        (config((0, b"short")), "0x10de", {"vgpu.present": "true"}),
-        (config((1, b"a")), "0x10de", {"vgpu.present": "true"}),
-        (config(), "0x10de", {"vgpu.present": "true"}),
+        (bytes(256), "0x10de", ABSENT),
+        (config(HOST, first=0xFF), "0x10de", ABSENT),
+        (config(HOST, first=0x04), "0x10de", ABSENT),
+        (config((0, b"short")), "0x10de", PRESENT),
+        (config((1, b"a")), "0x10de", PRESENT),
+        (config(), "0x10de", PRESENT),
+        pytest.param(
+            changed(config(HOST, signature=b"XX"), 0x51, 0x40), "0x10de", ABSENT, id="round"
+        ),
+        pytest.param(changed(config((1, b"a"), HOST), 0x56, 0), "0x10de", PRESENT, id="no length"),
     ],
 )
-def test_what_is_no_virtual_gpu_or_an_odd_one_is_told_so(
+def test_a_virtual_gpu_tells_of_its_host_unless_it_is_odd_or_none(
     tmp_path: Path, raw: bytes, vendor: str, expected: dict[str, str]
 ) -> None:
     on_bus(tmp_path, raw, vendor)
     assert expected == of_vgpu(tmp_path)
-
-
-def test_a_chain_of_capabilities_that_goes_round_ends(tmp_path: Path) -> None:
-    raw = bytearray(config(HOST, signature=b"XX"))
-    raw[0x51] = 0x40
-    on_bus(tmp_path, bytes(raw))
-    assert {"vgpu.present": "false"} == of_vgpu(tmp_path)
-
-
-def test_a_record_without_a_length_ends_the_records(tmp_path: Path) -> None:
-    raw = bytearray(config((1, b"a"), HOST))
-    raw[0x56] = 0
-    on_bus(tmp_path, bytes(raw))
-    assert {"vgpu.present": "true"} == of_vgpu(tmp_path)
 
 
 CLUSTER = "12345678-9abc-def0-1234-56789abcdef0"

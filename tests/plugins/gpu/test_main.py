@@ -16,7 +16,7 @@ import pytest
 from deviceplugin_gpu.command_line import Command
 from deviceplugin_testing.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeNvml, Fleet
-from gpu.rig import GPU, GpuRig, uuid, uuids
+from gpu.rig import GPU, GpuRig, uuids
 from patience import PATIENCE, eventually
 from served.both_protocols import by_both
 
@@ -28,10 +28,17 @@ def test_a_plugin_that_is_made_anew_has_the_driver_of_the_one_before(rig: GpuRig
     after._driver.close()
 
 
-def test_the_package_can_be_run_as_a_module() -> None:
-    command = [sys.executable, "-m", "deviceplugin_gpu", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert done.stdout.startswith("deviceplugin_gpu 0.1.0")
+def test_a_driver_that_is_not_loaded_ends_it_only_if_that_is_asked_for(
+    rig: GpuRig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.fake.drop_driver()
+    Command().make(rig.settings(fail_on_init_error=False))
+    with pytest.raises(SystemExit) as end:
+        Command().make(rig.settings(fail_on_init_error=True))
+    assert 1 == end.value.code
+    told = capsys.readouterr().err
+    assert "NVML cannot be initialized, and fail-on-init-error is true\n" in told
+    assert "  to do: " in told
 
 
 COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
@@ -40,17 +47,6 @@ COMMAND = Path(sys.executable).with_name("gpu-device-plugin")
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeNvml:
     return FakeNvml(tmp_path / "nvml", Fleet.of(2, name="NVIDIA A100-SXM4-40GB", memory=40960))
-
-
-def once(fake: FakeNvml, library: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, "--once", "--log-format=text", *arguments],
-        env=fake.environment(library),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
 
 
 @contextmanager
@@ -83,65 +79,46 @@ def simulated() -> Iterator[SimulatedKubelet]:
         yield kubelet
 
 
-def test_once_shows_a_table(fake: FakeNvml, nvml_library: Path) -> None:
-    done = once(fake, nvml_library)
-    assert 0 == done.returncode
-    lines = done.stdout.splitlines()
-    assert 3 == len(lines)
-    assert lines[1].split()[:3] == [GPU, uuid(0), "healthy"]
-    assert "index=0,model=NVIDIA A100-SXM4-40GB,memory=40Gi,pci=0000:01:00.0" in lines[1]
-    assert 2 == done.stderr.count("GPU found")
-
-
 def test_without_a_library_it_ends_with_status_1_and_says_what_was_tried(
     fake: FakeNvml, tmp_path: Path
 ) -> None:
-    done = once(fake, tmp_path / "nothing", f"--driver-root-ctr-path={tmp_path}")
+    done = subprocess.run(
+        [sys.executable, "-m", "deviceplugin_gpu", "--once", f"--driver-root-ctr-path={tmp_path}"],
+        env=fake.environment(tmp_path / "nothing"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert (1, "") == (done.returncode, done.stdout)
-    assert "NVML cannot be initialized, and fail-on-init-error is true\n" in done.stderr
     assert f"not in {tmp_path}/{{usr/lib64," in done.stderr
-    assert "  to do: " in done.stderr
 
 
-def test_a_driver_that_is_not_loaded_ends_it_only_if_that_is_asked_for(
-    fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet
-) -> None:
-    fake.drop_driver()
-    assert 1 == once(fake, nvml_library).returncode
-    with running(simulated, fake, nvml_library, "--fail-on-init-error=false") as process:
-        eventually(lambda: fake.calls()["nvmlInitWithFlags"] > 2, "more attempts")
-        assert None is process.poll()
-        fake.mend()
-        simulated.wait_for(GPU, uuids(0, 1))
-
-
-def test_it_stops_at_once_on_sigterm_with_status_0(
-    fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet
-) -> None:
-    with running(simulated, fake, nvml_library) as process:
-        simulated.wait_for(GPU, uuids(0, 1))
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
-        assert 0 == process.returncode
-
-
-def test_a_changed_configuration_is_taken_by_itself(
+def test_it_waits_for_the_driver_takes_another_configuration_and_stops_on_sigterm(
     fake: FakeNvml, nvml_library: Path, simulated: SimulatedKubelet, tmp_path: Path
 ) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"exclude": ["0"]}))
-    with running(simulated, fake, nvml_library, "--config-file", str(file)):
+    fake.drop_driver()
+    arguments = ["--fail-on-init-error=false", "--config-file", str(file)]
+    with running(simulated, fake, nvml_library, *arguments) as process:
+        eventually(lambda: fake.calls()["nvmlInitWithFlags"] > 1, "more attempts")
+        fake.mend()
         simulated.wait_for(GPU, uuids(1))
         file.write_text("{")
         inits = fake.calls()["nvmlInitWithFlags"]
         file.write_text(json.dumps({"exclude": ["2"]}))
         simulated.wait_for(GPU, uuids(0, 1))
         assert inits == fake.calls()["nvmlInitWithFlags"]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+        assert 0 == process.returncode
 
 
 BIN = Path(sys.executable).parent
 
 
+@pytest.mark.slow
 def test_the_plugin_conforms(tmp_path: Path, nvml_library: Path) -> None:
     fake = FakeNvml(tmp_path / "nvml", Fleet.of(8, switch=12))
     lose = f"sed -i '/^gpu 0 /s/$/ state=lost/; $aevent 1 xid gpu=1 code=31' {fake.path}"

@@ -1,6 +1,5 @@
 """What the driver says rarely, and what it does not say."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.metrics import NvmlReader
+from deviceplugin_gpu.metrics import read_gpu
 from deviceplugin_gpu.nvml import api, enumeration, gpu_facts
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
@@ -109,6 +108,17 @@ def test_mig_devices_that_cannot_be_read_at_first_make_no_gpu_look_whole(
     assert after == Counter(device.resource for device in plugin.discover())
 
 
+def test_a_card_whose_mig_devices_cannot_be_read_costs_itself_only(rig: GpuRig) -> None:
+    mig = FakeMig(1, "1g.5gb")
+    rig.has(Fleet.of(3, migs=(mig,)))
+    plugin = rig.plugin(mig_strategy="mixed")
+    before = devices(plugin).keys()
+    rig.fake.fail("nvmlDeviceGetMigDeviceHandleByIndex", 999, gpu=1)
+    found = devices(plugin)
+    assert before == found.keys()
+    assert {mig.uuid(1)} == unhealthy(found).keys()
+
+
 @pytest.mark.parametrize("function", ["nvmlDeviceGetMigMode", "nvmlDeviceGetRemappedRows"])
 def test_a_gpu_that_cannot_be_read_at_first_has_the_resource_of_its_model(
     rig: GpuRig, function: str
@@ -123,12 +133,14 @@ def test_a_gpu_that_cannot_be_read_at_first_has_the_resource_of_its_model(
 def test_a_double_bit_error_makes_a_gpu_unhealthy_and_single_ones_do_not(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
-    with kubelet.running(rig.has(Fleet.of(2)).plugin()) as node:
+    plugin = rig.has(Fleet.of(2)).plugin()
+    with kubelet.running(plugin) as node:
         node.wait_for(GPU, uuids(0, 1))
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.fake.sbe(0)
         rig.fake.dbe(1)
         node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
+        assert "xid_48" == plugin._driver.health.verdict(uuid(1)).cause
 
 
 @pytest.mark.parametrize(
@@ -202,12 +214,12 @@ def test_a_gpu_whose_model_is_not_known_is_not_chosen_by_it(
 
 
 def test_a_link_that_cannot_be_read_costs_no_gpu(rig: GpuRig) -> None:
-    rig.has(Fleet.of(3, switch=4))
+    rig.has(Fleet.of(3, switch=4)).place({0: -1})
     rig.fake.fail("nvmlDeviceGetNvLinkState", 999, gpu=1)
     rig.fake.fail("nvmlDeviceGetTopologyCommonAncestor", 999)
     plugin = rig.plugin()
     found = devices(plugin)
-    assert {} == unhealthy(found)
+    assert ({}, None) == (unhealthy(found), found[uuid(0)].topology)
     chosen = plugin.prefer(list(found.values()), (), 2)
     assert uuids(0, 2) == {device.id for device in chosen}
 
@@ -218,11 +230,6 @@ def test_a_link_that_is_down_is_none(rig: GpuRig) -> None:
     found = devices(plugin)
     chosen = plugin.prefer(list(found.values()), (), 2)
     assert uuids(1, 2) == {device.id for device in chosen}
-
-
-def test_a_numa_node_that_the_kernel_does_not_know_is_none(rig: GpuRig) -> None:
-    rig.has(Fleet.of(1)).place({0: -1})
-    assert [None] == [device.topology for device in rig.plugin().discover()]
 
 
 def test_an_upgraded_library_is_loaded_beside_the_old_one(rig: GpuRig, tmp_path: Path) -> None:
@@ -268,25 +275,12 @@ def test_a_node_without_a_library_is_a_tegra_system_if_it_looks_like_one(rig: Gp
     assert ["tegra"] == list(devices(plugin))
 
 
-def test_gpus_are_unhealthy_in_metrics_too_when_nvml_failed_for_long(rig: GpuRig) -> None:
-    plugin = rig.has(Fleet.of(1)).plugin(discovery_deadline=timedelta(seconds=60))
-    rig.now = 0.0
-    plugin.discover()
-    rig.fake.drop_driver()
-    causes = []
-    for rig.now in (10.0, 60.0, 71.0):
-        with pytest.raises(dp.DiscoveryError):
-            plugin.discover()
-        causes.append(plugin._driver.health.verdict(uuid(0)).cause)
-    assert ["", "", "nvml"] == causes
-
-
 def test_a_reading_of_a_lost_gpu_is_an_error(rig: GpuRig) -> None:
     driver = rig.has(Fleet.of(1)).driver()
     driver.poll()
     rig.fake.fail("nvmlDeviceGetMemoryInfo", 15)
     with pytest.raises(NvmlError, match="lost"):
-        NvmlReader(driver.session).read(uuid(0))
+        read_gpu(driver.session, uuid(0))
 
 
 @pytest.mark.parametrize(
@@ -319,14 +313,20 @@ def test_a_call_that_hangs_costs_no_gpu_that_was_seen(
     assert 2 == rig.fake.calls()["nvmlInitWithFlags"]
 
 
-def test_a_look_at_slow_gpus_ends_and_tells_which_it_did_not_reach(rig: GpuRig) -> None:
+def test_a_look_at_slow_gpus_ends_and_tells_which_it_did_not_reach(
+    rig: GpuRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {"a name": 0.0}
+    calls = rig.fake.calls
+    clock = lambda _: seconds["a name"] * calls()["nvmlDeviceGetName"]  # noqa: E731
+    monkeypatch.setattr(type(rig.clock), "now", clock)
     plugin = rig.has(Fleet.of(4, switch=6)).plugin(discovery_deadline=timedelta(seconds=6.4))
     assert {} == unhealthy(devices(plugin))
-    rig.fake.delay("nvmlDeviceGetName", milliseconds=1200)  # a busy machine is late by less
+    seconds["a name"] = 1.2
     reasons = unhealthy(devices(plugin))
     assert uuids(2, 3) == reasons.keys()
     assert {"NVML is too slow: there was no time to read this GPU"} == {*reasons.values()}
-    rig.fake.mend()
+    seconds["a name"] = 0
     assert {} == unhealthy(devices(plugin))
 
 
@@ -358,15 +358,6 @@ def test_links_that_there_was_no_time_for_are_asked_for_at_the_next_look(
     assert {12} == {link.nvlinks for link in driver.poll().snapshot.links.values()}
 
 
-def test_nvml_is_not_shut_down_under_a_call(rig: GpuRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_PATIENCE", 0.05)
-    driver = rig.has(Fleet.of(1)).driver()
-    driver.poll()
-    with driver.session.use(), pytest.raises(NvmlError, match="another call does not return"):
-        driver.session.reopen()
-    assert driver.session.is_open
-
-
 def test_odd_entries_of_health_checks_are_told(
     rig: GpuRig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -375,18 +366,10 @@ def test_odd_entries_of_health_checks_are_told(
     assert "seventy" in vars(record)["problem"]
 
 
-def test_labels_are_written_and_what_keeps_them_from_it_is_told_once(
-    rig: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    file = rig.path / "features.d/gpu"
-    plugin = rig.has(Fleet.of(2, name="NVIDIA A100-SXM4-40GB")).plugin(labels_file=file)
-    plugin.discover()
-    assert "nvidia.com/gpu.product=NVIDIA-A100-SXM4-40GB\n" in file.read_text()
+def test_what_keeps_labels_from_being_written_is_told(rig: GpuRig) -> None:
     rig.roots.proc.joinpath("plain").write_text("a file, no directory")
-    plugin = rig.plugin(labels_file=rig.roots.proc / "plain/gpu")
-    for _ in range(2):
-        assert uuids(0, 1) == devices(plugin).keys()
+    plugin = rig.has(Fleet.of(2)).plugin(labels_file=rig.roots.proc / "plain/gpu")
+    assert uuids(0, 1) == devices(plugin).keys()
     (problem,) = plugin.shortfalls
     assert "labels-file" in problem
 
@@ -398,7 +381,7 @@ def test_another_mig_layout_is_told_by_the_driver(rig: GpuRig, kubelet: Kubelet)
         node.wait_for("nvidia.com/mig-1g.5gb", {FakeMig(1).uuid(0)})
         eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
         rig.fake.change(0, migs=(FakeMig(1, "1g.5gb"), FakeMig(2, "2g.10gb")))
-        rig.fake._event("mig", {"gpu": 0})
+        rig.fake.mig_changed(0)
         node.wait_for("nvidia.com/mig-2g.10gb", {FakeMig(2).uuid(0)})
 
 
@@ -443,50 +426,54 @@ def absent(plugin: GpuPlugin) -> list[dict[str, str]]:
     ]
 
 
-def test_gpus_that_all_answer_are_identified(node: GpuRig) -> None:
+@pytest.mark.parametrize(
+    ("lost", "gone", "told", "absent_gpus"),
+    [
+        ([], [], [], []),
+        ([1], [], [f"GPU 1 at 0000:02:00.0 {LOST}"], [("0000:02:00.0", "1")]),
+        ([], [2], [f"GPU at 0000:03:00.0 {UNLISTED}: {LOG}"], [("0000:03:00.0", "")]),
+        (
+            [1],
+            [2],  # which of both it is cannot be said
+            [f"GPU at 0000:0{number}:00.0 {LOST}" for number in (2, 3)],
+            [("0000:02:00.0", ""), ("0000:03:00.0", "")],
+        ),
+    ],
+)
+def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(
+    node: GpuRig,
+    lost: list[int],
+    gone: list[int],
+    told: list[str],
+    absent_gpus: list[tuple[str, str]],
+) -> None:
+    for slot in lost:
+        node.fake.change(slot, state="lost")
+    for slot in gone:
+        node.fake.remove(slot)
     plugin = node.plugin()
+    for _ in range(3):
+        assert uuids(0, 1, 2) - uuids(*lost, *gone) == devices(plugin).keys()
+        assert told == plugin.shortfalls
+    assert [{"pci": pci, "index": index} for pci, index in absent_gpus] == absent(plugin)
+    for slot in lost:
+        node.fake.change(slot, state="ok")
+    for slot in gone:
+        node.fake.add(FakeGpu(slot))
+    node.now = 1e6
     assert uuids(0, 1, 2) == devices(plugin).keys()
     assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
-def test_a_gpu_that_was_lost_before_the_start_is_told_by_its_address(node: GpuRig) -> None:
-    node.fake.change(1, state="lost")
-    plugin = node.plugin()
-    for _ in range(3):
-        assert uuids(0, 2) == devices(plugin).keys()
-    assert [f"GPU 1 at 0000:02:00.0 {LOST}"] == plugin.shortfalls
-    assert [{"pci": "0000:02:00.0", "index": "1"}] == absent(plugin)
-    node.fake.change(1, state="ok")
-    node.now = 1e6
-    assert uuids(0, 1, 2) == devices(plugin).keys()
-    assert [] == absent(plugin)
-
-
-def test_without_sysfs_the_index_is_told(rig: GpuRig) -> None:
-    rig.has(Fleet.of(2)).fake.change(1, state="lost")
-    plugin = rig.plugin()
+@pytest.mark.parametrize("state", ["lost", "unreachable"])
+def test_without_sysfs_the_index_is_told(rig: GpuRig, state: str) -> None:
+    rig.has(Fleet.of(2)).fake.change(1, state=state)
+    plugin = rig.plugin(fail_on_init_error=True)
     assert uuids(0) == devices(plugin).keys()
-    assert [f"GPU 1 {LOST}"] == plugin.shortfalls
+    (told,) = plugin.shortfalls
+    assert told.startswith("GPU 1 cannot be read: nvmlDeviceGet")
+    assert told.endswith("GPU is lost (NVML error 15)")
     assert [{"pci": "", "index": "1"}] == absent(plugin)
-
-
-def test_a_gpu_that_nvml_does_not_list_is_told(node: GpuRig) -> None:
-    node.fake.remove(2)
-    plugin = node.plugin()
-    for _ in range(3):
-        assert uuids(0, 1) == devices(plugin).keys()
-    assert [f"GPU at 0000:03:00.0 {UNLISTED}: {LOG}"] == plugin.shortfalls
-    assert [{"pci": "0000:03:00.0", "index": ""}] == absent(plugin)
-    assert 1 == node.fake.calls()["nvmlInitWithFlags"]
-
-
-def test_which_one_of_two_cannot_be_read_is_not_made_up(node: GpuRig) -> None:
-    node.fake.change(1, state="lost")
-    node.fake.remove(2)
-    plugin = node.plugin()
-    assert uuids(0) == devices(plugin).keys()
-    assert [f"GPU at 0000:0{number}:00.0 {LOST}" for number in (2, 3)] == plugin.shortfalls
-    assert 2 == len(absent(plugin))
 
 
 @pytest.mark.parametrize(
@@ -508,14 +495,6 @@ def test_a_gpu_of_no_driver_is_told_and_one_of_another_is_not(
     assert len(expected) == len(absent(plugin))
 
 
-def test_a_gpu_that_is_lost_later_is_a_device_and_identified(node: GpuRig) -> None:
-    plugin = node.plugin()
-    plugin.discover()
-    node.fake.change(1, state="lost")
-    assert {uuid(1)} == unhealthy(devices(plugin)).keys()
-    assert ([], []) == (plugin.shortfalls, absent(plugin))
-
-
 def test_a_gpu_that_was_pulled_out_is_not_the_one_that_is_lost(node: GpuRig) -> None:
     plugin = node.plugin()
     plugin.discover()
@@ -534,27 +513,11 @@ def test_a_gpu_without_an_address_could_be_any(node: GpuRig) -> None:
     assert ([], []) == (plugin.shortfalls, absent(plugin))
 
 
-def test_a_screen_of_a_workstation_is_not_reported(
-    node: GpuRig, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
+def test_a_gpu_that_only_drives_a_screen_is_none(node: GpuRig) -> None:
     node.fake.change(2, name="NVIDIA DGX Display")
     plugin = node.plugin()
     assert uuids(0, 1) == devices(plugin).keys()
     assert ([], []) == (plugin.shortfalls, absent(plugin))
-
-
-def test_an_error_of_a_screen_leaves_the_gpus_well(rig: GpuRig, kubelet: Kubelet) -> None:
-    rig.has(Fleet.of(2)).fake.change(1, name="NVIDIA DGX Display")
-    plugin = rig.plugin()
-    with kubelet.running(plugin) as node:
-        node.wait_for(GPU, uuids(0))
-        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
-        rig.fake.xid(1, 79)
-        eventually(plugin._driver.health.xids, "the error")
-        assert plugin._driver.health.verdict(uuid(0)).health
-        rig.fake.xid(0, 79)
-        node.wait_for(GPU, set(), unhealthy=uuids(0))
 
 
 def test_a_domain_of_five_digits_is_not_that_of_four(node: GpuRig) -> None:

@@ -54,10 +54,6 @@ def slicing(*resources: dict[str, object], **given: object) -> dict[str, object]
 # MIG.
 
 
-def test_without_mig_strategy_cards_are_whole() -> None:
-    assert {"nvidia.com/gpu": ["GPU-0", "GPU-1"]} == offered(gpu(0), card(1, "1g.5gb"))
-
-
 def test_mixed_names_a_resource_for_each_profile() -> None:
     expected = {
         "nvidia.com/gpu": ["GPU-0"],
@@ -70,14 +66,12 @@ def test_mixed_names_a_resource_for_each_profile() -> None:
     assert expected == offered(gpu(0), card(1, *profiles), mig_strategy="mixed")
 
 
-def test_single_offers_mig_devices_as_gpus() -> None:
+def test_single_offers_mig_devices_as_gpus_and_without_any_mig_gpus() -> None:
     cards = card(0, "3g.20gb", "3g.20gb"), card(1, "3g.20gb")
     expected = ["MIG-3g.20gb-0-0", "MIG-3g.20gb-1-0", "MIG-3g.20gb-0-1"]
     assert {"nvidia.com/gpu": expected} == offered(*cards, mig_strategy="single")
-
-
-def test_single_without_any_mig_offers_gpus() -> None:
     assert {"nvidia.com/gpu": ["GPU-0"]} == offered(gpu(0), mig_strategy="single")
+    assert {"nvidia.com/gpu": ["GPU-0", "GPU-1"]} == offered(gpu(0), card(1, "1g.5gb"))
 
 
 def test_single_leaves_out_what_is_unlike_most_and_says_so() -> None:
@@ -117,16 +111,15 @@ def test_resources_can_be_named_by_model() -> None:
     naming = {
         "gpus": [
             {"pattern": "*a100*", "name": "a100"},
-            {"pattern": "*", "name": "example.com/other"},
+            {"pattern": "*H*", "name": "example.com/other"},
         ]
     }
-    expected = {"nvidia.com/a100": ["GPU-0"], "example.com/other": ["GPU-1"]}
-    assert expected == offered(gpu(0), gpu(1, H100), resources=naming)
-
-
-def test_a_model_without_a_name_of_its_own_has_the_usual_one() -> None:
-    naming = {"gpus": [{"pattern": "*H100*", "name": "h100"}]}
-    assert {"nvidia.com/gpu": ["GPU-0"]} == offered(gpu(0), resources=naming)
+    expected = {
+        "nvidia.com/a100": ["GPU-0"],
+        "example.com/other": ["GPU-1"],
+        "nvidia.com/gpu": ["GPU-2"],
+    }
+    assert expected == offered(gpu(0), gpu(1, H100), gpu(2, "Tesla T4"), resources=naming)
 
 
 def test_a_gpu_without_a_known_model_is_not_named_by_guess() -> None:
@@ -150,38 +143,27 @@ def test_a_gpu_can_be_named_in_many_ways(name: str) -> None:
     assert {"nvidia.com/gpu": ["GPU-1"]} == offered(*fleet, include=(name,))
 
 
-def test_what_is_excluded_is_out_although_it_is_included() -> None:
-    fleet = [gpu(0), gpu(1)]
-    assert {"nvidia.com/gpu": ["GPU-1"]} == offered(*fleet, include=("*",), exclude=("0",))
-
-
-def test_single_mig_devices_can_be_excluded() -> None:
+def test_single_mig_devices_can_be_excluded_and_excluding_wins() -> None:
     fleet = card(0, "1g.5gb", "1g.5gb")
     found = offered(fleet, mig_strategy="mixed", exclude=("0:1",))
     assert {"nvidia.com/mig-1g.5gb": ["MIG-1g.5gb-0-0"]} == found
+    found = offered(gpu(0), gpu(1), include=("*",), exclude=("0",))
+    assert {"nvidia.com/gpu": ["GPU-1"]} == found
 
 
 # Sharing.
 
 
-def test_replicas_are_numbered_from_0() -> None:
-    sharing = slicing({"name": "nvidia.com/gpu", "replicas": 3})
-    expected = ["GPU-0::0", "GPU-0::1", "GPU-0::2"]
-    assert {"nvidia.com/gpu": expected} == offered(gpu(0), sharing=sharing)
-
-
-def test_shared_gpus_can_have_a_name_of_their_own() -> None:
-    entry = {"name": "gpu", "replicas": 2}
+def test_shared_gpus_are_numbered_and_can_have_a_name_of_their_own() -> None:
+    entry = {"name": "nvidia.com/gpu", "replicas": 2}
     replicas = ["GPU-0::0", "GPU-0::1"]
+    assert {"nvidia.com/gpu": replicas} == offered(gpu(0), sharing=slicing(entry))
     by_default = slicing(entry, renameByDefault=True)
     assert {"nvidia.com/gpu.shared": replicas} == offered(gpu(0), sharing=by_default)
     by_name = slicing({**entry, "rename": "slice"})
     assert {"nvidia.com/slice": replicas} == offered(gpu(0), sharing=by_name)
-
-
-def test_one_replica_is_the_gpu_itself() -> None:
-    sharing = slicing({"name": "gpu", "replicas": 1}, renameByDefault=True)
-    assert {"nvidia.com/gpu.shared": ["GPU-0"]} == offered(gpu(0), sharing=sharing)
+    alone = slicing({**entry, "replicas": 1}, renameByDefault=True)
+    assert {"nvidia.com/gpu.shared": ["GPU-0"]} == offered(gpu(0), sharing=alone)
 
 
 @pytest.mark.parametrize(

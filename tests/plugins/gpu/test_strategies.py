@@ -30,7 +30,7 @@ from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.device_nodes import Nodes
 from deviceplugin_gpu.container.driver_files import DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit, hook_edits
-from deviceplugin_gpu.doctor.container_runtime import NodeKind, prospect
+from deviceplugin_gpu.doctor.container_runtime import NodeKind, table
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.snapshot import Gpu, Mig
 from deviceplugin_testing.simulator import RunOptions
@@ -53,70 +53,53 @@ def told(*names: str, units: list[Unit] = PAIR, **given: Any) -> dp.Allocation:
     return allocation(units, settings, cdi_names=CDI, cdi_others=["x.io/extra=all"])
 
 
-def test_a_variable_names_devices_in_the_order_of_gpus() -> None:
-    assert dp.Allocation(envs={VISIBLE: "GPU-b,GPU-a"}) == told("envvar")
-    assert {VISIBLE: "2,10"} == told("envvar", device_id_strategy="index").envs
+SHARED = [Unit(GPU, Gpu(0, "GPU-a"), replica=number, replicas=3) for number in (2, 0)]
+PART = [Unit("nvidia.com/mig-1g.5gb", Gpu(3, "GPU-a"), Mig("MIG-a", 1, 7, 0))]
+
+
+@pytest.mark.parametrize(
+    ("units", "by_uuid", "by_index"),
+    [(PAIR, "GPU-b,GPU-a", "2,10"), (SHARED, "GPU-a", "0"), (PART, "MIG-a", "3:1")],
+)
+def test_a_variable_names_devices_once_in_the_order_of_gpus(
+    units: list[Unit], by_uuid: str, by_index: str
+) -> None:
+    assert dp.Allocation(envs={VISIBLE: by_uuid}) == told("envvar", units=units)
+    assert {VISIBLE: by_index} == told(units=units, device_id_strategy="index").envs
 
 
 def test_mounts_name_devices() -> None:
-    expected = dp.Allocation(
-        envs={VISIBLE: MOUNTED},
-        mounts=[
-            dp.Mount("/dev/null", f"{MOUNTED}/GPU-b"),
-            dp.Mount("/dev/null", f"{MOUNTED}/GPU-a"),
-        ],
-    )
+    mounts = [dp.Mount("/dev/null", f"{MOUNTED}/{name}") for name in ("GPU-b", "GPU-a")]
+    expected = dp.Allocation(envs={VISIBLE: MOUNTED}, mounts=mounts)
     assert expected == told("volume-mounts")
     assert expected == told("envvar", "volume-mounts")
 
 
-def test_the_runtime_is_told_of_cdi_devices_by_name() -> None:
+def test_the_runtime_is_told_of_cdi_devices_by_name_or_by_an_annotation() -> None:
     names = ["x.io/gpu=b", "x.io/gpu=a", "x.io/extra=all"]
     assert dp.Allocation(cdi_names=names) == told("cdi-cri")
-
-
-def test_the_runtime_is_told_of_cdi_devices_by_an_annotation() -> None:
     found = told("cdi-annotations", cdi_annotation_prefix="cdi.example.com/")
     ((key, value),) = found.annotations.items()
     assert key.startswith("cdi.example.com/nvidia-device-plugin_")
     assert len(key.partition("/")[2]) <= 63
-    assert "x.io/gpu=b,x.io/gpu=a,x.io/extra=all" == value
+    assert ",".join(names) == value
     assert dp.Allocation(annotations={key: value}) == found
-
-
-def test_annotations_of_other_devices_have_other_keys() -> None:
     one, other = (told("cdi-annotations", units=[unit]).annotations for unit in PAIR)
     assert one.keys() != other.keys()
-
-
-def test_several_strategies_tell_everything() -> None:
     found = told("envvar", "cdi-annotations", "cdi-cri")
-    assert {VISIBLE: "GPU-b,GPU-a"} == found.envs
-    assert 1 == len(found.annotations)
-    assert 3 == len(found.cdi_names)
+    assert ({VISIBLE: "GPU-b,GPU-a"}, 1, 3) == (
+        found.envs,
+        len(found.annotations),
+        len(found.cdi_names),
+    )
 
 
-def test_replicas_of_one_gpu_are_told_of_once() -> None:
-    units = [Unit(GPU, Gpu(0, "GPU-a"), replica=number, replicas=3) for number in (2, 0)]
-    assert {VISIBLE: "GPU-a"} == told(units=units).envs
-    assert {VISIBLE: "0"} == told(units=units, device_id_strategy="index").envs
-
-
-def test_a_mig_device_has_an_index_of_two_parts() -> None:
-    unit = Unit("nvidia.com/mig-1g.5gb", Gpu(3, "GPU-a"), Mig("MIG-a", 1, 7, 0))
-    assert {VISIBLE: "MIG-a"} == told(units=[unit]).envs
-    assert {VISIBLE: "3:1"} == told(units=[unit], device_id_strategy="index").envs
-
-
-def test_imex_channels_are_told_of_in_each_way() -> None:
+def test_imex_channels_and_more_libraries_are_told_of_in_each_way() -> None:
     given: dict[str, Any] = {"imex_channel_ids": (0,)}
     assert "0" == told("envvar", **given).envs["NVIDIA_IMEX_CHANNELS"]
     mounts = [mount.container_path for mount in told("volume-mounts", **given).mounts]
     assert f"{MOUNTED}/imex/0" in mounts
-
-
-def test_the_runtime_is_asked_for_more_libraries() -> None:
-    given: dict[str, Any] = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True}
+    given = {"gdrcopy_enabled": True, "gds_enabled": True, "mofed_enabled": True}
     expected = {f"NVIDIA_{mode}": "enabled" for mode in ("GDRCOPY", "GDS", "MOFED")}
     assert expected == told("cdi-cri", **given).envs
 
@@ -138,32 +121,23 @@ def nodes(tmp_path: Path) -> Nodes:
 
 
 def paths(unit: Unit, nodes: Nodes, root: str = "/") -> list[tuple[str, str]]:
-
     return [(node.host_path, node.container_path) for node in nodes.of(unit, Path(root))]
 
 
 def test_a_gpu_needs_the_control_nodes_that_exist_and_its_own(nodes: Nodes) -> None:
     expected = [
-        ("/run/nvidia/dev/nvidiactl", "/dev/nvidiactl"),
-        ("/run/nvidia/dev/nvidia-uvm", "/dev/nvidia-uvm"),
-        ("/run/nvidia/dev/nvidia3", "/dev/nvidia3"),
+        (f"/run/nvidia/dev/{name}", f"/dev/{name}")
+        for name in ("nvidiactl", "nvidia-uvm", "nvidia3")
     ]
     assert expected == paths(Unit(GPU, Gpu(0, "GPU-a", minor=3)), nodes, "/run/nvidia")
+    assert [("/dev/dxg", "/dev/dxg")] == paths(Unit(GPU, Gpu(0, "all")), Nodes((), {})), "of WSL"
 
 
-def test_a_mig_device_needs_its_capabilities(nodes: Nodes) -> None:
+def test_a_mig_device_needs_its_capabilities_if_they_are_known(nodes: Nodes) -> None:
     unit = Unit(GPU, Gpu(4, "GPU-a", minor=0), Mig("MIG-a", 0, gpu_instance=7, compute_instance=0))
     expected = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap121", "/dev/nvidia-caps/nvidia-cap122"]
     assert expected == [path for _, path in paths(unit, nodes)][2:]
-
-
-def test_a_mig_device_without_known_capabilities_has_none() -> None:
-    unit = Unit(GPU, Gpu(4, "GPU-a", minor=0), Mig("MIG-a", 0, gpu_instance=7, compute_instance=0))
     assert [("/dev/nvidia0", "/dev/nvidia0")] == paths(unit, Nodes((), {}))
-
-
-def test_the_gpu_of_wsl_has_the_node_of_directx() -> None:
-    assert [("/dev/dxg", "/dev/dxg")] == paths(Unit(GPU, Gpu(0, "all")), Nodes((), {}))
 
 
 def test_device_nodes_are_given_once_and_not_with_cdi_alone() -> None:
@@ -314,14 +288,14 @@ def test_a_cuda_pod_runs_where_the_table_says_so(
         pytest.skip(missing)
     containerd = host.running[nvidia]
     said = printed(containerd, tmp_path, allocated(rig, host, strategy, driver, containerd.cdi))
-    assert prospect([strategy], kind(driver, nvidia=nvidia)).runs == ("linked: CUDA 13007" in said)
+    assert table(kind(driver, nvidia=nvidia))[strategy].runs == ("linked: CUDA 13007" in said)
     has_nodes = {"nvidiactl", "nvidia0"} <= {*said.split()}
     assert has_nodes == (nvidia or strategy.startswith("cdi"))
 
 
 def row(strategy: str) -> str:
     cells = [
-        prospect([strategy], kind(driver, nvidia=nvidia)).runs
+        table(kind(driver, nvidia=nvidia))[strategy].runs
         for nvidia in (True, False)
         for driver in DRIVERS
     ]
@@ -397,15 +371,6 @@ def test_a_cache_that_the_image_has_hides_nothing(
     subprocess.run(["ldconfig", "-r", box.root], check=True)
     assert (box.root / "etc/ld.so.cache").exists()
     assert FOUND == box.run(given, "program", *LIBRARIES, user=NOBODY, read_only=True).stdout
-
-
-@BOTH
-def test_without_the_specification_it_does_not_run(
-    make: Any, bundle: Callable[[Any], Bundle], given: list[Edits]
-) -> None:
-    assert given
-    done = bundle(make).run([], "program")
-    assert "libcuda.so.1: cannot open shared object file" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """A node with fake GPUs, and GPU plugins that know no other node."""
 
+import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,21 @@ def as_in_a_file(given: Mapping[str, Any]) -> dict[str, Any]:
         elif hasattr(type(getattr(default, name)), "parse"):
             values[name] = type(getattr(default, name)).parse(value)
     return values
+
+
+def generate(path: Path, *names: str, driver: str = "", nodes: Sequence[str] = ()) -> None:
+    """Write a CDI specification of these devices, as NVIDIA's toolkit does for a driver."""
+    library = f"/usr/lib64/libcuda.so.{driver}"
+    mounts = [{"hostPath": library, "containerPath": library}] if driver else None
+    edits = {"deviceNodes": [{"path": node} for node in nodes]} if nodes else {"env": ["A=b"]}
+    document = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "containerEdits": {"mounts": mounts},
+        "devices": [{"name": name, "containerEdits": edits} for name in names],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
 
 
 def devices(plugin: GpuPlugin) -> dict[str, dp.Device]:

@@ -4,18 +4,19 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.node_choice import NodeFacts, NodeReader, Reloading
 from deviceplugin_gpu.configuration.setting_kinds import DOMAIN
-from deviceplugin_gpu.configuration.settings import GpuSettings, of_node, without_effect
+from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, of_node, without_effect
 from deviceplugin_gpu.discovery import gpu_discovery
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.host import Roots
@@ -40,16 +41,16 @@ class Command:
         # Taken before the settings are read, so that a later change is noticed.
         self._node = Reloading(node, _ask_for_reload) if node else None
         self._driver: Driver | None = None
-        self._without_effect: Mapping[str, str] = {}
+        self._ignored = Problems(log)
 
     def make(self, settings: GpuSettings) -> GpuPlugin:
-        """Return a plugin. All plugins share one driver.
-
-        Raises:
-            SystemExit: At the start, with status 1: NVML cannot be initialized.
-        """
+        """Return a plugin. All plugins share one driver, which must work if that is asked for."""
         roots = Roots()
-        self._warn_without_effect(settings)
+        ignored = dict(without_effect(settings))
+        for setting, instead in ignored.items():
+            event = "setting without effect ignored"
+            self._ignored.say(setting, event, setting=setting, instead=instead)
+        self._ignored.keep(ignored)
         if self._driver is None:
             library = Library(settings.driver_root_ctr_path)
             self._driver = Driver(library, roots.sys, settings.state_file)
@@ -58,15 +59,6 @@ class Command:
             if settings.fail_on_init_error and other is None:
                 _insist(self._driver, roots)
         return GpuPlugin(settings, driver=self._driver, roots=roots, node=self._node)
-
-    def _warn_without_effect(self, settings: GpuSettings) -> None:
-        """Log each setting that has no effect, once until that changes."""
-        before, self._without_effect = self._without_effect, dict(without_effect(settings))
-        for setting, instead in self._without_effect.items():
-            if setting not in before:
-                log.warning(
-                    "setting without effect ignored", extra={"setting": setting, "instead": instead}
-                )
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -120,19 +112,12 @@ def _resources(settings: GpuSettings) -> list[str]:
 def _with_two_dashes(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with ``--name`` for ``-name``, which means the same to Go's flags."""
     known = {_FLAG, "--config", "--version", "--help"}
-    known |= {flag for field in fields(GpuSettings) for flag in _flags(field)}
+    known |= {flag for field in fields(GpuSettings) for flag in flags_of(field)}
     return [f"-{word}" if f"-{word.partition('=')[0]}" in known else word for word in arguments]
 
 
-def _flags(field: Field[Any]) -> list[str]:
-    return [f"--{field.name.replace('_', '-')}", *field.metadata.get("flag", ())]
-
-
 def _with_config(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with our own name for what the reference calls --config-file.
-
-    An empty one means that there is no file, as in the reference.
-    """
+    """Return the arguments with --config for --config-file. An empty one means no file."""
     found: list[str] = []
     words = iter(arguments)
     for word in words:

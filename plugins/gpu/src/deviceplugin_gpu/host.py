@@ -37,6 +37,14 @@ def resolve(root: Path, path: str) -> str | None:
         return None
 
 
+def text(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
 def matches(folder: Path, pattern: str) -> list[Path]:
     """Return the paths below a directory that match, in order; none if it cannot be listed."""
     try:
@@ -73,14 +81,10 @@ _DISPLAY: Final = "03"
 
 
 def cards(sys: Path) -> dict[str, str]:
-    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver.
-
-    Those that VFIO has are reserved for virtual machines and left out.
-    """
-    found = pci.functions(Tree(Sysfs(sys)))
-    return {card.address: card.driver for card in found if _is_gpu(card)}
-
-
-def _is_gpu(card: pci.Function) -> bool:
-    is_nvidia = card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
-    return is_nvidia and not vfio.has(card.device)
+    """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver."""
+    return {
+        card.address: card.driver
+        for card in pci.functions(Tree(Sysfs(sys)))
+        if card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
+        if not vfio.has(card.device)  # it is reserved for virtual machines
+    }

@@ -1,47 +1,33 @@
 """What ``deviceplugin migrate`` knows of NVIDIA's plugin: flags, variables, Helm values, files."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_plain, of_text
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
-from deviceplugin_gpu.configuration import config_file
-from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of
 
 _NAME: Final = "k8s-device-plugin"
 _PUBLISHERS: Final = ("nvcr.io", "nvidia")
 """Parts of the image's name: others call theirs k8s-device-plugin, too."""
-_SWITCHES: Final = {
-    "fail-on-init-error": "fail-on-init-error",
-    "pass-device-specs": "pass-device-specs",
-    "gdrcopy-enabled": "gdrcopy-enabled",
-    "gds-enabled": "gds-enabled",
-    "mofed-enabled": "mofed-enabled",
-    "imex-required": "imex-required",
+_CLASSIC: Final = {
+    field.name.replace("_", "-"): field
+    for field in fields(GpuSettings)
+    if field.metadata.get("env")
 }
+"""The settings that their plugin has too."""
+_SWITCHES: Final = frozenset(name for name, field in _CLASSIC.items() if field.type is bool)
+_OF_CONTAINER: Final = ("driver-root-ctr-path", "kubelet-socket")
+"""Settings about their container, which have no meaning in ours."""
 _FLAGS: Final = {
-    "mig-strategy": "mig-strategy",
-    "driver-root": "driver-root",
-    "nvidia-driver-root": "driver-root",
-    "dev-root": "dev-root",
-    "nvidia-dev-root": "dev-root",
-    "device-list-strategy": "device-list-strategy",
-    "device-id-strategy": "device-id-strategy",
-    "shared-devices-allocation-policy": "shared-devices-allocation-policy",
-    "device-discovery-strategy": "device-discovery-strategy",
-    "cdi-annotation-prefix": "cdi-annotation-prefix",
-    "nvidia-cdi-hook-path": "nvidia-cdi-hook-path",
-    "nvidia-ctk-path": "nvidia-cdi-hook-path",
-    "mps-root": "mps-root",
-    "imex-channel-ids": "imex-channel-ids",
-    "cdi-feature-flags": "cdi-feature-flags",
-    "cdi-disable-hooks": "cdi-disable-hooks",
+    flag.removeprefix("--"): "" if name in _OF_CONTAINER else name
+    for name, field in _CLASSIC.items()
+    for flag in flags_of(field)
 }
 """Their flags, and our settings. Variables are the same in capitals."""
-_CONTAINERS: Final = ("driver-root-ctr-path", "container-driver-root", "kubelet-socket")
-"""Flags about their container, which have no meaning in ours."""
 _VALUES: Final = {
     ("compatWithCPUManager",): "pass-device-specs",
     ("migStrategy",): "mig-strategy",
@@ -57,7 +43,7 @@ _VALUES: Final = {
     ("cdi", "featureFlags"): "cdi-feature-flags",
 }
 """Helm values, and our settings."""
-_SIGNS: Final = frozenset(path[0] for path in _VALUES if path != ("cdi", "featureFlags")) | {"gfd"}
+_SIGNS: Final = {"gfd", *(path[0] for path in _VALUES)}
 """Helm values that show whose they are, where no image is given."""
 _HEALTH: Final = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
 _RENAMED: Final = "this takes effect here and is ignored there, so check which names pods ask for"
@@ -66,11 +52,7 @@ _DRIVER_CONTAINER: Final = "/run/nvidia/driver"
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of NVIDIA's plugin; None for anything else.
-
-    Raises:
-        ConfigError: Something that it was given is missing or invalid.
-    """
+    """Return what becomes of NVIDIA's plugin; None for anything else."""
     if not _is_nvidias(workload):
         return None
     result = Migration(
@@ -96,10 +78,11 @@ def migrate(workload: Workload) -> Migration | None:
     if "fail-on-init-error" not in settings and not _flag(texts, "failOnInitError"):
         settings["fail-on-init-error"] = False
         result.differs("fail-on-init-error", "false, so that a node may get its driver later")
-    checked(of_plain(settings, workload.place), _settings)
+    checked(of_plain(settings, workload.place), GpuSettings.from_file)
     if texts:
         # As there, they override the file.
-        result.variables |= {_variable(name): _written(one) for name, one in settings.items()}
+        for name, one in settings.items():
+            result.variables[f"DP_{name.upper().replace('-', '_')}"] = _written(one)
     result.configuration = texts[0] if len(texts) == 1 else {} if texts else settings
     return result
 
@@ -114,7 +97,7 @@ def _is_nvidias(workload: Workload) -> bool:
 def _given(workload: Workload, result: Migration) -> Iterator[tuple[str, Setting]]:
     """Yield our settings in the order in which later ones win."""
     yield from _of_values(workload, result)
-    known = {**_SWITCHES, **_FLAGS, **dict.fromkeys(_CONTAINERS, ""), "config-file": "config-file"}
+    known = {**_FLAGS, "config-file": "config-file"}
     names = {name.upper().replace("-", "_"): name for name in known}
     variables = [(names[key], one) for key, one in workload.variables.items() if key in names]
     for name, one in (*variables, *flags(workload, known, _SWITCHES)):
@@ -181,30 +164,21 @@ def _named(workload: Workload, files: Mapping[str, Setting]) -> dict[str, str]:
     return texts
 
 
-def _variable(name: str) -> str:
-    return f"DP_{name.upper().replace('-', '_')}"
-
-
 def _written(value: Any) -> str:
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _checked(given: Setting) -> dict[str, Any]:
     """Return the content of a configuration file, all of whose keys are valid."""
 
     def read(root: Place) -> dict[str, Any]:
-        _settings(root)
+        GpuSettings.from_file(root)
         content: dict[str, Any] = anything().read(root)
         return content
 
     return checked(of_text(str(given.value), given.place), read)
-
-
-def _settings(root: Place) -> None:
-    known = [name.replace("_", "-") for name in GpuSettings.__dataclass_fields__]
-    config_file.read(root, known)
 
 
 def _sharing(texts: list[dict[str, Any]], settings: dict[str, Any], result: Migration) -> None:
@@ -264,7 +238,7 @@ def _flag(texts: list[dict[str, Any]], *path: str) -> Any:
 
 def _value(name: str, given: Setting) -> Any:
     """Return a setting as it stands in a file."""
-    if name in _SWITCHES.values() and not isinstance(given.value, bool):
+    if name in _SWITCHES and not isinstance(given.value, bool):
         text = str(given.value).lower()
         if text not in {"1", "t", "true", "0", "f", "false", ""}:
             raise given.wrong("true or false")

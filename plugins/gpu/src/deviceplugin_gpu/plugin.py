@@ -50,9 +50,7 @@ class GpuPlugin(dp.Plugin):
         self._settings = settings or GpuSettings()
         self._roots = roots or Roots()
         library = Library(self._settings.driver_root_ctr_path)
-        self._driver = driver or Driver(
-            library, self._roots.sys, self._settings.state_file, clock.now
-        )
+        self._driver = driver or Driver(library, self._roots.sys, self._settings.state_file)
         self._discovery = GpuDiscovery(self._settings, self._driver, self._roots, clock)
         self._node = node
         known = advertise(self._driver.snapshot, self._settings).units
@@ -131,11 +129,11 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def start(self, resource: str) -> None:
+        units = [unit for unit in self._units.values() if unit.resource == resource]
+        is_shared = self._settings.sharing.mps and any(unit.replica is not None for unit in units)
         # The daemon may start later than this plugin.
-        if self._is_shared_by_mps(resource):
-            problem = mps_problem(self._roots.mps, resource)
-            if problem:
-                raise dp.DiscoveryError(problem)
+        if is_shared and (problem := mps_problem(self._roots.mps, resource)):
+            raise dp.DiscoveryError(problem)
 
     def _passed(
         self, units: Sequence[Unit], nodes: Nodes, channels: ImexChannels
@@ -161,11 +159,6 @@ class GpuPlugin(dp.Plugin):
                 refused |= dict.fromkeys(own, problem) if problem else {}
             found |= {one: dp.Health.unhealthy(why) for one, why in refused.items()}
         return found
-
-    def _is_shared_by_mps(self, resource: str) -> bool:
-        return self._settings.sharing.mps and any(
-            unit.resource == resource and unit.replica is not None for unit in self._units.values()
-        )
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
         """Write the node's labels, and return why they could not be written."""

@@ -1,6 +1,7 @@
 """The framework's devices for units, and which of them a container may have and should get."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
 from typing import Final, Literal
 
 import deviceplugin as dp
@@ -25,14 +26,7 @@ def describe(
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
 ) -> list[dp.Device]:
-    """Return a device for each unit.
-
-    Args:
-        units: The units to advertise.
-        health: The health of each unit, by id.
-        nodes: Device nodes by id, for those that get any.
-        cdi_names: Qualified names by id, for those that have one.
-    """
+    """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
     return [
         dp.Device(
             unit.id,
@@ -57,11 +51,7 @@ def _hardware(unit: Unit) -> list[str]:
 
 
 def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
-    """Check that one container may have these replicas.
-
-    Raises:
-        AllocationError: It may not.
-    """
+    """Raise AllocationError if one container may not have these replicas."""
     if all(unit.replica is None for unit in units):
         return
     if settings.sharing.one_at_most and len(units) > 1:
@@ -93,20 +83,10 @@ def _attributes(unit: Unit) -> dict[str, str | int]:
     return found
 
 
-class Fabric:
-    """How near all GPUs are to each other, as numbers."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._scores = {
-            (a.uuid, b.uuid): _score(a, b, snapshot.links.get((a.uuid, b.uuid)))
-            for a in snapshot.gpus
-            for b in snapshot.gpus
-            if a.uuid != b.uuid
-        }
-
-    def score(self, a: str, b: str) -> int:
-        """Return how near two GPUs are, by UUID; 0 if one is unknown."""
-        return self._scores.get((a, b), 0)
+def nearness(snapshot: Snapshot) -> dict[tuple[str, str], int]:
+    """Return how near GPUs are to each other, as numbers, by the UUIDs of two."""
+    pairs = permutations(snapshot.gpus, 2)
+    return {(a.uuid, b.uuid): _score(a, b, snapshot.links.get((a.uuid, b.uuid))) for a, b in pairs}
 
 
 class Placement:
@@ -121,7 +101,7 @@ class Placement:
     def __init__(
         self, snapshot: Snapshot, units: Iterable[Unit], policy: Policy, *, distinct: bool = False
     ) -> None:
-        self._fabric = Fabric(snapshot)
+        self._nearness = nearness(snapshot)
         self._units = {unit.id: unit for unit in units}
         self._policy = policy
         self._distinct = distinct
@@ -137,8 +117,11 @@ class Placement:
         free = sorted((self._unit(one) for one in needed.union(available)), key=_order)
         size = min(max(size, len(needed)), len(free))
         if all(unit.mig is None and unit.replica is None for unit in free):
-            return choose([unit.uuid for unit in free], needed, size, self._fabric.score)
+            return choose([unit.uuid for unit in free], needed, size, self._score)
         return self._shares(free).choose([unit.id for unit in free], needed, size)
+
+    def _score(self, a: str, b: str) -> int:
+        return self._nearness.get((a, b), 0)
 
     def _unit(self, device_id: str) -> Unit:
         return self._units.get(device_id) or Unit("", Gpu(len(self._units), device_id))

@@ -1,13 +1,13 @@
 """The node's labels about its GPUs, as a file that Node Feature Discovery reads.
 
-The labels are those of NVIDIA's GPU feature discovery, with one difference. If a node has several
-models, that program describes the last one it meets. Here it is the model with the most GPUs, or
-the first of equals. In a virtual machine they also say which driver the hypervisor has, by the PCI
-configuration of the GPUs.
+The labels are those of NVIDIA's GPU feature discovery, which describes the last one of several
+models that it meets. Here it is the model with the most GPUs, or the first of equals. In a virtual
+machine they also say which driver the hypervisor has, by the PCI configuration of the GPUs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -41,7 +41,6 @@ _MIB: Final = 1 << 20
 _MODES: Final = {"030000": "graphics", "030200": "compute"}
 _ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
 _FAMILIES: Final = (
-    ((12, 0), "blackwell"),
     ((10, 0), "blackwell"),
     ((9, 0), "hopper"),
     ((8, 9), "ada-lovelace"),
@@ -55,7 +54,6 @@ _FAMILIES: Final = (
 """Families by the lowest compute capability of each."""
 _WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
 """Compute capabilities whose data center GPUs all support MIG."""
-Labels = dict[str, str]
 
 
 def _of_hypervisor(sys: Path) -> dict[str, str]:
@@ -67,7 +65,7 @@ def _of_hypervisor(sys: Path) -> dict[str, str]:
         capabilities += [one for one in _vendor_specific(config) if one[3:5] == _SIGNATURE]
     if not seen:
         return {}
-    found = {"vgpu.present": "true" if capabilities else "false"}
+    found = {"vgpu.present": str(bool(capabilities)).lower()}
     for capability in capabilities:
         record = _hypervisor_record(capability)
         if record is not None:
@@ -79,14 +77,11 @@ def _of_hypervisor(sys: Path) -> dict[str, str]:
 
 def _configurations(sys: Path) -> Iterator[bytes]:
     for device in host.matches(sys / "bus/pci/devices", "*"):
-        try:
-            if (device / "vendor").read_text(errors="replace").strip() != _NVIDIA:
-                continue
-            config = (device / "config").read_bytes()
-        except OSError:
-            continue
-        if len(config) >= _WHOLE:
-            yield config[:_WHOLE]
+        if host.text(device / "vendor") == _NVIDIA:
+            with suppress(OSError):
+                config = (device / "config").read_bytes()
+                if len(config) >= _WHOLE:
+                    yield config[:_WHOLE]
 
 
 def _vendor_specific(config: bytes) -> Iterator[bytes]:
@@ -124,18 +119,9 @@ def labels(
     snapshot: Snapshot,
     units: Sequence[Unit],
     settings: GpuSettings,
-    sys: Path = Path("/sys"),
-    extra: Mapping[str, str] | None = None,
-) -> Labels:
-    """Return all labels but the time; none for a node without GPUs.
-
-    Args:
-        snapshot: All GPUs.
-        units: The units that are advertised of them.
-        settings: How MIG devices are advertised, and what is shared.
-        sys: Where sysfs is.
-        extra: More labels, without the domain.
-    """
+    sys: Path,
+) -> dict[str, str]:
+    """Return all labels but the time; none for a node without GPUs."""
     if not snapshot.gpus:
         return {}
     single = settings.mig_strategy == "single"
@@ -149,7 +135,6 @@ def labels(
     if not single:
         found |= _mixed([unit for unit in units if unit.mig], settings)
     named = {f"{_DOMAIN}{name}": clean(str(value)) for name, value in found.items()}
-    named |= {f"{_DOMAIN}{name}": clean(value) for name, value in (extra or {}).items()}
     return {name: value for name, value in sorted(named.items()) if value}
 
 
@@ -192,8 +177,8 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     found: dict[str, object] = {
         "gpu.machine": tree.text(f"{sys}/class/dmi/id/product_name").strip(),
         "gpu.mode": _MODES.get(card.pci_class if card else "", "unknown"),
-        "mig.capable": _truth(capable),
-        "mps.capable": _truth(settings.sharing.mps and not has_mig),
+        "mig.capable": str(capable).lower(),
+        "mps.capable": str(settings.sharing.mps and not has_mig).lower(),
     }
     if settings.mig_strategy != "none":
         found["mig.strategy"] = settings.mig_strategy
@@ -201,10 +186,6 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     if len(cliques) == 1:
         found["gpu.clique"] = cliques.pop()
     return found | _of_hypervisor(sys)
-
-
-def _truth(value: bool) -> str:  # noqa: FBT001 - what is written
-    return "true" if value else "false"
 
 
 def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:

@@ -51,9 +51,6 @@ def read(
     The file may have keys of settings, listed in ``known``, beside those of version v1. The entry
     of ``nodes`` that is for ``node`` overrides the rest. ``why`` says why this file was chosen;
     empty if there was no choice.
-
-    Raises:
-        InvalidError: The node's label names no entry. The fault has been collected.
     """
     node = node or NodeFacts()
     top = root.keys((*_TOP, _NODES, *known, *_OF_NODE))

@@ -49,13 +49,7 @@ class NodeFacts:
 
 
 class NodeReader:
-    """Reads the facts of this node, which may change.
-
-    Args:
-        name: Its name; empty if unknown.
-        labels: A file with its labels, if there is one.
-        proc: Where procfs is.
-    """
+    """Reads the facts of this node, which may change. ``labels`` is a file with its labels."""
 
     def __init__(self, name: str, labels: Path | None, proc: Path) -> None:
         self._name, self._file, self._proc = name, labels, proc
@@ -64,8 +58,7 @@ class NodeReader:
     def facts(self) -> NodeFacts:
         """Return the present facts.
 
-        While the file of labels cannot be read, the last labels are returned, or none at the start.
-        A file that vanishes must not change the configuration under running pods.
+        A file of labels that vanishes must not change the configuration under running pods.
         """
         if self._file is not None:
             with suppress(OSError):
@@ -93,7 +86,7 @@ def _models(proc: Path) -> tuple[str, ...]:
         with suppress(OSError):
             lines = path.read_text(errors="replace").splitlines()
             found |= {line.removeprefix(_MODEL).strip() for line in lines if line[:6] == _MODEL}
-    return tuple(sorted(found))
+    return tuple(sorted(found - {""}))
 
 
 @dataclass(frozen=True)
@@ -104,11 +97,7 @@ class Chosen:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return what the file's reader found.
-
-        Raises:
-            ConfigError: It was configured.
-        """
+        """Return what the file's reader found. Anything else was configured, and is refused."""
         if isinstance(value, cls):
             return value
         raise dp.ConfigError("cannot be set: put the node's label or name into the file")
@@ -137,9 +126,7 @@ class NodeEntry:
 
     where: str
     name: str
-    node: tuple[str, ...]
-    model: tuple[str, ...]
-    label: Mapping[str, str]
+    match: _Match
 
     @classmethod
     def read(cls, place: Place, keys: Mapping[str, Place]) -> Self:
@@ -149,24 +136,22 @@ class NodeEntry:
         match = given["match"].take(_MATCH, _Match()) if "match" in given else _Match()
         name = given["name"].take(_TEXT, "") if "name" in given else ""
         is_told = place.faults.count > before
-        if not (is_told or name or match.node or match.model or match.label):
+        if not (is_told or name or match != _Match()):
             place.fault("needs a name, or node, model or label in match")
-        return cls(place.key, name, match.node, match.model, match.label)
+        return cls(place.key, name, match)
 
     def fits(self, node: NodeFacts) -> str:
         """Return why this entry is for ``node``; empty if it is not."""
         reasons = []
-        if self.node:
-            reasons.append((f"node {node.name}", _first(self.node, [node.name])))
-        if self.model:
-            model = _first(self.model, node.models)
-            reasons.append((f"model {model}", model))
-        for key, pattern in self.label.items():
-            value = node.labels.get(key)
-            is_such = value is not None and fnmatchcase(value, pattern)
-            reasons.append((f"label {key}={value}", "such" if is_such else ""))
-        fitting = [reason for reason, found in reasons if found]
-        return ", ".join(fitting) if len(fitting) == len(reasons) else ""
+        if self.match.node:
+            reasons.append(("node ", _first(self.match.node, [node.name] if node.name else [])))
+        if self.match.model:
+            reasons.append(("model ", _first(self.match.model, node.models)))
+        for key, pattern in self.match.label.items():
+            values = [node.labels[key]] if key in node.labels else []
+            reasons.append((f"label {key}=", _first([pattern], values)))
+        is_fit = all(found is not None for _, found in reasons)
+        return ", ".join(f"{fact}{found}" for fact, found in reasons) if is_fit else ""
 
 
 def entry(
@@ -175,9 +160,6 @@ def entry(
     """Return the index of the entry that is for ``node``, or None, and why.
 
     ``by_label`` is whether the node's label names an entry. It does not if it named the file.
-
-    Raises:
-        ConfigError: The node's label names none of them.
     """
     named = {one.name: number for number, one in enumerate(entries) if one.name}
     wanted = node.labels.get(LABEL) if by_label else None
@@ -200,9 +182,6 @@ def file(path: Path, node: NodeFacts) -> tuple[Path, str]:
 
     In a directory, such as a mounted ConfigMap, the node's label names the file. Without a label it
     is the file called default, or the only one.
-
-    Raises:
-        ConfigError: There is no such file.
     """
     if not path.is_dir():
         return path, ""
@@ -231,17 +210,16 @@ def _unknown(wanted: str, known: Sequence[str]) -> str:
     )
 
 
-def _first(patterns: Sequence[str], values: Sequence[str]) -> str:
+def _first(patterns: Sequence[str], values: Sequence[str]) -> str | None:
     fitting = (one for one in values if any(fnmatchcase(one, pattern) for pattern in patterns))
-    return next(fitting, "")
+    return next(fitting, None)
 
 
 class Reloading:
-    """Has the settings read again when the node has changed since this object was made.
+    """Calls ``reload`` when ``facts``, by which the settings are chosen, have changed.
 
-    ``facts`` returns the facts that the choice depends on, such as the models of GPUs, which are
-    unknown until the driver is loaded. ``reload`` is called once for each change. The framework
-    itself notices changes of the file.
+    Models of GPUs are unknown until the driver is loaded. The framework itself notices changes of
+    the file.
     """
 
     def __init__(self, facts: Callable[[], object], reload: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
@@ -30,19 +30,15 @@ class Strategies:
 
     @classmethod
     def parse(cls, value: object) -> Self:
-        """Return the strategies in strings with commas, or in a list.
-
-        Raises:
-            ConfigError: One of them is not known, or there is none.
-        """
+        """Return the strategies in strings with commas, or in a list, or raise ConfigError."""
         if isinstance(value, cls):
             return value
         parts = value if isinstance(value, list) else [value]
         if not parts:
             raise dp.ConfigError("is empty: name one of " + ", ".join(STRATEGIES))
         names = [name.strip() for part in parts for name in str(part).split(",")]
-        if problems := [_unknown_strategy(name) for name in names if name not in STRATEGIES]:
-            raise dp.ConfigError("\n".join(problems))
+        if unknown := [name for name in names if name not in STRATEGIES]:
+            raise dp.ConfigError("\n".join(map(_unknown_strategy, unknown)))
         return cls(tuple(sorted(set(names), key=STRATEGIES.index)))
 
     @staticmethod
@@ -79,11 +75,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.A
 
 
 def resource_name(given: str) -> str:
-    """Return the full name of a resource. Without a domain it gets NVIDIA's.
-
-    Raises:
-        ValueError: It is not a resource name. The message continues after the value.
-    """
+    """Return the full name of a resource, by default of NVIDIA's domain; or raise ValueError."""
     domain, slash, name = given.rpartition("/")
     if not _NAME.fullmatch(name) or (slash and not domain):
         raise ValueError("is not the name of a resource, such as gpu or nvidia.com/gpu")
@@ -94,28 +86,24 @@ RESOURCE: Final = text(strip=True).to(resource_name)
 _PATTERN: Final = text(r"\S", "a string", strip=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """Names of resources by patterns of models and MIG profiles. The first that matches applies."""
+class Named(NamedTuple):
+    """The name of a resource, for what matches the pattern."""
 
-    gpus: tuple[tuple[str, str], ...] = ()
-    migs: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
     pattern: str
     name: str
 
 
-_PAIRS: Final = list_of(
-    record(_Named, {"pattern": needed(_PATTERN), "name": needed(RESOURCE)}).to(
-        lambda one: (one.pattern, one.name),
-        write=lambda pair: {"pattern": pair[0], "name": pair[1]},
-    )
-)
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Names of resources by patterns of models and MIG profiles. The first that matches applies."""
+
+    gpus: tuple[Named, ...] = ()
+    migs: tuple[Named, ...] = ()
+
+
+_NAMED: Final = list_of(record(Named, {"pattern": needed(_PATTERN), "name": needed(RESOURCE)}))
 NAMING: Final = record(
-    Naming, {"gpus": as_argument(_PAIRS, "gpus"), "mig": as_argument(_PAIRS, "migs")}
+    Naming, {"gpus": as_argument(_NAMED, "gpus"), "mig": as_argument(_NAMED, "migs")}
 )
 
 MAX_REPLICAS: Final = 1000

@@ -1,9 +1,9 @@
 """The settings of the GPU plugin."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -31,9 +31,14 @@ _PREFIX: Final = re.compile(
 def _classic(*names: str, flag: str = "", **meaning: Any) -> dict[str, Any]:
     """Return field metadata that adds the reference's variables ``names`` and its ``flag``.
 
-    ``empty``, if given, is the value for an empty string, because charts set variables to nothing.
+    ``empty`` is the value for an empty string, because charts set variables to nothing.
     """
     return {"env": names, "flag": (flag,) if flag else (), **meaning}
+
+
+def flags_of(setting: Field[Any]) -> list[str]:
+    """Return the flags of a setting: its own, and the reference's."""
+    return [f"--{setting.name.replace('_', '-')}", *setting.metadata.get("flag", ())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +166,7 @@ class GpuSettings(dp.Settings):
     """What the configuration chose for this node, and why. It cannot be set."""
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together.
-
-        Raises:
-            ConfigError: All contradictions, a line each.
-        """
+        """Refuse what does not go together."""
         if problems := list(_problems(self)):
             raise dp.ConfigError("\n".join(problems))
         if self.kubelet_socket is not None:
@@ -189,15 +190,10 @@ class GpuSettings(dp.Settings):
         # A driver that is only unpacked somewhere has its nodes in the host's /dev. A container
         # would not start with nodes that do not exist.
         seen = self.driver_root_ctr_path
-        return Path("/") if _lacks_nodes(seen) else self.driver_root
-
-
-def _lacks_nodes(root: Path) -> bool:
-    """Return whether a driver's root is there without device nodes; False if it cannot be read."""
-    try:
-        return root.is_dir() and not (root / "dev/nvidiactl").exists()
-    except OSError:
-        return False
+        with suppress(OSError):
+            if seen.is_dir() and not (seen / "dev/nvidiactl").exists():
+                return Path("/")
+        return self.driver_root
 
 
 def _keys() -> list[str]:
@@ -239,7 +235,7 @@ def _problems(settings: GpuSettings) -> Iterator[str]:
         yield f"cdi-annotation-prefix: {prefix!r} is not a domain and a slash, such as cdi.k8s.io/"
     socket = settings.kubelet_socket
     if socket is not None and socket.name != "kubelet.sock":
-        yield f"kubelet-socket: {os.fspath(socket)!r} is not a path that ends in /kubelet.sock"
+        yield f"kubelet-socket: {str(socket)!r} is not a path that ends in /kubelet.sock"
 
 
 _GENERATED: Final = (

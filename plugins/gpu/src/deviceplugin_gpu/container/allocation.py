@@ -34,10 +34,7 @@ _MODES: Final = ("gdrcopy", "gds", "mofed")
 
 
 def mps_problem(root: Path, resource: str) -> str:
-    """Return why the control daemon of ``resource`` cannot be used; empty if it answers.
-
-    ``root`` is where this plugin sees mps-root.
-    """
+    """Return why the control daemon of ``resource`` cannot be used; empty if it answers."""
     path = root / resource / "pipe" / "control"
     if len(os.fsencode(path)) > _MAX_PATH:
         return f"the path of the MPS control daemon is too long: {path}"
@@ -61,13 +58,12 @@ def mps_excess(units: Iterable[Unit]) -> dict[str, str]:
     return found
 
 
-def _mps_client(units: Sequence[Unit], replicas: int, root: Path) -> dp.Allocation:
+def _mps_client(units: Sequence[Unit], root: Path) -> dp.Allocation:
     """Return what a container needs to be a client, and the limits that it gets.
 
-    Each of the ``replicas`` of a GPU may use an equal part of its memory and of its threads.
-    ``root`` is mps-root on the host.
+    Each replica of a GPU may use an equal part of its memory and of its threads.
     """
-    pipe = f"{units[0].resource}/pipe"
+    pipe, replicas = f"{units[0].resource}/pipe", units[0].replicas
     gpus = {unit.gpu.uuid: unit.gpu for unit in units}
     counts = {uuid: sum(unit.gpu.uuid == uuid for unit in units) for uuid in gpus}
     memory = {uuid: gpu.memory * counts[uuid] // replicas // _MIB for uuid, gpu in gpus.items()}
@@ -82,11 +78,6 @@ def _mps_client(units: Sequence[Unit], replicas: int, root: Path) -> dp.Allocati
     return dp.Allocation(envs=envs, mounts=mounts)
 
 
-def name(unit: Unit, settings: GpuSettings) -> str:
-    """Return what the runtime gets for ``unit``: its UUID or its index."""
-    return unit.index if settings.device_id_strategy == "index" else unit.uuid
-
-
 def allocation(
     units: Sequence[Unit],
     settings: GpuSettings,
@@ -97,18 +88,14 @@ def allocation(
 ) -> dp.Allocation:
     """Return what a container with ``units`` gets. The same units have the same result.
 
-    Replicas of one device are listed once.
-
-    Args:
-        units: What the container was allocated.
-        settings: The strategies.
-        nodes: Device nodes by id, for those that get any.
-        cdi_names: Qualified CDI names by id, for those that have one.
-        cdi_others: CDI names that every container gets.
+    Replicas of one device are listed once. Device nodes and qualified CDI names are by id, for
+    those with any. Every container gets ``cdi_others``.
     """
     ordered = sorted(units, key=lambda unit: unit.key)
-    names = list(dict.fromkeys(name(unit, settings) for unit in ordered))
-    found = dp.Allocation(envs=_modes(settings))
+    by_index = settings.device_id_strategy == "index"
+    names = list(dict.fromkeys(unit.index if by_index else unit.uuid for unit in ordered))
+    modes = {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
+    found = dp.Allocation(envs=modes)
     if settings.device_list_strategy.plain:
         found += _plain(names, settings)
         given = (dp.Allocation(nodes=nodes.get(unit.id, ())) for unit in ordered)
@@ -117,17 +104,15 @@ def allocation(
         qualified = [cdi_names[unit.id] for unit in ordered if unit.id in cdi_names]
         found += _cdi(list(dict.fromkeys([*qualified, *cdi_others])), settings)
     if settings.sharing.mps:
-        found += _as_client(ordered, settings)
+        shared = [unit for unit in ordered if unit.replica is not None]
+        if shared and settings.mps_root is not None:
+            found += _mps_client(shared, settings.mps_root)
     return found
 
 
 def enabled_modes(settings: GpuSettings) -> list[str]:
     """Return which of gdrcopy, gds and mofed are enabled."""
     return [mode for mode in _MODES if getattr(settings, f"{mode}_enabled")]
-
-
-def _modes(settings: GpuSettings) -> dict[str, str]:
-    return {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
 
 
 def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
@@ -146,20 +131,11 @@ def _plain(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
 
 
 def _cdi(names: Sequence[str], settings: GpuSettings) -> dp.Allocation:
-    text = ",".join(names)
-    strategies = settings.device_list_strategy
-    annotations = {}
-    if "cdi-annotations" in strategies:
+    found = dp.Allocation(cdi_names=names if "cdi-cri" in settings.device_list_strategy else ())
+    if "cdi-annotations" in settings.device_list_strategy:
+        text = ",".join(names)
         # The same for the same devices, and different for the container's other resources.
         key = hashlib.sha256(text.encode()).hexdigest()[:32]
-        annotations[f"{settings.cdi_annotation_prefix}{_ANNOTATION}{key}"] = text
-    return dp.Allocation(
-        annotations=annotations, cdi_names=names if "cdi-cri" in strategies else ()
-    )
-
-
-def _as_client(units: Sequence[Unit], settings: GpuSettings) -> dp.Allocation:
-    shared = [unit for unit in units if unit.replica is not None]
-    if not shared or settings.mps_root is None:
-        return dp.Allocation()
-    return _mps_client(shared, shared[0].replicas, settings.mps_root)
+        annotation = f"{settings.cdi_annotation_prefix}{_ANNOTATION}{key}"
+        found += dp.Allocation(annotations={annotation: text})
+    return found

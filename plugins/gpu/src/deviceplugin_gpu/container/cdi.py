@@ -54,34 +54,28 @@ def specifications(
     *,
     alone: bool = True,
 ) -> list[Specification]:
-    """Return a specification for each class that has a device.
+    """Return a specification for each class that has a device, by its name.
 
-    Args:
-        classes: Device nodes by class and name of the device.
-        control: Nodes that each GPU needs besides its own.
-        driver: The driver's files that each GPU needs.
-        alone: Whether CDI is the only strategy. NVIDIA's runtime then adds no GPU, whatever a
-            variable of the image asks for.
+    Each GPU needs the nodes ``control`` and the files of ``driver`` too. If CDI is the only
+    strategy (``alone``), NVIDIA's runtime adds no GPU, whatever a variable of the image asks for.
 
     A device without a node of its own, or with a name that is invalid in CDI, is skipped: a runtime
     would reject the whole file.
     """
     made = []
     for name, devices in classes.items():
-        shared = {node.container_path: node for node in (control if name == GPU else ())}
+        common = Edits(nodes=control) if name == GPU else Edits()
+        shared = {node.container_path for node in common.nodes}
         own = {
             device: Edits(nodes=[node for node in nodes if node.container_path not in shared])
             for device, nodes in devices.items()
+            if is_device_name(device)
         }
-        common = Edits(nodes=[*shared.values()])
         if name == GPU and alone:
             common += _NOT_BY_THE_RUNTIME
-        described = {
-            device: edits for device, edits in own.items() if edits and is_device_name(device)
-        }
         if name == GPU and driver:
             common += driver
-        if described:
+        if described := {device: edits for device, edits in own.items() if edits}:
             made.append(Specification(f"{VENDOR}/{name}", described, common))
     return made
 
@@ -89,11 +83,8 @@ def specifications(
 def _publish(directory: Directory, specifications: Iterable[Specification]) -> frozenset[str]:
     """Make ``directory`` contain these specifications, and no others of ours.
 
-    Returns the qualified names of their devices.
-
-    Raises:
-        DiscoveryError: A file cannot be written or removed. Do not allocate: a container would
-            lack its devices, or not start.
+    Returns the qualified names of their devices. Do not allocate if a file cannot be written or
+    removed: a container would lack its devices, or not start.
     """
     try:
         return directory.publish(specifications)
@@ -109,18 +100,12 @@ def extras(
 ) -> dict[str, dict[str, _DeviceNodes]]:
     """Return the classes that containers get beside GPUs, with the nodes that exist.
 
-    Args:
-        dev: ``/dev`` as this process sees it.
-        host_root: The directory on the host that has ``/dev``.
-        modes: Those of gdrcopy, gds and mofed that are enabled.
-        channels: IMEX channels that exist.
+    ``host_root`` is the directory on the host that has ``/dev``.
     """
     found: dict[str, dict[str, _DeviceNodes]] = {}
     for mode in modes:
-        paths = sorted(
-            path for pattern in _NODES_OF_MODES[mode] for path in host.matches(dev, pattern)
-        )
-        found[mode] = {"all": _nodes(paths, dev, host_root)}
+        paths = {path for one in _NODES_OF_MODES[mode] for path in host.matches(dev, one)}
+        found[mode] = {"all": _nodes(sorted(paths), dev, host_root)}
     found["imex-channel"] = {str(channel): [node] for channel, node in channels.items()}
     return found
 
@@ -183,18 +168,9 @@ class Publisher:
 
         No container starts with device nodes and without the driver that it needs with them. If
         CDI is the only strategy, a specification without the driver is not written. One that loses
-        it keeps naming the files that are gone, whatever the strategies: a runtime then refuses to
-        start a container that got its names earlier.
-
-        Args:
-            units: What is advertised.
-            nodes: The device nodes that exist.
-            channels: The IMEX channels that exist.
-            driver: The running version; empty if unknown.
-            before: The driver's files that an earlier call has returned; empty if none.
-
-        Raises:
-            DiscoveryError: A specification cannot be written.
+        it keeps naming the files that are gone (``before``), whatever the strategies: a runtime
+        then refuses to start a container that got its names earlier. ``driver`` is the running
+        version; empty if unknown.
         """
         settings = self._settings
         root = settings.host_dev_root

@@ -1,7 +1,7 @@
 """The device nodes that a container gets: of GPUs and MIG devices, for rendering, and of IMEX."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +10,7 @@ import deviceplugin as dp
 from deviceplugin.kit import drm
 from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import Sysfs
+from deviceplugin_gpu import host
 from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.host import Roots
@@ -62,11 +63,8 @@ def _below(host_root: Path, paths: Iterable[str]) -> tuple[dp.DeviceNode, ...]:
 def find(roots: Roots) -> Nodes:
     """Return the nodes that exist now."""
     control = tuple(name for name in _CONTROL if not absence(roots.dev / name))
-    try:
-        text = (roots.proc / "driver/nvidia-caps/mig-minors").read_text(errors="replace")
-    except OSError:
-        text = ""
-    return Nodes(control, {name: int(minor) for name, minor in _MINOR.findall(text)})
+    minors = _MINOR.findall(host.text(roots.proc / "driver/nvidia-caps/mig-minors"))
+    return Nodes(control, {name: int(minor) for name, minor in minors})
 
 
 def drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
@@ -74,22 +72,19 @@ def drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> list[dp.DeviceNode]:
 
     The second is a link on the host. In a container it is a node, because nothing creates links.
     """
-    return [*_drm_nodes(gpu, roots, host_root)] if gpu.pci else []
-
-
-def _drm_nodes(gpu: Gpu, roots: Roots, host_root: Path) -> Iterator[dp.DeviceNode]:
+    if not gpu.pci:
+        return []
     found = drm.nodes(Sysfs(roots.sys), f"bus/pci/devices/{gpu.pci}")
     links = {f"dri/{found.card}": "card", f"dri/{found.render}": "render"}
-    for name in found.existing(roots.dev):
-        host = str(host_root / "dev" / name)
-        yield dp.DeviceNode(host, f"/dev/{name}")
-        yield dp.DeviceNode(host, f"/dev/dri/by-path/pci-{gpu.pci}-{links[name]}")
+    return [
+        dp.DeviceNode(str(host_root / "dev" / name), f"/dev/{path}")
+        for name in found.existing(roots.dev)
+        for path in (name, f"dri/by-path/pci-{gpu.pci}-{links[name]}")
+    ]
 
 
 def imex_channels(settings: GpuSettings, roots: Roots) -> ImexChannels:
-    """Return the channels of the settings that this node has.
-
-    They are searched in ``/dev``, and below the driver's root if that is mounted.
+    """Return the channels of the settings that ``/dev`` has, or the driver's root if mounted.
 
     Raises:
         DiscoveryError: Some are missing, and they are required.
@@ -102,7 +97,7 @@ def imex_channels(settings: GpuSettings, roots: Roots) -> ImexChannels:
     found = {}
     for channel in settings.imex_channel_ids:
         name = f"{_CHANNELS}/channel{channel}"
-        root = next((host for seen, host in places if not absence(seen / name)), None)
+        root = next((there for seen, there in places if not absence(seen / name)), None)
         if root is not None:
             found[channel] = dp.DeviceNode(str(root / "dev" / name), f"/dev/{name}")
     if settings.imex_required and len(found) < len(settings.imex_channel_ids):

@@ -98,13 +98,9 @@ class Generated:
     def match(
         self, gpu: Gpu, mig: Mig | None = None, driver: str = "", nodes: Collection[str] = ()
     ) -> Match:
-        """Return the name of a device: its UUID, or its index if no UUIDs are used.
+        """Return the name of a GPU or its MIG device: the UUID, or the index if none are used.
 
-        Args:
-            gpu: The GPU.
-            mig: Its MIG device, if the name of that is wanted.
-            driver: The running version of the driver; empty if unknown.
-            nodes: Paths of the device nodes that the device needs in a container.
+        ``nodes`` are paths of the device nodes that it needs in a container.
         """
         uuid = mig.uuid if mig else gpu.uuid
         index = f"{gpu.index}:{mig.index}" if mig else str(gpu.index)

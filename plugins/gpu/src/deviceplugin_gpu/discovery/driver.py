@@ -5,14 +5,16 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from deviceplugin.kit.backoff import Backoff
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.log import Problems
+from deviceplugin_gpu import host
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
-from deviceplugin_gpu.metrics import GpuMetrics, NvmlReader
+from deviceplugin_gpu.metrics import GpuMetrics, read_gpu
 from deviceplugin_gpu.nvml.api import NvmlError, Session
 from deviceplugin_gpu.nvml.enumeration import Enumeration, UnidentifiedGpu, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
@@ -46,11 +48,11 @@ class Driver:
         self.session = Session(library)
         self.files = Edits()
         """The driver's files that containers get by CDI, or got before these were lost."""
-        self.metrics = GpuMetrics(NvmlReader(self.session), clock=clock)
+        self.metrics = GpuMetrics(partial(read_gpu, self.session), clock=clock)
         self._sysfs = sysfs
         self._clock = clock
         self._latest: Enumeration | None = None
-        self._bound: frozenset[str] | None = None
+        self._bound: list[Path] | None = None
         self._reopen_at = float("-inf")
         self._rests = Backoff(_FIRST_REST, _LONGEST_REST)
         self._until = math.inf
@@ -62,9 +64,6 @@ class Driver:
         Only a new initialization makes NVML see a GPU that was reset, or a driver that was
         reloaded. After ``patience`` seconds the GPUs that were not reached count as unreadable.
         After another initialization there is as much time again.
-
-        Raises:
-            NvmlError: No GPU could be read.
         """
         self._until = self._clock() + patience
         fresh = not self.session.is_open
@@ -122,11 +121,7 @@ class Driver:
 
         NVML knows only the GPUs that existed when it was initialized.
         """
-        folder = self._sysfs / "bus/pci/drivers/nvidia"
-        try:
-            bound = frozenset(path.name for path in folder.iterdir() if ":" in path.name)
-        except OSError:
-            bound = frozenset()
+        bound = host.matches(self._sysfs / "bus/pci/drivers/nvidia", "*:*")
         before, self._bound = self._bound, bound
         return before is not None and before != bound
 
@@ -139,10 +134,7 @@ class Driver:
 
     def _enumerate(self) -> Enumeration:
         with self.session.use():
-            return enumerate_gpus(self._sysfs, self.snapshot, self._is_late)
-
-    def _is_late(self) -> bool:
-        return self._clock() > self._until
+            return enumerate_gpus(self._sysfs, self.snapshot, lambda: self._clock() > self._until)
 
     def _keep(self, found: Enumeration) -> Enumeration:
         known = {gpu.uuid for gpu in self.gpus}

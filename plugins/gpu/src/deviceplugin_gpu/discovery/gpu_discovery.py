@@ -13,7 +13,7 @@ from deviceplugin.kit.log import Problems
 from deviceplugin_gpu import host
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.discovery.driver import Driver
-from deviceplugin_gpu.health.xids import parse_checks
+from deviceplugin_gpu.health.xids import DOUBLE_BIT, parse_checks
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.api import (
     EVENT_DOUBLE_BIT,
@@ -37,9 +37,10 @@ def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator
     if error is not None:
         yield f"NVML: {error}" if not isinstance(error, LibraryMissingError) else "NVML: no library"
     yield from _attempts(library)
-    nodes = sorted(path.name for path in _listed(roots.dev) if path.name.startswith("nvidia"))
+    nodes = [path.name for path in host.matches(roots.dev, "nvidia*")]
     yield f"device files: {', '.join(nodes) or f'no {roots.dev}/nvidia*'}"
-    modules = _modules(roots.proc)
+    loaded = (line.split(" ")[0] for line in host.text(roots.proc / "modules").splitlines())
+    modules = sorted(name for name in loaded if name.startswith("nvidia"))
     yield f"kernel modules: {', '.join(modules) or 'none that begins with nvidia'}"
     cards = list(host.cards(roots.sys))
     yield f"NVIDIA GPUs on the PCI bus: {', '.join(cards) or 'none'}"
@@ -47,14 +48,14 @@ def explain(roots: Roots, library: Library, error: NvmlError | None) -> Iterator
 
 
 def _attempts(library: Library) -> Iterator[str]:
-    missing = [Path(one.place).parent for one in library.attempts if one.outcome == MISSING]
+    missing = [Path(place).parent for place, why in library.attempts.items() if why == MISSING]
     if missing:
         folders = ",".join(str(path.relative_to(library.root)) for path in missing)
         yield f"library: not in {library.root}/{{{folders}}}"
-    for attempt in library.attempts:
-        if attempt.outcome != MISSING:
-            place = f"{attempt.place}: " if attempt.place not in attempt.outcome else ""
-            yield f"library: {place}{attempt.outcome or 'loaded'}"
+    for place, outcome in library.attempts.items():
+        if outcome != MISSING:
+            shown = f"{place}: " if place not in outcome else ""
+            yield f"library: {shown}{outcome or 'loaded'}"
 
 
 def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards: list[str]) -> str:
@@ -75,26 +76,10 @@ def _advice(error: NvmlError | None, nodes: list[str], modules: list[str], cards
     return "see the kernel's log for lines with NVRM: dmesg | grep NVRM"
 
 
-def _listed(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:
-        return []
-
-
-def _modules(proc: Path) -> list[str]:
-    try:
-        lines = (proc / "modules").read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    return sorted(name for line in lines if (name := line.split(" ")[0]).startswith("nvidia"))
-
-
 def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | None:
     """Return the GPU of a system that is not read through NVML, or None.
 
-    ``strategy`` is the setting device-discovery-strategy. ``missing`` is whether there is no NVML
-    library: only then does ``auto`` recognize a Tegra system.
+    The strategy ``auto`` recognizes a Tegra system, such as a Jetson, only if NVML is ``missing``.
     """
     if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
         return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
@@ -104,10 +89,11 @@ def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | No
 
 
 def is_tegra(roots: Roots) -> bool:
-    """Return whether this is a Tegra system, such as a Jetson."""
-    if not absence(roots.etc / "nv_tegra_release"):
-        return True
-    return _text(roots.sys / "devices/soc0/family").lower() == TEGRA
+    """Return whether this is a Tegra system."""
+    return (
+        not absence(roots.etc / "nv_tegra_release")
+        or host.text(roots.sys / "devices/soc0/family").lower() == TEGRA
+    )
 
 
 def has_traces(roots: Roots) -> bool:
@@ -115,13 +101,6 @@ def has_traces(roots: Roots) -> bool:
     if not absence(roots.proc / "driver/nvidia") or host.matches(roots.dev, "nvidia*"):
         return True
     return bool(host.cards(roots.sys))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 class GpuDiscovery:
@@ -151,13 +130,7 @@ class GpuDiscovery:
         self._judge_nvml(dp.Health())
 
     def poll(self) -> tuple[Snapshot, list[str]]:
-        """Return the GPUs, and warnings about them.
-
-        A node without NVIDIA hardware has no GPUs, which is not an error.
-
-        Raises:
-            NvmlError: There is hardware, but it cannot be read.
-        """
+        """Return the GPUs, and warnings. Hardware that cannot be read is an NvmlError."""
         snapshot = self._without_nvml(missing=False)
         strange: list[str] = []
         if snapshot is None:
@@ -180,7 +153,7 @@ class GpuDiscovery:
             if event.kind == EVENT_XID:
                 health.saw_xid(event.uuid, event.number)
             elif event.kind == EVENT_DOUBLE_BIT:
-                health.saw_double_bit(event.uuid)
+                health.saw_xid(event.uuid, DOUBLE_BIT)
             if event.kind != EVENT_SINGLE_BIT:  # corrected, and often many
                 yield
 

@@ -29,7 +29,7 @@ def _missing_library(node: Node) -> str:
     if node.root == Path("/"):
         if library.load() is not None:
             return ""
-        refused = [f"; {one.outcome}" for one in library.attempts if one.outcome != MISSING]
+        refused = [f"; {why}" for why in library.attempts.values() if why != MISSING]
     else:  # this machine's linker knows nothing of that node's libraries
         if any(map(Path.exists, [*candidates(library.root), *_linked(node)])):
             return ""

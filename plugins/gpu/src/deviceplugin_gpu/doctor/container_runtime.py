@@ -3,12 +3,12 @@
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.checks import Finding, Node, ok, runtime_config, unknown, warning
+from deviceplugin.checks import Finding, Node, RuntimeConfig, ok, unknown, warning
 from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
 
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
@@ -19,23 +19,6 @@ FILE: Final = "etc/nvidia-container-runtime/config.toml"
 _NVIDIA: Final = "nvidia"
 _BESIDE: Final = ".config/nvidia-container-runtime/config.toml"
 """Where NVIDIA's toolkit container installs the settings, below the folder of the program."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimeConfig:
-    """The configuration in all files together."""
-
-    files: tuple[Path, ...]
-    nvidia: tuple[str, ...] = ()
-    """Names of NVIDIA's runtimes. A pod chooses one by its runtimeClassName."""
-    is_default: bool = False
-    """Whether one of them is used for pods without a runtimeClassName."""
-    cdi: bool | None = None
-    """Whether CDI is enabled; None if that depends on the version of containerd."""
-    faults: tuple[str, ...] = ()
-    """Files that cannot be read, with the reason."""
-    program: str = ""
-    """The program of NVIDIA's runtime that is the default, or else of the first; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +34,21 @@ class Requests:
     """Why the file does not say it, although there is one."""
 
 
-def read(root: Path) -> RuntimeConfig | None:
-    """Return the configuration of the node at ``root``; None if none is found."""
-    found = runtime_config(root)
-    if found is None:
-        return None
-    nvidia = tuple(sorted(name for name, one in found.programs.items() if _NVIDIA in one))
-    is_default = found.default in nvidia
-    used = found.default if is_default else next(iter(nvidia), "")
-    program = found.programs.get(used, "")
-    return RuntimeConfig(found.files, nvidia, is_default, found.cdi, found.faults, program)
+def nvidias(config: RuntimeConfig | None) -> list[str]:
+    """Return the names of NVIDIA's runtimes. A pod chooses one by its runtimeClassName."""
+    programs = config.programs if config else {}
+    return sorted(name for name, program in programs.items() if _NVIDIA in program)
 
 
-def requests_to(root: Path, program: str) -> Requests:
-    """Return what the settings of the runtime ``program`` accept on the node at ``root``."""
+def is_default(config: RuntimeConfig) -> bool:
+    """Return whether one of them is used for pods without a runtimeClassName."""
+    return config.default in nvidias(config)
+
+
+def requests_to(root: Path, config: RuntimeConfig) -> Requests:
+    """Return what the settings of NVIDIA's default runtime, or else of its first one, accept."""
+    used = config.default if is_default(config) else nvidias(config)[0]
+    program = config.programs[used]
     beside = root / Path(program.lstrip("/")).parent / _BESIDE
     file = beside if beside.exists() else root / FILE
     try:
@@ -108,17 +92,17 @@ def look_at_tenants(
         yield unknown(requests.file, requests.fault, do)
     elif not requests.by_variable:
         yield ok(_WHAT, f"only privileged containers get them by {_VARIABLE} ({requests.file})")
-    elif config.is_default:
+    elif is_default(config):
         yield warning(
             _WHAT,
             f"any container gets them by {_VARIABLE}: NVIDIA's runtime is the default, and "
             f"{BY_VARIABLE} is not false",
             means=_MEANS,
-            do=f"set {BY_VARIABLE} = false in {_shown(node, requests.file)}, and add the "
+            do=f"set {BY_VARIABLE} = false in /{requests.file.relative_to(node.root)}, and add the "
             f"components gpu-cdi and gpu-privileged to the plugin. {_SEE}",
         )
     else:
-        names = ", ".join(config.nvidia)
+        names = ", ".join(nvidias(config))
         yield ok(_WHAT, f"a pod gets them by {_VARIABLE} if it has the runtimeClassName {names}")
 
 
@@ -128,11 +112,6 @@ def _got_them_so(node: Node) -> bool:
     is_privileged = found is None or bool(int(found[1], 16) & _SYS_ADMIN)
     asks = os.environ.get(_VARIABLE, "") not in {"", "void", "none"}
     return asks and not is_privileged and node.exists("dev/nvidiactl")
-
-
-def _shown(node: Node, file: Path) -> str:
-    """Return the path on the node, which may be mounted elsewhere here."""
-    return f"/{file.relative_to(node.root)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +169,6 @@ _NO_DRIVER: Final = Prospect(
     do="mount the driver's root for the plugin (deployments/components/gpu-cdi), or run "
     "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node.",
 )
-
-
-def prospect(strategies: Iterable[str], node: NodeKind) -> Prospect:
-    """Return the best outcome that any of ``strategies`` has on ``node``."""
-    found = [_of(strategy, node) for strategy in strategies]
-    for runs in (True, None):
-        if best := [one for one in found if one.runs is runs]:
-            return best[0]
-    return found[-1]
 
 
 def table(node: NodeKind) -> dict[str, Prospect]:

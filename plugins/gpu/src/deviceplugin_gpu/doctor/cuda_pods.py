@@ -9,11 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin.checks import Finding, Node, failure, ok, unknown, warning
+from deviceplugin.checks import (
+    Finding,
+    Node,
+    RuntimeConfig,
+    failure,
+    ok,
+    runtime_config,
+    unknown,
+    warning,
+)
 from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
-from deviceplugin_gpu.doctor import container_runtime
-from deviceplugin_gpu.doctor.container_runtime import NodeKind, Prospect, RuntimeConfig, table
+from deviceplugin_gpu.doctor.container_runtime import (
+    NodeKind,
+    Prospect,
+    is_default,
+    look_at_tenants,
+    nvidias,
+    requests_to,
+    table,
+)
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.snapshot import Gpu
 
@@ -36,12 +52,10 @@ def look(node: Node) -> Iterator[Finding]:
     if found is None and not is_wsl:  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
-    config = container_runtime.read(node.root)
+    config = runtime_config(node.root)
     yield from _runtime(config)
-    requests = None
-    if config and config.nvidia:
-        requests = container_runtime.requests_to(node.root, config.program)
-    yield from container_runtime.look_at_tenants(node, config, requests)
+    requests = requests_to(node.root, config) if config and nvidias(config) else None
+    yield from look_at_tenants(node, config, requests)
     fresh = []
     generated = _generated(node)
     for file in generated.files:
@@ -57,7 +71,7 @@ def look(node: Node) -> Iterator[Finding]:
     yield _libraries(node, root, version, problems)
     yield from _device_nodes(node, is_wsl=is_wsl)
     kind = NodeKind(
-        nvidia_runtime=config.is_default if config else None,
+        nvidia_runtime=is_default(config) if config else None,
         cdi=config.cdi if config else None,
         toolkit=bool(fresh) and all(fresh),
         libraries=bool(root),
@@ -80,8 +94,9 @@ def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
             do="correct it.",
         )
     cdi = {True: "on", False: "off", None: "on only from containerd 2"}[config.cdi]
-    nvidia = f"NVIDIA's as {', '.join(config.nvidia)}" if config.nvidia else "none of NVIDIA's"
-    default = ", which is the default" if config.is_default else ""
+    names = ", ".join(nvidias(config))
+    nvidia = f"NVIDIA's as {names}" if names else "none of NVIDIA's"
+    default = ", which is the default" if is_default(config) else ""
     files = ", ".join(map(str, config.files))
     yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({files})")
 
@@ -183,12 +198,10 @@ def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding
         else:
             tell = warning if runs_by_some and not chosen else failure
             yield tell(what, f"would not run: {prospect.why}", means=_STARTS, do=prospect.do)
-    if config and config.nvidia and not config.is_default:
+    if config and (others := nvidias(config)) and not is_default(config):
         named = table(replace(kind, nvidia_runtime=True))
         runs = [one for one in found if named[one].runs and not found[one].runs]
-        text = (
-            f"with runtimeClassName {config.nvidia[0]} would run by {' and '.join(runs) or 'none'}"
-        )
+        text = f"with runtimeClassName {others[0]} would run by {' and '.join(runs) or 'none'}"
         yield ok("CUDA pods", text)
 
 

@@ -1,9 +1,8 @@
 """Whether each GPU of a node is healthy, since when, and when it recovers.
 
-One ``Health`` lives as long as the process. The thread that listens calls ``saw_xid`` and
-``saw_double_bit``. Each discovery calls ``observe``, or ``failed`` if it failed. ``verdict``
-answers from memory, for a GPU or a MIG device. A GPU recovers only in ``observe``, that is, only
-after it has been read again.
+One ``Health`` lives as long as the process. The thread that listens calls ``saw_xid``. Each
+discovery calls ``observe``, or ``failed`` if it failed. ``verdict`` answers from memory, for a GPU
+or a MIG device. A GPU recovers only in ``observe``, that is, only after it has been read again.
 """
 
 import logging
@@ -13,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_gpu.health.incidents import Incident, Record
-from deviceplugin_gpu.health.xids import DOUBLE_BIT, Checks, known
+from deviceplugin_gpu.health.xids import Checks, known
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
 log = logging.getLogger(__name__)
@@ -26,8 +25,7 @@ log = logging.getLogger(__name__)
 RECOVERY: Final = 300.0
 _WHOLE: Final = "GPU-"
 """The prefix of UUIDs of whole GPUs. Those of MIG devices have another."""
-_NO_REASONS: Final[Mapping[str, str]] = {}
-_NO_ADVICE: Final[Mapping[str, bool]] = {}
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +50,18 @@ class Verdict:
 class Health:
     """The health of all GPUs of a node. Thread-safe; no call waits for hardware.
 
-    Args:
-        checks: Which XIDs count.
-        recovery: Seconds without another error after which a GPU without a problem recovers. A GPU
-            that its hardware slows down is degraded after as long, and no longer after as long.
-        record: Where incidents are stored for the next process.
-        clock: Seconds since the boot.
-        wall: Unix seconds.
+    ``record`` stores incidents for the next process. ``clock`` returns seconds since the boot, and
+    ``wall`` Unix seconds.
     """
 
     def __init__(
         self,
-        checks: Checks | None = None,
-        recovery: float = RECOVERY,
         *,
         record: Record | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._checks = checks or Checks()
-        self._recovery = recovery
+        self._checks, self._recovery = Checks(), RECOVERY
         self._record = record or Record(None)
         self._clock = clock
         self._wall = wall
@@ -80,14 +70,18 @@ class Health:
         self._counts: Counter[tuple[str, int]] = Counter()
         self._gpus: Mapping[str, Gpu] = {}
         self._parents: Mapping[str, str] = {}
-        self._problems: Mapping[str, str] = _NO_REASONS
-        self._advice: Mapping[str, bool] = _NO_ADVICE
+        self._problems: Mapping[str, str] = {}
+        self._advice: Mapping[str, bool] = {}
         self._failure = ""
         self._verdicts: dict[str, Verdict] = {}
         self._slow = SteadyHealth[str](clock=clock)
 
     def configure(self, checks: Checks, recovery: float) -> None:
-        """Change the settings. Incidents are kept."""
+        """Change which XIDs count, and after how many seconds without another error GPUs recover.
+
+        A GPU that its hardware slows down is degraded after as long, and well again after as long.
+        Incidents are kept.
+        """
         with self._lock:
             self._checks, self._recovery = checks, recovery
             self._judge()
@@ -109,10 +103,6 @@ class Health:
                     self._record.save(self._incidents)
                 self._judge()
 
-    def saw_double_bit(self, uuid: str) -> None:
-        """Record an uncorrected ECC error. It counts as its XID."""
-        self.saw_xid(uuid, DOUBLE_BIT)
-
     def failed(self, reason: str) -> None:
         """Record that no GPU can be read, until ``observe`` is called again."""
         with self._lock:
@@ -122,15 +112,12 @@ class Health:
     def observe(
         self,
         snapshot: Snapshot,
-        problems: Mapping[str, str] = _NO_REASONS,
-        needs_reset: Mapping[str, bool] = _NO_ADVICE,
+        problems: Mapping[str, str] = _NOTHING,
+        needs_reset: Mapping[str, bool] = _NOTHING,
     ) -> None:
-        """Record what a discovery found.
+        """Record what a discovery found: GPUs, and other problems by UUID.
 
-        Args:
-            snapshot: All GPUs. One with a ``problem`` is unreadable for now.
-            problems: Other problems, by UUID, such as that events cannot be received.
-            needs_reset: Whether the driver calls for a reset, by UUID, if it says so at all.
+        ``needs_reset`` is whether the driver calls for a reset, if it says so at all.
         """
         with self._lock:
             self._failure = ""
@@ -207,12 +194,8 @@ class Health:
 
     def _acquit(self) -> None:
         """Blame an error that may be of several GPUs on the one that is missing now, if one is."""
-        explained = {
-            number
-            for uuid, incidents in self._incidents.items()
-            for number in incidents
-            if self._is_away(uuid)
-        }
+        away = [one for uuid, one in self._incidents.items() if self._is_away(uuid)]
+        explained = {number for incidents in away for number in incidents}
         for uuid, incidents in self._incidents.items():
             for number in explained & incidents.keys():
                 if incidents[number].suspected and not self._is_away(uuid):
@@ -237,11 +220,9 @@ class Health:
     def _judge(self) -> None:
         """Update all verdicts, and log each change of health."""
         now = self._wall()
-        for uuid in [*self._verdicts]:
-            if uuid not in self._gpus:
-                del self._verdicts[uuid]
+        before_all, self._verdicts = self._verdicts, {}
         for uuid, gpu in self._gpus.items():
-            before = self._verdicts.get(uuid)
+            before = before_all.get(uuid)
             reason, cause = self._reason(gpu)
             turned = before is None or bool(before.reason) != bool(reason)
             since = now if before is None or turned else before.since

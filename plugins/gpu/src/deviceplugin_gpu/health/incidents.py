@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.kit.state import State
+from deviceplugin_gpu import host
 from deviceplugin_gpu.health.xids import Xid, known
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -51,15 +52,14 @@ Incidents = dict[str, dict[int, Incident]]
 
 
 class Record:
-    """The file with all incidents of this boot. Without a path nothing is stored.
+    """The file with all incidents of this boot: a reboot resets all GPUs.
 
-    A reboot resets all GPUs, so earlier incidents are not read. ``boot`` is the file with the id
-    of the boot.
+    Without a path nothing is stored.
     """
 
     def __init__(self, path: Path | None, boot: Path = BOOT_ID) -> None:
         self._state = State(path, _VERSION)
-        self._boot = _text(boot)
+        self._boot = host.text(boot)
 
     def load(self, now: float) -> Incidents:
         """Return the stored incidents; none if the file is invalid."""
@@ -78,26 +78,10 @@ class Record:
 
 
 def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:
-    found = [
-        Incident(
-            int(entry["number"]),
-            float(entry["since"]),
-            _past(float(entry["last"]), now),
-            bool(entry["suspected"]),
-            bool(entry["reset"]),
-        )
-        for entry in kept
-    ]
-    return {incident.number: incident for incident in found}
-
-
-def _past(seconds: float, now: float) -> float:
-    """Return the earlier of the time and ``now``."""
-    return seconds if seconds <= now else now  # noqa: FURB136 - NaN is neither smaller nor larger
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
+    found = {}
+    for entry in kept:
+        number, since, last = int(entry["number"]), float(entry["since"]), float(entry["last"])
+        last = last if last <= now else now  # noqa: FURB136 - NaN is neither smaller nor larger
+        states = bool(entry["suspected"]), bool(entry["reset"])
+        found[number] = Incident(number, since, last, *states)
+    return found

@@ -1,13 +1,10 @@
 """XIDs: the numbers with which NVIDIA's driver names errors, and which of them count.
 
-``known(number)`` returns what an XID means and calls for. ``parse_checks(disable, enable)`` returns
-which XIDs make a GPU unhealthy, and the faults of the two settings.
-
 The meanings are in our words. The actions are those of NVIDIA's catalogue of 2026 for A100 and
 newer GPUs, and of its older guide for a few XIDs of older GPUs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -46,7 +43,6 @@ class Xid:
     number: int
     meaning: str
     action: Action
-    is_known: bool = True
 
     def __str__(self) -> str:
         return f"XID {self.number} ({self.meaning})"
@@ -54,16 +50,12 @@ class Xid:
 
 def known(number: int) -> Xid:
     """Return the catalogue's entry for an XID, or an entry for an unknown one."""
-    found = CATALOGUE.get(number)
-    return found or Xid(number, "not in the catalogue", Action.SUPPORT, is_known=False)
+    return CATALOGUE.get(number) or Xid(number, "not in the catalogue", Action.SUPPORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """Which XIDs make a GPU unhealthy.
-
-    ``enabled`` overrides ``disabled``, and both override the catalogue.
-    """
+    """Which XIDs make a GPU unhealthy: ``enabled``, then ``disabled``, then the catalogue says."""
 
     disabled: frozenset[int] = frozenset()
     enabled: frozenset[int] = frozenset()
@@ -207,14 +199,10 @@ _TABLE: Final[Mapping[Action, Mapping[int, str]]] = {
 }
 
 
-def _catalogue() -> Iterator[Xid]:
-    for action, meanings in _TABLE.items():
-        for number, meaning in meanings.items():
-            yield Xid(number, meaning, action)
-
-
 CATALOGUE: Final[Mapping[int, Xid]] = {
-    xid.number: xid for xid in sorted(_catalogue(), key=lambda xid: xid.number)
+    number: Xid(number, meaning, action)
+    for action, meanings in _TABLE.items()
+    for number, meaning in meanings.items()
 }
-"""All known XIDs by number, in order. The catalogue names no action for 162 to 172: theirs is a
+"""All known XIDs by number. The catalogue names no action for 162 to 172: theirs is a
 cautious guess."""

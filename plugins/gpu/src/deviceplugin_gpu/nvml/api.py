@@ -54,11 +54,7 @@ _PATIENCE: Final = 5.0
 
 
 class NvmlError(dp.DiscoveryError):
-    """A call to NVML failed.
-
-    Attributes:
-        code: NVML's error code.
-    """
+    """A call to NVML failed, with NVML's error ``code``."""
 
     def __init__(self, function: str, code: int, text: str) -> None:
         super().__init__(f"{function}: {text} (NVML error {code})")
@@ -70,17 +66,11 @@ class LibraryMissingError(NvmlError):
 
     def __init__(self, library: Library) -> None:
         super().__init__("load", LIBRARY_NOT_FOUND, "no library")
-        self.attempts = tuple(library.attempts)
-        count = len(self.attempts)
-        self.args = (f"the NVML library, {SONAME}, is in none of {count} places",)
+        self.args = (f"the NVML library, {SONAME}, is in none of {len(library.attempts)} places",)
 
 
 def call(function: str, *arguments: object) -> Any:
-    """Return the result of NVML's ``function``.
-
-    Raises:
-        NvmlError: It failed, or neither the library nor pynvml has it, even under an older name.
-    """
+    """Return the result of NVML's ``function``, under whichever name library and pynvml have it."""
     known = next((name for name in names_of(function) if hasattr(pynvml, name)), None)
     if known is None:
         raise NvmlError(function, FUNCTION_NOT_FOUND, "not known to this nvidia-ml-py")
@@ -93,11 +83,7 @@ def call(function: str, *arguments: object) -> Any:
 
 
 def ask(default: Any, function: str, *arguments: object) -> Any:
-    """Return the result of NVML's ``function``, or ``default`` if there is no value.
-
-    Raises:
-        NvmlError: A real failure, such as a lost GPU.
-    """
+    """Return the result of NVML's ``function``, or ``default`` if there is no value."""
     try:
         return call(function, *arguments)
     except NvmlError as error:
@@ -135,33 +121,22 @@ class Session:
             return self._changed.wait_for(lambda: self._open, seconds)
 
     def open(self) -> None:
-        """Initialize NVML unless it is.
-
-        Raises:
-            NvmlError: There is no library or no driver, or their versions differ.
-        """
+        """Initialize NVML unless it is."""
         with self._opening:
             if not self._open:
                 self._initialize()
 
     def reopen(self) -> None:
-        """Shut NVML down and initialize it again, so that it sees changes.
+        """Shut NVML down and initialize it again, so that it sees changes. Others wait meanwhile.
 
-        Other users wait meanwhile.
-
-        Raises:
-            NvmlError: As for ``open``, or calls under way do not return.
+        If calls under way do not return, it stays open.
         """
         with self._opening, self._alone():
             self._shut_down()
             self._initialize()
 
     def close(self) -> None:
-        """Shut NVML down.
-
-        Raises:
-            NvmlError: Calls under way do not return.
-        """
+        """Shut NVML down, unless calls under way do not return."""
         with self._opening, self._alone():
             self._shut_down()
 
@@ -201,11 +176,7 @@ class Session:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Keep NVML initialized meanwhile.
-
-        Raises:
-            NvmlError: It is not initialized.
-        """
+        """Keep NVML initialized meanwhile, or raise NvmlError if it is not."""
         with self._changed:
             self._changed.wait_for(lambda: not self._closing, _PATIENCE)
             if self._closing or not self._open:
@@ -232,10 +203,7 @@ class EventSet:
         self._names[_address(gpu)] = uuid
 
     def wait(self, seconds: float) -> "tuple[str, int, int] | None":
-        """Return the GPU, the kind and the number of the next event; None after ``seconds``.
-
-        The GPU is a UUID, or empty if unknown.
-        """
+        """Return GPU (empty if unknown), kind and number of an event; None after ``seconds``."""
         try:
             event = call("nvmlEventSetWait_v2", self._set, round(seconds * 1000))
         except NvmlError as error:

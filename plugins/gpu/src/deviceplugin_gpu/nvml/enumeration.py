@@ -26,7 +26,6 @@ _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
 _NEAREST: Final = Nearness.INTERNAL
-Links = Mapping[tuple[str, str], Link]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,8 @@ def unidentified(
 ) -> tuple[UnidentifiedGpu, ...]:
     """Return GPUs that NVML cannot identify, and those that only the PCI bus has.
 
-    Args:
-        unread: Index and problem of the former, in NVML's order, which is that of addresses.
-        cards: The kernel driver of each GPU on the PCI bus, by address, in order.
-        named: PCI addresses of all identified GPUs. An empty one could be any.
+    ``unread`` has index and problem of the former, in NVML's order, which is that of addresses, as
+    in ``cards``. ``named`` are the addresses of all identified GPUs. An empty one could be any.
     """
     absent = {} if "" in named else {a: b for a, b in cards.items() if a not in named}
     lost = [address for address, driver in absent.items() if driver == host.NVIDIA]
@@ -101,9 +98,6 @@ def enumerate_gpus(
     Links are reused from ``before`` if the GPUs are the same, and so are versions that the driver
     does not report this time. Once ``is_late``, the remaining GPUs and links are left for the next
     time, so that an enumeration ends even if each call takes seconds.
-
-    Raises:
-        NvmlError: Nothing could be read.
     """
     count = call("nvmlDeviceGetCount")
     found: list[Gpu] = []
@@ -131,7 +125,7 @@ def enumerate_gpus(
     missing = _missing(before.gpus, {*handles}, unknown, cards)
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
-    is_covered = _covers(before.links, handles)
+    is_covered = all((a, b) in before.links for a in handles for b in handles if a != b)
     links = before.links if is_covered else _links(gpus, handles, is_late)
     version = _value(before.driver, "nvmlSystemGetDriverVersion")
     cuda = _value(None, "nvmlSystemGetCudaDriverVersion_v2")
@@ -164,18 +158,14 @@ def _sketch(gpu: Gpu, handle: Handle) -> Gpu:
 
 
 def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
-    """Return the GPU as it is now. Fields that cannot be read keep the value of ``known``.
-
-    Raises:
-        NvmlError: It cannot be used, or its resource cannot be determined.
-    """
+    """Return the GPU as it is now. Fields that cannot be read keep the value of ``known``."""
     handle = asked.handle
     info = asked.ask(None, "nvmlDeviceGetPciInfo_v3")
     pci = known.pci if info is None else _pci(info)
     memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
     total = known.memory if memory is None else int(memory.total)
     mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
-    worn = gpu_facts.wear(asked)
+    _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
     return Gpu(
         index=known.index,
         uuid=known.uuid,
@@ -188,9 +178,9 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         mig_enabled=mig_enabled,
         migs=gpu_facts.mig_devices(handle, total) if mig_enabled else (),
         fabric=fabric(handle),
-        problem=_NOT_REMAPPED if worn.has_failed else "",
-        wear=worn.reasons,
-        slowdown=worn.slowdown,
+        problem=_NOT_REMAPPED if has_failed else "",
+        wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),
+        slowdown=gpu_facts.slowdown(asked),
     )
 
 
@@ -247,10 +237,6 @@ def _pci(info: Any) -> str:
         return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
     domain, _, rest = text.partition(":")
     return f"{domain.lstrip('0').zfill(4)}:{rest}"
-
-
-def _covers(links: Links, handles: Mapping[str, Handle]) -> bool:
-    return all((a, b) in links for a in handles for b in handles if a != b)
 
 
 def _links(

@@ -163,11 +163,7 @@ class EventWatch:
 
 
 def _listens(events: EventSet, gpu: Handle, uuid: str) -> bool:
-    """Register ``gpu`` for all events or at least for XIDs, and return whether it has any.
-
-    Raises:
-        NvmlError: It has events, but cannot be registered.
-    """
+    """Register ``gpu`` for all events or at least for XIDs, and return whether it has any."""
     try:
         kinds = call("nvmlDeviceGetSupportedEventTypes", gpu) & api.EVENTS
     except NvmlError as error:

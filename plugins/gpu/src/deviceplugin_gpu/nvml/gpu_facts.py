@@ -54,11 +54,7 @@ class Questions:
     unanswered: list[str]
 
     def ask(self, default: Any, function: str, *arguments: object) -> Any:
-        """Return the result of ``function``, or ``default`` if it fails.
-
-        Raises:
-            NvmlError: The GPU cannot be used at all.
-        """
+        """Return the result of ``function``, or ``default`` if it fails and the GPU is usable."""
         try:
             return call(function, self.handle, *arguments)
         except NvmlError as error:
@@ -95,11 +91,7 @@ def fabric(gpu: Handle) -> str:
 
 
 def mig_devices(gpu: Handle, total: int) -> tuple[Mig, ...]:
-    """Return the MIG devices of ``gpu``, which has ``total`` bytes. Invalid ones are skipped.
-
-    Raises:
-        NvmlError: They cannot be listed at all.
-    """
+    """Return the MIG devices of ``gpu``, which has ``total`` bytes. Invalid ones are skipped."""
     found = []
     for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", gpu)):
         try:
@@ -169,42 +161,26 @@ def _computed_profile(attributes: Any, total: int) -> str:
     return f"{part}{slices}g.{gigabytes}gb"
 
 
-@dataclass(frozen=True, slots=True)
-class Wear:
-    """The wear of a GPU."""
+def wear(asked: Questions, *, is_pending: bool) -> Iterator[str]:
+    """Yield why a GPU will not work for long, or is to be reset soon.
 
-    has_failed: bool
-    """Whether a row of memory could not be remapped."""
-    reasons: tuple[str, ...]
-    """Why it will not work for long, or is to be reset soon."""
-    slowdown: str
-    """Why its hardware runs it slower now; empty if it does not. It may pass by itself."""
-
-
-def wear(asked: Questions) -> Wear:
-    """Return the wear of a GPU. What the driver does not say is not there.
-
-    Raises:
-        NvmlError: The GPU cannot be used at all.
+    ``is_pending`` is whether a row waits to be remapped. What the driver does not say is not there.
     """
-    _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
-    reasons = ["a memory row is remapped at the next reset"] if is_pending else []
-    reasons += [*_rows(asked), *_pages(asked)]
-    bits = asked.ask(0, "nvmlDeviceGetCurrentClocksEventReasons")
-    why = next((text for bit, text in _SLOWDOWNS.items() if bits & bit), "")
-    return Wear(bool(has_failed), tuple(reasons), f"the hardware slows it down: {why}" * bool(why))
-
-
-def _rows(asked: Questions) -> Iterator[str]:
+    if is_pending:
+        yield "a memory row is remapped at the next reset"
     banks = asked.ask(None, "nvmlDeviceGetRowRemapperHistogram")
     if banks and banks.none:
         yield f"memory banks without spare rows: {banks.none}"
-
-
-def _pages(asked: Questions) -> Iterator[str]:
     if asked.ask(0, "nvmlDeviceGetRetiredPagesPendingStatus"):
         yield "a memory page is retired at the next reset"
     nothing: tuple[Any, ...] = ()
     pages = sum(len(asked.ask(nothing, "nvmlDeviceGetRetiredPages", cause)) for cause in _CAUSES)
     if pages >= _MANY_PAGES:
         yield f"{pages} memory pages of at most {_MOST_PAGES} are retired"
+
+
+def slowdown(asked: Questions) -> str:
+    """Return why the hardware runs a GPU slower now, which may pass by itself; empty if not."""
+    bits = asked.ask(0, "nvmlDeviceGetCurrentClocksEventReasons")
+    why = next((text for bit, text in _SLOWDOWNS.items() if bits & bit), "")
+    return f"the hardware slows it down: {why}" if why else ""

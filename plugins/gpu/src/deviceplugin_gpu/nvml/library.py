@@ -3,7 +3,6 @@
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,51 +48,40 @@ prefix of the new one, so the new one may be passed: the rest stays unset.
 _WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A place that was searched for the library, and the outcome."""
-
-    place: str
-    outcome: str
-    """Empty if it was loaded."""
-
-
 def candidates(root: Path) -> list[Path]:
     """Return the places below the driver's ``root`` to search, the likeliest first."""
     return [root / directory / SONAME for directory in DIRECTORIES]
 
 
 class Library:
-    """The library that this process has loaded.
+    """The library that this process has loaded: from below ``root``, or as the linker finds it.
 
-    It is loaded from below ``root`` if it is there, else from where the dynamic linker finds it. It
-    is loaded by its full path and globally (``RTLD_GLOBAL``), so that opening it by its bare name
-    returns the same library.
+    It is loaded by its full path and globally (``RTLD_GLOBAL``), so that opening it by its bare
+    name returns the same library.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.attempts: list[Attempt] = []
-        """The attempts of the last ``load``."""
+        self.attempts: dict[str, str] = {}
+        """The outcome of the last ``load`` by place; empty if it was loaded."""
         self.path = ""
         """The loaded file, links resolved, or its bare name if the linker chose; empty if none."""
 
     def load(self) -> ctypes.CDLL | None:
         """Return the library to use; None if there is none, or if it is loaded already.
 
-        If the file has changed, such as by an upgrade of the driver, it is loaded beside the old
-        one.
+        After an upgrade of the driver, the new one is loaded beside the old one.
         """
-        self.attempts = []
+        self.attempts = {}
         for place in self._places():
             if place == self.path:
                 return None
             try:
                 library = ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
             except OSError as error:
-                self.attempts.append(Attempt(place, str(error)))
+                self.attempts[place] = str(error)
                 continue
-            self.attempts.append(Attempt(place, ""))
+            self.attempts[place] = ""
             self.path = place
             return library
         return None
@@ -103,7 +91,7 @@ class Library:
             if not absence(path):
                 yield os.path.realpath(path)
             else:
-                self.attempts.append(Attempt(str(path), MISSING))
+                self.attempts[str(path)] = MISSING
         yield SONAME
 
 
@@ -113,10 +101,7 @@ def names_of(function: str) -> tuple[str, ...]:
 
 
 class Versions:
-    """An NVML library in which the newest name of a function returns its newest version.
-
-    pynvml asks for one name of each function, which an older library may lack.
-    """
+    """An NVML library that has each function by the newest name, which pynvml asks for."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
@@ -127,9 +112,5 @@ class Versions:
                 found: Callable[..., Any] = getattr(self._library, name)
             except AttributeError:
                 continue
-            return _without_arguments(found) if name in _WITHOUT_ARGUMENTS else found
+            return (lambda *_, call=found: call()) if name in _WITHOUT_ARGUMENTS else found
         raise AttributeError(function)
-
-
-def _without_arguments(function: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda *_: function()
