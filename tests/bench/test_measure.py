@@ -2,35 +2,26 @@
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import conformant
 from deviceplugin_testing.tools.bench import _measure, _plan, _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
 from deviceplugin_testing.tools.bench._many import ManyPlugin, ManySettings
 from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
 
-LEAKY = """
-import os, socket, sys, threading
-from pathlib import Path
-import deviceplugin as dp
+PLUGINS = "tests.conformance.bad_plugins"
 
-leaked = []
 
-class Leaky(dp.Plugin):
-    resource = "example.com/leaky"
-    watch_paths = [os.environ["DP_PLUGIN_DIR"]]  # changes with each restart of the kubelet
+@pytest.fixture(autouse=True)
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    conformant.fork(monkeypatch)
 
-    def discover(self):
-        leaked.append(socket.socket())
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-        Path(os.environ["DP_PLUGIN_DIR"], "seen").touch()
-        return [dp.Device("a")]
 
-dp.main(Leaky)
-"""
+def forked(name: str) -> BenchSubject:
+    return BenchSubject(title=name, command=[f"{PLUGINS}.{name}", "{devices_dir}"])
 
 
 def by_name(figures: list[Figure]) -> dict[str, Figure]:
@@ -42,10 +33,10 @@ def many() -> BenchSubject:
     return _plan.many(8, 2)
 
 
-def test_each_start_is_measured_on_a_kubelet_of_its_own(many: BenchSubject) -> None:
-    figures = by_name(_measure.starts(many, 2))
+def test_each_start_is_measured_on_a_kubelet_of_its_own() -> None:
+    figures = by_name(_measure.starts(forked("good.Good"), 2))
     assert {
-        "start to 2 resources registered",
+        "start to registered",
         "CPU until registered",
         "start to first list",
         "RSS at first list",
@@ -94,15 +85,15 @@ def test_devices_that_are_kept_are_the_same_as_those_that_are_made_anew(many: Be
     assert [min(lists[0][1])] == ill
 
 
-def test_what_a_plugin_cannot_show_is_left_out(many: BenchSubject) -> None:
-    with running(replace(many, touch="")) as run:
+def test_what_a_plugin_cannot_show_is_left_out() -> None:
+    with running(forked("good.Good")) as run:
         run.wait_listed()
         assert [] == _measure.allocations(run, 1, 9)
         assert [] == _measure.changes(run, 1)
 
 
-def test_restarts_of_the_kubelet_leave_nothing_behind(many: BenchSubject) -> None:
-    with running(many) as run:
+def test_restarts_of_the_kubelet_leave_nothing_behind() -> None:
+    with running(forked("good.Good")) as run:
         run.wait_listed()
         figures = by_name(_measure.restarts(run, 3, seed=1, settle=0.3))
     assert 3 == len(figures["kubelet listening to registered"].values)
@@ -110,14 +101,11 @@ def test_restarts_of_the_kubelet_leave_nothing_behind(many: BenchSubject) -> Non
     assert [0] == figures["socket files gained by 3 restarts"].values
 
 
-def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught(tmp_path: Path) -> None:
-    program = tmp_path / "leaky.py"
-    program.write_text(LEAKY)
-    leaky = BenchSubject(title="leaky", command=[sys.executable, str(program)])
-    with running(leaky) as run:
+def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught() -> None:
+    with running(forked("footprint.Leaks")) as run:
         run.wait_listed()
         figures = by_name(_measure.restarts(run, 4, seed=1, settle=0.3))
-    # The discovery that the last restart calls for can come after the count.
+    # What follows the last restart can come after the count.
     assert figures["sockets gained by 4 restarts"].values[0] >= 2
     assert figures["descriptors gained by 4 restarts"].values[0] >= 2
     assert figures["threads gained by 4 restarts"].values[0] >= 2

@@ -9,7 +9,7 @@ from threading import Semaphore
 
 import pytest
 
-import forked_process
+import conformant
 from deviceplugin_testing.conformance import (
     Check,
     Limits,
@@ -17,7 +17,6 @@ from deviceplugin_testing.conformance import (
     Subject,
     Trial,
     Verdict,
-    _process,
 )
 from deviceplugin_testing.conformance._check import (
     FIRST_LANE,
@@ -31,15 +30,12 @@ from deviceplugin_testing.simulator import ContainerStartError, KubeletCrashed, 
 from held_clock import HeldClock
 from patience import PATIENCE
 
-ROOT = Path(__file__).parents[2]
 BAD = "tests.conformance.bad_plugins"
 
 
 @pytest.fixture(autouse=True)
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT)
-    forked_process.preload(f"{BAD}.good", f"{BAD}.footprint")
-    monkeypatch.setattr(_process, "subprocess", forked_process)
+    conformant.fork(monkeypatch)
 
 
 def check(name: str, run: Callable[[Trial], str], lane: str = "") -> Check:
@@ -127,7 +123,7 @@ def test_a_trigger_that_may_change_all_plugins_is_used_on_one(trigger: str, *, a
 
     def waits(_: Trial) -> str:
         # In vain where the other waits for the end of this one.
-        return "beside" if plugged.wait(1 if alone else PATIENCE) else "alone"
+        return "beside" if plugged.wait(0.5 if alone else PATIENCE) else "alone"
 
     def plugs(_: Trial) -> str:
         plugged.set()

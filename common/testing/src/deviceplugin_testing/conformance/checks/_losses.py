@@ -190,8 +190,11 @@ def _stays(trial: Trial) -> str:
     socket = node.kubelet.socket_of(node.resource)
     node.back_after("its socket was deleted a second time", socket.unlink)
     calls = len(node.kubelet.registrations(node.resource))
-    node.observe(trial.limits.settle)
-    again = len(node.kubelet.registrations(node.resource)) - calls
-    if again or node.resource not in node.kubelet.registered:
-        raise Failed(f"was lost once more, and registered {again} more times")
+
+    def lost() -> bool:
+        again = len(node.kubelet.registrations(node.resource)) > calls
+        return again or node.resource not in node.kubelet.registered
+
+    if node.wait(lost, trial.limits.settle):
+        raise Failed("was lost once more")
     return f"still registered after {trial.limits.settle:g} s"
