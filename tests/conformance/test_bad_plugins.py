@@ -1,7 +1,7 @@
 """For each check there is a plugin that fails it, and no other check of its lane."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -152,7 +152,9 @@ def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_losses, "_MOST", 2)  # what a busy machine gets done in a second
 
 
-def conform(plugin: str, group: str, lane: str = "", **limits: float) -> Sequence[Result]:
+def conform(
+    plugin: str, group: str, lane: str = "", limits: Mapping[str, float] | None = None
+) -> Sequence[Result]:
     """Run the checks of a group on ``plugin``, or those only that are in ``lane`` too."""
     subject = Subject(
         command=[f"{PLUGINS}.{plugin}", "{devices_dir}"],
@@ -163,7 +165,7 @@ def conform(plugin: str, group: str, lane: str = "", **limits: float) -> Sequenc
     checks = [
         check for check in CHECKS if check.id.startswith(f"{group}.") and lane in {"", check.lane}
     ]
-    with Trial(subject, replace(LIMITS, **limits), seed=1) as trial:  # type: ignore[arg-type]
+    with Trial(subject, replace(LIMITS, **(limits or {})), seed=1) as trial:  # type: ignore[arg-type]
         return run(trial, checks, lambda _: None)
 
 
@@ -181,21 +183,21 @@ def test_a_bad_plugin_fails_the_check_that_it_should_and_no_other(
 ) -> None:
     (lane,) = {check.lane for check in CHECKS if check.id in checks}
     group = checks[0].partition(".")[0]
-    results = conform(plugin, group, lane, **OWN.get(checks[0], {}))
+    results = conform(plugin, group, lane, OWN.get(checks[0]))
     assert checks == failed(results), [(result.check.id, result.text) for result in results]
 
 
 @pytest.mark.slow
 def test_a_plugin_that_burns_a_cpu_in_place_of_registering_again_is_found_out() -> None:
     limits = {"within": 4.0, **SPINS, "quiet": 2.0}
-    results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", **limits)
+    results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", limits=limits)
     expected = [f"resources.{name}" for name in ("after-restart", "after-stream-loss")]
     assert [*expected, "resources.without-kubelet"] == failed(results)
     assert "after a restart of the kubelet it used " in results[-3].text
 
 
 def test_a_plugin_that_does_not_come_back_is_quoted() -> None:
-    results = conform("losses.IgnoresItsSocketAloud", "socket-loss", within=0.5)
+    results = conform("losses.IgnoresItsSocketAloud", "socket-loss", limits={"within": 0.5})
     assert ["socket-loss.again"] == failed(results)
     text = results[0].text
     assert re.search(r"not registered \S+ s after .*: .*who needs a socket", text), text
