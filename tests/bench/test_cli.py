@@ -186,7 +186,7 @@ def test_entries_of_each_kind_come_and_go(tmp_path: Path, kind: str, is_it: obje
     assert [True] * 3 == [is_it(path) for path in sorted(devices.iterdir())]
     assert (kind == "link") == (devices / "dev0").is_symlink()
     for path in devices.iterdir():
-        _subject.remove_entry(path)
+        _subject.toggle_entry(path, kind)
     assert [] == list(devices.iterdir())
 
 

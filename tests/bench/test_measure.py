@@ -10,7 +10,7 @@ import conformant
 from deviceplugin_testing.tools.bench import _measure, _plan, _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
 from deviceplugin_testing.tools.bench._many import ManyPlugin, ManySettings
-from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject, running
 
 PLUGINS = "tests.conformance.bad_plugins"
 
@@ -196,13 +196,6 @@ def test_the_end_of_a_plugin_is_noticed_at_once(tmp_path: Path) -> None:
             return run.stop()
 
     assert any(stop() < 0.06 for _ in range(20))  # a machine can be busy
-
-
-def test_what_has_not_been_started_has_no_process(tmp_path: Path) -> None:
-    run = Run(BenchSubject(title="x", command=["x"]), tmp_path)
-    assert 0 == run.stop()
-    with pytest.raises(BenchError, match="has not been started"):
-        run.holdings()
 
 
 def test_the_plugin_with_many_devices_has_as_many_as_it_is_told(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def short() -> Iterator[Path]:
 def report(
     *results: Result, others: frozenset[str] = frozenset(), problem: str = ""
 ) -> _report.Run:
-    return _report.Run(["p", "a b"], "x.io/dev", others, 7, 1.5, results, problem)
+    return _report.Run(["p", "a b"], "x.io/dev", 7, 1.5, results, others, problem)
 
 
 # Exit statuses

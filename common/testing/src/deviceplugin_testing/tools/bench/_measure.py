@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ _LONGEST_DOWN: Final = 0.05
 """Most seconds that the kubelet is down in a restart."""
 _LONGEST_UP: Final = 0.1
 """Most seconds between restarts."""
+COUNTED: Final = ("threads", "descriptors", "sockets")
+"""The holdings that can leak."""
 _TOUCHED: Final = "dp-bench"
 """The entry that is added to and removed from the directory to touch."""
 
@@ -140,10 +143,7 @@ def _change(run: Run, path: Path) -> float:
         return sum(map(run.kubelet.lists_received, names))
 
     before, begin = lists(), time.monotonic()
-    if path.exists():
-        _subject.remove_entry(path)
-    else:
-        _subject.make_entry(path, run.subject.entries)
+    _subject.toggle_entry(path, run.subject.entries)
     run.wait(lambda: lists() > before, f"a list after a change of {path}")
     return run.listed_at(names) - begin
 
@@ -169,7 +169,7 @@ def restarts(run: Run, count: int, *, seed: int, settle: float = 3.0) -> list[Fi
 
 
 def _gained(before: Holdings, after: Holdings, count: int) -> Iterator[Figure]:
-    for name in ("threads", "descriptors", "sockets"):
+    for name in COUNTED:
         gained = getattr(after, name) - getattr(before, name)
         yield Figure(f"{name} gained by {count} restarts", "", [gained])
 
@@ -191,24 +191,15 @@ def _rested(run: Run, settle: float, not_above: Holdings | None = None) -> Holdi
     least = run.holdings()
     while time.monotonic() < deadline and not _within(least, not_above):
         time.sleep(_REST)
-        least = _least(least, run.holdings())
+        now = run.holdings()
+        counts = {name: min(getattr(least, name), getattr(now, name)) for name in COUNTED}
+        least = replace(now, **counts)
     return least
 
 
 def _within(holdings: Holdings, limit: Holdings | None) -> bool:
     return limit is not None and all(
-        getattr(holdings, name) <= getattr(limit, name)
-        for name in ("threads", "descriptors", "sockets")
-    )
-
-
-def _least(a: Holdings, b: Holdings) -> Holdings:
-    return Holdings(
-        rss=b.rss,
-        pss=b.pss,
-        threads=min(a.threads, b.threads),
-        descriptors=min(a.descriptors, b.descriptors),
-        sockets=min(a.sockets, b.sockets),
+        getattr(holdings, name) <= getattr(limit, name) for name in COUNTED
     )
 
 

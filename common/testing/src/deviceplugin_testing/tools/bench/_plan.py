@@ -224,8 +224,7 @@ def _over_time(samples: list[Holdings]) -> list[Figure]:
     gained = _measure.rss_between(samples[:half], samples[half:])
     figures.append(Figure("RSS, second half over first", "MiB", [gained]))
     return figures + [
-        Figure(name, "", [getattr(sample, name) for sample in samples])
-        for name in ("threads", "descriptors", "sockets")
+        Figure(name, "", [getattr(sample, name) for sample in samples]) for name in _measure.COUNTED
     ]
 
 
@@ -234,21 +233,19 @@ class _Trouble:
         self._run = run
         self._rng = rng
         self.made: Counter[str] = Counter()
-        self._kinds: list[tuple[str, int, Callable[[], object]]] = [
-            ("allocations", 60, self._allocate),
-            ("changes of devices", 30, self._change),
-            ("streams lost", 5, self._hang_up),
-            ("kubelet restarts", 5, self._restart),
-        ]
+        self._kinds: Mapping[str, tuple[int, Callable[[], object]]] = {
+            "allocations": (60, self._allocate),
+            "changes of devices": (30, self._change),
+            "streams lost": (5, self._hang_up),
+            "kubelet restarts": (5, self._restart),
+        }
+        """The weight of each kind of event, and what it does."""
 
     def make(self, until: float) -> None:
-        """Cause random events until then."""
-        names = [name for name, _, _ in self._kinds]
-        weights = [weight for _, weight, _ in self._kinds]
-        acts = {name: act for name, _, act in self._kinds}
+        weights = [weight for weight, _ in self._kinds.values()]
         while time.monotonic() < until:
-            (name,) = self._rng.choices(names, weights)
-            acts[name]()
+            (name,) = self._rng.choices([*self._kinds], weights)
+            self._kinds[name][1]()
             self.made[name] += 1
             time.sleep(self._rng.uniform(0, _MOMENT))
 
@@ -264,10 +261,7 @@ class _Trouble:
     def _change(self) -> None:
         if (directory := self._run.touch_dir) is not None:
             path = directory / f"dp-soak-{self._rng.randrange(4)}"
-            if path.exists():
-                _subject.remove_entry(path)
-            else:
-                _subject.make_entry(path, self._run.subject.entries)
+            _subject.toggle_entry(path, self._run.subject.entries)
 
     def _hang_up(self) -> None:
         for resource in sorted(self._run.kubelet.registered):

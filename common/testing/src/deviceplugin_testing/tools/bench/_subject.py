@@ -3,9 +3,9 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -42,9 +42,11 @@ def make_entry(path: Path, kind: str) -> None:
         path.touch()
 
 
-def remove_entry(path: Path) -> None:
-    """Remove the entry at ``path``, of whatever kind."""
-    if path.is_dir() and not path.is_symlink():
+def toggle_entry(path: Path, kind: str) -> None:
+    """Remove the entry at ``path``, or make one of ``kind`` if there is none."""
+    if not path.exists():
+        make_entry(path, kind)
+    elif path.is_dir() and not path.is_symlink():
         path.rmdir()
     else:
         path.unlink()
@@ -85,53 +87,38 @@ class BenchSubject:
     """Directory in which adding or removing an entry changes the list of devices."""
     http_address: str = "off"
     """The value of ``DP_HTTP_ADDRESS``."""
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Run:
     """One process of ``subject``, with its kubelet."""
 
-    def __init__(self, subject: BenchSubject, root: Path) -> None:
-        self.subject = subject
-        self.kubelet = SimulatedKubelet(root)
-        self.started_at = 0.0
-        self._placeholders = {
-            "plugin_dir": str(self.kubelet.plugin_dir),
-            "pod_resources_socket": str(self.kubelet.pod_resources_socket),
-            "http_address": subject.http_address,
-            "devices_dir": str(make_devices(root, subject.files, subject.entries)),
-        }
-        self._output = root / "output"
-        self._plugin: Plugin | None = None
-
-    def start(self) -> None:
+    def __init__(self, subject: BenchSubject, kubelet: SimulatedKubelet) -> None:
         """Start the process; the kubelet must be running."""
+        self.subject = subject
+        self.kubelet = kubelet
+        devices = make_devices(kubelet.root, subject.files, subject.entries)
+        self._placeholders = {
+            "plugin_dir": str(kubelet.plugin_dir),
+            "pod_resources_socket": str(kubelet.pod_resources_socket),
+            "http_address": subject.http_address,
+            "devices_dir": str(devices),
+        }
+        self._output = kubelet.root / "output"
         try:
             self._plugin = Plugin(
-                self.subject.command,
-                placeholders=self._placeholders,
-                output=self._output,
-                environment=self.subject.environment,
+                subject.command, placeholders=self._placeholders, output=self._output
             )
         except ConfigError as error:
             raise BenchError(str(error)) from error
         self.started_at = self._plugin.started_at
+        self.pid = self._plugin.pid
 
     def stop(self) -> float:
         """End the process as Kubernetes does, and return the seconds that this took."""
-        if self._plugin is None:
-            return 0.0
         begin = time.monotonic()
         if self._plugin.terminate(_STOP_TIMEOUT) is None:
             self._plugin.kill()
         return time.monotonic() - begin
-
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-        if self._plugin is None:
-            raise BenchError("the plugin has not been started")
-        return self._plugin.pid
 
     @property
     def touch_dir(self) -> Path | None:
@@ -139,7 +126,6 @@ class Run:
         return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
 
     def holdings(self) -> Holdings:
-        """Return the memory, threads and descriptors of the process."""
         return holdings(self.pid)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
@@ -152,7 +138,7 @@ class Run:
         def holds() -> bool:
             if condition():
                 return True
-            if self._plugin is None or self._plugin.status is not None:
+            if self._plugin.status is not None:
                 raise BenchError(f"the plugin ended before {what}{self._tail()}")
             return False
 
@@ -193,11 +179,9 @@ class Run:
 @contextmanager
 def running(subject: BenchSubject) -> Iterator[Run]:
     """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
-    with scratch("dpb-") as root:
-        run = Run(subject, root)
-        with run.kubelet:
-            try:
-                run.start()
-                yield run
-            finally:
-                run.stop()
+    with scratch("dpb-") as root, SimulatedKubelet(root) as kubelet:
+        run = Run(subject, kubelet)
+        try:
+            yield run
+        finally:
+            run.stop()

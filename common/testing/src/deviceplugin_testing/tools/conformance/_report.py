@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from deviceplugin._app.text_table import aligned
@@ -31,11 +31,11 @@ class Run:
 
     command: Sequence[str]
     resource: str
-    others: frozenset[str]
-    """Resources of the plugin that were not checked."""
     seed: int
     seconds: float
     results: Sequence[Result]
+    others: frozenset[str] = frozenset()
+    """Resources of the plugin that were not checked."""
     problem: str = ""
     """Why the plugin did not start; empty if it did."""
     only_one: str = ""
@@ -97,8 +97,8 @@ def catalogue(checks: Sequence[Check]) -> str:
     return "\n".join(lines[1:])
 
 
-def document(run: Run) -> Mapping[str, Any]:
-    """Return everything, ready for JSON."""
+def to_json(run: Run) -> str:
+    """Return everything as JSON."""
     parts = {
         "command": list(run.command),
         "resource": run.resource,
@@ -122,12 +122,7 @@ def document(run: Run) -> Mapping[str, Any]:
             for result in run.results
         ],
     }
-    return _command_line.document(FORMAT, parts)
-
-
-def to_json(run: Run) -> str:
-    """Return everything as JSON."""
-    return _command_line.to_json(document(run))
+    return _command_line.to_json(_command_line.document(FORMAT, parts))
 
 
 def to_junit(run: Run) -> str:
