@@ -57,7 +57,6 @@ def test_a_running_plugin_is_measured_in_every_way(many: BenchSubject) -> None:
                 *_measure.message(run),
                 *_measure.allocations(run, 5, 1),
                 *_measure.allocations(run, 5, 8),
-                *_measure.rss(run, "then"),
                 *_measure.changes(run, 2),
             ]
         )

@@ -33,6 +33,19 @@ class CheckedProcess:
         self.limits = limits
         self.plugin: Plugin | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process id; 0 if it has not been started."""
+        return self.plugin.pid if self.plugin is not None else 0
+
+    def kill(self) -> None:
+        if self.plugin is not None:
+            self.plugin.kill()
+
+    def terminate(self, timeout: float) -> float | None:
+        """Send SIGTERM and return the seconds until it exits; None if it does not."""
+        return self.plugin.terminate(timeout) if self.plugin is not None else 0.0
+
     def wait(self, condition: Callable[[], object], timeout: float) -> bool:
         """Wait until ``condition()`` is true, and return whether it became true.
 
@@ -91,7 +104,6 @@ class PluginNode(CheckedProcess):
         self.placeholders = place.placeholders()
 
     def launch(self) -> Plugin:
-        """Start the plugin."""
         self.plugin = Plugin(
             self._subject.command,
             placeholders=self.placeholders,
@@ -100,16 +112,13 @@ class PluginNode(CheckedProcess):
         return self.plugin
 
     def close(self) -> None:
-        """Kill the plugin and stop the kubelet."""
-        if self.plugin is not None:
-            self.plugin.kill()
+        self.kill()
         self.kubelet.stop()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Kill the plugin if the context takes too long, because admissions have no timeout."""
-        assert self.plugin is not None
-        killer = threading.Timer(self.limits.within, self.plugin.kill)
+        killer = threading.Timer(self.limits.within, self.kill)
         killer.start()
         try:
             yield

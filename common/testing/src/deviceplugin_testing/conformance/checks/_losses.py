@@ -90,8 +90,7 @@ def _late_socket(trial: Trial) -> str:
 )
 def _after_kill(trial: Trial) -> str:
     node = trial.node()
-    if node.plugin is not None:
-        node.plugin.kill()
+    node.kill()
     node.await_gone()
     took = node.back_after("a start after a kill", node.launch, started=True)
     return f"registered after {took:.2f} s"
@@ -106,8 +105,8 @@ def _after_kill(trial: Trial) -> str:
 def _stable_ids(trial: Trial) -> str:
     node = trial.node()
     before = set(node.lists[-1].ids)
-    if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
-        node.plugin.kill()
+    if node.terminate(trial.limits.stop) is None:
+        node.kill()
     node.await_gone()
     node.back_after("a stop", node.launch, started=True)
     missing = before - set(node.lists[-1].ids)

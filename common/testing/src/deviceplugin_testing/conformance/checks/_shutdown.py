@@ -99,7 +99,7 @@ def _without_kubelet(trial: Trial) -> str:
     node = trial.node()
     node.kubelet.stop()
     node.observe(max(_AT_LEAST, trial.limits.settle))
-    took = node.plugin.terminate(trial.limits.stop) if node.plugin is not None else None
+    took = node.terminate(trial.limits.stop)
     if took is None:
         raise Failed(f"did not end within {trial.limits.stop:g} s while there was no kubelet")
     return f"ended after {took:.2f} s"

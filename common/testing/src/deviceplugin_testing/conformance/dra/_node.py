@@ -138,7 +138,6 @@ class DraNode(CheckedProcess):
         self.kubelet.run(Pod.of("driver", main={}))
 
     def launch(self) -> Plugin:
-        """Start the driver."""
         given = self.placeholders
         variables = ("driver_dir", "cdi_dir", "api_server")
         environment = {f"DP_{name.upper()}": given[name] for name in variables}
@@ -152,9 +151,7 @@ class DraNode(CheckedProcess):
         return self.plugin
 
     def close(self) -> None:
-        """Kill the driver and stop the node."""
-        if self.plugin is not None:
-            self.plugin.kill()
+        self.kill()
         self.node.stop()
         self.cluster.stop()
 

@@ -1,11 +1,9 @@
 """The measurements. Each takes a running plugin, or one to start, and returns figures."""
 
 import random
-import statistics
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,6 +12,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.conformance._kubelet import Stream
 from deviceplugin_testing.conformance._process import Holdings, activity
 from deviceplugin_testing.tools.bench import _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
@@ -110,17 +109,6 @@ def allocations(run: Run, count: int, ids: int, *, timeout: float = 10.0) -> lis
         took.append((time.perf_counter() - begin) * 1e6)
     noun = "device" if ids == 1 else "devices"
     return [Figure(f"Allocate of {ids} {noun}", "us", took)]
-
-
-def rss(run: Run, when: str) -> list[Figure]:
-    """Return how much memory the plugin uses now."""
-    return [Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])]
-
-
-def rss_between(earlier: Sequence[Holdings], later: Sequence[Holdings]) -> float:
-    """Return by how many MiB the median of ``later`` is above that of ``earlier``."""
-    before, after = (statistics.median(each.rss for each in part) for part in (earlier, later))
-    return (after - before) / _MIB
 
 
 def changes(run: Run, count: int) -> list[Figure]:
@@ -233,7 +221,11 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
     A plugin may refuse some of them. One of the figures is how many it accepted.
     """
     resource = min(run.kubelet.registered)
-    with _open(f"unix:{run.kubelet.socket_of(resource)}", streams) as taken:
+    path = run.kubelet.socket_of(resource)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Stream(path)) for _ in range(streams)]
+        deadline = time.monotonic() + _FIRST_LIST
+        taken = sum(stream.wait(max(0.0, deadline - time.monotonic())) for stream in opened)
         try:
             figures = [
                 Figure(f"{figure.name} under {streams} streams", figure.unit, figure.values)
@@ -244,30 +236,3 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
                 f"Allocate under {streams} streams: {rpc.status_text(error)}"
             ) from error
     return [Figure(f"of {streams} streams more, taken", "", [taken]), *figures]
-
-
-@contextmanager
-def _open(target: str, count: int) -> Iterator[int]:
-    """Open ``count`` streams, each on its own connection; yield how many brought a list."""
-    with ExitStack() as stack:
-        firsts = [_first_list(stack, target, number) for number in range(count)]
-        deadline = time.monotonic() + _FIRST_LIST
-        yield sum(first.wait(max(0.0, deadline - time.monotonic())) for first in firsts)
-
-
-def _first_list(stack: ExitStack, target: str, number: int) -> threading.Event:
-    """Open a stream until ``stack`` is closed. Its first list sets the returned event."""
-    options = [("grpc.use_local_subchannel_pool", 1), ("bench.stream", number)]
-    channel = stack.enter_context(grpc.insecure_channel(target, options))
-    watch = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])["ListAndWatch"]
-    call = watch(pb.Empty())
-    stack.callback(call.cancel)
-    came = threading.Event()
-
-    def read() -> None:
-        with suppress(grpc.RpcError, StopIteration):  # refused, or cancelled at the end
-            next(call)
-            came.set()
-
-    threading.Thread(target=read, name="stream", daemon=True).start()
-    return came

@@ -3,6 +3,7 @@
 import itertools
 import random
 import shutil
+import statistics
 import sys
 import time
 from collections import Counter
@@ -24,6 +25,8 @@ _FEW: Final = 8
 """Devices in one Allocate, besides those of a single device."""
 _STREAMS: Final = 8
 """Open streams at a time, besides the kubelet's."""
+
+_MIB: Final = 1024 * 1024
 
 Say = Callable[[str], None]
 
@@ -84,13 +87,17 @@ def measure(subject: BenchSubject, plan: Plan, say: Say) -> Section:
         say(f"{subject.title}: allocating, changing devices")
         for ids in (1, _FEW):
             figures += _measure.allocations(run, plan.allocations, ids)
-        figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
+        figures.append(_rss(run, f"after {plan.allocations} allocations of each"))
         add(lambda: _measure.changes(run, plan.changes))
         add(lambda: _measure.allocations_under(run, plan.allocations, _STREAMS))
         if plan.restarts:
             say(f"{subject.title}: restarting the kubelet {plan.restarts} times")
             add(lambda: _measure.restarts(run, plan.restarts, seed=plan.seed, settle=plan.settle))
     return Section(subject.title, subject.command, figures)
+
+
+def _rss(run: Run, when: str) -> Figure:
+    return Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])
 
 
 def gopher() -> BenchSubject:
@@ -140,7 +147,7 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
         run.wait_listed()
         figures += _measure.message(run)
         figures += _measure.changes(run, plan.core_changes)
-        figures += _measure.rss(run, f"after {plan.core_changes} changes")
+        figures.append(_rss(run, f"after {plan.core_changes} changes"))
     with running(many(devices, 1, keep=True)) as run:
         run.wait_listed()
         figures += [
@@ -180,7 +187,6 @@ def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
         )
 
 
-_MIB: Final = 1024 * 1024
 _SAMPLES: Final = 20
 """Number of samples of memory, threads and descriptors."""
 _MOMENT: Final = 0.2
@@ -219,10 +225,9 @@ def soak(subject: BenchSubject, seconds: float, seed: int, say: Say) -> Section:
 
 
 def _over_time(samples: list[Holdings]) -> list[Figure]:
-    figures = [Figure("RSS", "MiB", [sample.rss / _MIB for sample in samples])]
-    half = len(samples) // 2
-    gained = _measure.rss_between(samples[:half], samples[half:])
-    figures.append(Figure("RSS, second half over first", "MiB", [gained]))
+    rss, half = [sample.rss / _MIB for sample in samples], len(samples) // 2
+    gained = statistics.median(rss[half:]) - statistics.median(rss[:half])
+    figures = [Figure("RSS", "MiB", rss), Figure("RSS, second half over first", "MiB", [gained])]
     return figures + [
         Figure(name, "", [getattr(sample, name) for sample in samples]) for name in _measure.COUNTED
     ]

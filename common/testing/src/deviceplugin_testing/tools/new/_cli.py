@@ -9,8 +9,8 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_testing.tools.new import _contents, _workspace
-from deviceplugin_testing.tools.new._subject import Subject
+from deviceplugin_testing.tools.new import _workspace
+from deviceplugin_testing.tools.new._subject import REPOSITORY, WORKSPACE, Subject, made
 from deviceplugin_testing.tools.new._writing import write
 
 _DESCRIPTION: Final = """\
@@ -78,9 +78,10 @@ def _in_workspace(root: Path, subject: Subject, *, dry: bool) -> None:
     if (root / "plugins" / subject.name).exists():
         raise ConfigError(f"plugins/{subject.name}: exists already; choose another name")
     subject = replace(subject, version=_workspace.version(root), is_here=True)
-    new, edits = _contents.workspace(subject), _workspace.edits(subject)
+    new, project = made(WORKSPACE, subject.words), Path("pyproject.toml")
+    edits = {project: lambda text: _workspace.with_path(text, subject.name)}
     write(root, new, edits, dry=dry)
-    _report([*new], [*edits], dry=dry)
+    _report([*new], [project], dry=dry)
     if not dry:
         sys.stdout.write(_NEXT_HERE.format(name=subject.name))
 
@@ -92,7 +93,7 @@ def _elsewhere(folder: Path, subject: Subject, *, dry: bool) -> None:
         raise ConfigError(f"{folder}: there is no such user; nothing was created") from error
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another place with --directory")
-    new = _contents.repository(subject)
+    new = made(REPOSITORY, subject.words)
     write(folder, new, {}, dry=dry)
     _report([folder / path for path in new], [], dry=dry)
     if not dry:

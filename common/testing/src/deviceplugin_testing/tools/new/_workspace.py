@@ -2,13 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.tools.new._subject import Subject
-from deviceplugin_testing.tools.new._writing import Edit
 
 _PROJECT: Final = "deviceplugin-workspace"
 _PATHS: Final = re.compile(r'^  "plugins/(\w+)/src",\n', re.MULTILINE)
@@ -32,15 +29,12 @@ def version(folder: Path) -> str:
     return found
 
 
-def edits(subject: Subject) -> Mapping[Path, Edit]:
-    """Return the edits of the workspace's files: mypy takes no wildcard for its paths.
+def with_path(text: str, name: str) -> str:
+    """Return pyproject.toml with the plugin's folder in mypy_path: mypy takes no wildcard there.
 
-    An edit raises ``ConfigError`` if it does not find the place for its line.
+    Raises:
+        ConfigError: There is no place for the line.
     """
-    return {Path("pyproject.toml"): lambda text: _with_path(text, subject.name)}
-
-
-def _with_path(text: str, name: str) -> str:
     found, line = list(_PATHS.finditer(text)), f'  "plugins/{name}/src",\n'
     if not found:
         raise ConfigError('pyproject.toml: mypy_path has no line like "plugins/template/src"')

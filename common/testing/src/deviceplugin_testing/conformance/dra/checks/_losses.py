@@ -24,9 +24,8 @@ def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> 
     A kubelet reaches the new driver already where the old one was registered. It unregisters that
     once it notices the new socket: the driver is not registered then, for a moment.
     """
-    if node.plugin is not None:
-        node.plugin.kill()
-        node.plugin = None
+    node.kill()
+    node.plugin = None
     meanwhile()
     old = node.sockets()
     node.launch()
