@@ -93,7 +93,6 @@ class PluginNode(CheckedProcess):
     ) -> None:
         super().__init__(subject, place, limits, over)
         self.resource = subject.resource
-        """The resource to check; empty until it is known."""
         self.kubelet = ObservedKubelet(
             place.root,
             version=subject.kubelet_version,
@@ -222,6 +221,5 @@ class PluginNode(CheckedProcess):
 
     @property
     def unhealthy(self) -> list[str]:
-        """Ids of the other devices in the last list."""
         last = self.lists[-1:]
         return sorted({d.ID for each in last for d in each.devices if d.health != HEALTHY})

@@ -30,7 +30,6 @@ class Trial(CheckRun):
         self._first: PluginNode | None = None
 
     def beside(self) -> "Trial":
-        """Return another trial of the same run, with its own plugin and kubelet."""
         other = Trial(self.subject, self.limits, self.seed)
         other.resource, other.others = self.resource, self.others
         other.crashes, other.over, other._findings = self.crashes, self.over, self._findings

@@ -26,8 +26,6 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the console."""
-
     run: Callable[..., str | None]
     """Called with the arguments; returns the text to show."""
     words: str
@@ -58,7 +56,6 @@ class Console:
         """It is over when the console must stop."""
 
     def show(self, text: str) -> None:
-        """Print ``text`` as a line, unless it is empty."""
         if text:
             self._out.write(text + "\n")
             self._out.flush()

@@ -53,8 +53,6 @@ def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """One Allocate of one device."""
-
     id: str
     responses: Sequence[Answer]
     seconds: float
@@ -63,7 +61,6 @@ class Allocated:
 
 
 def each_device(trial: Trial) -> Sequence[Allocated]:
-    """Allocate healthy devices one by one."""
     node, ids = healthy(trial)
     return [_allocate_one(node, id_) for id_ in ids]
 

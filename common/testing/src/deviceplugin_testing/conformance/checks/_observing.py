@@ -18,9 +18,7 @@ class Effort:
     """The CPU time and wake-ups of a plugin and its descendants over some time."""
 
     cpu: float
-    """Share of one CPU."""
     wakeups: float
-    """Wake-ups per second."""
 
     def excess(self, limits: Limits) -> str:
         """Return what exceeds the limits of an idle plugin, or an empty string."""
@@ -42,7 +40,6 @@ class Quiet:
     seconds: float
     registrations: Sequence[Registered]
     lists: Sequence[Listed]
-    """The lists of the checked resource."""
     effort: Effort
 
 

@@ -17,17 +17,13 @@ _AT_LEAST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One SIGTERM."""
-
     took: float | None
     """Seconds to the end of the process; None if it had to be killed."""
     status: int | None
     sockets: Sequence[str]
-    """Names of the sockets that were left."""
 
 
 def stop(trial: Trial) -> Stop:
-    """Stop a plugin while the kubelet runs."""
     node = trial.fresh()
     plugin = node.plugin
     if plugin is None:

@@ -41,7 +41,6 @@ class Offered(NamedTuple):
 
 
 def newest(slices: Slices) -> dict[str, Slices]:
-    """Return the slices of the newest generation, by pool."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
     for one in slices:
         pools.setdefault(one["spec"]["pool"]["name"], []).append(one)
@@ -92,7 +91,6 @@ class DraNode(CheckedProcess):
         super().__init__(subject, place, limits, over)
         self._claims = 0
         self.driver = subject.resource
-        """The driver to check; empty until it is known."""
         self.cluster = SimulatedCluster(seed=seed)
         self.cluster.add_node(NODE)
         self.cluster.start()
@@ -130,7 +128,6 @@ class DraNode(CheckedProcess):
         }
 
     def start(self) -> None:
-        """Start the kubelet."""
         for name in ("driver_dir", "cdi_dir", "registry_dir"):
             self._place.root.joinpath(self.placeholders[name]).mkdir(parents=True, exist_ok=True)
         self.node.start()
@@ -215,7 +212,6 @@ class DraNode(CheckedProcess):
 
     @property
     def slices(self) -> Slices:
-        """The driver's slices on this node."""
         return [
             one
             for one in self.cluster.list("ResourceSlice")
@@ -228,7 +224,6 @@ class DraNode(CheckedProcess):
         return list(offered(self.pools()))
 
     def pools(self) -> dict[str, Slices]:
-        """Return the slices of the newest generation, by pool."""
         return newest(self.slices)
 
     def claim(self, *devices: Offered, allocated: bool = True, **options: Any) -> Claim:

@@ -56,7 +56,6 @@ def starts(subject: BenchSubject, count: int) -> list[Figure]:
 
 
 def size(run: Run) -> list[Figure]:
-    """Return the memory, threads and descriptors of the running plugin."""
     holdings = run.holdings()
     return [
         Figure("RSS idle", "MiB", [holdings.rss / _MIB]),

@@ -33,11 +33,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How often each thing is measured."""
-
     starts: int = 10
     idle: float = 60.0
-    """Seconds for which the plugin is left alone."""
     allocations: int = 1000
     changes: int = 30
     restarts: int = 50
@@ -139,7 +136,6 @@ def bare() -> BenchSubject:
 
 
 def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
-    """Measure one resource with so many devices."""
     subject = replace(many(devices, 1), title=f"core: {devices:,} devices in one resource")
     say(subject.title)
     figures = _measure.starts(subject, plan.core_starts)
@@ -158,7 +154,6 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
 
 
 def measure_many_resources(resources: int, plan: Plan, say: Say) -> Section:
-    """Measure one process with so many resources, each with one device."""
     subject = replace(many(1, resources), title=f"core: {resources} resources in one process")
     say(subject.title)
     figures = _measure.starts(subject, plan.core_starts)

@@ -53,7 +53,6 @@ def toggle_entry(path: Path, kind: str) -> None:
 
 
 def make_devices(directory: Path, number: int, kind: str) -> Path:
-    """Create ``devices`` in ``directory`` with so many entries, and return it."""
     devices = directory / "devices"
     devices.mkdir()
     for one in range(number):
@@ -86,14 +85,12 @@ class BenchSubject:
     touch: str = ""
     """Directory in which adding or removing an entry changes the list of devices."""
     http_address: str = "off"
-    """The value of ``DP_HTTP_ADDRESS``."""
 
 
 class Run:
     """One process of ``subject``, with its kubelet."""
 
     def __init__(self, subject: BenchSubject, kubelet: SimulatedKubelet) -> None:
-        """Start the process; the kubelet must be running."""
         self.subject = subject
         self.kubelet = kubelet
         devices = make_devices(kubelet.root, subject.files, subject.entries)
@@ -122,7 +119,6 @@ class Run:
 
     @property
     def touch_dir(self) -> Path | None:
-        """The directory in which a file changes the list of devices; None if there is none."""
         return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
 
     def holdings(self) -> Holdings:
@@ -149,7 +145,6 @@ class Run:
         return time.monotonic()
 
     def wait_registered(self) -> float:
-        """Wait until all resources are registered, and return the time."""
         expected = self.subject.resources
         return self.wait(
             lambda: len(self.kubelet.registered) >= expected, f"registration of {expected}"

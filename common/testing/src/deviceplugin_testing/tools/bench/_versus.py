@@ -59,19 +59,15 @@ def _merged(sections: Sequence[Section]) -> Section:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure that both sides have."""
-
     name: str
     unit: str
     first: float
-    """The median of the first side."""
     second: float
     is_clear: bool
     """Whether the difference is clear: the middle halves of both sides do not overlap."""
 
     @property
     def factor(self) -> float | None:
-        """The second median divided by the first; None if the first is 0."""
         return self.second / self.first if self.first else None
 
 

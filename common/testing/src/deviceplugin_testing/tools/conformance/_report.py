@@ -27,8 +27,6 @@ _VERDICT_WIDTH: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything to report about a run."""
-
     command: Sequence[str]
     resource: str
     seed: int
@@ -45,12 +43,10 @@ class Run:
 
     @property
     def passed(self) -> bool:
-        """Whether the plugin started and no check failed."""
         return not self.problem and not self.counts[Verdict.FAIL]
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """Number of checks with each verdict."""
         return Counter(result.verdict for result in self.results)
 
 
@@ -72,7 +68,6 @@ def line(result: Result, *, width: int, colour: bool) -> str:
 
 
 def summary(run: Run) -> str:
-    """Return the last lines of the report."""
     counts = run.counts
     text = (
         f"{run.resource or 'no resource'}: {counts[Verdict.PASS]} passed, "
@@ -89,7 +84,6 @@ def summary(run: Run) -> str:
 
 
 def catalogue(checks: Sequence[Check]) -> str:
-    """Return all checks with their titles, by group."""
     rows = iter(aligned([(check.id, check.title) for check in checks]))
     lines = []
     for group, members in groupby(checks, lambda check: check.group):
@@ -98,7 +92,6 @@ def catalogue(checks: Sequence[Check]) -> str:
 
 
 def to_json(run: Run) -> str:
-    """Return everything as JSON."""
     parts = {
         "command": list(run.command),
         "resource": run.resource,

@@ -14,7 +14,6 @@ from deviceplugin_testing.tools._console import Command, CommandError, number
 
 
 def describe(kubelet: SimulatedKubelet) -> dict[str, str]:
-    """Return the state of the node: a line for each subject."""
     seen = {"kubelet": f"listening on {kubelet.kubelet_socket}" if kubelet.running else "stopped"}
     if kubelet.busy_with:
         seen["busy"] = kubelet.busy_with
@@ -49,8 +48,6 @@ def _pod(kubelet: SimulatedKubelet, state: PodState) -> str:
 
 
 class LiveView:
-    """Shows every change as it happens."""
-
     def __init__(self, kubelet: SimulatedKubelet, show: Callable[[str], None]) -> None:
         self._kubelet = kubelet
         self._show = show
@@ -97,8 +94,6 @@ class LeapingClock:
 
 
 class KubeletCommands:
-    """The commands, by name, in ``table``."""
-
     def __init__(self, kubelet: SimulatedKubelet, clock: LeapingClock) -> None:
         self._kubelet = kubelet
         self._clock = clock

@@ -68,7 +68,6 @@ class Subject:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The values of ``{{...}}``."""
         plugin = f"{self.name.capitalize()}Plugin"
         imports = [
             "from deviceplugin_testing.fixture import Kubelet",

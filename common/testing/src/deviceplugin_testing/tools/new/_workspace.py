@@ -12,7 +12,6 @@ _PATHS: Final = re.compile(r'^  "plugins/(\w+)/src",\n', re.MULTILINE)
 
 
 def is_workspace(folder: Path) -> bool:
-    """Return whether ``folder`` is the root of the framework's repository."""
     try:
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text).get("project")
@@ -23,7 +22,6 @@ def is_workspace(folder: Path) -> bool:
 
 
 def version(folder: Path) -> str:
-    """Return the version of all packages of the workspace."""
     text = (folder / "common/node/pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found

@@ -28,8 +28,6 @@ from deviceplugin_testing.tools._console import (
 
 
 class StubCommands:
-    """The commands, by name, in ``table``."""
-
     def __init__(self, plugin: StubPlugin) -> None:
         self._plugin = plugin
         most = f"{PATIENCE:g} s at most"
