@@ -47,12 +47,7 @@ class CheckedProcess:
         return self.plugin.terminate(timeout) if self.plugin is not None else 0.0
 
     def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition()`` is true, and return whether it became true.
-
-        Raises:
-            Failed: The process ended meanwhile.
-            Abandoned: The run was given up meanwhile.
-        """
+        """Return whether ``condition()`` came true; raise ``Failed`` if the process ends."""
         return self._wait(condition, timeout, self._check_running)
 
     def observe(self, seconds: float) -> None:
@@ -192,17 +187,12 @@ class PluginNode(CheckedProcess):
         return self.await_back(begin, what, started=started)
 
     def await_back(self, since: float, after: str, *, started: bool = False) -> float:
-        """Wait for the plugin to register again, and return how many seconds that took.
-
-        Raises:
-            Failed: It does not within the limit. With ``started``, that is the limit of a start.
-        """
+        """Return the seconds until the plugin registers again; raise ``Failed`` if it does not."""
         limit = self.limits.start if started else self.limits.within
         if not self.wait(lambda: self.back(since), limit):
             calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
             why = calls[-1].refusal if calls else ""
-            if self.plugin is not None:
-                why = why or self.plugin.last_words()
+            why = why or (self.plugin.last_words() if self.plugin else "")
             raise Failed(f"not registered {limit:g} s after {after}" + (why and f": {why}"))
         return min(each.at for each in self.lists if each.at > since) - since
 

@@ -38,11 +38,7 @@ def allocate(node: PluginNode, ids: Sequence[str]) -> pb.AllocateResponse:
 
 
 def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
-    """Return a node and a limited number of healthy devices of its plugin.
-
-    Raises:
-        NotApplicable: There are none.
-    """
+    """Return a node and some healthy devices; raise ``NotApplicable`` if there are none."""
     node = trial.node()
     ids = node.healthy
     if not ids:

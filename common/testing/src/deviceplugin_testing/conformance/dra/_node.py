@@ -161,10 +161,7 @@ class DraNode(CheckedProcess):
         timeout: float = 0.0,
         why: Callable[[], str] = str,
     ) -> None:
-        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true.
-
-        ``why`` is asked then for the reason, if there is one to tell.
-        """
+        """Wait for ``condition``; raise ``Failed`` with ``problem`` and ``why()`` if in vain."""
         seconds = timeout or self.limits.within
         if not self.wait(condition, seconds):
             reason = why()
@@ -245,11 +242,7 @@ class DraNode(CheckedProcess):
             self.cluster.delete("ResourceClaim", claim["metadata"]["name"])
 
     def prepare(self, *claims: Claim) -> list[Any]:
-        """Call NodePrepareResources, and return the answer for each of ``claims``.
-
-        Raises:
-            Failed: One is missing.
-        """
+        """Return the answers of NodePrepareResources; raise ``Failed`` if one is missing."""
         return _answers(self.kubelet.dra.prepare(self.driver, *claims), claims)
 
     def unprepare(self, *claims: Claim) -> list[Any]:

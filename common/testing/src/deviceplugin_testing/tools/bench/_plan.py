@@ -98,11 +98,7 @@ def _rss(run: Run, when: str) -> Figure:
 
 
 def gopher() -> BenchSubject:
-    """Return the gopher plugin, with eight gophers.
-
-    Raises:
-        BenchError: It is not installed.
-    """
+    """Return the gopher plugin, with eight gophers; raise ``BenchError`` if it is not installed."""
     beside = Path(sys.executable).with_name(_GOPHER)
     path = str(beside) if beside.exists() else shutil.which(_GOPHER)
     if path is None:
@@ -113,10 +109,7 @@ def gopher() -> BenchSubject:
 
 
 def many(devices: int, resources: int, *, keep: bool = False) -> BenchSubject:
-    """Return a plugin on our core with this many devices for each of this many resources.
-
-    With ``keep`` it creates them once, and not in each discovery.
-    """
+    """Return a plugin on our core, which with ``keep`` creates its devices only once."""
     directory = "{devices_dir}"
     module = ("-m", "deviceplugin_testing.tools.bench._many")
     numbers = (f"--devices={devices}", f"--resources={resources}", *(["--keep"] if keep else []))

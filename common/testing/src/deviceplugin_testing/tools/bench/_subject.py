@@ -21,11 +21,7 @@ _NULL: Final = Path("/dev/null")
 
 
 def make_entry(path: Path, kind: str) -> None:
-    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``.
-
-    Raises:
-        BenchError: This process may not make nodes, or not there.
-    """
+    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``."""
     if kind == "directory":
         path.mkdir()
     elif kind == "link":
@@ -69,10 +65,7 @@ _TAIL: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSubject:
-    """A plugin command to measure.
-
-    ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
-    """
+    """A plugin to measure; ``{plugin_dir}`` and ``{devices_dir}`` are new ones in each run."""
 
     title: str
     command: Sequence[str]
@@ -125,11 +118,7 @@ class Run:
         return holdings(self.pid)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
-        """Wait until ``condition()`` is true, and return the time, in monotonic seconds.
-
-        Raises:
-            BenchError: It is false for ``timeout`` seconds, or the plugin has ended.
-        """
+        """Return the time when ``condition()`` became true; raise ``BenchError`` if it does not."""
 
         def holds() -> bool:
             if condition():

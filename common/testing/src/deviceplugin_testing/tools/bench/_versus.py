@@ -108,11 +108,7 @@ def _lines(first: str, second: str, found: Sequence[Ratio]) -> Iterator[str]:
 
 
 def saved(path: Path) -> Mapping[str, Section]:
-    """Return the sections that ``--json`` has written to ``path``, by title.
-
-    Raises:
-        BenchError: The file cannot be read, or is not one of ``--json``.
-    """
+    """Return the sections that ``--json`` has written to ``path``, by title."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {each["title"]: _section(each) for each in document["sections"]}
@@ -128,11 +124,7 @@ def _section(given: Mapping[str, Any]) -> Section:
 
 
 def compare(old: Path, new: Path, say: Callable[[str], None]) -> None:
-    """Report the ratios of all sections that both files have.
-
-    Raises:
-        BenchError: A file cannot be read, or they have no section in common.
-    """
+    """Report the ratios of all sections that both files have."""
     before, after = saved(old), saved(new)
     common = [title for title in before if title in after]
     if not common:

@@ -37,11 +37,7 @@ _WORD: Final = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The plugin to create.
-
-    Raises:
-        ConfigError: The name or the resource is not valid.
-    """
+    """The plugin to create; raises ``ConfigError`` if its name or resource is not valid."""
 
     name: str
     """Its command is ``<name>-device-plugin``, its package ``deviceplugin_<name>``."""

@@ -15,11 +15,7 @@ GROUP: Final = CheckGroup("containers", "Containers")
 
 
 def run_pod(node: DraNode, name: str) -> Any:
-    """Run a pod with a claim for any device, and return what its container got.
-
-    Raises:
-        Failed: It does not run.
-    """
+    """Run a pod with a claim for any device, and return what its container got."""
     node.delete_claims()
     request = {"name": "r", "exactly": {"deviceClassName": CLASS}}
     spec = {"devices": {"requests": [request]}}
