@@ -42,7 +42,7 @@ def toggle_entry(path: Path, kind: str) -> None:
     """Remove the entry at ``path``, or make one of ``kind`` if there is none."""
     if not path.exists():
         make_entry(path, kind)
-    elif path.is_dir() and not path.is_symlink():
+    elif path.is_dir():
         path.rmdir()
     else:
         path.unlink()
