@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -50,11 +51,12 @@ class Eight(dp.Plugin):
         return [dp.Device(f"dev{number}") for number in range(8)]
 
 
-def modules(statement: str) -> set[str]:
+@cache
+def modules(statement: str) -> frozenset[str]:
     program = f"{statement}; import sys, json; print(json.dumps(sorted(sys.modules)))"
     command = [sys.executable, "-I", "-c", program]
     result = subprocess.run(command, capture_output=True, check=True, text=True)
-    return set(json.loads(result.stdout))
+    return frozenset(json.loads(result.stdout))
 
 
 def test_importing_the_package_loads_no_grpc_and_little_else() -> None:
@@ -162,8 +164,13 @@ def test_a_plugin_that_serves_has_few_threads_and_descriptors() -> None:
         run.wait_listed()
         eventually(lambda: 13 > threads(run.pid), "the threads of the start to end")
         holdings = run.holdings()
+        before = activity(run.pid)
+        run.kubelet.allocate(min(run.kubelet.registered), ["dev0"])
+        cpu, wakeups = activity(run.pid).since(before)
     assert 19 > holdings.descriptors
     assert 9 > holdings.sockets
+    assert 0 < wakeups, "the counter of the budgets below counts"
+    assert 0 <= cpu
 
 
 def test_a_resource_more_costs_no_thread_two_descriptors_and_no_wakeup() -> None:
@@ -173,9 +180,9 @@ def test_a_resource_more_costs_no_thread_two_descriptors_and_no_wakeup() -> None
         eventually(lambda: threads(one.pid) >= threads(many.pid), "the threads of the start to end")
         assert 2 * 20 >= many.holdings().descriptors - one.holdings().descriptors
         before = activity(many.pid)
-        threading.Event().wait(2.0)
+        threading.Event().wait(1.0)
         _, wakeups = activity(many.pid).since(before)
-    assert 50 > wakeups, "five times a second for each resource were 200"
+    assert 50 > wakeups, "five times a second for each resource were 100"
 
 
 def own_wakeups(seconds: float) -> dict[str, int]:
@@ -202,14 +209,14 @@ def test_threads_of_ours_sleep_while_nothing_happens(kubelet: Kubelet) -> None:
         node.wait_for(RESOURCE, {f"dev{number}" for number in range(8)})
         with urlopen(f"http://127.0.0.1:{node.host.http_port}/healthz"):
             pass  # the server has been loaded: the start is over
-        switches = own_wakeups(2.0)
+        switches = own_wakeups(1.5)
     ours = {
         name: count
         for name, count in switches.items()
         if name.startswith(("file-watcher", "http", "discovery", "endpoint", "holders", "release"))
     }
     assert {"file-watcher", "http"} <= ours.keys()
-    assert 4 >= sum(ours.values()), f"2 a second at the most: {ours}"
+    assert 3 >= sum(ours.values()), f"2 a second at the most: {ours}"
 
 
 def test_allocations_leave_nothing_behind(kubelet: Kubelet) -> None:
@@ -248,13 +255,3 @@ def test_a_device_takes_few_bytes_of_a_list(count: int, size: int) -> None:
     resource.publish([dp.Device(f"dev{number}") for number in range(count)])
     encoded: Any = Offer(resource, Ownership()).latest()
     assert size >= len(encoded) / count
-
-
-def test_the_counters_that_budgets_are_checked_with_count() -> None:
-    with running(_plan.gopher()) as run:
-        run.wait_listed()
-        before = activity(run.pid)
-        run.kubelet.allocate(min(run.kubelet.registered), ["dev0"])
-        cpu, wakeups = activity(run.pid).since(before)
-    assert 0 < wakeups
-    assert 0 <= cpu

@@ -7,14 +7,22 @@ from pathlib import Path
 
 import pytest
 
+import conformant
 from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.tools.bench import _claims as bench_claims
-from deviceplugin_testing.tools.bench import _cli, _plan, _subject, main
+from deviceplugin_testing.tools.bench import _cli, _measure, _plan, _subject, main
 from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
 from deviceplugin_testing.tools.bench._figures import BenchError, Section
-from deviceplugin_testing.tools.bench._subject import BenchSubject
+from deviceplugin_testing.tools.bench._subject import BenchSubject, running
 
-MANY = [*_plan.many(8, 1).command]
+BAD = "tests.conformance.bad_plugins"
+GOOD = [f"{BAD}.good.Good", "{devices_dir}"]
+
+
+@pytest.fixture(autouse=True)
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    conformant.fork(monkeypatch)
+    monkeypatch.setattr(_cli, "_CALIBRATIONS", 2)
 
 
 def test_a_command_is_measured_and_the_figures_are_printed_and_written(
@@ -23,27 +31,28 @@ def test_a_command_is_measured_and_the_figures_are_printed_and_written(
     path = tmp_path / "figures.json"
     counts = ["--starts=1", "--idle=0.1", "--allocations=2", "--changes=1", "--restarts=2"]
     options = ["--quick", *counts, "--touch={devices_dir}", f"--json={path}"]
-    assert 0 == main([*options, "--", *MANY])
+    assert 0 == main([*options, "--", *GOOD])
     out = capsys.readouterr().out
     (section,) = json.loads(path.read_text())["sections"]
-    assert MANY == section["command"]
+    assert GOOD == section["command"]
     for figure in section["figures"]:
         assert figure["name"] in out
         assert figure["count"] == len(figure["values"])
 
 
+@pytest.mark.slow
 def test_the_core_is_measured_with_growing_numbers(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = replace(_plan.QUICK, core_devices=(10, 1000), core_resources=(1, 10), core_changes=1)
+    few = replace(_plan.QUICK, core_devices=(10,), core_resources=(1, 2), core_changes=1)
     monkeypatch.setattr(_cli, "QUICK", few)
     assert 0 == main(["--core", "--quick"])
     out = capsys.readouterr().out
     for title in (
         "core: 10 devices in one resource",
-        "from 10 to 1,000 devices, 100 times as many: times larger",
-        "core: 10 resources in one process",
-        "from 1 to 10 resources, 10 times as many: times larger",
+        "core: 1 resources in one process",
+        "start to 2 resources registered",
+        "from 1 to 2 resources, 2 times as many: times larger",
     ):
         assert title in out
 
@@ -129,14 +138,14 @@ def test_an_interrupt_ends_it_without_a_trace(monkeypatch: pytest.MonkeyPatch) -
 
 
 def driver(name: str) -> list[str]:
-    return [sys.executable, "-m", "tests.conformance.dra_drivers", name]
+    return [f"tests.conformance.dra_drivers.{name}"]
 
 
 def test_claims_of_a_driver_are_prepared_and_released(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "figures.json"
-    words = ["--claims", "--allocations=3", f"--json={path}", "--", *driver("Good")]
+    words = ["--claims", "--allocations=3", f"--json={path}", "--", *driver("good.Good")]
     assert 0 == main(words)
     assert "Prepare of 1 device" in capsys.readouterr().out
     (section,) = json.loads(path.read_text())["sections"]
@@ -147,8 +156,8 @@ def test_claims_of_a_driver_are_prepared_and_released(
 def test_a_driver_that_fails_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=8.0))
-    assert 1 == main(["--claims", "--", *driver("OffersNothing")])
+    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=1.0))
+    assert 1 == main(["--claims", "--", *driver("bad.OffersNothing")])
     assert "no complete pool" in capsys.readouterr().err
 
 
@@ -177,7 +186,7 @@ def test_entries_of_each_kind_come_and_go(tmp_path: Path, kind: str, is_it: obje
     assert [True] * 3 == [is_it(path) for path in sorted(devices.iterdir())]
     assert (kind == "link") == (devices / "dev0").is_symlink()
     for path in devices.iterdir():
-        _subject.remove_entry(path)
+        _subject.toggle_entry(path, kind)
     assert [] == list(devices.iterdir())
 
 
@@ -203,11 +212,8 @@ def test_who_may_not_make_nodes_is_told_what_it_needs(
 
 
 @pytest.mark.parametrize("kind", ["directory", pytest.param("node", marks=ROOT)])
-def test_changes_of_other_entries_than_files_are_measured(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counts = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=2", "--restarts=2"]
-    command = [*_plan.many(8, 1).command]
-    options = ["--quick", *counts, "--touch={devices_dir}", f"--entries={kind}"]
-    assert 0 == main([*options, "--", *command])
-    assert "device change to list" in capsys.readouterr().out
+def test_changes_of_other_entries_than_files_are_measured(kind: str) -> None:
+    subject = BenchSubject(title="good", command=GOOD, entries=kind, touch="{devices_dir}")
+    with running(subject) as run:
+        run.wait_listed()
+        assert [2] == [len(each.values) for each in _measure.changes(run, 2)]

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -81,8 +80,3 @@ def test_a_thread_that_was_not_there_before_counts_in_full_and_one_that_ended_do
     earlier = _process.Activity({1: (1_000_000_000, 5), 2: (9, 9)})
     later = _process.Activity({1: (3_000_000_000, 6), 3: (500_000_000, 2)})
     assert (2.5, 3) == later.since(earlier)
-
-
-def test_without_schedstat_cpu_time_is_counted_in_ticks(tmp_path: Path) -> None:
-    (tmp_path / "stat").write_text("7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 20 0 0\n")
-    assert 50 * 1_000_000_000 // os.sysconf("SC_CLK_TCK") == _process._cpu(tmp_path)

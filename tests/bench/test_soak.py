@@ -1,8 +1,8 @@
-import subprocess
 import sys
 
 import pytest
 
+import conformant
 from deviceplugin_testing.tools.bench import _bare, _measure, _plan
 from deviceplugin_testing.tools.bench._figures import BenchError
 from deviceplugin_testing.tools.bench._plan import soak
@@ -16,12 +16,25 @@ _bare.ThreadPoolExecutor = lambda max_workers: futures.ThreadPoolExecutor(2)
 sys.argv = ["bare", sys.argv[1]]
 _bare.main()
 """
+GOOD = BenchSubject(
+    title="good",
+    command=("tests.conformance.bad_plugins.good.Good", "{devices_dir}"),
+    touch="{devices_dir}",
+)
 
 
-def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while() -> None:
+@pytest.fixture(autouse=True)
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    conformant.fork(monkeypatch)
+
+
+def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_plan, "_MOMENT", 0.02)
     said: list[str] = []
     # By this seed the first two things are a change and an allocation, however slow all is.
-    section = soak(_plan.gopher(), 4.0, 6, said.append)
+    section = soak(GOOD, 1.0, 6, said.append)
     figures = {figure.name: figure for figure in section.figures}
     assert 20 == len(said) == len(figures["RSS"].values)
     assert [0] == figures["kubelet crashed"].values
@@ -30,7 +43,7 @@ def test_a_plugin_that_lives_through_trouble_is_looked_at_all_the_while() -> Non
 
 
 def test_streams_are_opened_and_allocations_go_on_beside_them() -> None:
-    with running(_plan.gopher()) as run:
+    with running(GOOD) as run:
         run.wait_listed()
         figures = {f.name: f for f in _measure.allocations_under(run, 3, 8)}
     assert [8] == figures["of 8 streams more, taken"].values
@@ -50,10 +63,10 @@ def test_a_plugin_whose_workers_are_all_in_streams_is_said_to_starve(
             _measure.allocations_under(run, 1, 3)
 
 
-def test_the_bare_program_says_how_it_is_started() -> None:
-    command = [sys.executable, "-m", "deviceplugin_testing.tools.bench._bare"]
-    result = subprocess.run(command, capture_output=True, check=False, text=True)
-    assert (1, "usage: _bare.py DIRECTORY\n") == (result.returncode, result.stderr)
+def test_the_bare_program_says_how_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["_bare.py"])
+    with pytest.raises(SystemExit, match=r"usage: _bare\.py DIRECTORY"):
+        _bare.main()
 
 
 def test_the_bare_program_finds_the_messages_of_the_framework() -> None:

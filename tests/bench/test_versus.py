@@ -1,10 +1,9 @@
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from deviceplugin_testing.tools.bench import _plan, _versus, main
+from deviceplugin_testing.tools.bench import _cli, _plan, _versus, main
 from deviceplugin_testing.tools.bench._figures import (
     BenchError,
     Figure,
@@ -66,10 +65,6 @@ def test_the_document_says_where_and_of_what_the_figures_are() -> None:
     assert [section.to_json()] == found["sections"]
 
 
-MANY = [*_plan.many(8, 1).command]
-FEW = ["--starts=1", "--idle=0.1", "--allocations=1", "--changes=1", "--restarts=2", "--quick"]
-
-
 def section(*figures: Figure) -> Section:
     return Section("a plugin", ("command",), figures)
 
@@ -106,6 +101,7 @@ def test_any_number_of_commands_is_measured_in_turns(
         return Section(subject.title, subject.command, [Figure("start", "ms", [len(turns)])])
 
     monkeypatch.setattr(_plan, "measure", measured)
+    monkeypatch.setattr(_cli, "_CALIBRATIONS", 2)
     assert 0 == main(["--", "a", "x", "--versus", "b", "--versus", "c", "--flag"])
     assert ["a", "b", "c", "c", "b", "a"] * 2 == [subject.title for subject in turns]
     assert [["a", "x"], ["b"], ["c", "--flag"]] == [subject.command for subject in turns[:3]]
@@ -169,14 +165,6 @@ def test_files_without_a_common_section_and_missing_files_fail(
     errors = capsys.readouterr().err
     assert "no section in common" in errors
     assert "No such file" in errors
-
-
-def test_commands_with_versus_between_them_are_compared(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_versus, "ROUNDS", 2)
-    assert 0 == main([*FEW, "--touch={devices_dir}", "--", *MANY, "--versus", *MANY])
-    assert f"A is {Path(sys.executable).name}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

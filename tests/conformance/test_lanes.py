@@ -9,7 +9,7 @@ from threading import Semaphore
 
 import pytest
 
-import forked_process
+import conformant
 from deviceplugin_testing.conformance import (
     Check,
     Limits,
@@ -17,7 +17,6 @@ from deviceplugin_testing.conformance import (
     Subject,
     Trial,
     Verdict,
-    _process,
 )
 from deviceplugin_testing.conformance._check import (
     FIRST_LANE,
@@ -31,15 +30,12 @@ from deviceplugin_testing.simulator import ContainerStartError, KubeletCrashed, 
 from held_clock import HeldClock
 from patience import PATIENCE
 
-ROOT = Path(__file__).parents[2]
 BAD = "tests.conformance.bad_plugins"
 
 
 @pytest.fixture(autouse=True)
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT)
-    forked_process.preload(f"{BAD}.good", f"{BAD}.footprint")
-    monkeypatch.setattr(_process, "subprocess", forked_process)
+    conformant.fork(monkeypatch)
 
 
 def check(name: str, run: Callable[[Trial], str], lane: str = "") -> Check:
@@ -99,14 +95,6 @@ def test_results_are_told_in_the_order_of_the_checks() -> None:
     assert ["a", "b", "c"] == side.told
 
 
-def test_one_job_runs_one_after_the_other() -> None:
-    def looks(_: Trial) -> str:
-        return threading.current_thread().name
-
-    side = Side(check("a", looks), check("b", looks), jobs=1)
-    assert [threading.current_thread().name] * 2 == [result.text for result in side.order.results]
-
-
 def test_the_last_lane_waits_for_all_others_and_knows_of_their_crashes() -> None:
     def crashes(trial: Trial) -> str:
         trial.crashes.append("nil pointer")
@@ -127,7 +115,7 @@ def test_a_trigger_that_may_change_all_plugins_is_used_on_one(trigger: str, *, a
 
     def waits(_: Trial) -> str:
         # In vain where the other waits for the end of this one.
-        return "beside" if plugged.wait(1 if alone else PATIENCE) else "alone"
+        return "beside" if plugged.wait(0.5 if alone else PATIENCE) else "alone"
 
     def plugs(_: Trial) -> str:
         plugged.set()
@@ -201,7 +189,13 @@ def fails(_: Trial | None = None) -> str:
 
 
 def test_a_failure_is_told_by_its_own_check_whoever_asked_first() -> None:
+    def nothing() -> str:
+        raise NotApplicable("no /proc")
+
     findings = Findings()
+    for ask in (findings.once, findings.before, findings.once):
+        with pytest.raises(NotApplicable, match=r"^no /proc$"):
+            ask(nothing, passes)
     with pytest.raises(NotApplicable, match="not seen, because: no devices"):
         findings.before(fails, fails)
     with pytest.raises(Failed, match="no devices"):
@@ -227,16 +221,6 @@ def test_a_scenario_is_played_once_by_whoever_comes_first() -> None:
     for thread in threads:
         thread.join()
     assert 1 == len(played)
-
-
-def test_what_does_not_apply_stays_so() -> None:
-    def nothing() -> str:
-        raise NotApplicable("no /proc")
-
-    findings = Findings()
-    for ask in (findings.once, findings.before, findings.once):
-        with pytest.raises(NotApplicable, match=r"^no /proc$"):
-            ask(nothing, passes)
 
 
 # Progress
@@ -271,13 +255,6 @@ def test_a_terminal_shows_what_is_being_run(capsys: pytest.CaptureFixture[str]) 
     assert "  2 s, 1 of 2 checks done; now: some.one" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r\x1b[K")
     assert "first\nsecond\n" == capsys.readouterr().out
-
-
-def test_where_there_is_no_terminal_nothing_is_shown() -> None:
-    nowhere = io.StringIO()
-    with Progress(InOrder([], print), nowhere):
-        pass
-    assert "" == nowhere.getvalue()
 
 
 @pytest.mark.parametrize(

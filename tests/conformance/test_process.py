@@ -53,24 +53,23 @@ def test_the_line_that_says_why_a_plugin_in_go_ended_is_shown(
     assert f"{shown or line} | ... | {TAIL}" == told
 
 
-def test_the_first_of_several_such_lines_is_shown(tmp_path: Path) -> None:
-    lines = ["panic: first", "\tpanic: second [recovered]", *DUMP]
-    assert f"panic: first | ... | {TAIL}" == last_words(lines, tmp_path / "output")
-
-
-def test_it_is_not_shown_twice(tmp_path: Path) -> None:
-    lines = ["one", "two", "panic: three", "", "goroutine 1 [running]:"]
-    assert "two | panic: three | goroutine 1 [running]:" == last_words(lines, tmp_path / "output")
-
-
 @pytest.mark.parametrize(
     ("lines", "told"),
-    [([], ""), (["no device"], "no device"), ([*"abcd"], "b | c | d"), (["not fatally"], "")],
+    [
+        ([], ""),
+        (["no device"], "no device"),
+        ([*"abcd"], "b | c | d"),
+        (["not fatally"], "not fatally"),
+        (["panic: first", "\tpanic: second [recovered]", *DUMP], f"panic: first | ... | {TAIL}"),
+        (["one", "panic: two", "", "goroutine 1:"], "one | panic: two | goroutine 1:"),
+        # However much was written after it.
+        (["panic: early", *["-"] * 100_000, *DUMP], f"panic: early | ... | {TAIL}"),
+    ],
 )
-def test_the_last_lines_are_shown_otherwise(
+def test_the_cause_is_shown_once_and_before_the_last_lines(
     lines: Sequence[str], told: str, tmp_path: Path
 ) -> None:
-    assert (told or " | ".join(lines)) == last_words(lines, tmp_path / "output")
+    assert told == last_words(lines, tmp_path / "output")
 
 
 def test_what_a_process_before_it_wrote_is_not_its_last_words(tmp_path: Path) -> None:
@@ -78,11 +77,6 @@ def test_what_a_process_before_it_wrote_is_not_its_last_words(tmp_path: Path) ->
     last_words(["panic: before"], output)
     assert "no device" == last_words(["no device"], output)
     assert "" == last_words([], output)
-
-
-def test_a_cause_is_found_however_much_was_written_after_it(tmp_path: Path) -> None:
-    lines = ["panic: early", *["-"] * 100_000, *DUMP]
-    assert f"panic: early | ... | {TAIL}" == last_words(lines, tmp_path / "output")
 
 
 def test_a_plugin_that_was_killed_may_be_gone_before_the_kubelet_notices() -> None:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import venv
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,12 +70,9 @@ def is_allowed(path: str, name: str) -> bool:
     return any(path.startswith(place) and name == one for place, one in MAY_NAME)
 
 
-def test_the_framework_knows_no_plugin() -> None:
-    assert [] == [mention for mention in mentions() if not is_allowed(*mention)]
-
-
-def test_whatever_may_name_a_plugin_does_so() -> None:
+def test_the_framework_knows_no_plugin_but_where_it_may_name_one() -> None:
     found = list(mentions())
+    assert [] == [mention for mention in found if not is_allowed(*mention)]
     for place, name in MAY_NAME:
         assert any(path.startswith(place) and name == one for path, one in found), place
 
@@ -103,53 +99,15 @@ LEFT = shutil.ignore_patterns(
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the repository in which somebody has made the plugin lamp."""
+    """Return a copy of the repository with a new plugin, lamp, which has a check for the doctor."""
     folder = tmp_path_factory.mktemp("copy") / "tree"
     shutil.copytree(ROOT, folder, ignore=LEFT, symlinks=True)
     words = [sys.executable, "-m", "deviceplugin", "new", "lamp"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def lamp(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the new plugin's folder, with a check for the doctor."""
-    folder = tmp_path_factory.mktemp("plugins") / "lamp"
-    shutil.copytree(tree / "plugins/lamp", folder)
-    (folder / "src/deviceplugin_lamp/doctor.py").write_text(CHECK)
-    with (folder / "pyproject.toml").open("a") as file:
+    (folder / "plugins/lamp/src/deviceplugin_lamp/doctor.py").write_text(CHECK)
+    with (folder / "plugins/lamp/pyproject.toml").open("a") as file:
         file.write(ENTRY)
     return folder
-
-
-@pytest.fixture(scope="module")
-def installed(lamp: Path) -> Path:
-    """Return where the new plugin's wheel is unpacked; nothing else has changed."""
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(lamp / "dist")]
-    subprocess.run(build, cwd=lamp, check=True, capture_output=True)
-    (wheel,) = (lamp / "dist").glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(lamp / "site")
-    return lamp / "site"
-
-
-def run(installed: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def test_the_doctor_has_its_check_without_a_change(installed: Path, tmp_path: Path) -> None:
-    (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/lamp0").touch()
-    words = ["deviceplugin", "doctor", f"--root={tmp_path}", "--plugin=lamp", "--only=lamp"]
-    (finding,) = json.loads(run(installed, *words, "--json"))["findings"]
-    assert ("lamp", "ok", "1 shine") == (finding["check"], finding["verdict"], finding["found"])
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -175,6 +133,7 @@ BUDGET = {"pyproject.toml": 1}
 """Lines more in files elsewhere. What is generated does not count."""
 
 
+@pytest.mark.slow
 def test_it_is_in_its_own_folders_and_one_line_besides(tree: Path) -> None:
     before, after = files(ROOT), files(tree)
     new = after.keys() - before.keys()
@@ -192,8 +151,8 @@ def difference(before: bytes, after: bytes) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the commands of an environment in which the copy's packages are installed.
+def python(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of an environment in which the copy's packages are installed.
 
     The rest is this environment's. What is generated of the plugins is made again.
     """
@@ -207,9 +166,8 @@ def inside(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [*install, f"--python={place}/bin/python", *projects], check=True, capture_output=True
     )
-    kind = [str(place / "bin/python"), "build/generate.py", "kind"]
-    subprocess.run(kind, cwd=tree, check=True, capture_output=True)
-    return place / "bin"
+    assert 0 == within(tree, place / "bin/python", "build/generate.py", "kind").returncode
+    return place / "bin/python"
 
 
 def within(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -224,29 +182,39 @@ def within(tree: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_linter_and_types_see_it(tree: Path, inside: Path) -> None:
-    own, python = (
-        ["plugins/lamp", "tests/plugins/lamp/case.py"],
-        f"--python-executable={inside}/python",
-    )
+@pytest.mark.slow
+def test_the_doctor_has_its_check_without_a_change(
+    tree: Path, python: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/lamp0").touch()
+    words = ["doctor", f"--root={tmp_path}", "--plugin=lamp", "--only=lamp", "--json"]
+    done = within(tree, python, "-m", "deviceplugin", *words)
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert ("lamp", "ok", "1 shine") == (finding["check"], finding["verdict"], finding["found"])
+
+
+@pytest.mark.slow
+def test_linter_and_types_see_it(tree: Path, python: Path) -> None:
+    own = ["plugins/lamp", "tests/plugins/lamp/case.py"]
     for program, *words in (
-        ["ruff", "check", "--no-cache", "."],
+        ["ruff", "check", "--no-cache", *own],
         ["ruff", "format", "--check", "--no-cache", *own],
-        ["mypy", python, *own],
+        ["mypy", f"--python-executable={python}", *own],
     ):
         done = within(tree, BIN / program, *words)
         assert 0 == done.returncode, done.stdout
 
 
-def test_the_contracts_hold_for_it_and_break_where_it_breaks_them(tree: Path, inside: Path) -> None:
-    words = [str(inside / "python"), "build/import_contracts.py", "--no-cache"]
-    assert {"KEPT"} == set(verdicts(within(tree, *words)).values())
+@pytest.mark.slow
+def test_contracts_break_where_it_breaks_them_and_hold_otherwise(tree: Path, python: Path) -> None:
     module = tree / "plugins/lamp/src/deviceplugin_lamp/more.py"
     module.write_text("import deviceplugin.tools.doctor\nimport deviceplugin_gopher\nimport grpc\n")
     try:
-        found = verdicts(within(tree, *words))
+        done = within(tree, python, "build/import_contracts.py", "--no-cache")
     finally:
         module.unlink()
+    found = dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", done.stdout, re.MULTILINE))
     assert {
         "Plugins use public names only",
         "Plugins never import each other",
@@ -254,21 +222,19 @@ def test_the_contracts_hold_for_it_and_break_where_it_breaks_them(tree: Path, in
     } == {name for name, verdict in found.items() if verdict == "BROKEN"}
 
 
-def verdicts(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    return dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", done.stdout, re.MULTILINE))
-
-
-def test_images_and_the_checklist_see_it(tree: Path, inside: Path) -> None:
-    names = within(tree, inside / "python", "build/images.py", "--names")
+@pytest.mark.slow
+def test_images_and_the_checklist_see_it(tree: Path, python: Path) -> None:
+    names = within(tree, python, "build/images.py", "--names")
     assert "lamp" in json.loads(names.stdout)
-    done = within(tree, inside / "python", "build/checklist.py", "lamp")
+    done = within(tree, python, "build/checklist.py", "lamp")
     assert (0, "") == (done.returncode, done.stdout + done.stderr)
 
 
-def test_coverage_measures_it(tree: Path, inside: Path) -> None:
+@pytest.mark.slow
+def test_coverage_measures_it(tree: Path, python: Path) -> None:
     data = tree / "dist/.coverage"
     data.parent.mkdir(exist_ok=True)
-    words = [str(inside / "python"), "-m", "coverage"]
+    words = [str(python), "-m", "coverage"]
     within(tree, *words, "run", f"--data-file={data}", "-m", "deviceplugin_lamp", "--print-config")
     within(tree, *words, "combine", f"--data-file={data}", "dist")
     shown = within(tree, *words, "report", f"--data-file={data}", "--include=plugins/lamp/*")

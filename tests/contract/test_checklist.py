@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "common/docs/new-plugin.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plugin", checklist.plugins())
 def test_a_plugin_has_all_of_the_checklist(plugin: str) -> None:
     assert [] == checklist.missing(plugin)

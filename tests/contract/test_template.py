@@ -7,7 +7,6 @@ nothing else of what this one has.
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import fresh_environment
 
+pytestmark = pytest.mark.slow  # a new environment for each
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "plugins/template/README.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -80,11 +80,3 @@ def test_the_environment_is_as_new_as_a_readers(environment: dict[str, str]) -> 
     names = ["deviceplugin", "deviceplugin_template", "pytest_timeout", "xdist", "pytest", "grpc"]
     code = f"import importlib.util as u; print(*(n for n in {names} if u.find_spec(n)))"
     assert "pytest grpc\n" == run(f"python -c {code!r}", Path(environment["HOME"]), environment)
-
-
-def test_where_it_looks_is_a_setting(tmp_path: Path) -> None:
-    (tmp_path / "ttyUSB7").symlink_to("/dev/null")
-    words = ["-m", "deviceplugin_template", "--once", f"--directory={tmp_path}"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
-    _, row = done.stdout.splitlines()
-    assert ["example.com/serial", "ttyUSB7", "healthy"] == row.split()[:3]

@@ -1,9 +1,7 @@
 """The wheels that users install, not the sources beside them."""
 
-import os
 import shutil
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +24,7 @@ PACKAGES = {
 }
 
 
+pytestmark = pytest.mark.slow  # they are built first
 SOURCES = (".proto", ".pyi")
 DISTRIBUTIONS = ("deviceplugin", "deviceplugin-testing", "deviceplugin-cli")
 Shell = Callable[..., tuple[int, str]]
@@ -33,49 +32,37 @@ Shell = Callable[..., tuple[int, str]]
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Build all wheels, from the locked build backend that is installed."""
+    """Build all wheels."""
     folder = tmp_path_factory.mktemp("wheels")
-    for package in PACKAGES:
-        subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-            cwd=ROOT / package,
-            check=True,
-            capture_output=True,
-        )
-    return {name: next(folder.glob(f"{name}-*.whl")) for name in PACKAGES.values()}
+    made = fresh_environment.wheels(folder, *(ROOT / package for package in PACKAGES))
+    return dict(zip(PACKAGES.values(), made, strict=True))
 
 
-@pytest.fixture(scope="session")
-def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack all wheels into one folder, as installing them does."""
-    folder = tmp_path_factory.mktemp("site")
-    for wheel in wheels.values():
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder)
-    return folder
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
 
 
-@pytest.mark.parametrize("name", PACKAGES.values())
-def test_a_wheel_has_the_package_with_its_types_and_nothing_else(
-    wheels: dict[str, Path], name: str
-) -> None:
-    with zipfile.ZipFile(wheels[name]) as archive:
-        names = archive.namelist()
-    assert f"{name}/py.typed" in names
-    folders = {entry.partition("/")[0].split("-")[0] for entry in names}
-    assert {name} == folders
-    assert [] == [entry for entry in names if "test_" in entry or entry.endswith(".pyc")]
+def test_a_wheel_has_the_package_with_its_types_and_nothing_else(wheels: dict[str, Path]) -> None:
+    for name, wheel in wheels.items():
+        found = names(wheel)
+        assert f"{name}/py.typed" in found
+        assert {name} == {entry.partition("/")[0].split("-")[0] for entry in found}
+        assert [] == [entry for entry in found if "test_" in entry or entry.endswith(".pyc")]
 
 
-def test_the_framework_brings_the_messages_without_what_they_are_made_of(
+def test_the_framework_brings_every_file_that_stands_beside_its_code(
     wheels: dict[str, Path],
 ) -> None:
-    with zipfile.ZipFile(wheels["deviceplugin"]) as archive:
-        names = set(archive.namelist())
-    services = ("v1beta1/deviceplugin", "pluginregistration/pluginregistration")
-    for service in (*services, "podresources/podresources"):
-        assert f"deviceplugin/proto/{service}_pb2.py" in names
-    assert [] == [name for name in names if name.endswith(SOURCES)]
+    source = ROOT / "common/node/src"
+    files = {
+        str(path.relative_to(source))
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.endswith(SOURCES)
+    }
+    found = names(wheels["deviceplugin"])
+    assert set() == files - found
+    assert [] == [name for name in found if name.endswith(SOURCES)]
 
 
 @pytest.fixture
@@ -124,25 +111,13 @@ def test_an_authors_test_passes_with_what_the_package_for_authors_brings(
     assert 0 == shell("pytest", "-p", "no:cacheprovider", "test_serial.py")[0]
 
 
-def run(installed: Path, *arguments: str) -> str:
-    result = subprocess.run(
-        [sys.executable, "-m", *arguments],
-        env={**os.environ, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return result.stdout
-
-
-def test_a_plugin_runs_from_its_wheel(installed: Path, tmp_path: Path) -> None:
+def test_a_plugin_runs_from_its_wheel(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "gus").touch()
-    output = run(installed, "deviceplugin_gopher", "--once", "--directory", str(tmp_path))
+    assert (0, "") == shell("pip", "install", "deviceplugin-gopher")
+    status, output = shell("gopher-device-plugin", "--once", "--directory", str(tmp_path))
+    assert 0 == status
     assert ["example.com/gopher", "gus", "healthy"] == output.splitlines()[1].split()[:3]
-
-
-def test_help_has_the_texts_of_all_settings_from_a_wheel(installed: Path) -> None:
-    output = run(installed, "deviceplugin_gopher", "--help")
+    _, output = shell("gopher-device-plugin", "--help")
     assert "Directory whose files are the devices" in output
     assert "Where to serve /metrics" in output
 
@@ -155,16 +130,3 @@ def test_wheels_depend_on_what_their_package_says(wheels: dict[str, Path]) -> No
     assert {"grpcio", "inotify-simple", "prometheus-client", "protobuf", "tenacity"} <= {
         text.partition(">")[0] for text in needed if "extra ==" not in text
     }
-
-
-def test_the_framework_brings_every_file_that_stands_beside_its_code(
-    wheels: dict[str, Path],
-) -> None:
-    source = ROOT / "common/node/src"
-    files = {
-        str(path.relative_to(source))
-        for path in source.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and not path.name.endswith(SOURCES)
-    }
-    with zipfile.ZipFile(wheels["deviceplugin"]) as archive:
-        assert set() == files - set(archive.namelist())

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deviceplugin_testing.tools.new import _contents
-from deviceplugin_testing.tools.new._subject import Subject
+from deviceplugin_testing.tools.new._subject import PACKAGE, REPOSITORY, WORKSPACE, Subject, made
 from manifests.kustomize import render
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +34,8 @@ NAMES = {Path("tests/test_template.py"): Path("tests/test_serial.py")}
 
 
 def test_new_makes_the_template() -> None:
-    made = {
-        NAMES.get(path, path): text
-        for path, text in _contents.made(_contents.PACKAGE, WORDS).items()
-    }
-    assert made == {path: (TEMPLATE / path).read_text() for path in made}
+    found = {NAMES.get(path, path): text for path, text in made(PACKAGE, WORDS).items()}
+    assert found == {path: (TEMPLATE / path).read_text() for path in found}
 
 
 def test_nothing_of_the_template_is_left_out() -> None:
@@ -48,8 +44,8 @@ def test_nothing_of_the_template_is_left_out() -> None:
         for path in TEMPLATE.rglob("*")
         if path.is_file() and not {"__pycache__", ".pytest_cache"} & {*path.parts}
     }
-    made = {NAMES.get(path, path) for path in _contents.made(_contents.PACKAGE, WORDS)}
-    assert {Path("README.md")} == there - made
+    found = {NAMES.get(path, path) for path in made(PACKAGE, WORDS)}
+    assert {Path("README.md")} == there - found
 
 
 def test_a_subject_has_the_same_words_as_the_template() -> None:
@@ -57,9 +53,7 @@ def test_a_subject_has_the_same_words_as_the_template() -> None:
 
 
 def test_every_file_that_the_wheel_brings_is_used() -> None:
-    used = {
-        f"{file}.in" for file in (*_contents.REPOSITORY.values(), *_contents.WORKSPACE.values())
-    }
+    used = {f"{file}.in" for file in (*REPOSITORY.values(), *WORKSPACE.values())}
     folder = ROOT / "common/testing/src/deviceplugin_testing/tools/new/files"
     assert used == {path.name for path in folder.iterdir()}
 
@@ -71,10 +65,10 @@ def test_the_one_file_of_manifests_is_what_the_kustomization_renders(tmp_path: P
         (tmp_path / "deployments" / name).symlink_to(ROOT / "deployments" / name)
     place = tmp_path / "deployments/lamp"
     place.mkdir()
-    for path, text in _contents.workspace(subject).items():
+    for path, text in made(WORKSPACE, subject.words).items():
         if path.parent == Path("deployments/lamp"):
             (place / path.name).write_text(text)
-    text = _contents.repository(subject)[Path("deploy/lamp.yaml")]
+    text = made(REPOSITORY, subject.words)[Path("deploy/lamp.yaml")]
     here = render(place)
     for (
         one
@@ -85,9 +79,9 @@ def test_the_one_file_of_manifests_is_what_the_kustomization_renders(tmp_path: P
     assert [*yaml.safe_load_all(text)] == here
 
 
-@pytest.mark.parametrize("table", [_contents.REPOSITORY, _contents.WORKSPACE], ids=["own", "here"])
+@pytest.mark.parametrize("table", [REPOSITORY, WORKSPACE], ids=["own", "here"])
 def test_the_longest_names_keep_lines_below_100_characters(table: dict[str, str]) -> None:
     subject = Subject("a" * 20, f"{'d' * 30}.example/{'r' * 9}")
-    for path, text in _contents.made(table, subject.words).items():
+    for path, text in made(table, subject.words).items():
         if path.suffix == ".py":
             assert 100 >= max(map(len, text.splitlines())), path

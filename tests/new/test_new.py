@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import fresh_environment
 from deviceplugin.__main__ import main
 from deviceplugin.errors import ConfigError
 from deviceplugin_testing.tools.new._writing import write
@@ -29,19 +30,6 @@ def below(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the framework's wheels are unpacked, as installing them does."""
-    place = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place)]
-    for package in ("node", "testing"):
-        subprocess.run(build, cwd=ROOT / "common" / package, check=True, capture_output=True)
-    for wheel in place.glob("*.whl"):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(place / "site")
-    return place / "site"
-
-
 def run(where: Path, *words: str, path: str) -> str:
     done = subprocess.run(
         words,
@@ -56,10 +44,12 @@ def run(where: Path, *words: str, path: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_what_the_installed_command_makes_passes_everything_at_once(
-    installed: Path, somewhere: Path
+    tmp_path: Path, somewhere: Path
 ) -> None:
-    python, site = sys.executable, str(installed)
+    wheels = fresh_environment.wheels(tmp_path, ROOT / "common/node", ROOT / "common/testing")
+    python, site = sys.executable, str(fresh_environment.unpacked(tmp_path / "site", *wheels))
     words = ("new", "lamp", "--resource=example.org/desk-lamp")
     said = run(somewhere, python, "-m", "deviceplugin", *words, path=site)
     assert "new-plugin.md" in said.splitlines()[-1]
@@ -139,18 +129,10 @@ def test_a_second_time_is_refused_and_changes_nothing(somewhere: Path) -> None:
 
 
 def test_of_many_at_once_exactly_one_makes_it(somewhere: Path) -> None:
-    words = [sys.executable, "-m", "deviceplugin", "new", "lamp"]
-    running = [subprocess.Popen(words, stdout=-3, stderr=-3) for _ in range(4)]
-    assert [0, 2, 2, 2] == sorted(one.wait() for one in running)
+    with ThreadPoolExecutor(4) as pool:
+        assert [0, 2, 2, 2] == sorted(pool.map(main, [["new", "lamp"]] * 4))
     assert 0 == main(["new", "lamp", "--directory=alone"])
     assert below(somewhere / "alone") == below(somewhere / "lamp")
-
-
-def test_what_fails_in_the_middle_leaves_nothing(somewhere: Path) -> None:
-    new = {Path("a/b/first"): "1", Path("c" * 300): "2"}
-    with pytest.raises(OSError, match="File name too long"):
-        write(somewhere, new, {}, dry=False)
-    assert set() == below(somewhere)
 
 
 def test_an_edit_that_fails_takes_back_the_edits_before_it(somewhere: Path) -> None:
@@ -194,6 +176,11 @@ def test_in_the_repository_one_file_gets_one_line(workspace: Path, name: str) ->
     (added,) = [line for line in lines if line not in text.splitlines()]
     assert f'  "plugins/{name}/src",' == added
     assert [line for line in lines if line != added] == text.splitlines()
+    paths = [line for line in lines if line.startswith('  "plugins/')]
+    assert sorted(paths) == paths
+    before = below(workspace)
+    assert 0 == main(["new", "other", f"--directory={workspace.parent / 'own'}"])
+    assert before == below(workspace), "it is left alone"
 
 
 @pytest.mark.parametrize(
@@ -217,13 +204,6 @@ def test_a_repository_without_a_place_for_the_lines_is_left_as_it_is(
         assert 2 == main(words)
         assert problem in capsys.readouterr().err
     assert before == {one: one.read_bytes() for one in workspace.rglob("*") if one.is_file()}
-
-
-def test_with_a_directory_the_repository_is_left_alone(workspace: Path, tmp_path: Path) -> None:
-    before = below(workspace)
-    assert 0 == main(["new", "lamp", f"--directory={tmp_path / 'own'}"])
-    assert before == below(workspace)
-    assert "pyproject.toml" in below(tmp_path / "own")
 
 
 def test_a_folder_that_is_no_project_is_no_repository_of_the_framework(somewhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""Processes that start in milliseconds, because Python and its modules are loaded already."""
+"""Plugins under check that start in milliseconds: Python and their modules are loaded already."""
 
 import multiprocessing
 import os
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -20,11 +20,15 @@ def preload(*modules: str) -> None:
     _CONTEXT.set_forkserver_preload(list(modules))
 
 
-class Popen:
-    """The part of ``subprocess.Popen`` that the conformance checks use.
+def Popen(words: Sequence[str], **options: Any) -> Any:  # noqa: N802 - as in subprocess
+    """Start ``MODULE.CLASS ARGUMENT...`` of the tests by a fork, and other commands as usual."""
+    if words[0].startswith("tests."):
+        return Forked(words, **options)
+    return subprocess.Popen(words, **options)
 
-    The command is ``MODULE.CLASS ARGUMENT...``: an instance is made, and its ``main()`` is run.
-    """
+
+class Forked:
+    """The part of ``subprocess.Popen`` that is used; it runs ``main()`` of an instance."""
 
     def __init__(
         self,

@@ -1,8 +1,12 @@
 """A new virtual environment without the network: others' packages are links to this one's."""
 
+import os
 import venv
+import zipfile
 from importlib.metadata import Distribution
 from pathlib import Path
+
+from hatchling.builders.wheel import WheelBuilder
 
 from needed_packages import closure
 
@@ -38,3 +42,22 @@ def _link(one: Distribution, site: Path) -> None:
     for top in tops:
         if not (site / top).exists():
             (site / top).symlink_to(str(one.locate_file(top)))
+
+
+def wheels(target: Path, *projects: Path) -> list[Path]:
+    """Build the wheels of ``projects`` in ``target``; the build backend is the locked one."""
+    return [
+        Path(made)
+        for project in projects
+        for made in WheelBuilder(os.fspath(project)).build(
+            directory=os.fspath(target), versions=["standard"]
+        )
+    ]
+
+
+def unpacked(target: Path, *found: Path) -> Path:
+    """Unpack wheels in ``target``, as installing them does, and return it."""
+    for wheel in found:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(target)
+    return target

@@ -45,17 +45,15 @@ class AllocatesUnhealthy(Good):
 
 
 class SlowAllocate(Good):
-    ids = ("a",)
-
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
-        answer = super().answer(ids)
-        time.sleep(1.5)
-        return answer
+        if self.calls.count("Allocate") == 2:
+            time.sleep(1.2)
+        return super().answer(ids)
 
 
 class WaitsForStreams(Good):
     def answer(self, ids: list[str]) -> pb.AllocateResponse:
-        self._changed.until(lambda: self.streams <= 4, 2)
+        self._changed.until(lambda: self.streams <= 4, 1.3)
         return super().answer(ids)
 
 
@@ -113,7 +111,7 @@ class SlowPreStart(Good):
     def PreStartContainer(  # noqa: N802
         self, request: pb.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> pb.PreStartContainerResponse:
-        time.sleep(1.5)
+        time.sleep(0.8)
         return super().PreStartContainer(request, context)
 
 

@@ -16,7 +16,7 @@ class LateFirstList(Good):
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> Iterator[pb.ListAndWatchResponse]:
         if "ListAndWatch" not in self.calls:
-            time.sleep(3)
+            time.sleep(1.2)
         yield from super().ListAndWatch(request, context)
 
 

@@ -75,7 +75,7 @@ class SlowOptions(Good):
     def GetDevicePluginOptions(  # noqa: N802
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
-        time.sleep(1.5)
+        time.sleep(0.8)
         return super().GetDevicePluginOptions(request, context)
 
 

@@ -1,6 +1,7 @@
 """A DRA driver that does what a kubelet expects: one slice, one device that is shared."""
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Sequence
@@ -34,18 +35,18 @@ class Good(StubDriver):
     every = 0.1
     devices_offered: Sequence[str] = DEVICES
 
-    def __init__(self, environment: dict[str, str]) -> None:
-        self.cdi = Path(environment["DP_CDI_DIR"])
+    def __init__(self) -> None:
+        self.cdi = Path(os.environ["DP_CDI_DIR"])
         super().__init__(
-            Path(environment["DP_REGISTRY_DIR"]),
+            Path(os.environ["DP_REGISTRY_DIR"]),
             self.name,
             cdi_dir=self.cdi,
             services=self.services,
         )
-        self.records = Path(environment["DP_DRIVER_DIR"]) / self.name
+        self.records = Path(os.environ["DP_DRIVER_DIR"]) / self.name
         self.records.mkdir(parents=True, exist_ok=True)
-        self.api = ApiServer(environment["DP_API_SERVER"])
-        self.node = environment["NODE_NAME"]
+        self.api = ApiServer(os.environ["DP_API_SERVER"])
+        self.node = os.environ["NODE_NAME"]
         self.pool = f"{self.node}/things"
         self.lock = threading.Lock()
         self.on_prepare = self.answer
@@ -54,7 +55,7 @@ class Good(StubDriver):
 
     # Life
 
-    def run(self) -> None:
+    def main(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.waiter.end())
         self.restore()

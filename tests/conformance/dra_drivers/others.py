@@ -63,7 +63,7 @@ class OneNameForEachDevice(Good):
 class WaitsToPublish(Good):
     """Publishes slices that somebody has deleted only after a while, as the library in Go does."""
 
-    delay = 2.0
+    delay = 1.2
     seen_at: float | None = None
 
     def publish(self) -> None:

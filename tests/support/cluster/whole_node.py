@@ -93,7 +93,7 @@ class WholeNode:
         self.booked.node = self.node
         self.kubelet = self.node.kubelet
         self.protocol: Protocol = "device-plugin"
-        self.process: forked_process.Popen | None = None
+        self.process: forked_process.Forked | None = None
         self.cluster.add_node(NODE)
         selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
         self.make.device_class("thing", selectors=[selector], extendedResourceName=RESOURCE)

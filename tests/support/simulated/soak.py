@@ -6,20 +6,17 @@ kubelet's view is not the plugin's.
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from deviceplugin_simulated import SimulatedSettings
-from deviceplugin_simulated.scenario import Scenario, load
-from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin_simulated.scenario import load
+from deviceplugin_testing.tools.bench._subject import BenchSubject, Run, running
 
 RESOURCE = "example.com/soak"
 _LOOKS = 6
@@ -31,8 +28,6 @@ class Outcome:
     """What was seen."""
 
     devices: int
-    seconds: float
-    seed: int
     events: int
     """What happened, by the script."""
     lists: int
@@ -46,37 +41,13 @@ class Outcome:
     """Devices of which kubelet and plugin think differently at the end."""
     memory_mib: Sequence[float]
     """Resident memory of the plugin over time, once its first list was out."""
-    cpu_seconds: float
-    """CPU time of the plugin, its start included."""
 
 
 def soak(devices: int, seconds: float, seed: int, every: str = "5ms") -> Outcome:
     """Run the plugin's command on a kubelet for so long, and compare what both have then."""
-    root = Path(tempfile.mkdtemp(prefix="soak-"))
-    settings = _write(root, devices, seconds, seed, every)
-    scenario = load(settings)
-    try:
-        with SimulatedKubelet(root / "kubelet") as kubelet:
-            process = _start(kubelet, root)
-            try:
-                return _watch(kubelet, process, scenario, seconds)
-            finally:
-                process.kill()
-                process.wait()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def _write(root: Path, devices: int, seconds: float, seed: int, every: str) -> SimulatedSettings:
-    path = root / "devices.json"
     # Faults at random pass before the end, so that nothing happens while both sides are compared;
     # some of the timeline's stay.
-    random = {
-        "every": every,
-        "lasting": f"{seconds / 40:.3f}s",
-        "until": f"{_last_fault(seconds):.3f}s",
-        "faults": ["unhealthy", "unplug"],
-    }
+    last_fault = 0.7 * seconds
     timeline = [
         {
             "at": f"{index / 100 * seconds:.3f}s",
@@ -85,105 +56,62 @@ def _write(root: Path, devices: int, seconds: float, seed: int, every: str) -> S
         }
         for index in range(0, 70, 5)
     ]
-    resources = {RESOURCE: {"count": devices, "id": "soak-{node}-{index}"}}
-    given = {"resources": resources, "timeline": timeline, "random": random, "seed": seed}
-    path.write_text(json.dumps(given))
-    return SimulatedSettings(devices=path, node_name="node")
-
-
-def _last_fault(seconds: float) -> float:
-    return 0.7 * seconds
-
-
-def _start(kubelet: SimulatedKubelet, root: Path) -> "subprocess.Popen[bytes]":
-    command = Path(sys.executable).with_name("simulated-device-plugin")
-    return subprocess.Popen(
-        [
-            command,
-            f"--devices={root / 'devices.json'}",
-            "--node-name=node",
-            f"--plugin-dir={kubelet.plugin_dir}",
-            f"--pod-resources-socket={kubelet.pod_resources_socket}",
-            "--http-address=off",
-            "--log-level=warning",
-        ]
-    )
-
-
-def _watch(
-    kubelet: SimulatedKubelet,
-    process: "subprocess.Popen[bytes]",
-    scenario: Scenario,
-    seconds: float,
-) -> Outcome:
-    begin = time.monotonic()
-    kubelet.wait(lambda: kubelet.lists_received(RESOURCE) > 0, timeout=60)
-    first_list = time.monotonic() - begin
-    memory = [_memory(process.pid)]
-    for look in range(1, _LOOKS + 1):
-        _pass(kubelet, begin + look * seconds / _LOOKS)
-        memory.append(_memory(process.pid))
-    life = scenario.life()
-    life.advance(float("inf"))
-    expected = {one: one not in life.state.troubles for one in scenario.ids}
-    _settle(kubelet, expected)
-    view = _view(kubelet)
+    document = {
+        "resources": {RESOURCE: {"count": devices, "id": "soak-{node}-{index}"}},
+        "timeline": timeline,
+        "random": {
+            "every": every,
+            "lasting": f"{seconds / 40:.3f}s",
+            "until": f"{last_fault:.3f}s",
+            "faults": ["unhealthy", "unplug"],
+        },
+        "seed": seed,
+    }
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "devices.json")
+        path.write_text(json.dumps(document))
+        scenario = load(SimulatedSettings(devices=path, node_name="node"))
+        program = Path(sys.executable).with_name("simulated-device-plugin")
+        flags = [f"--devices={path}", "--node-name=node", "--log-level=warning"]
+        with running(BenchSubject(title="soak", command=[str(program), *flags])) as run:
+            begin = time.monotonic()
+            first_list = run.wait_listed() - begin
+            memory = [run.holdings().rss / 2**20]
+            for look in range(1, _LOOKS + 1):
+                time.sleep(max(0.0, begin + look * seconds / _LOOKS - time.monotonic()))
+                memory.append(run.holdings().rss / 2**20)
+            life = scenario.life()
+            life.advance(float("inf"))
+            troubled = life.state.troubles.keys() & {*scenario.ids}
+            differences = _differences(run, scenario.ids, troubled)
+            lists = run.kubelet.lists_received(RESOURCE)
+    assert scenario.process is not None
     return Outcome(
         devices=len(scenario.devices),
-        seconds=seconds,
-        seed=scenario.seed,
-        events=_count(scenario),
-        lists=kubelet.lists_received(RESOURCE),
+        events=sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed)),
+        lists=lists,
         first_list=first_list,
-        last_fault=_last_fault(seconds),
-        troubled=len(life.state.troubles),
-        differences=sum(view.get(one, False) != well for one, well in expected.items()),
+        last_fault=last_fault,
+        troubled=len(troubled),
+        differences=differences,
         memory_mib=memory,
-        cpu_seconds=_cpu(process.pid),
     )
 
 
-def _view(kubelet: SimulatedKubelet) -> Mapping[str, bool]:
-    """Return which devices the kubelet has, and whether they are healthy."""
-    if RESOURCE not in kubelet.registered:
-        return {}
-    found = kubelet.devices(RESOURCE)
-    return {device_id: health == "Healthy" for device_id, health in found.items()}
+def _differences(run: Run, ids: Sequence[str], troubled: set[str]) -> int:
+    """Return how many devices differ, once that are none or after a while.
 
-
-def _pass(kubelet: SimulatedKubelet, until: float) -> None:
-    """Let time go on."""
-    if (left := until - time.monotonic()) > 0:
-        kubelet.wait(lambda: time.monotonic() >= until, timeout=left + 5)
-
-
-def _settle(kubelet: SimulatedKubelet, expected: Mapping[str, bool]) -> None:
-    """Wait until the kubelet has what is expected, for a while.
-
-    What is unplugged is unhealthy to it, or was never there.
+    What is unplugged is unhealthy to the kubelet, or was never there.
     """
 
     def differ() -> int:
-        view = _view(kubelet)
-        return sum(view.get(one, False) != well for one, well in expected.items())
+        known = RESOURCE in run.kubelet.registered
+        healthy = run.kubelet.healthy(RESOURCE) if known else frozenset()
+        return len(healthy ^ ({*ids} - troubled))
 
     with suppress(TimeoutError):
-        kubelet.wait(lambda: not differ(), timeout=10)
-
-
-def _count(scenario: Scenario) -> int:
-    assert scenario.process is not None
-    return sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed))
-
-
-def _memory(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
-
-
-def _cpu(pid: int) -> float:
-    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        run.kubelet.wait(lambda: not differ(), timeout=10)
+    return differ()
 
 
 def main() -> int:

@@ -128,11 +128,7 @@ class Findings:
         return self._result(found)
 
     def before(self, scenario: Callable[[], _T], name: Callable[..., _T]) -> _T:
-        """Return what ``scenario`` found, for a check that does not fail because of it.
-
-        Raises:
-            NotApplicable: It raised that, or it failed. Another check reports that.
-        """
+        """Return what ``scenario`` found; raise ``NotApplicable`` if it failed."""
         with self._locks[name]:
             return self._result(self._play(scenario, name))
 
@@ -181,11 +177,7 @@ class CheckRun:
         return self._findings.once(lambda: scenario(self), scenario)
 
     def once_before(self, scenario: Callable[[Self], _T]) -> _T:
-        """Return what ``scenario`` found, for a check that only depends on it.
-
-        Raises:
-            NotApplicable: It failed. Another check reports that.
-        """
+        """Return what ``scenario`` found, for a check that only depends on it; see ``before``."""
         return self._findings.before(lambda: scenario(self), scenario)
 
     def is_fine(self, scenario: Callable[[Self], object]) -> bool:

@@ -85,7 +85,6 @@ class Stream:
         self.waited: float | None = None
         """Seconds to the first list; None if there was none."""
         self.size = 0
-        """Bytes of the first list."""
         self.error = ""
         """Why the stream ended, unless we closed it."""
         self._thread = threading.Thread(target=self._read, name="conformance-stream", daemon=True)
@@ -125,8 +124,6 @@ _NUMA_NODES: Final = 8
 
 @dataclass(slots=True)
 class Registered:
-    """One call of Register."""
-
     at: float
     resource: str
     version: str
@@ -177,7 +174,6 @@ class ObservedKubelet(SimulatedKubelet):
         return [each for each in known if resource in {None, each.resource}]
 
     def lists(self, resource: str | None = None) -> list[Listed]:
-        """Return all lists so far, or those of ``resource``."""
         known = tuple(self._journal.lists)
         return [each for each in known if resource in {None, each.resource}]
 

@@ -39,10 +39,7 @@ def run(
     say: Callable[[Result], None],
     begins: Callable[[Check], None] = lambda _: None,
 ) -> list[Result]:
-    """Run ``checks`` in order, and return their results.
-
-    ``begins`` is called with each check before it runs, and ``say`` with each result at once.
-    """
+    """Run ``checks`` in order, and return the results; call ``begins`` and ``say`` for each."""
     results = []
     for check in checks:
         begins(check)
@@ -84,14 +81,12 @@ class InOrder:
     checks: Sequence[Check]
     say: Callable[[Result], None]
     results: list[Result] = field(default_factory=list)
-    """Results that were passed on."""
     running: list[Check] = field(default_factory=list)
     """Checks that have begun but not ended."""
     _early: dict[str, Result] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def begins(self, check: Check) -> None:
-        """Record that ``check`` begins."""
         with self._lock:
             self.running.append(check)
 
@@ -108,7 +103,6 @@ class InOrder:
 
     @property
     def done(self) -> int:
-        """Number of checks that have ended."""
         return len(self.results) + len(self._early)
 
 
@@ -129,13 +123,8 @@ class SideBySide:
         """Why the plugin does not start beside another; empty if it does."""
 
     def run(self, checks: Sequence[Check]) -> None:
-        """Run ``checks``.
-
-        Raises:
-            BaseException: An unexpected error of one of the checks. The others are given up as soon
-                as they wait for anything.
-        """
-        if self._jobs == 1 or not self._trial.first_comes_up():
+        """Run ``checks``. After an unexpected error of one, others are given up as they wait."""
+        if self._jobs == 1 or not self._trial.comes_up():
             self._run(self._trial, checks)
             return
         lanes = _lanes(checks)
@@ -189,10 +178,7 @@ _CLEAR: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Shows which checks are running, and how long the run has taken, while it is open.
-
-    It shows nothing if ``terminal`` is not a terminal.
-    """
+    """Shows what is running, and for how long, if ``terminal`` is one; nothing otherwise."""
 
     def __init__(self, order: InOrder, terminal: TextIO, clock: Clock = MONOTONIC) -> None:
         self._order = order

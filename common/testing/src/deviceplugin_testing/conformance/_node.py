@@ -33,13 +33,21 @@ class CheckedProcess:
         self.limits = limits
         self.plugin: Plugin | None = None
 
-    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Wait until ``condition()`` is true, and return whether it became true.
+    @property
+    def pid(self) -> int:
+        """The process id; 0 if it has not been started."""
+        return self.plugin.pid if self.plugin is not None else 0
 
-        Raises:
-            Failed: The process ended meanwhile.
-            Abandoned: The run was given up meanwhile.
-        """
+    def kill(self) -> None:
+        if self.plugin is not None:
+            self.plugin.kill()
+
+    def terminate(self, timeout: float) -> float | None:
+        """Send SIGTERM and return the seconds until it exits; None if it does not."""
+        return self.plugin.terminate(timeout) if self.plugin is not None else 0.0
+
+    def wait(self, condition: Callable[[], object], timeout: float) -> bool:
+        """Return whether ``condition()`` came true; raise ``Failed`` if the process ends."""
         return self._wait(condition, timeout, self._check_running)
 
     def observe(self, seconds: float) -> None:
@@ -80,7 +88,6 @@ class PluginNode(CheckedProcess):
     ) -> None:
         super().__init__(subject, place, limits, over)
         self.resource = subject.resource
-        """The resource to check; empty until it is known."""
         self.kubelet = ObservedKubelet(
             place.root,
             version=subject.kubelet_version,
@@ -91,7 +98,6 @@ class PluginNode(CheckedProcess):
         self.placeholders = place.placeholders()
 
     def launch(self) -> Plugin:
-        """Start the plugin."""
         self.plugin = Plugin(
             self._subject.command,
             placeholders=self.placeholders,
@@ -100,16 +106,13 @@ class PluginNode(CheckedProcess):
         return self.plugin
 
     def close(self) -> None:
-        """Kill the plugin and stop the kubelet."""
-        if self.plugin is not None:
-            self.plugin.kill()
+        self.kill()
         self.kubelet.stop()
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Kill the plugin if the context takes too long, because admissions have no timeout."""
-        assert self.plugin is not None
-        killer = threading.Timer(self.limits.within, self.plugin.kill)
+        killer = threading.Timer(self.limits.within, self.kill)
         killer.start()
         try:
             yield
@@ -184,17 +187,12 @@ class PluginNode(CheckedProcess):
         return self.await_back(begin, what, started=started)
 
     def await_back(self, since: float, after: str, *, started: bool = False) -> float:
-        """Wait for the plugin to register again, and return how many seconds that took.
-
-        Raises:
-            Failed: It does not within the limit. With ``started``, that is the limit of a start.
-        """
+        """Return the seconds until the plugin registers again; raise ``Failed`` if it does not."""
         limit = self.limits.start if started else self.limits.within
         if not self.wait(lambda: self.back(since), limit):
             calls = [r for r in self.kubelet.registrations(self.resource) if r.at > since]
             why = calls[-1].refusal if calls else ""
-            if self.plugin is not None:
-                why = why or self.plugin.last_words()
+            why = why or (self.plugin.last_words() if self.plugin else "")
             raise Failed(f"not registered {limit:g} s after {after}" + (why and f": {why}"))
         return min(each.at for each in self.lists if each.at > since) - since
 
@@ -213,6 +211,5 @@ class PluginNode(CheckedProcess):
 
     @property
     def unhealthy(self) -> list[str]:
-        """Ids of the other devices in the last list."""
         last = self.lists[-1:]
         return sorted({d.ID for each in last for d in each.devices if d.health != HEALTHY})

@@ -57,7 +57,6 @@ class Holdings:
     threads: int
     descriptors: int
     sockets: int
-    """Descriptors that are sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,6 @@ def activity(pid: int) -> Activity:
 
 
 def family(pid: int) -> Iterator[int]:
-    """Yield ``pid`` and its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdecimal():

@@ -30,16 +30,10 @@ class Trial(CheckRun):
         self._first: PluginNode | None = None
 
     def beside(self) -> "Trial":
-        """Return another trial of the same run, with its own plugin and kubelet."""
         other = Trial(self.subject, self.limits, self.seed)
         other.resource, other.others = self.resource, self.others
         other.crashes, other.over, other._findings = self.crashes, self.over, self._findings
         return other
-
-    def first_comes_up(self) -> bool:
-        """Return whether the first start of the plugin succeeded."""
-        self.first()
-        return not self.hopeless
 
     def comes_up(self) -> bool:
         """Start the plugin, and return whether that succeeded; ``hopeless`` has the reason."""
@@ -116,12 +110,7 @@ class Trial(CheckRun):
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - reproducible on purpose
 
     def trigger(self, node: PluginNode) -> None:
-        """Run the user's command that changes the devices.
-
-        Raises:
-            NotApplicable: There is no such command.
-            Failed: The command fails.
-        """
+        """Run the user's command that changes the devices; without one, raise ``NotApplicable``."""
         if not self.subject.trigger:
             raise NotApplicable("no --trigger-change")
         command = fill(self.subject.trigger, node.placeholders)

@@ -26,8 +26,6 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the console."""
-
     run: Callable[..., str | None]
     """Called with the arguments; returns the text to show."""
     words: str
@@ -58,7 +56,6 @@ class Console:
         """It is over when the console must stop."""
 
     def show(self, text: str) -> None:
-        """Print ``text`` as a line, unless it is empty."""
         if text:
             self._out.write(text + "\n")
             self._out.flush()
@@ -154,11 +151,7 @@ def listening(console: Console, path: Path) -> Iterator[None]:
 
 
 def send(path: Path, line: str, out: TextIO = sys.stdout) -> bool:
-    """Send the command ``line`` to the socket ``path``, and return whether it succeeded.
-
-    Raises:
-        OSError: Nobody listens there.
-    """
+    """Send ``line`` to a console, and return whether it succeeded; ``OSError`` if none listens."""
     with socket(AF_UNIX, SOCK_STREAM) as client:
         client.connect(str(path))
         client.sendall(line.encode() + b"\n")
@@ -194,10 +187,7 @@ def opened(script: str | None, stack: ExitStack) -> TextIO | None:
 
 
 def serve(console: Console, script: TextIO | None) -> int:
-    """Run the script or, without one, typed commands until the console stops.
-
-    Returns the exit status.
-    """
+    """Run the script, or typed commands until the console stops; return the exit status."""
     if script is not None:
         return 0 if console.run_script(script) else 1
     if sys.stdin is not None and sys.stdin.isatty():

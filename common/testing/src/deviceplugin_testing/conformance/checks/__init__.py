@@ -5,10 +5,9 @@ from typing import Final
 from deviceplugin_testing.conformance._check import Check, CheckGroup
 from deviceplugin_testing.conformance.checks import (
     _allocation,
-    _crash,
-    _hot_plug,
     _lists,
     _losses,
+    _pods,
     _preferred,
     _registration,
     _resources,
@@ -24,10 +23,10 @@ GROUPS: Final[tuple[CheckGroup, ...]] = (
     _losses.RESTART,
     _losses.STREAM_LOSS,
     _losses.SOCKET_LOSS,
-    _hot_plug.GROUP,
+    _pods.HOT_PLUG,
     _shutdown.GROUP,
     _resources.GROUP,
-    _crash.GROUP,
+    _pods.CRASH,
 )
 """In the order in which they run. The last one checks what all others did to the kubelet."""
 

@@ -38,11 +38,7 @@ def allocate(node: PluginNode, ids: Sequence[str]) -> pb.AllocateResponse:
 
 
 def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
-    """Return a node and a limited number of healthy devices of its plugin.
-
-    Raises:
-        NotApplicable: There are none.
-    """
+    """Return a node and some healthy devices; raise ``NotApplicable`` if there are none."""
     node = trial.node()
     ids = node.healthy
     if not ids:
@@ -53,8 +49,6 @@ def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """One Allocate of one device."""
-
     id: str
     responses: Sequence[Answer]
     seconds: float
@@ -63,7 +57,6 @@ class Allocated:
 
 
 def each_device(trial: Trial) -> Sequence[Allocated]:
-    """Allocate healthy devices one by one."""
     node, ids = healthy(trial)
     return [_allocate_one(node, id_) for id_ in ids]
 

@@ -31,13 +31,10 @@ def _devices(trial: Trial) -> Iterator[pb.Device]:
 )
 def _prompt(trial: Trial) -> str:
     node = trial.first()
-    accepted = [r for r in node.kubelet.registrations(trial.resource or None) if not r.refusal]
-    if not accepted:
-        raise NotApplicable(trial.hopeless)
+    accepted = _accepted(trial, node)
     lists = node.kubelet.lists(accepted[0].resource)
     if not lists:
-        _need_running(node)
-        with _kubelet.Stream(node.kubelet.plugin_dir / accepted[0].endpoint) as stream:
+        with _own_stream(node, accepted[0]) as stream:
             if not stream.wait(trial.limits.first_list):
                 raise Failed(f"no list within {trial.limits.first_list:g} s {stream.error}")
             return f"sent after {stream.waited:.2f} s"
@@ -144,13 +141,10 @@ def _topology(trial: Trial) -> str:
 )
 def _size(trial: Trial) -> str:
     node = trial.first() if trial.hopeless else trial.node()
-    accepted = [r for r in node.kubelet.registrations(trial.resource or None) if not r.refusal]
-    if not accepted:
-        raise NotApplicable(trial.hopeless)
+    accepted = _accepted(trial, node)
     sizes = [pb.ListAndWatchResponse(devices=each.devices).ByteSize() for each in node.lists]
     if not sizes:
-        _need_running(node)
-        with _kubelet.Stream(node.kubelet.plugin_dir / accepted[-1].endpoint) as stream:
+        with _own_stream(node, accepted[-1]) as stream:
             if not stream.wait(trial.limits.within):
                 raise NotApplicable("no list came")
             sizes = [stream.size]
@@ -192,9 +186,18 @@ def _deaf_stream(trial: Trial) -> str:
             return f"another stream got its list within {stream.waited:.2f} s"
 
 
-def _need_running(node: PluginNode) -> None:
+def _accepted(trial: Trial, node: PluginNode) -> list[_kubelet.Registered]:
+    calls = node.kubelet.registrations(trial.resource or None)
+    if accepted := [call for call in calls if not call.refusal]:
+        return accepted
+    raise NotApplicable(trial.hopeless)
+
+
+def _own_stream(node: PluginNode, call: _kubelet.Registered) -> _kubelet.Stream:
+    """Return a stream beside the kubelet's, which may accept no list of such a size."""
     if node.plugin is None or node.plugin.status is not None:
         raise NotApplicable("the plugin has ended")
+    return _kubelet.Stream(node.kubelet.plugin_dir / call.endpoint)
 
 
 def _some(words: set[str]) -> str:

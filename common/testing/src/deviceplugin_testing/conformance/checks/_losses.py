@@ -90,8 +90,7 @@ def _late_socket(trial: Trial) -> str:
 )
 def _after_kill(trial: Trial) -> str:
     node = trial.node()
-    if node.plugin is not None:
-        node.plugin.kill()
+    node.kill()
     node.await_gone()
     took = node.back_after("a start after a kill", node.launch, started=True)
     return f"registered after {took:.2f} s"
@@ -106,8 +105,8 @@ def _after_kill(trial: Trial) -> str:
 def _stable_ids(trial: Trial) -> str:
     node = trial.node()
     before = set(node.lists[-1].ids)
-    if node.plugin is not None and node.plugin.terminate(trial.limits.stop) is None:
-        node.plugin.kill()
+    if node.terminate(trial.limits.stop) is None:
+        node.kill()
     node.await_gone()
     node.back_after("a stop", node.launch, started=True)
     missing = before - set(node.lists[-1].ids)
@@ -190,8 +189,11 @@ def _stays(trial: Trial) -> str:
     socket = node.kubelet.socket_of(node.resource)
     node.back_after("its socket was deleted a second time", socket.unlink)
     calls = len(node.kubelet.registrations(node.resource))
-    node.observe(trial.limits.settle)
-    again = len(node.kubelet.registrations(node.resource)) - calls
-    if again or node.resource not in node.kubelet.registered:
-        raise Failed(f"was lost once more, and registered {again} more times")
+
+    def lost() -> bool:
+        again = len(node.kubelet.registrations(node.resource)) > calls
+        return again or node.resource not in node.kubelet.registered
+
+    if node.wait(lost, trial.limits.settle):
+        raise Failed("was lost once more")
     return f"still registered after {trial.limits.settle:g} s"

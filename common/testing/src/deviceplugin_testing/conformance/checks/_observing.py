@@ -18,25 +18,19 @@ class Effort:
     """The CPU time and wake-ups of a plugin and its descendants over some time."""
 
     cpu: float
-    """Share of one CPU."""
     wakeups: float
-    """Wake-ups per second."""
 
     def excess(self, limits: Limits) -> str:
         """Return what exceeds the limits of an idle plugin, or an empty string."""
         return self.cpu_excess(limits) or self.wakeups_excess(limits)
 
     def cpu_excess(self, limits: Limits) -> str:
-        """Return that it uses too much CPU time, or an empty string."""
-        if self.cpu <= limits.idle_cpu:
-            return ""
-        return f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
+        excess = f"used {self.cpu:.1%} of a CPU; {limits.idle_cpu:.1%} is fine"
+        return excess if self.cpu > limits.idle_cpu else ""
 
     def wakeups_excess(self, limits: Limits) -> str:
-        """Return that it wakes up too often, or an empty string."""
-        if self.wakeups <= limits.wakeups:
-            return ""
-        return f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
+        excess = f"woke up {self.wakeups:.0f} times a second; {limits.wakeups:g} is fine"
+        return excess if self.wakeups > limits.wakeups else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,6 @@ class Quiet:
     seconds: float
     registrations: Sequence[Registered]
     lists: Sequence[Listed]
-    """The lists of the checked resource."""
     effort: Effort
 
 
@@ -75,10 +68,9 @@ def calmed(node: PluginNode) -> Effort:
 
 
 def _effort(node: PluginNode, seconds: float) -> Effort:
-    pid = node.plugin.pid if node.plugin else 0
-    before, begin = activity(pid), time.monotonic()
+    before, begin = activity(node.pid), time.monotonic()
     node.observe(seconds)
-    cpu, wakeups = activity(pid).since(before)
+    cpu, wakeups = activity(node.pid).since(before)
     took = time.monotonic() - begin
     return Effort(cpu / took, wakeups / took)
 

@@ -148,7 +148,6 @@ def _again(trial: Trial) -> str:
     except grpc.RpcError as error:
         raise NotApplicable(f"not even once: {rpc.status_text(error)}") from error
     try:
-        _pre_start_again = _pre_start(trial, 2)
+        return f"took {_pre_start(trial, 2):.2f} s for a restart"
     except grpc.RpcError as error:
         raise Failed(f"did not succeed again: {rpc.status_text(error)}") from error
-    return f"took {_pre_start_again:.2f} s for a restart"

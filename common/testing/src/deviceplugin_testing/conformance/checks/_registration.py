@@ -108,14 +108,8 @@ def _options(trial: Trial) -> str:
     options = node.kubelet.call(
         node.resource, "GetDevicePluginOptions", pb.Empty(), trial.limits.call
     )
-    offers = [
-        name
-        for name, offered in (
-            ("preferred allocation", options.get_preferred_allocation_available),
-            ("pre-start", options.pre_start_required),
-        )
-        if offered
-    ]
+    offers = ["preferred allocation"] * options.get_preferred_allocation_available
+    offers += ["pre-start"] * options.pre_start_required
     return f"offers {' and '.join(offers) or 'nothing optional'}"
 
 

@@ -40,7 +40,7 @@ def churn(trial: Trial) -> Churn:
     try:
         _restart(node)
         node.observe(trial.limits.settle)
-        before = _held(node)
+        before = holdings(node.pid)
         sockets_before = len(sockets(node.kubelet.plugin_dir))
         for _ in range(trial.limits.leak_restarts):
             _restart(node)
@@ -56,26 +56,18 @@ def _restart(node: PluginNode) -> None:
     node.back_after("a restart", node.kubelet.start)
 
 
-def _held(node: PluginNode) -> Holdings:
-    return holdings(node.plugin.pid if node.plugin else 0)
-
-
 def _rested(node: PluginNode, before: Holdings) -> Holdings:
     """Return what the plugin has once it is back to ``before``, or some time later."""
-    now = _held(node)
+    now = holdings(node.pid)
 
     def rested() -> bool:
         nonlocal now
         node.observe(0)
-        now = _held(node)
-        return _within(now, before)
+        now = holdings(node.pid)
+        return now.threads <= before.threads and now.descriptors <= before.descriptors
 
     Waiter().until(rested, node.limits.settle * 3, every=_POLL)
     return now
-
-
-def _within(now: Holdings, before: Holdings) -> bool:
-    return now.threads <= before.threads and now.descriptors <= before.descriptors
 
 
 def _gained(trial: Trial, name: str, noun: str) -> str:

@@ -17,17 +17,13 @@ _AT_LEAST: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One SIGTERM."""
-
     took: float | None
     """Seconds to the end of the process; None if it had to be killed."""
     status: int | None
     sockets: Sequence[str]
-    """Names of the sockets that were left."""
 
 
 def stop(trial: Trial) -> Stop:
-    """Stop a plugin while the kubelet runs."""
     node = trial.fresh()
     plugin = node.plugin
     if plugin is None:
@@ -99,7 +95,7 @@ def _without_kubelet(trial: Trial) -> str:
     node = trial.node()
     node.kubelet.stop()
     node.observe(max(_AT_LEAST, trial.limits.settle))
-    took = node.plugin.terminate(trial.limits.stop) if node.plugin is not None else None
+    took = node.terminate(trial.limits.stop)
     if took is None:
         raise Failed(f"did not end within {trial.limits.stop:g} s while there was no kubelet")
     return f"ended after {took:.2f} s"

@@ -41,7 +41,6 @@ class Offered(NamedTuple):
 
 
 def newest(slices: Slices) -> dict[str, Slices]:
-    """Return the slices of the newest generation, by pool."""
     pools: dict[str, list[Mapping[str, Any]]] = {}
     for one in slices:
         pools.setdefault(one["spec"]["pool"]["name"], []).append(one)
@@ -92,7 +91,6 @@ class DraNode(CheckedProcess):
         super().__init__(subject, place, limits, over)
         self._claims = 0
         self.driver = subject.resource
-        """The driver to check; empty until it is known."""
         self.cluster = SimulatedCluster(seed=seed)
         self.cluster.add_node(NODE)
         self.cluster.start()
@@ -130,7 +128,6 @@ class DraNode(CheckedProcess):
         }
 
     def start(self) -> None:
-        """Start the kubelet."""
         for name in ("driver_dir", "cdi_dir", "registry_dir"):
             self._place.root.joinpath(self.placeholders[name]).mkdir(parents=True, exist_ok=True)
         self.node.start()
@@ -138,7 +135,6 @@ class DraNode(CheckedProcess):
         self.kubelet.run(Pod.of("driver", main={}))
 
     def launch(self) -> Plugin:
-        """Start the driver."""
         given = self.placeholders
         variables = ("driver_dir", "cdi_dir", "api_server")
         environment = {f"DP_{name.upper()}": given[name] for name in variables}
@@ -152,9 +148,7 @@ class DraNode(CheckedProcess):
         return self.plugin
 
     def close(self) -> None:
-        """Kill the driver and stop the node."""
-        if self.plugin is not None:
-            self.plugin.kill()
+        self.kill()
         self.node.stop()
         self.cluster.stop()
 
@@ -167,10 +161,7 @@ class DraNode(CheckedProcess):
         timeout: float = 0.0,
         why: Callable[[], str] = str,
     ) -> None:
-        """Wait for ``condition``; raise ``Failed`` with ``problem`` if it does not come true.
-
-        ``why`` is asked then for the reason, if there is one to tell.
-        """
+        """Wait for ``condition``; raise ``Failed`` with ``problem`` and ``why()`` if in vain."""
         seconds = timeout or self.limits.within
         if not self.wait(condition, seconds):
             reason = why()
@@ -218,7 +209,6 @@ class DraNode(CheckedProcess):
 
     @property
     def slices(self) -> Slices:
-        """The driver's slices on this node."""
         return [
             one
             for one in self.cluster.list("ResourceSlice")
@@ -231,7 +221,6 @@ class DraNode(CheckedProcess):
         return list(offered(self.pools()))
 
     def pools(self) -> dict[str, Slices]:
-        """Return the slices of the newest generation, by pool."""
         return newest(self.slices)
 
     def claim(self, *devices: Offered, allocated: bool = True, **options: Any) -> Claim:
@@ -253,11 +242,7 @@ class DraNode(CheckedProcess):
             self.cluster.delete("ResourceClaim", claim["metadata"]["name"])
 
     def prepare(self, *claims: Claim) -> list[Any]:
-        """Call NodePrepareResources, and return the answer for each of ``claims``.
-
-        Raises:
-            Failed: One is missing.
-        """
+        """Return the answers of NodePrepareResources; raise ``Failed`` if one is missing."""
         return _answers(self.kubelet.dra.prepare(self.driver, *claims), claims)
 
     def unprepare(self, *claims: Claim) -> list[Any]:

@@ -64,11 +64,7 @@ class DraTrial(CheckRun):
         self._node: DraNode | None = None
 
     def node(self) -> DraNode:
-        """Return a node on which the driver is up: the last one if it still is, or a new one.
-
-        Raises:
-            NotApplicable: The driver does not start.
-        """
+        """Return the last node if its driver is still up, or a new one."""
         if self._node is None or not self._node.up:
             return self.fresh()
         return self._node

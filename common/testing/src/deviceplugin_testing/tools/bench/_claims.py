@@ -17,11 +17,7 @@ _MIB: Final = 1024 * 1024
 
 
 def measure(subject: BenchSubject, count: int, seed: int, say: Callable[[str], None]) -> Section:
-    """Start the driver on a simulated node, and prepare ``count`` claims one after the other.
-
-    Raises:
-        BenchError: It offers no device, or does not prepare a claim.
-    """
+    """Start the driver on a simulated node, and prepare ``count`` claims one after the other."""
     say(f"{subject.title}: preparing {count} claims")
     checked = Checked(command=subject.command)
     with checked.place() as place:

@@ -99,7 +99,6 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
 
 
 def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> Iterator[Section]:
-    """Yield the requested sections, one after the other."""
     plan = _plan_of(options)
     subject = subjects[0] if subjects else _gopher(options)
     if options.claims:

@@ -32,7 +32,6 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The median."""
         return statistics.median(self.values)
 
     @property
@@ -43,7 +42,6 @@ class Figure:
         return sorted(self.values)[math.ceil(len(self.values) * 0.99) - 1]
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -58,14 +56,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The figures of one command."""
-
     title: str
     command: Sequence[str]
     figures: Sequence[Figure]
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return everything about it, ready for JSON."""
         return {
             "title": self.title,
             "command": list(self.command),
@@ -83,7 +78,6 @@ _NUMBER_WIDTH: Final = 10
 
 
 def table(sections: Sequence[Section], calibration: Figure) -> str:
-    """Return ``sections`` as text."""
     return "\n".join([*_lines(sections), "", _noise(calibration), ""])
 
 

@@ -15,8 +15,6 @@ import deviceplugin as dp
 
 @dataclass(frozen=True, kw_only=True)
 class ManySettings(dp.Settings):
-    """The numbers of devices and resources."""
-
     devices: int = 1
     """Number of devices of each resource. Their ids have 34 characters, almost as many as a UUID.
     """
@@ -31,8 +29,6 @@ class ManySettings(dp.Settings):
 
 
 class ManyPlugin(dp.Plugin):
-    """Any number of devices that need no hardware."""
-
     def __init__(self, settings: ManySettings) -> None:
         self._devices = settings.devices
         self._resources = settings.resources

@@ -1,11 +1,10 @@
 """The measurements. Each takes a running plugin, or one to start, and returns figures."""
 
 import random
-import statistics
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ import grpc
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.conformance._kubelet import Stream
 from deviceplugin_testing.conformance._process import Holdings, activity
 from deviceplugin_testing.tools.bench import _subject
 from deviceplugin_testing.tools.bench._figures import BenchError, Figure
@@ -26,6 +26,8 @@ _LONGEST_DOWN: Final = 0.05
 """Most seconds that the kubelet is down in a restart."""
 _LONGEST_UP: Final = 0.1
 """Most seconds between restarts."""
+COUNTED: Final = ("threads", "descriptors", "sockets")
+"""The holdings that can leak."""
 _TOUCHED: Final = "dp-bench"
 """The entry that is added to and removed from the directory to touch."""
 
@@ -54,7 +56,6 @@ def starts(subject: BenchSubject, count: int) -> list[Figure]:
 
 
 def size(run: Run) -> list[Figure]:
-    """Return the memory, threads and descriptors of the running plugin."""
     holdings = run.holdings()
     return [
         Figure("RSS idle", "MiB", [holdings.rss / _MIB]),
@@ -109,17 +110,6 @@ def allocations(run: Run, count: int, ids: int, *, timeout: float = 10.0) -> lis
     return [Figure(f"Allocate of {ids} {noun}", "us", took)]
 
 
-def rss(run: Run, when: str) -> list[Figure]:
-    """Return how much memory the plugin uses now."""
-    return [Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])]
-
-
-def rss_between(earlier: Sequence[Holdings], later: Sequence[Holdings]) -> float:
-    """Return by how many MiB the median of ``later`` is above that of ``earlier``."""
-    before, after = (statistics.median(each.rss for each in part) for part in (earlier, later))
-    return (after - before) / _MIB
-
-
 def changes(run: Run, count: int) -> list[Figure]:
     """Make and remove an entry ``count`` times; return no figures without a directory for it."""
     directory = run.touch_dir
@@ -140,10 +130,7 @@ def _change(run: Run, path: Path) -> float:
         return sum(map(run.kubelet.lists_received, names))
 
     before, begin = lists(), time.monotonic()
-    if path.exists():
-        _subject.remove_entry(path)
-    else:
-        _subject.make_entry(path, run.subject.entries)
+    _subject.toggle_entry(path, run.subject.entries)
     run.wait(lambda: lists() > before, f"a list after a change of {path}")
     return run.listed_at(names) - begin
 
@@ -169,7 +156,7 @@ def restarts(run: Run, count: int, *, seed: int, settle: float = 3.0) -> list[Fi
 
 
 def _gained(before: Holdings, after: Holdings, count: int) -> Iterator[Figure]:
-    for name in ("threads", "descriptors", "sockets"):
+    for name in COUNTED:
         gained = getattr(after, name) - getattr(before, name)
         yield Figure(f"{name} gained by {count} restarts", "", [gained])
 
@@ -191,24 +178,15 @@ def _rested(run: Run, settle: float, not_above: Holdings | None = None) -> Holdi
     least = run.holdings()
     while time.monotonic() < deadline and not _within(least, not_above):
         time.sleep(_REST)
-        least = _least(least, run.holdings())
+        now = run.holdings()
+        counts = {name: min(getattr(least, name), getattr(now, name)) for name in COUNTED}
+        least = replace(now, **counts)
     return least
 
 
 def _within(holdings: Holdings, limit: Holdings | None) -> bool:
     return limit is not None and all(
-        getattr(holdings, name) <= getattr(limit, name)
-        for name in ("threads", "descriptors", "sockets")
-    )
-
-
-def _least(a: Holdings, b: Holdings) -> Holdings:
-    return Holdings(
-        rss=b.rss,
-        pss=b.pss,
-        threads=min(a.threads, b.threads),
-        descriptors=min(a.descriptors, b.descriptors),
-        sockets=min(a.sockets, b.sockets),
+        getattr(holdings, name) <= getattr(limit, name) for name in COUNTED
     )
 
 
@@ -242,7 +220,11 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
     A plugin may refuse some of them. One of the figures is how many it accepted.
     """
     resource = min(run.kubelet.registered)
-    with _open(f"unix:{run.kubelet.socket_of(resource)}", streams) as taken:
+    path = run.kubelet.socket_of(resource)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Stream(path)) for _ in range(streams)]
+        deadline = time.monotonic() + _FIRST_LIST
+        taken = sum(stream.wait(max(0.0, deadline - time.monotonic())) for stream in opened)
         try:
             figures = [
                 Figure(f"{figure.name} under {streams} streams", figure.unit, figure.values)
@@ -253,30 +235,3 @@ def allocations_under(run: Run, count: int, streams: int) -> list[Figure]:
                 f"Allocate under {streams} streams: {rpc.status_text(error)}"
             ) from error
     return [Figure(f"of {streams} streams more, taken", "", [taken]), *figures]
-
-
-@contextmanager
-def _open(target: str, count: int) -> Iterator[int]:
-    """Open ``count`` streams, each on its own connection; yield how many brought a list."""
-    with ExitStack() as stack:
-        firsts = [_first_list(stack, target, number) for number in range(count)]
-        deadline = time.monotonic() + _FIRST_LIST
-        yield sum(first.wait(max(0.0, deadline - time.monotonic())) for first in firsts)
-
-
-def _first_list(stack: ExitStack, target: str, number: int) -> threading.Event:
-    """Open a stream until ``stack`` is closed. Its first list sets the returned event."""
-    options = [("grpc.use_local_subchannel_pool", 1), ("bench.stream", number)]
-    channel = stack.enter_context(grpc.insecure_channel(target, options))
-    watch = rpc.calls(channel, pb.DESCRIPTOR.services_by_name["DevicePlugin"])["ListAndWatch"]
-    call = watch(pb.Empty())
-    stack.callback(call.cancel)
-    came = threading.Event()
-
-    def read() -> None:
-        with suppress(grpc.RpcError, StopIteration):  # refused, or cancelled at the end
-            next(call)
-            came.set()
-
-    threading.Thread(target=read, name="stream", daemon=True).start()
-    return came

@@ -3,6 +3,7 @@
 import itertools
 import random
 import shutil
+import statistics
 import sys
 import time
 from collections import Counter
@@ -25,16 +26,15 @@ _FEW: Final = 8
 _STREAMS: Final = 8
 """Open streams at a time, besides the kubelet's."""
 
+_MIB: Final = 1024 * 1024
+
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How often each thing is measured."""
-
     starts: int = 10
     idle: float = 60.0
-    """Seconds for which the plugin is left alone."""
     allocations: int = 1000
     changes: int = 30
     restarts: int = 50
@@ -84,7 +84,7 @@ def measure(subject: BenchSubject, plan: Plan, say: Say) -> Section:
         say(f"{subject.title}: allocating, changing devices")
         for ids in (1, _FEW):
             figures += _measure.allocations(run, plan.allocations, ids)
-        figures += _measure.rss(run, f"after {plan.allocations} allocations of each")
+        figures.append(_rss(run, f"after {plan.allocations} allocations of each"))
         add(lambda: _measure.changes(run, plan.changes))
         add(lambda: _measure.allocations_under(run, plan.allocations, _STREAMS))
         if plan.restarts:
@@ -93,12 +93,12 @@ def measure(subject: BenchSubject, plan: Plan, say: Say) -> Section:
     return Section(subject.title, subject.command, figures)
 
 
-def gopher() -> BenchSubject:
-    """Return the gopher plugin, with eight gophers.
+def _rss(run: Run, when: str) -> Figure:
+    return Figure(f"RSS {when}", "MiB", [run.holdings().rss / _MIB])
 
-    Raises:
-        BenchError: It is not installed.
-    """
+
+def gopher() -> BenchSubject:
+    """Return the gopher plugin, with eight gophers; raise ``BenchError`` if it is not installed."""
     beside = Path(sys.executable).with_name(_GOPHER)
     path = str(beside) if beside.exists() else shutil.which(_GOPHER)
     if path is None:
@@ -109,10 +109,7 @@ def gopher() -> BenchSubject:
 
 
 def many(devices: int, resources: int, *, keep: bool = False) -> BenchSubject:
-    """Return a plugin on our core with this many devices for each of this many resources.
-
-    With ``keep`` it creates them once, and not in each discovery.
-    """
+    """Return a plugin on our core, which with ``keep`` creates its devices only once."""
     directory = "{devices_dir}"
     module = ("-m", "deviceplugin_testing.tools.bench._many")
     numbers = (f"--devices={devices}", f"--resources={resources}", *(["--keep"] if keep else []))
@@ -132,7 +129,6 @@ def bare() -> BenchSubject:
 
 
 def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
-    """Measure one resource with so many devices."""
     subject = replace(many(devices, 1), title=f"core: {devices:,} devices in one resource")
     say(subject.title)
     figures = _measure.starts(subject, plan.core_starts)
@@ -140,7 +136,7 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
         run.wait_listed()
         figures += _measure.message(run)
         figures += _measure.changes(run, plan.core_changes)
-        figures += _measure.rss(run, f"after {plan.core_changes} changes")
+        figures.append(_rss(run, f"after {plan.core_changes} changes"))
     with running(many(devices, 1, keep=True)) as run:
         run.wait_listed()
         figures += [
@@ -151,7 +147,6 @@ def measure_many_devices(devices: int, plan: Plan, say: Say) -> Section:
 
 
 def measure_many_resources(resources: int, plan: Plan, say: Say) -> Section:
-    """Measure one process with so many resources, each with one device."""
     subject = replace(many(1, resources), title=f"core: {resources} resources in one process")
     say(subject.title)
     figures = _measure.starts(subject, plan.core_starts)
@@ -180,7 +175,6 @@ def growth(kind: str, sections: Mapping[int, Section]) -> Iterator[Section]:
         )
 
 
-_MIB: Final = 1024 * 1024
 _SAMPLES: Final = 20
 """Number of samples of memory, threads and descriptors."""
 _MOMENT: Final = 0.2
@@ -219,13 +213,11 @@ def soak(subject: BenchSubject, seconds: float, seed: int, say: Say) -> Section:
 
 
 def _over_time(samples: list[Holdings]) -> list[Figure]:
-    figures = [Figure("RSS", "MiB", [sample.rss / _MIB for sample in samples])]
-    half = len(samples) // 2
-    gained = _measure.rss_between(samples[:half], samples[half:])
-    figures.append(Figure("RSS, second half over first", "MiB", [gained]))
+    rss, half = [sample.rss / _MIB for sample in samples], len(samples) // 2
+    gained = statistics.median(rss[half:]) - statistics.median(rss[:half])
+    figures = [Figure("RSS", "MiB", rss), Figure("RSS, second half over first", "MiB", [gained])]
     return figures + [
-        Figure(name, "", [getattr(sample, name) for sample in samples])
-        for name in ("threads", "descriptors", "sockets")
+        Figure(name, "", [getattr(sample, name) for sample in samples]) for name in _measure.COUNTED
     ]
 
 
@@ -234,21 +226,19 @@ class _Trouble:
         self._run = run
         self._rng = rng
         self.made: Counter[str] = Counter()
-        self._kinds: list[tuple[str, int, Callable[[], object]]] = [
-            ("allocations", 60, self._allocate),
-            ("changes of devices", 30, self._change),
-            ("streams lost", 5, self._hang_up),
-            ("kubelet restarts", 5, self._restart),
-        ]
+        self._kinds: Mapping[str, tuple[int, Callable[[], object]]] = {
+            "allocations": (60, self._allocate),
+            "changes of devices": (30, self._change),
+            "streams lost": (5, self._hang_up),
+            "kubelet restarts": (5, self._restart),
+        }
+        """The weight of each kind of event, and what it does."""
 
     def make(self, until: float) -> None:
-        """Cause random events until then."""
-        names = [name for name, _, _ in self._kinds]
-        weights = [weight for _, weight, _ in self._kinds]
-        acts = {name: act for name, _, act in self._kinds}
+        weights = [weight for weight, _ in self._kinds.values()]
         while time.monotonic() < until:
-            (name,) = self._rng.choices(names, weights)
-            acts[name]()
+            (name,) = self._rng.choices([*self._kinds], weights)
+            self._kinds[name][1]()
             self.made[name] += 1
             time.sleep(self._rng.uniform(0, _MOMENT))
 
@@ -264,10 +254,7 @@ class _Trouble:
     def _change(self) -> None:
         if (directory := self._run.touch_dir) is not None:
             path = directory / f"dp-soak-{self._rng.randrange(4)}"
-            if path.exists():
-                _subject.remove_entry(path)
-            else:
-                _subject.make_entry(path, self._run.subject.entries)
+            _subject.toggle_entry(path, self._run.subject.entries)
 
     def _hang_up(self) -> None:
         for resource in sorted(self._run.kubelet.registered):

@@ -3,9 +3,9 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,7 @@ _NULL: Final = Path("/dev/null")
 
 
 def make_entry(path: Path, kind: str) -> None:
-    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``.
-
-    Raises:
-        BenchError: This process may not make nodes, or not there.
-    """
+    """Make an entry of ``kind`` at ``path``. A node is another name for ``/dev/null``."""
     if kind == "directory":
         path.mkdir()
     elif kind == "link":
@@ -42,16 +38,17 @@ def make_entry(path: Path, kind: str) -> None:
         path.touch()
 
 
-def remove_entry(path: Path) -> None:
-    """Remove the entry at ``path``, of whatever kind."""
-    if path.is_dir() and not path.is_symlink():
+def toggle_entry(path: Path, kind: str) -> None:
+    """Remove the entry at ``path``, or make one of ``kind`` if there is none."""
+    if not path.exists():
+        make_entry(path, kind)
+    elif path.is_dir():
         path.rmdir()
     else:
         path.unlink()
 
 
 def make_devices(directory: Path, number: int, kind: str) -> Path:
-    """Create ``devices`` in ``directory`` with so many entries, and return it."""
     devices = directory / "devices"
     devices.mkdir()
     for one in range(number):
@@ -68,10 +65,7 @@ _TAIL: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSubject:
-    """A plugin command to measure.
-
-    ``{plugin_dir}`` and ``{devices_dir}`` are replaced by new directories in each run.
-    """
+    """A plugin to measure; ``{plugin_dir}`` and ``{devices_dir}`` are new ones in each run."""
 
     title: str
     command: Sequence[str]
@@ -84,75 +78,52 @@ class BenchSubject:
     touch: str = ""
     """Directory in which adding or removing an entry changes the list of devices."""
     http_address: str = "off"
-    """The value of ``DP_HTTP_ADDRESS``."""
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Run:
     """One process of ``subject``, with its kubelet."""
 
-    def __init__(self, subject: BenchSubject, root: Path) -> None:
+    def __init__(self, subject: BenchSubject, kubelet: SimulatedKubelet) -> None:
         self.subject = subject
-        self.kubelet = SimulatedKubelet(root)
-        self.started_at = 0.0
+        self.kubelet = kubelet
+        devices = make_devices(kubelet.root, subject.files, subject.entries)
         self._placeholders = {
-            "plugin_dir": str(self.kubelet.plugin_dir),
-            "pod_resources_socket": str(self.kubelet.pod_resources_socket),
+            "plugin_dir": str(kubelet.plugin_dir),
+            "pod_resources_socket": str(kubelet.pod_resources_socket),
             "http_address": subject.http_address,
-            "devices_dir": str(make_devices(root, subject.files, subject.entries)),
+            "devices_dir": str(devices),
         }
-        self._output = root / "output"
-        self._plugin: Plugin | None = None
-
-    def start(self) -> None:
-        """Start the process; the kubelet must be running."""
+        self._output = kubelet.root / "output"
         try:
             self._plugin = Plugin(
-                self.subject.command,
-                placeholders=self._placeholders,
-                output=self._output,
-                environment=self.subject.environment,
+                subject.command, placeholders=self._placeholders, output=self._output
             )
         except ConfigError as error:
             raise BenchError(str(error)) from error
         self.started_at = self._plugin.started_at
+        self.pid = self._plugin.pid
 
     def stop(self) -> float:
         """End the process as Kubernetes does, and return the seconds that this took."""
-        if self._plugin is None:
-            return 0.0
         begin = time.monotonic()
         if self._plugin.terminate(_STOP_TIMEOUT) is None:
             self._plugin.kill()
         return time.monotonic() - begin
 
     @property
-    def pid(self) -> int:
-        """The id of the process."""
-        if self._plugin is None:
-            raise BenchError("the plugin has not been started")
-        return self._plugin.pid
-
-    @property
     def touch_dir(self) -> Path | None:
-        """The directory in which a file changes the list of devices; None if there is none."""
         return Path(fill(self.subject.touch, self._placeholders)) if self.subject.touch else None
 
     def holdings(self) -> Holdings:
-        """Return the memory, threads and descriptors of the process."""
         return holdings(self.pid)
 
     def wait(self, condition: Callable[[], object], what: str, timeout: float = _TIMEOUT) -> float:
-        """Wait until ``condition()`` is true, and return the time, in monotonic seconds.
-
-        Raises:
-            BenchError: It is false for ``timeout`` seconds, or the plugin has ended.
-        """
+        """Return the time when ``condition()`` became true; raise ``BenchError`` if it does not."""
 
         def holds() -> bool:
             if condition():
                 return True
-            if self._plugin is None or self._plugin.status is not None:
+            if self._plugin.status is not None:
                 raise BenchError(f"the plugin ended before {what}{self._tail()}")
             return False
 
@@ -163,7 +134,6 @@ class Run:
         return time.monotonic()
 
     def wait_registered(self) -> float:
-        """Wait until all resources are registered, and return the time."""
         expected = self.subject.resources
         return self.wait(
             lambda: len(self.kubelet.registered) >= expected, f"registration of {expected}"
@@ -193,11 +163,9 @@ class Run:
 @contextmanager
 def running(subject: BenchSubject) -> Iterator[Run]:
     """Run ``subject`` on a new kubelet, in a directory that is deleted afterwards."""
-    with scratch("dpb-") as root:
-        run = Run(subject, root)
-        with run.kubelet:
-            try:
-                run.start()
-                yield run
-            finally:
-                run.stop()
+    with scratch("dpb-") as root, SimulatedKubelet(root) as kubelet:
+        run = Run(subject, kubelet)
+        try:
+            yield run
+        finally:
+            run.stop()

@@ -59,19 +59,15 @@ def _merged(sections: Sequence[Section]) -> Section:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure that both sides have."""
-
     name: str
     unit: str
     first: float
-    """The median of the first side."""
     second: float
     is_clear: bool
     """Whether the difference is clear: the middle halves of both sides do not overlap."""
 
     @property
     def factor(self) -> float | None:
-        """The second median divided by the first; None if the first is 0."""
         return self.second / self.first if self.first else None
 
 
@@ -112,11 +108,7 @@ def _lines(first: str, second: str, found: Sequence[Ratio]) -> Iterator[str]:
 
 
 def saved(path: Path) -> Mapping[str, Section]:
-    """Return the sections that ``--json`` has written to ``path``, by title.
-
-    Raises:
-        BenchError: The file cannot be read, or is not one of ``--json``.
-    """
+    """Return the sections that ``--json`` has written to ``path``, by title."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {each["title"]: _section(each) for each in document["sections"]}
@@ -132,11 +124,7 @@ def _section(given: Mapping[str, Any]) -> Section:
 
 
 def compare(old: Path, new: Path, say: Callable[[str], None]) -> None:
-    """Report the ratios of all sections that both files have.
-
-    Raises:
-        BenchError: A file cannot be read, or they have no section in common.
-    """
+    """Report the ratios of all sections that both files have."""
     before, after = saved(old), saved(new)
     common = [title for title in before if title in after]
     if not common:

@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin.errors import ConfigError
@@ -140,47 +139,29 @@ def _try(
         progress.print(_report.line(result, width=width, colour=colour))
 
     begin, order = time.monotonic(), InOrder(checks, say)
+    found: dict[str, Any]
     with Progress(order, sys.stderr) as progress:
-        tried = _try_driver if jobs is None else partial(_try_plugin, jobs=jobs)
-        subjects = tried(subject, limits, seed, order)
+        if jobs is None:
+            with DraTrial(subject, limits, seed) as driver:
+                run(driver, order.checks, order.ends, order.begins)
+            found = {"resource": driver.driver, "problem": driver.hopeless}
+        else:
+            with Trial(subject, limits, seed) as trial:
+                lanes = SideBySide(trial, order, jobs)
+                lanes.run(order.checks)
+            found = {"resource": trial.resource, "problem": trial.hopeless}
+            found |= {"others": trial.others, "only_one": lanes.only_one}
     report = _report.Run(
         command=subject.command,
-        resource=subjects.resource,
-        others=subjects.others,
         seed=seed,
         seconds=time.monotonic() - begin,
         results=order.results,
-        problem=subjects.problem,
-        only_one=subjects.only_one,
         kubelet_version=subject.kubelet_version,
+        **found,
     )
     shown = report if alone else replace(report, others=frozenset())
     print(f"\n{_report.summary(shown)}")  # noqa: T201
     return report
-
-
-class _Tried(NamedTuple):
-    """What was checked."""
-
-    resource: str
-    problem: str
-    others: frozenset[str] = frozenset()
-    only_one: str = ""
-
-
-def _try_plugin(
-    subject: Subject, limits: Limits, seed: int, order: InOrder, *, jobs: int
-) -> _Tried:
-    with Trial(subject, limits, seed) as trial:
-        lanes = SideBySide(trial, order, jobs)
-        lanes.run(order.checks)
-    return _Tried(trial.resource, trial.hopeless, trial.others, lanes.only_one)
-
-
-def _try_driver(subject: Subject, limits: Limits, seed: int, order: InOrder) -> _Tried:
-    with DraTrial(subject, limits, seed) as trial:
-        run(trial, order.checks, order.ends, order.begins)
-    return _Tried(trial.driver, trial.hopeless)
 
 
 def _chosen(wanted: Sequence[str], groups: Sequence[CheckGroup] = GROUPS) -> Sequence[Check]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from deviceplugin._app.text_table import aligned
@@ -27,15 +27,13 @@ _VERDICT_WIDTH: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything to report about a run."""
-
     command: Sequence[str]
     resource: str
-    others: frozenset[str]
-    """Resources of the plugin that were not checked."""
     seed: int
     seconds: float
     results: Sequence[Result]
+    others: frozenset[str] = frozenset()
+    """Resources of the plugin that were not checked."""
     problem: str = ""
     """Why the plugin did not start; empty if it did."""
     only_one: str = ""
@@ -45,12 +43,10 @@ class Run:
 
     @property
     def passed(self) -> bool:
-        """Whether the plugin started and no check failed."""
         return not self.problem and not self.counts[Verdict.FAIL]
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
-        """Number of checks with each verdict."""
         return Counter(result.verdict for result in self.results)
 
 
@@ -72,7 +68,6 @@ def line(result: Result, *, width: int, colour: bool) -> str:
 
 
 def summary(run: Run) -> str:
-    """Return the last lines of the report."""
     counts = run.counts
     text = (
         f"{run.resource or 'no resource'}: {counts[Verdict.PASS]} passed, "
@@ -89,7 +84,6 @@ def summary(run: Run) -> str:
 
 
 def catalogue(checks: Sequence[Check]) -> str:
-    """Return all checks with their titles, by group."""
     rows = iter(aligned([(check.id, check.title) for check in checks]))
     lines = []
     for group, members in groupby(checks, lambda check: check.group):
@@ -97,8 +91,7 @@ def catalogue(checks: Sequence[Check]) -> str:
     return "\n".join(lines[1:])
 
 
-def document(run: Run) -> Mapping[str, Any]:
-    """Return everything, ready for JSON."""
+def to_json(run: Run) -> str:
     parts = {
         "command": list(run.command),
         "resource": run.resource,
@@ -122,12 +115,7 @@ def document(run: Run) -> Mapping[str, Any]:
             for result in run.results
         ],
     }
-    return _command_line.document(FORMAT, parts)
-
-
-def to_json(run: Run) -> str:
-    """Return everything as JSON."""
-    return _command_line.to_json(document(run))
+    return _command_line.to_json(_command_line.document(FORMAT, parts))
 
 
 def to_junit(run: Run) -> str:

@@ -151,7 +151,6 @@ def _refuse_to_replace(path: Path) -> None:
 
 @contextmanager
 def _node_status(kubelet: SimulatedKubelet, interval: float) -> Iterator[None]:
-    """Update the node status periodically while the kubelet runs."""
     waiter = Waiter()
 
     def run() -> None:

@@ -14,7 +14,6 @@ from deviceplugin_testing.tools._console import Command, CommandError, number
 
 
 def describe(kubelet: SimulatedKubelet) -> dict[str, str]:
-    """Return the state of the node: a line for each subject."""
     seen = {"kubelet": f"listening on {kubelet.kubelet_socket}" if kubelet.running else "stopped"}
     if kubelet.busy_with:
         seen["busy"] = kubelet.busy_with
@@ -39,21 +38,16 @@ def _ids(word: str, ids: frozenset[str]) -> str:
 
 
 def _pod(kubelet: SimulatedKubelet, state: PodState) -> str:
+    known = kubelet.running and not state.terminal
     held = [
         f"{container} has {' '.join(sorted(ids))} of {resource}"
-        for container, resources in _held(kubelet, state).items()
+        for container, resources in (kubelet.held(state.pod) if known else {}).items()
         for resource, ids in resources.items()
     ]
-    return ", ".join([state.message or state.phase, *(() if state.terminal else held)])
-
-
-def _held(kubelet: SimulatedKubelet, state: PodState) -> Mapping[str, Mapping[str, frozenset[str]]]:
-    return kubelet.held(state.pod) if kubelet.running else {}
+    return ", ".join([state.message or state.phase, *held])
 
 
 class LiveView:
-    """Shows every change as it happens."""
-
     def __init__(self, kubelet: SimulatedKubelet, show: Callable[[str], None]) -> None:
         self._kubelet = kubelet
         self._show = show
@@ -93,56 +87,53 @@ class LeapingClock:
         self._skipped = 0.0
 
     def __call__(self) -> float:
-        """Return seconds."""
         return MONOTONIC.now() + self._skipped
 
     def leap(self, seconds: float) -> None:
-        """Skip ``seconds``."""
         self._skipped += seconds
 
 
 class KubeletCommands:
-    """The commands, by name, in ``table``."""
-
     def __init__(self, kubelet: SimulatedKubelet, clock: LeapingClock) -> None:
         self._kubelet = kubelet
         self._clock = clock
         self.table: Mapping[str, Command] = {
-            name: Command(_guarded(command.run), command.words, command.summary)
-            for name, command in self._commands().items()
+            name: Command(_guarded(run), words, summary)
+            for name, (run, words, summary) in self._commands().items()
         }
 
-    def _commands(self) -> dict[str, Command]:
+    def _commands(self) -> dict[str, tuple[Callable[..., str | None], str, str]]:
+        kubelet, pod = self._kubelet, self._pod
+        most = f"{PATIENCE:g} s at most"
         return {
-            "status": Command(self.status, "", "show everything"),
-            "admit": Command(
-                self.admit, "FILE|NAME [RESOURCE=COUNT...]", "run the pods of a manifest, or one"
+            "status": (self._status, "", "show everything"),
+            "admit": (
+                self._admit,
+                "FILE|NAME [RESOURCE=COUNT...]",
+                "run the pods of a manifest, or one",
             ),
-            "start-container": Command(
-                self.start_container, "POD CONTAINER", "start a container again"
-            ),
-            "terminate": Command(self.terminate, "POD", "end a pod"),
-            "delete": Command(self.delete, "POD", "remove a pod"),
-            "drop": Command(self.drop, "RESOURCE", "close the connection to a plugin"),
-            "delete-socket": Command(self.delete_socket, "", "delete kubelet.sock"),
-            "stop": Command(self.stop, "", "stop the kubelet as a crash would"),
-            "start": Command(self.start, "", "start it again"),
-            "restart": Command(self.restart, "", "stop and start"),
-            "node-status": Command(self.node_status, "", "update the node status now"),
-            "advance": Command(self.advance, "SECONDS", "advance the clock"),
-            "wait": Command(
-                self.wait,
+            "start-container": (self._start_container, "POD CONTAINER", "start a container again"),
+            "terminate": (lambda name: kubelet.terminate(pod(name)), "POD", "end a pod"),
+            "delete": (lambda name: kubelet.delete(pod(name)), "POD", "remove a pod"),
+            "drop": (kubelet.hang_up, "RESOURCE", "close the connection to a plugin"),
+            # The kubelet does not notice.
+            "delete-socket": (kubelet.kubelet_socket.unlink, "", "delete kubelet.sock"),
+            "stop": (kubelet.stop, "", "stop the kubelet as a crash would"),
+            "start": (kubelet.start, "", "start it again"),
+            "restart": (kubelet.restart, "", "stop and start"),
+            "node-status": (self._node_status, "", "update the node status now"),
+            "advance": (self._advance, "SECONDS", "advance the clock"),
+            "wait": (
+                self._wait,
                 "RESOURCE COUNT [SECONDS]",
-                f"wait for so many healthy devices, {PATIENCE:g} s at most",
+                f"wait for so many healthy devices, {most}",
             ),
         }
 
-    def status(self) -> str:
-        """Show everything."""
+    def _status(self) -> str:
         return "\n".join(f"{what}: {text}" for what, text in describe(self._kubelet).items())
 
-    def admit(self, source: str, *limits: str) -> str:
-        """Run pods and show what their containers get."""
+    def _admit(self, source: str, *limits: str) -> str:
         is_file = "/" in source or Path(source).suffix in {".yaml", ".yml", ".json"}
         if is_file:
             return "\n".join(self._run(pod) for pod in load_pods(Path(source)))
@@ -155,18 +146,9 @@ class KubeletCommands:
         got = [_options(name, options) for name, options in outcome.options.items()]
         return "\n".join([f"{pod.name}: admitted", *(line for lines in got for line in lines)])
 
-    def start_container(self, pod: str, container: str) -> str:
-        """Start a container and show what it gets."""
+    def _start_container(self, pod: str, container: str) -> str:
         options = self._kubelet.start_container(self._pod(pod), container)
         return "\n".join([f"{container}: started", *_options(container, options)])
-
-    def terminate(self, pod: str) -> None:
-        """End a pod."""
-        self._kubelet.terminate(self._pod(pod))
-
-    def delete(self, pod: str) -> None:
-        """Remove a pod."""
-        self._kubelet.delete(self._pod(pod))
 
     def _pod(self, name: str) -> Pod:
         for state in reversed(self._kubelet.pods):
@@ -174,39 +156,16 @@ class KubeletCommands:
                 return state.pod
         raise CommandError(f"there is no pod {name!r}")
 
-    def drop(self, resource: str) -> None:
-        """Close a connection."""
-        self._kubelet.hang_up(resource)
-
-    def delete_socket(self) -> None:
-        """Delete kubelet.sock. The kubelet does not notice."""
-        self._kubelet.kubelet_socket.unlink()
-
-    def stop(self) -> None:
-        """Stop the kubelet."""
-        self._kubelet.stop()
-
-    def start(self) -> None:
-        """Start the kubelet."""
-        self._kubelet.start()
-
-    def restart(self) -> None:
-        """Restart the kubelet."""
-        self._kubelet.restart()
-
-    def node_status(self) -> str:
-        """Update the node status and show it."""
+    def _node_status(self) -> str:
         self._kubelet.tick()
-        shown = [line for line in self.status().splitlines() if line.startswith("node ")]
+        shown = [line for line in self._status().splitlines() if line.startswith("node ")]
         return "\n".join(shown) or "the node has no devices"
 
-    def advance(self, seconds: str) -> None:
-        """Advance the clock."""
+    def _advance(self, seconds: str) -> None:
         self._clock.leap(number(seconds))
         self._kubelet.tick()
 
-    def wait(self, resource: str, count: str, seconds: str = str(PATIENCE)) -> None:
-        """Wait for devices."""
+    def _wait(self, resource: str, count: str, seconds: str = str(PATIENCE)) -> None:
         wanted = int(number(count))
         self._kubelet.wait(
             lambda: (

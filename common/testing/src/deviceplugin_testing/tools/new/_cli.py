@@ -1,7 +1,9 @@
 """The command line of ``deviceplugin new``."""
 
 import argparse
+import re
 import sys
+import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_testing.tools.new import _contents, _workspace
-from deviceplugin_testing.tools.new._subject import Subject
+from deviceplugin_testing.tools.new._subject import REPOSITORY, WORKSPACE, Subject, made
 from deviceplugin_testing.tools.new._writing import write
 
+_PROJECT: Final = "deviceplugin-workspace"
+_PATHS: Final = re.compile(r'^  "plugins/(\w+)/src",\n', re.MULTILINE)
 _DESCRIPTION: Final = """\
 Create a working plugin called NAME: its package, test, README, image and deployment. It
 advertises the device nodes /dev/NAME* until you change that.
@@ -64,7 +67,7 @@ def _make(options: argparse.Namespace) -> int:
     subject = Subject(options.name, options.resource or f"example.com/{options.name}")
     try:
         here = Path.cwd()
-        if options.directory is None and _workspace.is_workspace(here):
+        if options.directory is None and _is_workspace(here):
             _in_workspace(here, subject, dry=options.dry_run)
         else:
             _elsewhere(options.directory or Path(subject.name), subject, dry=options.dry_run)
@@ -74,13 +77,42 @@ def _make(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_workspace(folder: Path) -> bool:
+    try:
+        text = (folder / "pyproject.toml").read_text(encoding="utf-8")
+        project = tomllib.loads(text).get("project")
+    except (OSError, ValueError):
+        return False
+    known = isinstance(project, dict) and project.get("name") == _PROJECT
+    return known and (folder / "plugins").is_dir()
+
+
+def _version(folder: Path) -> str:
+    text = (folder / "common/node/pyproject.toml").read_text(encoding="utf-8")
+    found: str = tomllib.loads(text)["project"]["version"]
+    return found
+
+
+def _with_path(text: str, name: str) -> str:
+    """Return pyproject.toml with the plugin in mypy_path: mypy takes no wildcard there."""
+    found, line = list(_PATHS.finditer(text)), f'  "plugins/{name}/src",\n'
+    if not found:
+        raise ConfigError('pyproject.toml: mypy_path has no line like "plugins/template/src"')
+    if name in {one[1] for one in found}:
+        raise ConfigError(f"pyproject.toml: mypy_path has plugins/{name}/src already: remove it")
+    after = [one.end() for one in found if one[1] < name]
+    place = after[-1] if after else found[0].start()
+    return text[:place] + line + text[place:]
+
+
 def _in_workspace(root: Path, subject: Subject, *, dry: bool) -> None:
     if (root / "plugins" / subject.name).exists():
         raise ConfigError(f"plugins/{subject.name}: exists already; choose another name")
-    subject = replace(subject, version=_workspace.version(root), is_here=True)
-    new, edits = _contents.workspace(subject), _workspace.edits(subject)
+    subject = replace(subject, version=_version(root), is_here=True)
+    new, project = made(WORKSPACE, subject.words), Path("pyproject.toml")
+    edits = {project: lambda text: _with_path(text, subject.name)}
     write(root, new, edits, dry=dry)
-    _report([*new], [*edits], dry=dry)
+    _report([*new], [project], dry=dry)
     if not dry:
         sys.stdout.write(_NEXT_HERE.format(name=subject.name))
 
@@ -92,7 +124,7 @@ def _elsewhere(folder: Path, subject: Subject, *, dry: bool) -> None:
         raise ConfigError(f"{folder}: there is no such user; nothing was created") from error
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigError(f"{folder}: is not empty; name another place with --directory")
-    new = _contents.repository(subject)
+    new = made(REPOSITORY, subject.words)
     write(folder, new, {}, dry=dry)
     _report([folder / path for path in new], [], dry=dry)
     if not dry:

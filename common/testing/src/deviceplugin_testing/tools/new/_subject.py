@@ -1,9 +1,11 @@
-"""The plugin to create, and the words for the placeholders in its files."""
+"""The plugin to create: its files, and the words for the placeholders in them."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.dra_settings import driver_of
@@ -35,11 +37,7 @@ _WORD: Final = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The plugin to create.
-
-    Raises:
-        ConfigError: The name or the resource is not valid.
-    """
+    """The plugin to create; raises ``ConfigError`` if its name or resource is not valid."""
 
     name: str
     """Its command is ``<name>-device-plugin``, its package ``deviceplugin_<name>``."""
@@ -66,7 +64,6 @@ class Subject:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The values of ``{{...}}``."""
         plugin = f"{self.name.capitalize()}Plugin"
         imports = [
             "from deviceplugin_testing.fixture import Kubelet",
@@ -95,3 +92,45 @@ class Subject:
 def fill(text: str, words: Mapping[str, str]) -> str:
     """Return ``text`` with each ``{{word}}`` replaced; raise ``KeyError`` for an unknown one."""
     return _WORD.sub(lambda found: words[found[1]], text)
+
+
+PACKAGE: Final[Mapping[str, str]] = {
+    "pyproject.toml": "pyproject.toml",
+    "src/deviceplugin_{{name}}/__init__.py": "plugin.py",
+    "src/deviceplugin_{{name}}/__main__.py": "main.py",
+    "src/deviceplugin_{{name}}/py.typed": "py.typed",
+    "tests/test_{{name}}.py": "test.py",
+}
+"""A plugin's package: the path of each file, and its template."""
+REPOSITORY: Final[Mapping[str, str]] = {
+    **PACKAGE,
+    ".dockerignore": "ignored",
+    ".gitignore": "ignored",
+    "Dockerfile": "Dockerfile",
+    "README.md": "readme.md",
+    "deploy/{{name}}.yaml": "manifests.yaml",
+    "deploy/pod.yaml": "pod.yaml",
+    "ruff.toml": "ruff.toml",
+}
+WORKSPACE: Final[Mapping[str, str]] = {
+    **{f"plugins/{{{{name}}}}/{place}": file for place, file in PACKAGE.items()},
+    "plugins/{{name}}/README.md": "plugin-readme.md",
+    "deployments/components/node-{{name}}/kustomization.yaml": "node-component.yaml",
+    "deployments/operator/samples/{{name}}.yaml": "sample.yaml",
+    "deployments/{{name}}/config.yaml": "config.yaml",
+    "deployments/{{name}}/kustomization.yaml": "kustomization.yaml",
+    "demo/examples/{{name}}/README.md": "example-readme.md",
+    "demo/examples/{{name}}/pod.yaml": "pod.yaml",
+    "tests/plugins/{{name}}/case.py": "case.py",
+    "tests/plugins/{{name}}/deployment.toml": "deployment.toml",
+}
+
+_FILES: Final = files("deviceplugin_testing.tools.new") / "files"
+
+
+def made(table: Mapping[str, str], words: Mapping[str, str]) -> Mapping[Path, str]:
+    """Return the content of each file of ``table``, by its path."""
+    return {
+        Path(fill(place, words)): fill((_FILES / f"{file}.in").read_text("utf-8"), words)
+        for place, file in table.items()
+    }

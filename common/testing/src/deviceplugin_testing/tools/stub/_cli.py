@@ -28,32 +28,27 @@ from deviceplugin_testing.tools._console import (
 
 
 class StubCommands:
-    """The commands, by name, in ``table``."""
-
     def __init__(self, plugin: StubPlugin) -> None:
         self._plugin = plugin
+        most = f"{PATIENCE:g} s at most"
         self.table: Mapping[str, Command] = {
-            "devices": Command(self.devices, "[ID[:HEALTH]...]", "send this list"),
-            "fail": Command(self.fail, "METHOD CODE [TEXT...]", "fail calls of a method"),
-            "heal": Command(self.heal, "", "stop failing calls"),
-            "hold": Command(self.hold, "METHOD", "make calls of a method wait"),
-            "release": Command(self.release, "", "let all calls continue"),
-            "end-stream": Command(self.end_stream, "", "return from ListAndWatch"),
+            "devices": Command(self._devices, "[ID[:HEALTH]...]", "send this list"),
+            "fail": Command(self._fail, "METHOD CODE [TEXT...]", "fail calls of a method"),
+            "heal": Command(plugin.failing.clear, "", "stop failing calls"),
+            "hold": Command(plugin.hold, "METHOD", "make calls of a method wait"),
+            "release": Command(plugin.release, "", "let all calls continue"),
+            "end-stream": Command(plugin.end_streams, "", "return from ListAndWatch"),
             "register": Command(self.register, "", "register with the kubelet"),
-            "stop": Command(self.stop, "", "stop serving and delete the socket"),
-            "start": Command(self.start, "", "serve again, without registering"),
-            "calls": Command(self.calls, "", "show the calls so far"),
-            "wait": Command(
-                self.wait, "METHOD [COUNT]", f"wait for calls of a method, {PATIENCE:g} s at most"
-            ),
+            "stop": Command(plugin.stop, "", "stop serving and delete the socket"),
+            "start": Command(plugin.start, "", "serve again, without registering"),
+            "calls": Command(self._calls, "", "show the calls so far"),
+            "wait": Command(self._wait, "METHOD [COUNT]", f"wait for calls of a method, {most}"),
         }
 
-    def devices(self, *devices: str) -> None:
-        """Send a list."""
+    def _devices(self, *devices: str) -> None:
         self._plugin.update(parse_devices(devices))
 
-    def fail(self, method: str, code: str, *text: str) -> None:
-        """Fail calls."""
+    def _fail(self, method: str, code: str, *text: str) -> None:
         try:
             status = grpc.StatusCode[code.upper()]
         except KeyError:
@@ -61,44 +56,18 @@ class StubCommands:
             raise CommandError(f"unknown code {code!r}; known are {known}") from None
         self._plugin.failing[method] = StubError(" ".join(text) or "told to fail", status)
 
-    def heal(self) -> None:
-        """Stop failing calls."""
-        self._plugin.failing.clear()
-
-    def hold(self, method: str) -> None:
-        """Hold calls."""
-        self._plugin.hold(method)
-
-    def release(self) -> None:
-        """Release calls."""
-        self._plugin.release()
-
-    def end_stream(self) -> None:
-        """End all streams."""
-        self._plugin.end_streams()
-
     def register(self) -> str:
-        """Register."""
+        """Register; raise ``CommandError`` if the kubelet refuses it."""
         try:
             self._plugin.register()
         except grpc.RpcError as error:
             raise CommandError(f"not registered: {rpc.status_text(error)}") from None
         return f"registered {self._plugin.resource}"
 
-    def stop(self) -> None:
-        """Stop serving."""
-        self._plugin.stop()
-
-    def start(self) -> None:
-        """Serve."""
-        self._plugin.start()
-
-    def calls(self) -> str:
-        """Show the calls."""
+    def _calls(self) -> str:
         return "\n".join(self._plugin.calls) or "none"
 
-    def wait(self, method: str, count: str = "1") -> None:
-        """Wait for calls."""
+    def _wait(self, method: str, count: str = "1") -> None:
         wanted = int(number(count))
         try:
             self._plugin.wait(lambda: self._plugin.calls.count(method) >= wanted, timeout=PATIENCE)

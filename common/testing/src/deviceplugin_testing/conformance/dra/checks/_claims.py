@@ -3,7 +3,7 @@
 from typing import Final
 
 from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
-from deviceplugin_testing.conformance.dra._node import Claim, Offered
+from deviceplugin_testing.conformance.dra._node import Claim, DraNode, Offered
 from deviceplugin_testing.conformance.dra._trial import (
     DraTrial,
     exclusive,
@@ -28,6 +28,12 @@ def first(trial: DraTrial) -> str:
     return f"prepared {node.devices[0].device}"
 
 
+def ready(trial: DraTrial) -> DraNode:
+    """Return a node whose driver prepares a claim; raise ``NotApplicable`` if it does not."""
+    trial.once_before(first)
+    return trial.node()
+
+
 @GROUP.check(
     "allocated",
     "Prepares the device that is allocated, by its pool and name",
@@ -43,8 +49,7 @@ def _allocated(trial: DraTrial) -> str:
     why="After a restart the kubelet asks again, and adds the answer to the one from before.",
 )
 def _repeatable(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     claim = node.claim(node.devices[0])
     answers = [prepared(node, claim)[0] for _ in range(3)]
     released(node, claim)
@@ -112,8 +117,7 @@ def _one_holder(trial: DraTrial) -> str:
 
 def one_holder(trial: DraTrial) -> str:
     """Prepare a claim, see another one for the same device refused, and prepare it afterwards."""
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     device = exclusive(node)[0]
     one, two = node.claim(device), node.claim(device)
     prepared(node, one)
@@ -132,8 +136,7 @@ def one_holder(trial: DraTrial) -> str:
     why="Claims share the device at the same time; the id tells the kubelet which one is meant.",
 )
 def _shares(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     shared = next((device for device in node.devices if device.consumed is not None), None)
     if shared is None:
         raise NotApplicable("none of its devices is shared")
@@ -162,8 +165,7 @@ def _shares(trial: DraTrial) -> str:
     why="A claim that is missing in the answer, or an error for all, holds up pods for nothing.",
 )
 def _apart(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     good = node.claim(node.devices[0])
     bad = node.claim(Offered(node.devices[0].pool, "no-such-device"))
     yes, no = node.prepare(good, bad)
@@ -181,8 +183,7 @@ def _apart(trial: DraTrial) -> str:
     why="A claim for devices of several drivers has the configuration of each.",
 )
 def _foreign_config(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     opaque = {"driver": "other.example.com", "parameters": {"kind": "Other"}}
     claim = node.claim(node.devices[0], config=[{"source": "FromClaim", "opaque": opaque}])
     prepared(node, claim)
@@ -196,8 +197,7 @@ def _foreign_config(trial: DraTrial) -> str:
     why="A pod would run without what its claim asks for, and nobody would notice.",
 )
 def _unknown_parameters(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     parameters = {"apiVersion": "conformance.example.com/v1", "kind": "Nonsense", "no": "thing"}
     opaque = {"driver": trial.driver, "parameters": parameters}
     claim = node.claim(node.devices[0], config=[{"source": "FromClaim", "opaque": opaque}])
@@ -214,8 +214,7 @@ def _unknown_parameters(trial: DraTrial) -> str:
     why="A claim can have devices of several drivers; each prepares its own.",
 )
 def _foreign_device(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     claim = node.claim(node.devices[0])
 
     def add(draft: Claim) -> None:
@@ -247,8 +246,7 @@ def _release_unknown(trial: DraTrial) -> str:
     why="A pod can be removed by force, with its claim, before the kubelet releases it.",
 )
 def _release_deleted(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     claim = node.claim(node.devices[0])
     prepared(node, claim)
     node.cluster.delete("ResourceClaim", claim["metadata"]["name"])
@@ -265,8 +263,7 @@ def _release_deleted(trial: DraTrial) -> str:
     why="After a reboot the kubelet may reach the server long before a driver does in its pod.",
 )
 def _server_away(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     one, two = node.claim(node.devices[0]), node.claim(node.devices[-1])
     before = prepared(node, one)
     node.cluster.go_away()

@@ -8,18 +8,14 @@ from deviceplugin.kit.cdi._files import VERSIONS, specification_files
 from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
 from deviceplugin_testing.conformance.dra._node import CLASS, DraNode
 from deviceplugin_testing.conformance.dra._trial import DraTrial, exclusive, prepared, released
-from deviceplugin_testing.conformance.dra.checks._claims import first
+from deviceplugin_testing.conformance.dra.checks._claims import first, ready
 from deviceplugin_testing.simulator._containers.runtime import Specifications
 
 GROUP: Final = CheckGroup("containers", "Containers")
 
 
 def run_pod(node: DraNode, name: str) -> Any:
-    """Run a pod with a claim for any device, and return what its container got.
-
-    Raises:
-        Failed: It does not run.
-    """
+    """Run a pod with a claim for any device, and return what its container got."""
     node.delete_claims()
     request = {"name": "r", "exactly": {"deviceClassName": CLASS}}
     spec = {"devices": {"requests": [request]}}
@@ -34,7 +30,6 @@ def run_pod(node: DraNode, name: str) -> Any:
 
 
 def runs(node: DraNode, name: str) -> bool:
-    """Return whether the pod runs."""
     found = node.cluster.get("Pod", name)
     return found is not None and found["status"].get("phase") == "Running"
 
@@ -85,8 +80,7 @@ def _pod(trial: DraTrial) -> str:
     why="A runtime ignores a file of a version that it does not know, with all its devices.",
 )
 def _oldest_version(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     claim = node.claim(node.devices[0])
     prepared(node, claim)
     found = _specifications(node)
@@ -108,8 +102,7 @@ def _oldest_version(trial: DraTrial) -> str:
     why="Files pile up, and a stale one can give a device to a container that has no claim.",
 )
 def _files_removed(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     before = set(_files(node))
     claim = node.claim(node.devices[0])
     prepared(node, claim)
@@ -126,8 +119,7 @@ def _files_removed(trial: DraTrial) -> str:
     why="A container that starts late, or again, would get the device of another claim.",
 )
 def _own_names(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     meanings: dict[str, Any] = {}
     for device in (node.devices[0], node.devices[-1]):
         claim = node.claim(device)
@@ -148,8 +140,7 @@ def _own_names(trial: DraTrial) -> str:
     why="The pod's status shows the health of one device for each first name.",
 )
 def _first_names(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     single = exclusive(node)
     if not single[1:]:
         raise NotApplicable("no two devices that one claim has alone")

@@ -12,7 +12,7 @@ from deviceplugin_testing.conformance.dra._trial import (
     refused,
     released,
 )
-from deviceplugin_testing.conformance.dra.checks._claims import first, one_holder
+from deviceplugin_testing.conformance.dra.checks._claims import one_holder, ready
 from deviceplugin_testing.conformance.dra.checks._devices import end_pod, pod, run_pod, why_not
 
 GROUP: Final = CheckGroup("losses", "Restarts and losses", disturbing=True)
@@ -24,9 +24,8 @@ def _relaunch(node: DraNode, meanwhile: Callable[[], object] = lambda: None) -> 
     A kubelet reaches the new driver already where the old one was registered. It unregisters that
     once it notices the new socket: the driver is not registered then, for a moment.
     """
-    if node.plugin is not None:
-        node.plugin.kill()
-        node.plugin = None
+    node.kill()
+    node.plugin = None
     meanwhile()
     old = node.sockets()
     node.launch()
@@ -64,8 +63,7 @@ def _kubelet(trial: DraTrial) -> str:
     why="The kubelet asks again, and adds the answer to the one from before.",
 )
 def _kill(trial: DraTrial) -> str:
-    trial.once_before(first)
-    node = trial.node()
+    node = ready(trial)
     claim = node.claim(node.devices[0])
     before = prepared(node, claim)
     _relaunch(node)
