@@ -15,8 +15,7 @@ from deviceplugin._config.documents.faults import MOST
 from deviceplugin._config.documents.nodes import MAX_NODES, DocumentNode, MalformedError
 from deviceplugin._config.documents.places import LONGEST
 from deviceplugin._config.documents.toml_nodes import MOST_NAMES
-from deviceplugin._config.documents.yaml_loader import MOST_MERGED
-from deviceplugin._config.documents.yaml_nodes import plain
+from deviceplugin._config.documents.yaml_nodes import MOST_MERGED, plain
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
 
@@ -348,7 +347,7 @@ def test_a_request_that_is_nested_too_deeply_is_told(levels: int) -> None:
 def test_without_pyyaml_the_other_forms_are_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setitem(sys.modules, "deviceplugin._config.documents.yaml_nodes", None)
     file = tmp_path / "c.yaml"
     file.write_text("a: 1\n")
     with pytest.raises(ConfigError) as raised:

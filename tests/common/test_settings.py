@@ -188,7 +188,7 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_without_pyyaml_the_other_forms_are_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setitem(sys.modules, "deviceplugin._config.documents.yaml_nodes", None)
     (tmp_path / "c.yaml").write_text("a: 1\n")
     expected = (
         f"{tmp_path}/c.yaml: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write "

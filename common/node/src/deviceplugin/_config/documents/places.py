@@ -211,10 +211,10 @@ def plain_documents(text: str, name: str = "") -> list[Any]:
     Raises:
         ConfigError: It is not valid, or has more values than are read.
     """
-    from deviceplugin._config.documents import yaml_nodes
+    from deviceplugin._config.documents.yaml_nodes import plain
 
     try:
-        return yaml_nodes.plain(text)
+        return plain(text)
     except MalformedError as error:
         line = f"line {error.line}" if error.line else ""
         raise ConfigError(": ".join(part for part in (name, line, str(error)) if part)) from error
@@ -239,13 +239,13 @@ def _root(language: str, text: str, faults: Faults) -> Place:
         if language == ".json":
             node = of_json(text)
         elif language == ".toml":
-            from deviceplugin._config.documents import toml_nodes
+            from deviceplugin._config.documents.toml_nodes import compose
 
-            node = toml_nodes.compose(text)
+            node = compose(text)
         else:
-            from deviceplugin._config.documents import yaml_nodes
+            from deviceplugin._config.documents.yaml_nodes import compose
 
-            node = yaml_nodes.compose(text)
+            node = compose(text)
     except ImportError:
         faults.add(0, "", _NO_YAML)
     except MalformedError as error:

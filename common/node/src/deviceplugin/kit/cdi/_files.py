@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.documents.reading import content
-from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.kit import files
 from deviceplugin.kit.cdi._specification import (
     Specification,
@@ -131,9 +130,10 @@ def parse(path: Path) -> Any:
 
 def _parse_yaml(text: str) -> Any:
     try:
-        return next(iter(plain(text)), None)  # of several, the first one counts
+        from deviceplugin._config.documents.yaml_nodes import plain
     except ImportError as error:
         raise UnreadableYAMLError from error
+    return next(iter(plain(text)), None)  # of several, the first one counts
 
 
 def _faults(document: Mapping[str, Any], newest: str) -> Iterator[str]:
