@@ -16,9 +16,10 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin import ConfigError
 from deviceplugin._attribution.podresources import Hold
+from deviceplugin._config.values import parse_address
 from deviceplugin._http.answering import MAX_CLIENTS
 from deviceplugin._http.devices_report import Report
-from deviceplugin._http.listener import listen, parse_address
+from deviceplugin._http.listener import listen
 from deviceplugin._http.server import HttpServer
 from deviceplugin._platform.boot import boot_id
 from deviceplugin._telemetry.metrics import Metrics
@@ -314,7 +315,7 @@ def test_an_address_is_a_host_and_a_port(address: str, host: str, port: int) -> 
 )
 def test_what_is_no_address_is_told(address: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        parse_address(address)
+        listen(address)
     expected = f"http-address {address!r} is not of the form host:port or :port, or off"
     assert expected == str(raised.value)
 
