@@ -3,11 +3,12 @@ import re
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -270,75 +271,22 @@ def test_a_file_that_a_setting_names_is_watched_as_the_configuration_is(
         assert 0 == process.stop()
 
 
-FURTHER = """
-    import sys
-    from pathlib import Path
-    import deviceplugin as dp
-
-    class Serial(dp.Plugin):
-        '''Serial adapters, for whoever has some.
-
-        Not for the usage text.
-        '''
-
-        resource = "x.io/serial"
-
-        def discover(self):
-            return [dp.Device("a")]
-
-    def scan(words):
-        '''Look for adapters.
-
-        At length.
-        '''
-        if words == ["wrong"]:
-            raise dp.ConfigError("no such port")
-        print(words)
-        return 7
-
-    dp.main(
-        Serial,
-        commands={"scan": scan},
-        default_config=Path(__file__).with_name("default.json"),
-    )
-    """
-
-
-def test_further_commands_are_listed_and_run(script: Callable[[str], str]) -> None:
-    command = script(FURTHER)
-    assert (7, "['--help', 'x']\n", []) == run("scan", "--help", "x", command=command)
-    assert (2, "", ["serial scan: no such port"]) == run("scan", "wrong", command=command)
-    _, out, _ = run("--help", command=command)
-    assert "Serial adapters, for whoever has some." in out
-    assert "usage text" not in out
-    assert re.search("scan +Look for adapters.\n", out)
-    _, _, err = run("scna", command=command)
-    assert ["serial: unknown argument 'scna': did you mean scan? (see --help)"] == err
-
-
-def test_a_default_file_is_read_if_it_is_there_and_no_other_is_named(
-    tmp_path: Path, script: Callable[[str], str]
-) -> None:
-    command = script(FURTHER)
-
-    def level(*arguments: str, **variables: str) -> str:
-        status, out, err = run("--print-config", *arguments, command=command, **variables)
-        assert (0, []) == (status, err)
-        found: str = json.loads(out)["log-level"]
-        return found
-
-    assert "info" == level()
-    (tmp_path / "default.json").write_text('{"log-level": "debug"}')
-    (tmp_path / "other.json").write_text('{"log-level": "error"}')
-    assert "debug" == level()
-    assert "error" == level(f"--config={tmp_path}/other.json")
-    assert "error" == level(DP_CONFIG=f"{tmp_path}/other.json")
-
-
 def test_a_default_file_that_comes_later_is_taken(
     plugin_dir: Path, tmp_path: Path, script: Callable[[str], str]
 ) -> None:
-    with started(plugin_dir, command=script(FURTHER)) as process:
+    command = script("""
+        from pathlib import Path
+        import deviceplugin as dp
+
+        class Serial(dp.Plugin):
+            resource = "x.io/serial"
+
+            def discover(self):
+                return ()
+
+        dp.main(Serial, default_config=Path(__file__).with_name("default.json"))
+        """)
+    with started(plugin_dir, command=command) as process:
         process.wait_for("started")
         (tmp_path / "default.json").write_text('{"poll-interval": "7s"}')
         record = process.wait_for("restart required to apply settings")
@@ -433,35 +381,6 @@ def test_a_plugin_may_be_a_script(script: Callable[[str], str]) -> None:
     assert ["x.io/other", "x.io/serial"] == names
 
 
-def test_a_setting_without_a_default_is_asked_for(script: Callable[[str], str]) -> None:
-    command = script("""
-        from dataclasses import dataclass
-        import deviceplugin as dp
-
-        @dataclass(frozen=True, kw_only=True)
-        class SerialSettings(dp.Settings):
-            model: str
-            '''Which 100 % model.'''
-
-        class Serial(dp.Plugin):
-            '''Serial adapters.'''
-
-            def __init__(self, settings):
-                self.resource = "x.io/" + settings.model
-
-            def discover(self):
-                return ()
-
-        dp.main(Serial, settings=SerialSettings)
-        """)
-    assert (2, "", ["serial: --model (or DP_MODEL) is needed"]) == run(command=command)
-    _, out, _ = run("--help", command=command)
-    assert "--model TEXT" in out
-    assert "Which 100 % model.\n" in out
-    _, out, _ = run("--once", "--model=t1", command=command)
-    assert "x.io/t1" in out
-
-
 def test_a_process_that_breaks_while_it_runs_is_a_failure(
     plugin_dir: Path, script: Callable[[str], str]
 ) -> None:
@@ -490,20 +409,141 @@ def test_a_process_that_breaks_while_it_runs_is_a_failure(
 # Called from Python.
 
 
-def exit_status(*plugins: Callable[[], dp.Plugin], argv: list[str]) -> object:
-    with pytest.raises(SystemExit) as raised:
-        dp.main(*plugins, argv=argv)
-    return raised.value.code
-
-
 class Plain(dp.Plugin):
     def discover(self) -> list[dp.Device]:
         return []
 
 
-def test_arguments_may_be_given_by_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == exit_status(Plain, argv=["--help"])
-    assert "Least severity that is logged." in " ".join(capsys.readouterr().out.split())
+@dataclass(frozen=True)
+class Words:
+    words: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, value: Any) -> "Words":
+        return cls(tuple(value))
+
+    def write(self) -> list[str]:
+        return list(self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SerialSettings(dp.Settings):
+    model: str
+    """Which 100 % model."""
+    root: str = field(default="/", metadata={"flag": "--base", "env": ("ROOT", "BASE")})
+    """Where it is."""
+    loud: bool = False
+    word: Words = Words()
+    names: tuple[str, ...] = ("a", "b")
+
+
+class Serial(Plain):
+    def __init__(self, settings: SerialSettings) -> None:
+        self.resource = f"x.io/{settings.model}"
+
+
+@pytest.fixture
+def called(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[object, str, str]]:
+    """Calls ``main`` with plugins, arguments and variables; returns the status and both texts."""
+    monkeypatch.setattr(sys, "argv", ["/opt/serial"])
+
+    def call(
+        plugins: Sequence[Any],
+        *argv: str,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        **variables: str,
+    ) -> tuple[object, str, str]:
+        given: dict[str, Any] = {"settings": SerialSettings} if Serial in plugins else {}
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as raised:
+                dp.main(*plugins, argv=[*argv], **given, **options)
+        return raised.value.code, *capsys.readouterr()
+
+    return call
+
+
+Called = Callable[..., tuple[object, str, str]]
+
+
+class Adapters(Plain):
+    """Serial adapters, for whoever has some.
+
+    Not for the usage text.
+    """
+
+
+def scan(words: Sequence[str]) -> int:
+    """Look for adapters.
+
+    At length.
+    """
+    if words == ["wrong"]:
+        raise dp.ConfigError("no such port")
+    sys.stdout.write(f"{words}\n")
+    return 7
+
+
+def test_further_commands_are_listed_and_run(called: Called) -> None:
+    options = {"commands": {"scan": scan}}
+    found = called([Adapters], "scan", "--help", "x", options=options)
+    assert (7, "['--help', 'x']\n", "") == found
+    found = called([Adapters], "scan", "wrong", options=options)
+    assert (2, "", "serial scan: no such port\n") == found
+    _, out, _ = called([Adapters], "--help", options=options)
+    assert "Serial adapters, for whoever has some." in out
+    assert "usage text" not in out
+    assert re.search("scan +Look for adapters.\n", out)
+    _, _, err = called([Adapters], "scna", options=options)
+    assert "serial: unknown argument 'scna': did you mean scan? (see --help)\n" == err
+
+
+def test_a_default_file_is_read_if_it_is_there_and_no_other_is_named(
+    called: Called, tmp_path: Path
+) -> None:
+    default, other = tmp_path / "default.json", tmp_path / "other.json"
+    options = {"default_config": default}
+
+    def level(*argv: str, **variables: str) -> str:
+        status, out, err = called([Plain], "--print-config", *argv, options=options, **variables)
+        assert (0, "") == (status, err)
+        found: str = json.loads(out)["log-level"]
+        return found
+
+    assert "info" == level()
+    default.write_text('{"log-level": "debug"}')
+    other.write_text('{"log-level": "error"}')
+    assert "debug" == level()
+    assert "error" == level(f"--config={other}")
+    assert "error" == level(DP_CONFIG=str(other))
+
+
+def test_a_setting_without_a_default_is_asked_for(called: Called) -> None:
+    assert (2, "", "serial: --model (or DP_MODEL) is needed\n") == called([Serial])
+    _, out, _ = called([Serial], "--help")
+    assert "--model TEXT" in out
+    assert "Which 100 % model.\n" in out
+    _, out, _ = called([Serial], "--once", "--model=t1")
+    assert "x.io/t1" in out
+
+
+def test_a_setting_may_have_flags_and_variables_of_other_names(called: Called) -> None:
+    def shown(*argv: str, **variables: str) -> list[object]:
+        _, out, _ = called([Serial], "--print-config", "--model=a", *argv, **variables)
+        settings = json.loads(out)
+        return [settings[name] for name in ("root", "loud", "word")]
+
+    assert ["/a", True, ["a,b", "c"]] == shown("--base=/a", "--loud", "--word=a,b", "--word=c")
+    assert ["/b", True, []] == shown("--loud", "--root", "/b", BASE="/c")
+    assert ["/d", False, []] == shown("--loud", "off", ROOT="/d", BASE="/c")
+    _, out, _ = called([Serial], "--help")
+    words = " ".join(out.split())
+    assert "--base TEXT Where it is. (also ROOT, BASE in the environment; default: /) " in words
+    assert "--loud [true|false] (default: false)" in words
+    assert '(default: ["a", "b"])' in words
 
 
 @pytest.mark.parametrize(
@@ -516,13 +556,13 @@ def test_arguments_may_be_given_by_the_program(capsys: pytest.CaptureFixture[str
     ],
 )
 def test_main_says_what_it_takes_to_who_gives_something_else(
-    capsys: pytest.CaptureFixture[str], given: Any, problem: str
+    called: Called, given: Any, problem: str
 ) -> None:
-    assert 2 == exit_status(*given, argv=[])
-    assert f"{problem}\n" in capsys.readouterr().err
+    status, _, err = called(given)
+    assert (2, True) == (status, f"{problem}\n" in err)
 
 
-def test_a_plugin_may_be_made_by_what_has_no_module(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plugin_may_be_made_by_what_has_no_module(called: Called) -> None:
     class Maker:
         """Makes lamps."""
 
@@ -531,65 +571,13 @@ def test_a_plugin_may_be_made_by_what_has_no_module(capsys: pytest.CaptureFixtur
         def __call__(self) -> dp.Plugin:
             return Plain()
 
-    assert 0 == exit_status(Maker(), argv=["--help"])
-    assert "Makes lamps." in capsys.readouterr().out
-    assert 0 == exit_status(Maker(), argv=["--version"])
+    status, out, _ = called([Maker()], "--help")
+    assert (0, True) == (status, "Makes lamps." in out)
+    assert 0 == called([Maker()], "--version")[0]
 
 
 def test_without_any_version_it_is_unknown(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    called: Called, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no package is installed there
-    monkeypatch.setattr(sys, "argv", ["/opt/serial"])
-    assert 0 == exit_status(Plain, argv=["--version"])
-    assert "serial unknown\n" == capsys.readouterr().out
-
-
-def test_a_setting_may_have_flags_and_variables_of_other_names(
-    script: Callable[[str], str],
-) -> None:
-    command = script("""
-        from dataclasses import dataclass, field
-        import deviceplugin as dp
-
-        @dataclass(frozen=True)
-        class Words:
-            words: tuple[str, ...] = ()
-
-            @classmethod
-            def parse(cls, value):
-                return cls(tuple(value))
-
-            def write(self):
-                return list(self.words)
-
-        @dataclass(frozen=True, kw_only=True)
-        class SerialSettings(dp.Settings):
-            root: str = field(default="/", metadata={"flag": "--base", "env": ("ROOT", "BASE")})
-            loud: bool = False
-            word: Words = Words()
-            names: tuple[str, ...] = ("a", "b")
-
-        class Serial(dp.Plugin):
-            def __init__(self, settings):
-                self.settings = settings
-
-            def discover(self):
-                return ()
-
-        dp.main(Serial, settings=SerialSettings)
-        """)
-
-    def shown(*arguments: str, **variables: str) -> list[object]:
-        _, out, _ = run("--print-config", *arguments, command=command, **variables)
-        settings = json.loads(out)
-        return [settings[name] for name in ("root", "loud", "word")]
-
-    assert ["/a", True, ["a,b", "c"]] == shown("--base=/a", "--loud", "--word=a,b", "--word=c")
-    assert ["/b", True, []] == shown("--loud", "--root", "/b", BASE="/c")
-    assert ["/d", False, []] == shown("--loud", "off", ROOT="/d", BASE="/c")
-    _, out, _ = run("--help", command=command)
-    words = " ".join(out.split())
-    assert "--base TEXT (also ROOT, BASE in the environment; default: /) " in words
-    assert "--loud [true|false] (default: false)" in words
-    assert '(default: ["a", "b"])' in words
+    assert (0, "serial unknown\n", "") == called([Plain], "--version")

@@ -131,7 +131,7 @@ def restarted(container: Container) -> None:
         one.bind(str(path))
 
 
-@pytest.mark.parametrize("looks", [True, False], ids=["looked at", "not looked at"])
+@pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize(
     ("mounted", "driver", "again", "lost"),
     [

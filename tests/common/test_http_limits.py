@@ -30,9 +30,6 @@ from plugin_process import Process, started
 
 _LINE = b"GET /healthz HTTP/1.1\r\n"
 _HOST = b"Host: 127.0.0.1\r\n"
-_MEMORY = Path("/sys/fs/cgroup/memory")
-_LIMIT = 160 * 1024**2
-"""Of the manifest: deployments/base/daemonset.yaml."""
 
 
 def connect(port: int, timeout: float = PATIENCE) -> socket.socket:
@@ -262,16 +259,6 @@ def test_32_clients_with_full_headers_take_less_than_10_mib_of_a_plugin(kubelet:
         assert peak(process.process.pid) - before < 10 * 1024
 
 
-@pytest.mark.slow
-def test_a_plugin_with_the_limit_of_the_manifest_outlives_full_headers(kubelet: Kubelet) -> None:
-    with cgroup(_LIMIT) as group, plugin(kubelet) as (process, port):
-        (group / "cgroup.procs").write_text(str(process.process.pid))
-        for _ in range(3):
-            send_full_headers(port)
-        assert "oom_kill 0" in (group / "memory.oom_control").read_text()
-        assert 0 == process.stop()
-
-
 @contextmanager
 def plugin(kubelet: Kubelet) -> Iterator[tuple[Process, int]]:
     port = free_port()
@@ -311,21 +298,6 @@ def send_full_headers(port: int) -> None:
                 except OSError:  # it has been refused
                     continue
         assert probe(port, b"/healthz")
-
-
-@contextmanager
-def cgroup(limit: int) -> Iterator[Path]:
-    group = _MEMORY / f"deviceplugin-{free_port()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(limit))
-    except OSError as error:
-        pytest.skip(f"no memory cgroup (version 1) can be made here: {error}")
-    try:
-        yield group
-    finally:
-        eventually(lambda: not (group / "cgroup.procs").read_text(), "the plugin to be gone")
-        group.rmdir()
 
 
 @contextmanager
