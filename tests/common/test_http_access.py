@@ -288,13 +288,6 @@ def test_half_of_what_tls_needs_is_refused(half: str) -> None:
     assert certificate(Settings()) is None
 
 
-def test_a_plugin_does_not_start_with_half_of_it(kubelet: Kubelet) -> None:
-    place = kubelet.simulated.plugin_dir
-    status, _, errors = run(f"--plugin-dir={place}", "--http-cert-file=/a")
-    assert 2 == status
-    assert errors[-1].endswith("TLS needs both, so set both or none")
-
-
 @needs_openssl
 @pytest.mark.slow
 def test_a_plugin_has_what_its_settings_say_and_the_tools_can_ask_it(

@@ -22,10 +22,6 @@ from deviceplugin_testing.simulator import RELEASES, Pod
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
-SOME_RELEASES = pytest.mark.parametrize(
-    "kubelet_version", [RELEASES[0], RELEASES[len(RELEASES) // 2], RELEASES[-1]]
-)
-
 
 def get(node: Node, path: str) -> tuple[int, str]:
     try:
@@ -74,7 +70,7 @@ def earlier() -> None:
 
 
 def threads() -> list[str]:
-    own = [thread for thread in threading.enumerate() if thread not in EARLIER]
+    own = {*threading.enumerate()} - {*EARLIER}
     return [thread.name for thread in own if thread.name.startswith(OURS)]
 
 
@@ -159,7 +155,9 @@ class NamedPlugin(ScriptedPlugin):
         return dp.Allocation(envs={"BY": self.name})
 
 
-@SOME_RELEASES
+@pytest.mark.parametrize(
+    "kubelet_version", [RELEASES[0], RELEASES[len(RELEASES) // 2], RELEASES[-1]]
+)
 def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None:
     old, new = NamedPlugin("old", "a", "b"), NamedPlugin("new", "b", "c")
     hooks = [("start", RESOURCE), ("stop", RESOURCE)]
@@ -186,7 +184,6 @@ def test_a_replacement_that_cannot_be_leaves_the_old_one(kubelet: Kubelet) -> No
 # What is told over HTTP.
 
 
-@SOME_RELEASES
 def test_probes_tell_whether_devices_can_be_allocated(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
@@ -269,7 +266,6 @@ def test_an_endpoint_that_ends_by_what_is_no_exception_ends_the_process(kubelet:
     assert error is raised.value.__cause__
 
 
-@SOME_RELEASES
 def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
     release, asked = Event(), Event()
 
@@ -326,7 +322,6 @@ def test_plugins_of_one_class_have_names_of_their_own(kubelet: Kubelet) -> None:
     }
 
 
-@SOME_RELEASES
 def test_a_resource_comes_back_after_a_stop_hook_that_took_its_time(kubelet: Kubelet) -> None:
     stopping, go_on = threading.Event(), threading.Event()
 
