@@ -234,6 +234,7 @@ def test_answers_that_wait_to_be_read_hold_little_memory(monkeypatch: pytest.Mon
         assert len(whole) > 1024**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["G", "GET /metrics HTTP/1.0\r\n\r\n"])
 def test_hundreds_of_slow_clients_keep_no_probe_from_its_answer(
     kubelet: Kubelet, word: str

@@ -92,6 +92,7 @@ def test_all_faults_are_reported_together() -> None:
 def test_what_is_not_an_object_is_refused() -> None:
     assert ["parameters: a list is not a mapping with keys"] == faults([])
     assert ["parameters.kind: 1 is not K"] == faults({"kind": 1}, kind="K")
+    assert Tuning() == parameters.read(Tuning, {"kind": "K"}, head={"kind": "K"})
 
 
 def test_a_class_can_check_several_parameters_together() -> None:

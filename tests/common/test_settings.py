@@ -370,6 +370,8 @@ def test_all_that_is_wrong_with_a_setting_of_a_kind_is_told_with_its_place(tmp_p
         f"{file}:4: sensors[1].name: 'A' {NAME}",
         f"{file}:4: sensors[1].every: 5 is not a duration, such as 500ms, 30s or 1m30s",
     ] == problem(SensorSettings, file=file).splitlines()
+    expected = "--sensors: is empty: give a list, or leave it out"
+    assert expected == problem(SensorSettings, flags={"sensors": " "})
     expected = "--sensors: [0]: name is missing"
     assert expected == problem(SensorSettings, flags={"sensors": "[{}]"})
     expected = "environment variable DP_SENSORS: line 2: [0].nme: unknown key: did you mean 'name'?"

@@ -125,7 +125,10 @@ def test_a_thread_beside_the_actors_may_end_at_any_time_and_ends_all_if_it_fails
     done.start()
     done.join()
     assert not stopped.is_set()
-    group.thread("fails", fails_with(SystemExit(0))).start()
+    for error in (SystemExit(0), ValueError("later")):
+        thread = group.thread("fails", fails_with(error))
+        thread.start()
+        thread.join()
     with pytest.raises(RuntimeError, match="fails failed: SystemExit: 0"):
         group.run(5)
     assert stopped.is_set()

@@ -145,6 +145,10 @@ def test_ids_that_cannot_be_advertised(device_id: Any, problem: str) -> None:
         ),
         (Device("a", mounts=[Mount("/a\0b")]), r"mount path '/a\x00b' has a NUL character"),
         (Device("a", mounts=[Mount("/a\udcff")]), r"mount path '/a\udcff' is not valid Unicode"),
+        (
+            Device("a", envs={"A": "\udcff"}),
+            r"environment variable's value '\udcff' is not valid Unicode",
+        ),
         *(
             (
                 Device("a", topology=Topology((number,))),
