@@ -58,6 +58,7 @@ def test_only_devices_whose_health_changed_are_returned(resource: Resource) -> N
     resource.publish([Device("a"), Device("b")])
     changed = Device("b", health=SICK)
     assert [changed] == resource.publish([Device("a", attributes={"x": "1"}), changed])
+    assert [] == resource.publish([Device("a"), Device("b", health=Health.unhealthy("dust"))])
     assert [] == resource.publish([Device("a")])
     assert [Device("b")] == resource.publish([Device("a"), Device("b")])
 
