@@ -146,8 +146,7 @@ class Device:
         with the reason. The NUMA node is read from ``sysfs``. The container gets the node under
         the same path, for reading and writing. Use ``dataclasses.replace`` to change any of it.
         """
-        given: object = path
-        if not isinstance(given, str | os.PathLike):
+        if not _is_path(path):
             return cls(cast("str", path))  # is skipped later: it is not an id either
         path = Path(path)
         node = _topology.numa_node(path, sysfs=sysfs)
@@ -181,6 +180,10 @@ class Device:
             {fill(name): fill(value) for name, value in self.annotations.items()},
             self.cdi_names,
         )
+
+
+def _is_path(given: object) -> bool:
+    return isinstance(given, str | os.PathLike)
 
 
 def _node_health(path: Path) -> Health:
