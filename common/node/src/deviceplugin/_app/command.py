@@ -161,11 +161,15 @@ class _Command:
 
     def _warn_of_variables(self, options: argparse.Namespace) -> None:
         for name, near in loading.suspicious_variables(self._settings).items():
-            fields = {"variable": name, "did_you_mean": near}
-            log.warning("unknown environment variable ignored", extra=fields)
+            log.warning(
+                "unknown environment variable ignored",
+                extra={"variable": name, "did_you_mean": near},
+            )
         for name, winner in loading.hidden_variables(self._settings, vars(options)).items():
-            fields = {"variable": name, "overridden_by": winner}
-            log.warning("environment variable overridden", extra=fields)
+            log.warning(
+                "environment variable overridden",
+                extra={"variable": name, "overridden_by": winner},
+            )
 
     def _options(self, argv: Sequence[str]) -> argparse.Namespace:
         helping = bool({"-h", "--help"} & set(argv))

@@ -36,8 +36,8 @@ class Discovery:
         self._metrics = metrics = around.metrics
         self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
-        self._skipped = Omissions("device skipped", name, metrics.skipped_devices)
-        self._missing = Omissions("discovery incomplete", name, metrics.shortfalls)
+        self._skipped = Omissions(name, metrics.skipped_devices)
+        self._missing = Omissions(name, metrics.shortfalls)
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
@@ -110,9 +110,10 @@ class Discovery:
         if self._problems.over("discovery"):
             log.info("discovery recovered", extra={"plugin": self.name})
             self._metrics.events.add("discovery recovered", detail=self.name)
-        self._skipped.note(problems)
+        self._skipped.note("device skipped", problems)
         texts = plugin.shortfalls
-        self._missing.note(Counter([texts] if isinstance(texts, str) else map(str, texts)))
+        missing = Counter([texts] if isinstance(texts, str) else map(str, texts))
+        self._missing.note("discovery incomplete", missing)
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
         if holdings is None and self._holdings.waiting:
@@ -213,19 +214,19 @@ _SHOWN: Final = 10
 
 
 class Omissions:
-    """What discoveries of one plugin do not offer, in the log as ``event``. For one thread."""
+    """What discoveries of one plugin do not offer. For one thread."""
 
-    def __init__(self, event: str, plugin: str, metric: Gauge) -> None:
-        self._event, self._plugin = event, plugin
+    def __init__(self, plugin: str, metric: Gauge) -> None:
+        self._plugin = plugin
         self._number = metric.labels(plugin)
         self._problems = Problems(log)
         self.reasons: Sequence[str] = ()
         """Those of the last discovery; as many messages as are logged."""
 
-    def note(self, problems: Mapping[str, int]) -> None:
-        """Count and log the reasons of the last discovery, each with the number of things."""
+    def note(self, event: str, problems: Mapping[str, int]) -> None:
+        """Count the reasons of the last discovery, each with its number; log them as ``event``."""
         self._number.set(sum(problems.values()))
         shown = list(problems)[:_SHOWN]
         more = len(problems) - len(shown)
         self.reasons = [*shown, f"{more} more"] if more else shown
-        self._problems.say_all(self._event, list(problems), plugin=self._plugin)
+        self._problems.say_all(event, list(problems), plugin=self._plugin)

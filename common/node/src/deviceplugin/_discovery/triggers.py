@@ -72,7 +72,8 @@ class Triggers:
 
     def _log_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
         large = {str(path) for path, tree in trees.items() if len(tree) > MAX_DIRECTORIES}
-        event, advice = "too many directories to watch", "name those that matter"
+        event = "too many directories to watch"
+        advice = "name those that matter"
         for path in large:
             self._large.say(path, event, path=path, watched=MAX_DIRECTORIES, advice=advice)
         self._large.keep(large)

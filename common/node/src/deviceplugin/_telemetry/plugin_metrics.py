@@ -97,14 +97,16 @@ class Additions(Collector):
         others = (series(other) for other in families.values() if other is not first)
         taken = self.taken.union(*others)
         if taken & series(family) or (first is not None and first.type != family.type):
-            event, name = "duplicate metric dropped", family.name
-            self._problems.say(name, event, plugin=plugin, metric=name)
+            event = "duplicate metric dropped"
+            self._problems.say(family.name, event, plugin=plugin, metric=family.name)
             return len(family.samples)
         earlier = () if first is None else first.samples  # maybe of the same class of plugin
         new = _new(family, earlier)
         if dropped := len(family.samples) - len(new):
-            event, subject = "duplicate metric samples dropped", f"samples of {family.name}"
-            self._problems.say(subject, event, plugin=plugin, metric=family.name)
+            event = "duplicate metric samples dropped"
+            self._problems.say(
+                f"samples of {family.name}", event, plugin=plugin, metric=family.name
+            )
         families[family.name] = copy(family)
         families[family.name].samples = [*earlier, *new]
         return dropped
