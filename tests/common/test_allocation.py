@@ -38,11 +38,6 @@ def numbered(device_id: str, text: str, host: str = "/dev/x") -> dp.Device:
     [
         (
             camera(0),
-            camera(1),
-            "/dev/video0 in the container would be /dev/video0 of cam0 and /dev/video1 of cam1",
-        ),
-        (
-            camera(0),
             camera(1, "/dev/./video0"),
             "/dev/video0 in the container would be /dev/video0 of cam0 and /dev/video1 of cam1",
         ),
@@ -192,9 +187,3 @@ def test_positions_follow_the_natural_order_however_often_it_is_asked(kubelet: K
             assert {"/dev/video2": "/dev/video0", "/dev/video10": "/dev/video1"} == {
                 one.host_path: one.container_path for one in allocation.nodes
             }
-
-
-def test_a_plugin_that_numbers_nothing_gives_braces_as_they_are(kubelet: Kubelet) -> None:
-    with kubelet.running(CameraPlugin("/dev/video{position}", numbered=False)) as node:
-        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
-        assert "/dev/video{position}" == node.allocate("cam2").nodes[0].container_path

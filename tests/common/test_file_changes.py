@@ -98,16 +98,6 @@ def test_a_file_that_goes_is_waited_for(reader: Reader) -> None:
     assert reader.read.empty()
 
 
-def test_a_change_before_it_is_watched_is_not_missed(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("one")
-    reader = Reader(path)
-    path.write_text("changed after it was read")
-    reader.changes.start(reader.watch, reader.reload)
-    assert "changed after it was read" == reader.next()
-    reader.changes.stop()
-
-
 def test_a_change_while_it_is_read_is_not_missed_for_what_is_noted_then(tmp_path: Path) -> None:
     path, named = tmp_path / "config.yaml", tmp_path / "named"
     path.write_text("one")

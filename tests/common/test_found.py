@@ -39,20 +39,17 @@ class Given(Plugin):
 class Incomparable:
     """As arrays are, which have no truth value."""
 
-    def __init__(self, error: type[Exception]) -> None:
-        self._error = error
-
     def __eq__(self, other: object) -> bool:
-        raise self._error("no truth value")
+        raise KeyError("no truth value")
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def test_what_a_plugin_finds_is_sorted_out() -> None:
     plain, other = Device("a"), Device("b", resource="x.io/other")
-    groups, problems = discover(Given([plain, Device(""), other]))
+    groups, problems = discover(Given([plain, Device(""), other, Device("")]))
     assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
-    assert {"id '' must be a string that is not empty": 1} == problems
+    assert {"id '' must be a string that is not empty": 2} == problems
 
 
 def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
@@ -163,24 +160,12 @@ def test_devices_without_a_resource_are_counted_and_told() -> None:
     assert {"no resource is named, by the device or as resource of the plugin": 2} == problems
 
 
-def test_a_discovery_without_an_end_has_failed() -> None:
-    with pytest.raises(DiscoveryError, match=r"discover\(\) returns more than 300000 devices"):
-        discover(Given(itertools.repeat(Device("a"))))
-
-
 def test_as_many_devices_as_can_be_are_taken_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_found, "MAX_DEVICES", 2)
     groups, _ = discover(Given([Device("a"), Device("b")]))
     assert ["a", "b"] == list(groups["x.io/dev"])
     with pytest.raises(DiscoveryError, match="more than 2 devices"):
         discover(Given([Device("a"), Device("b"), Device("c")]))
-
-
-def test_devices_are_grouped_by_resource() -> None:
-    plain, other = Device("a"), Device("b", resource="x.io/other")
-    groups, problems = sort_out([plain, other], "x.io/dev")
-    assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
-    assert {} == problems
 
 
 def test_the_default_resource_is_there_without_devices() -> None:
@@ -192,16 +177,6 @@ def test_the_same_id_may_be_used_in_two_resources() -> None:
     groups, problems = sort_out([Device("a"), Device("a", resource="x.io/other")], "x.io/dev")
     assert ["x.io/dev", "x.io/other"] == list(groups)
     assert {} == problems
-
-
-def test_a_bad_device_is_left_out_and_told_and_the_others_stay() -> None:
-    found = [Device(""), Device("a"), Device("b "), Device("")]
-    groups, problems = sort_out(found, "x.io/dev")
-    assert ["a"] == list(groups["x.io/dev"])
-    assert {
-        "id '' must be a string that is not empty": 2,
-        "id 'b ' has control characters, unreadable bytes or blanks at an end": 1,
-    } == problems
 
 
 def test_the_first_of_two_devices_with_one_id_is_taken() -> None:
@@ -246,19 +221,6 @@ def test_a_device_is_described_in_json() -> None:
     } == json.loads(json.dumps(describe(device, 1.5)))
 
 
-def test_a_device_that_is_only_an_id_is_described_in_full() -> None:
-    assert {
-        "id": "a",
-        "healthy": True,
-        "reason": "",
-        "since": "1970-01-01T00:00:00.000+00:00",
-        "numa_nodes": [],
-        "nodes": [],
-        "attributes": {},
-        "capacity": {},
-    } == describe(Device("a"), 0)
-
-
 def test_what_is_known_is_not_checked_again_and_what_changed_is() -> None:
     fine, odd = Device("a"), Device("a", resource="x.io/dev", nodes=[DeviceNode("relative")])
     known = {"x.io/dev": {"a": odd}}
@@ -301,9 +263,7 @@ def test_a_device_whose_class_calls_others_equal_is_taken_as_it_is_given() -> No
     [
         "text",
         Device([]),  # type: ignore[arg-type]
-        Device("a", attributes={"model": Incomparable(ValueError)}),  # type: ignore[dict-item]
-        Device("a", attributes={"model": Incomparable(KeyError)}),  # type: ignore[dict-item]
-        Device("a", attributes={"model": Incomparable(RuntimeError)}),  # type: ignore[dict-item]
+        Device("a", attributes={"model": Incomparable()}),  # type: ignore[dict-item]
     ],
 )
 def test_what_cannot_be_compared_with_what_is_known_is_checked(strange: Device) -> None:

@@ -131,44 +131,30 @@ def restarted(container: Container) -> None:
         one.bind(str(path))
 
 
-def test_a_driver_that_a_new_kubelet_does_not_find_is_lost(short: Path) -> None:
+@pytest.mark.parametrize("looks", [True, False])
+@pytest.mark.parametrize(
+    ("mounted", "driver", "again", "lost"),
+    [
+        ("plugins_registry", True, False, 1),
+        ("plugins_registry", True, True, 0),  # it has found it, although late
+        ("plugins", True, True, 1),  # it cannot reach it there
+        ("plugins_registry", False, False, 0),  # it watches us, and that is enough
+    ],
+)
+def test_a_driver_that_a_new_kubelet_does_not_find_or_reach_is_lost(
+    short: Path, mounted: str, driver: bool, again: bool, lost: int, looks: bool
+) -> None:
     container = Container(short)
-    container.directories.registered()
+    if driver:
+        container.directories.registered()
     container.problems()
-    container.mount("plugins_registry", "/old")
-    assert [] == container.problems()
+    container.mount(mounted, "/old")
+    if looks:
+        assert [] == container.problems()
     restarted(container)
-    assert 1 == len(container.problems())
-    container.directories.registered()  # it has found it, although late
-    assert [] == container.problems()
-
-
-def test_a_driver_is_lost_to_a_kubelet_that_was_new_before_anybody_looked(short: Path) -> None:
-    container = Container(short)
-    container.directories.registered()
-    container.problems()
-    container.mount("plugins_registry", "/old")
-    restarted(container)
-    assert 1 == len(container.problems())
-
-
-def test_a_driver_that_a_new_kubelet_registers_may_still_be_out_of_its_reach(short: Path) -> None:
-    container = Container(short)
-    container.directories.registered()
-    container.problems()
-    container.mount("plugins", "/old")
-    restarted(container)
-    container.directories.registered()
-    assert 1 == len(container.problems())
-
-
-def test_without_a_driver_a_new_kubelet_that_watches_us_is_enough(short: Path) -> None:
-    container = Container(short)
-    container.problems()
-    container.mount("plugins_registry", "/old")
-    container.problems()
-    restarted(container)
-    assert [] == container.problems()
+    if again:
+        container.directories.registered()
+    assert lost == len(container.problems())
 
 
 def test_without_anything_to_register_a_kubelet_is_there_while_it_listens(short: Path) -> None:
@@ -218,6 +204,7 @@ def test_outside_of_pods_mounts_of_others_do_not_matter(container: Container) ->
         ("/a", "/a//deleted", "nfs4"),
         ("/1/net", "/1/net//deleted", "proc"),
         ("/kubepods/a", "/kubepods/b", "cgroup2"),
+        ("/gone//deleted", "/gone//deleted", "ext4"),  # a restart would not bring it back
     ],
 )
 def test_what_changes_without_being_lost_is_not(
@@ -244,13 +231,6 @@ def test_mounts_of_the_host_in_a_directory_are_its_own_affair(container: Contain
     assert 1 == len(container.problems())
 
 
-def test_what_is_gone_from_the_start_is_not_for_a_restart_to_bring_back(
-    container: Container,
-) -> None:
-    container.mount("odd", "/odd//deleted")
-    assert [] == container.problems()
-
-
 def test_a_file_is_not_a_directory(container: Container) -> None:
     (container.root / "file").touch()
     line = "200 1 8:1 {} " + str(container.root / "file") + " rw - ext4 /dev/sda1 rw"
@@ -270,13 +250,6 @@ def test_a_mount_that_takes_the_number_of_another_is_not_a_renamed_one(
     assert [] == container.problems()
     container.mount("driver", "/run/driver/three")
     assert 1 == len(container.problems())
-
-
-def test_a_mount_that_comes_late_and_goes_is_followed(container: Container) -> None:
-    point = container.mount("late", "/late")
-    assert [] == container.problems()
-    del container.lines[point]
-    assert [] == container.problems()
 
 
 def test_a_directory_that_is_back_is_not_lost(

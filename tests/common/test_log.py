@@ -95,13 +95,13 @@ def logged_exception(form: str) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_an_exception_in_json_stays_on_its_line() -> None:
+def test_an_exception_stays_on_its_line_in_json_and_follows_it_for_people() -> None:
     (line,) = logged_exception("json")
     traceback = json.loads(line)["traceback"].splitlines()
-    assert ("Traceback (most recent call last):", "ValueError: odd") == (
-        traceback[0],
-        traceback[-1],
-    )
+    lines = logged_exception("text")
+    assert lines[0].endswith("ERROR   failed")
+    assert ("Traceback (most recent call last):", "ValueError: odd") == (lines[1], lines[-1])
+    assert traceback == lines[1:]
 
 
 def test_a_record_for_people_is_a_line_with_its_fields() -> None:
@@ -133,19 +133,11 @@ def test_a_value_for_people_is_quoted_where_it_could_be_misread(
     assert logged_as_text(value=value).endswith(f" value={written}")
 
 
-def test_an_exception_for_people_follows_its_line() -> None:
-    lines = logged_exception("text")
-    assert lines[0].endswith("ERROR   failed")
-    assert ("Traceback (most recent call last):", "ValueError: odd") == (lines[1], lines[-1])
-
-
 @pytest.mark.parametrize(
     ("level", "events"),
     [
         ("debug", ["debug", "info", "warning", "error"]),
-        ("info", ["info", "warning", "error"]),
         ("warning", ["warning", "error"]),
-        ("error", ["error"]),
     ],
 )
 def test_only_what_is_severe_enough_is_logged(level: str, events: list[str]) -> None:

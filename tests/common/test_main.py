@@ -14,16 +14,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for name, command in COMMANDS.items():
         assert f"  {name}" in text
         assert command.summary in text
-
-
-def test_without_a_command_help_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main([])
     assert capsys.readouterr().err.startswith("usage: deviceplugin COMMAND")
-
-
-def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == main(["--version"])
-    assert f"deviceplugin {version('deviceplugin')}\n" == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

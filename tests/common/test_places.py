@@ -2,21 +2,19 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deviceplugin._config.documents.faults import MOST
 from deviceplugin._config.documents.nodes import MAX_NODES, DocumentNode, MalformedError
 from deviceplugin._config.documents.places import LONGEST
 from deviceplugin._config.documents.toml_nodes import MOST_NAMES
-from deviceplugin._config.documents.yaml_loader import MOST_MERGED
-from deviceplugin._config.documents.yaml_nodes import plain
+from deviceplugin._config.documents.yaml_nodes import MOST_MERGED, plain
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
 
@@ -38,7 +36,7 @@ TOO_MANY = f"more than {MAX_NODES} keys and values"
         ("c.yaml", b"a: \xff", "{}:1: not valid: invalid start byte of UTF-8"),
         ("c.yaml", b"a: 1\nb: \0", "{}: not valid: unacceptable character #x0000"),
         ("c.yaml", b"a: &x [*x]", "{}:1: not valid: nested too deeply"),
-        ("c.yaml", b"a: " + b"[" * 5000, "{}: not valid: nested too deeply"),
+        ("c.yaml", b"a: " + b"[" * 500, "{}: not valid: nested too deeply"),
         ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a string"),
         ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
         ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:2: not valid: but found another document"),
@@ -117,7 +115,6 @@ def test_merges_mean_what_they_mean_to_pyyaml(text: str, expected: dict[str, int
     ("language", "text"),
     [
         (".json", f"[{'0,' * MAX_NODES}0]"),
-        (".json", json.dumps({str(n): 0 for n in range(MAX_NODES // 2 + 1)})),
         (".toml", f"a = [{'0,' * MAX_NODES}]"),
         (".toml", "a.b.c.d.e.f = 1\n" * (MAX_NODES // 5 + 1)),
     ],
@@ -162,11 +159,6 @@ def test_of_many_faults_the_first_are_kept_and_the_rest_counted() -> None:
     assert last == root.faults.lines[-1]
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"^{tmp_path}/none: No such file or directory$"):
-        of_file(tmp_path / "none")
-
-
 def test_a_pipe_a_device_and_a_file_without_end_are_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (tmp_path / "long.yaml").open("wb") as file:
@@ -187,42 +179,27 @@ def test_what_windows_puts_before_a_text_does_not_count(tmp_path: Path) -> None:
         assert {"a": 1} == of_file(tmp_path / name).plain()
 
 
-def faults(file: Path, text: str) -> list[str]:
-    """Return what is wrong with ``text`` in ``file``."""
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("c.yaml", "a: 1\nb: 2\na: 3\n", ["3: a"]),
+        ("c.yaml", "a: 1\n'a': 2\n\"a\": 3\n", ["2: a", "3: a"]),
+        ("c.yaml", "1: x\n'1': y\n", ["2: 1"]),
+        ("c.yaml", "a:\n- b: {c: 1,\n     c: 2}\n", ["3: a[0].b.c"]),
+        ("c.yaml", "a: &x {b: 1, b: 2}\nc: *x\n", ["1: a.b"]),
+        ("c.yaml", "a: 1\na: 2\nb: !!float x\n", ["2: a"]),
+        ("c.json", '{"a": 1,\n"b": 2,\n"a": 3}', ["3: a"]),
+        ("c.json", '{"a": 1, "\\u0061": 2}', ["1: a"]),
+        ("c.json", '{"x": [{"b": {}, "c": "b",\n "b" : 1}]}', ["2: x[0].b"]),
+        ("c.json", '{"\\"{": 1, "\\"{": 2}', ['1: "{']),
+    ],
+)
+def test_a_key_that_others_would_take_the_last_of_is_refused(
+    tmp_path: Path, name: str, text: str, expected: list[str]
+) -> None:
+    file = tmp_path / name
     file.write_text(text)
-    return [line.removeprefix(f"{file}:") for line in of_file(file).faults.lines]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a: 1\nb: 2\na: 3\n", ["3: a: given twice"]),
-        ("a: 1\n'a': 2\n\"a\": 3\n", ["2: a: given twice", "3: a: given twice"]),
-        ("1: x\n'1': y\n", ["2: 1: given twice"]),
-        ("a:\n- b: {c: 1,\n     c: 2}\n", ["3: a[0].b.c: given twice"]),
-        ("a: &x {b: 1, b: 2}\nc: *x\n", ["1: a.b: given twice"]),
-        ("a: 1\na: 2\nb: !!float x\n", ["2: a: given twice"]),
-    ],
-)
-def test_a_key_that_yaml_would_take_the_last_of_is_refused(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
-    assert expected == faults(tmp_path / "c.yaml", text)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"a": 1,\n"b": 2,\n"a": 3}', ["3: a: given twice"]),
-        ('{"a": 1, "\\u0061": 2}', ["1: a: given twice"]),
-        ('{"x": [{"b": {}, "c": "b",\n "b" : 1}]}', ["2: x[0].b: given twice"]),
-        ('{"\\"{": 1, "\\"{": 2}', ['1: "{: given twice']),
-    ],
-)
-def test_a_key_that_json_would_take_the_last_of_is_refused(
-    tmp_path: Path, text: str, expected: list[str]
-) -> None:
-    assert expected == faults(tmp_path / "c.json", text)
+    assert [f"{file}:{place}: given twice" for place in expected] == of_file(file).faults.lines
 
 
 @pytest.mark.parametrize(
@@ -315,6 +292,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(JSON, st.sampled_from([None, 1]), st.booleans())
 @example({"": {"": [{}, []]}}, 1, True)
 def test_json_that_was_written_from_a_value_gives_it_back(
@@ -324,13 +302,10 @@ def test_json_that_was_written_from_a_value_gives_it_back(
     assert (value, []) == (root.plain(), root.faults.lines)
 
 
+@settings(max_examples=30)
 @given(JSON)
-def test_yaml_that_was_written_from_a_value_gives_it_back(value: Any) -> None:
-    assert (value if value is not None else None) == of_text(yaml.safe_dump(value)).plain()
-
-
-@given(JSON)
-def test_a_value_of_a_request_is_a_place_too(value: Any) -> None:
+def test_yaml_that_was_written_from_a_value_gives_it_back_and_so_does_the_value(value: Any) -> None:
+    assert value == of_text(yaml.safe_dump(value)).plain()
     assert value == of_plain(value, "request").plain()
 
 
@@ -343,19 +318,3 @@ def test_a_request_that_is_nested_too_deeply_is_told(levels: int) -> None:
         of_plain(value, "request")
     with pytest.raises(ConfigError, match=r"^nested too deeply$"):
         of_plain(value)
-
-
-def test_without_pyyaml_the_other_forms_are_offered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    file = tmp_path / "c.yaml"
-    file.write_text("a: 1\n")
-    with pytest.raises(ConfigError) as raised:
-        of_file(file)
-    assert (
-        f"{file}: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the "
-        "file as .toml or .json"
-    ) == str(raised.value)
-    (tmp_path / "c.json").write_text('{"a": 1}')
-    assert {"a": 1} == of_file(tmp_path / "c.json").plain()

@@ -93,14 +93,11 @@ ASYNC = "is async, but hooks are called from threads: use def, and asyncio.run()
     [
         ({"allocate": alone}, f"allocate() {OTHER_ARGUMENTS} allocate(self, devices)"),
         ({"allocate": with_two}, f"allocate() {OTHER_ARGUMENTS} allocate(self, devices)"),
-        ({"discover": with_one}, f"discover() {OTHER_ARGUMENTS} discover(self)"),
         ({"discover": without_self}, f"discover() {OTHER_ARGUMENTS} discover(self)"),
-        ({"changes": alone}, f"changes() {OTHER_ARGUMENTS} changes(self, stop)"),
         (
             {"prefer": with_two},
             f"prefer() {OTHER_ARGUMENTS} prefer(self, available, required, size)",
         ),
-        ({"start": alone}, f"start() {OTHER_ARGUMENTS} start(self, resource)"),
         ({"stop": staticmethod(with_two)}, f"stop() {OTHER_ARGUMENTS} stop(self, resource)"),
         ({"metrics": classmethod(with_one)}, f"metrics() {OTHER_ARGUMENTS} metrics(self)"),
         ({"discover": coroutine}, f"discover() {ASYNC}"),
@@ -116,7 +113,9 @@ ASYNC = "is async, but hooks are called from threads: use def, and asyncio.run()
         ({"preStart": with_one}, "preStart() is never called: did you mean pre_start()?"),
         ({"Allocate": with_one}, "Allocate() is never called: did you mean allocate()?"),
         ({"allocate_": with_one}, "allocate_() is never called: did you mean allocate()?"),
-        ({"prestart": alone}, "prestart() is never called: did you mean pre_start()?"),
+        ({"resource": "thing"}, "resource 'thing' is not valid: it needs a domain, as in"),
+        ({"resource": 5}, "resource 5 is not valid: it must be a string"),
+        ({"socket_name": "kubelet"}, "socket_name 'kubelet' is not valid: kubelet.sock is"),
     ],
 )
 def test_a_hook_that_could_never_be_called_is_a_configuration_error(
@@ -157,6 +156,19 @@ def test_parameters_that_could_never_be_given_are_a_configuration_error(
     with pytest.raises(dp.ConfigError) as info:
         check_plugins([plugin(**members)])
     assert str(info.value).startswith(f"Lamp: {problem}")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Plain, "Plain is a class: give a plugin, Plain()"),
+        ("lamp", "'lamp' is not a plugin: its class must be derived from Plugin"),
+    ],
+)
+def test_what_is_no_plugin_is_a_configuration_error(given: object, text: str) -> None:
+    with pytest.raises(dp.ConfigError) as info:
+        check_plugins([given])
+    assert text == str(info.value)
 
 
 def test_an_attribute_that_takes_the_place_of_a_hook_is_an_error() -> None:

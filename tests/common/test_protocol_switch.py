@@ -8,7 +8,8 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
+from deviceplugin._app.dra import Dra
+from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
@@ -25,7 +26,7 @@ CLAIM = Claim("default", "one", "uid-1")
 CONFIRM = 2.0
 
 
-class Side(DraFront):
+class Side(Dra):
     """DRA that does what a test says."""
 
     def __init__(self) -> None:
@@ -127,7 +128,7 @@ class Node:
     def mode(self) -> Mode:
         return self.ownership.mode
 
-    def dra(self) -> DraFront | None:
+    def dra(self) -> Dra | None:
         return self.switch.dra
 
     def free(self) -> set[Key]:

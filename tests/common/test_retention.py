@@ -24,17 +24,6 @@ def listed(kept: KeptDevices) -> dict[str, str]:
     return {device.id: str(device.health) for device in kept.devices()}
 
 
-def test_a_new_record_is_empty() -> None:
-    kept = KeptDevices(1.0)
-    assert (0, [], 1.0) == (len(kept), kept.devices(), kept.fresh_at)
-
-
-def test_a_record_has_the_devices_that_are_here() -> None:
-    kept = KeptDevices(0).updated(here("d10", "d9", "a"), 5)
-    assert {"a", "d9", "d10"} == {device.id for device in kept.devices()}
-    assert (3, 5) == (len(kept), kept.fresh_at)
-
-
 def test_a_device_that_vanishes_stays_as_unhealthy() -> None:
     kept = KeptDevices(0).updated(here("a", "b"), 1).updated(here("b"), 2)
     assert {"a": f"unhealthy: {VANISHED}", "b": "healthy"} == listed(kept)
@@ -91,11 +80,6 @@ def test_the_time_of_a_vanished_device_does_not_start_anew() -> None:
 def test_a_device_that_a_pod_holds_is_listed_though_never_seen() -> None:
     kept = KeptDevices(0).updated(here("a"), 1).expecting({"a", "b"}, 1)
     assert {"a": "healthy", "b": f"unhealthy: {HELD_BUT_ABSENT}"} == listed(kept)
-
-
-def test_a_device_that_is_here_is_never_retired() -> None:
-    kept = KeptDevices(0).updated(here("a"), 1).retired(frozenset(), 1000, RETENTION)
-    assert {"a": "healthy"} == listed(kept)
 
 
 @given(STEPS)

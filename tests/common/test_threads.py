@@ -88,59 +88,47 @@ def test_a_thread_that_cannot_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch
 # Actors.
 
 
-def test_the_first_actor_to_fail_stops_the_others_and_its_error_surfaces() -> None:
-    stopped = Event()
-    group = ThreadGroup()
-
-    def fail() -> None:
-        raise RuntimeError("no more")
-
-    group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
-    group.add("fails", fail, lambda: None)
-    with pytest.raises(RuntimeError, match="no more"):
-        group.run(5)
-    assert stopped.is_set()
-
-
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit()])
-def test_an_actor_never_ends_the_program_as_if_all_were_well(
-    error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    group = ThreadGroup()
-
+def fails_with(error: BaseException) -> Callable[[], None]:
     def fail() -> None:
         raise error
 
-    group.add("file-watcher", fail, lambda: None)
-    with pytest.raises(RuntimeError, match=f"watcher failed: {type(error).__name__}") as raised:
-        group.run(5)
-    assert error is raised.value.__cause__
-    assert ["fatal error, stopping"] == [r.getMessage() for r in caplog.records]
+    return fail
 
 
-def test_an_actor_that_ends_unasked_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("run", "text"),
+    [
+        (fails_with(RuntimeError("no more")), "^no more"),
+        (fails_with(SystemExit(0)), "file-watcher failed: SystemExit"),
+        (fails_with(KeyboardInterrupt()), "file-watcher failed: KeyboardInterrupt"),
+        (lambda: None, "file-watcher ended by itself"),
+    ],
+)
+def test_the_first_actor_to_end_stops_the_others_and_is_an_error(
+    run: Callable[[], None], text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     stopped = Event()
     group = ThreadGroup()
     group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
-    group.add("file-watcher", lambda: None, lambda: None)
-    with pytest.raises(RuntimeError, match="watcher ended by itself"):
+    group.add("file-watcher", run, lambda: None)
+    with pytest.raises(RuntimeError, match=text):
         group.run(5)
     assert stopped.is_set()
+    assert ["fatal error, stopping"] == [r.getMessage() for r in caplog.records]
 
 
 def test_a_thread_beside_the_actors_may_end_at_any_time_and_ends_all_if_it_fails() -> None:
     stopped = Event()
     group = ThreadGroup()
-
-    def fail() -> None:
-        raise SystemExit(0)
-
     group.add("waits", stopped.wait, stopped.set)  # type: ignore[arg-type]
     done = group.thread("done", lambda: None)
     done.start()
     done.join()
     assert not stopped.is_set()
-    group.thread("fails", fail).start()
+    for error in (SystemExit(0), ValueError("later")):
+        thread = group.thread("fails", fails_with(error))
+        thread.start()
+        thread.join()
     with pytest.raises(RuntimeError, match="fails failed: SystemExit: 0"):
         group.run(5)
     assert stopped.is_set()

@@ -158,7 +158,7 @@ def test_a_card_without_a_driver_is_named_while_another_has_one(bare: Node) -> N
 def test_yaml_that_cannot_be_read_here_is_not_judged(
     bare: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setitem(sys.modules, "deviceplugin._config.documents.yaml_nodes", None)
     write(bare.at("etc/cdi/a.yaml"), "x: [")
     assert "unknown" in verdicts(bare, "cdi")
 

@@ -25,7 +25,7 @@ CASES = [
     for name, change in (("bytes", changed_bytes), ("places", changed_places))
     if change is changed_bytes or any(not isinstance(each.document, bytes) for each in one.seeds)
 ]
-SAMPLES = 25
+SAMPLES = 15
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
 """For all cases together, on all workers."""
 SEED = os.environ.get("FUZZ_SEED", "1")

@@ -55,17 +55,7 @@ def test_the_first_look_decides(first: str) -> None:
         ({"failures": 4, "patience": 1}, "+-----", "++++--"),
         ({"failures": 2, "patience": 2}, "+-+---", "+++++-"),
         ({"failures": 2, "window": 4, "patience": 3}, "+-++-", "++++-"),
-    ],
-)
-def test_it_turns_after_so_many_looks_and_so_many_seconds(
-    tolerance: dict[str, Any], found: str, verdicts: str
-) -> None:
-    assert verdicts == Node(**tolerance).looks(found)
-
-
-@pytest.mark.parametrize(
-    ("tolerance", "found", "verdicts"),
-    [
+        # A device gets degraded and sound after as much.
         ({}, "+~+-~-+", "+~+-~-+"),
         ({"failures": 2}, "+~+~~+", "++++~+"),
         ({"successes": 3}, "~++~+++~", "~~~~~~+~"),
@@ -79,7 +69,7 @@ def test_it_turns_after_so_many_looks_and_so_many_seconds(
         ({"failures": 3, "successes": 2}, "~---++", "~~~--+"),
     ],
 )
-def test_a_device_gets_degraded_and_sound_after_as_much(
+def test_it_turns_after_so_many_looks_and_so_many_seconds(
     tolerance: dict[str, Any], found: str, verdicts: str
 ) -> None:
     assert verdicts == Node(**tolerance).looks(found)

@@ -46,21 +46,14 @@ def test_a_problem_that_changes_is_logged_again(
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "/d/x-{:06x}.sock: no",
-        "no answer for {:.1f} s",
-        "<object at 0x7f{:08x}>",
-        "attempt {}",
-        "pid {}",
-    ],
+    "text", ["/d/x-{:06x}.sock: no", "no answer for {:.1f} s", "<object at 0x7f{:08x}>"]
 )
 def test_a_text_that_varies_by_itself_is_logged_less_and_less(
     caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     now = 0
     problems = Problems(log, clock=lambda: now)
-    for now in range(0, 86400, 5):
+    for now in range(0, 86400, 30):
         problems.say("kubelet", "waiting", error=text.format(0xA10000 + now))
     assert 1 < len(caplog.messages) < 30
 
@@ -76,8 +69,8 @@ def test_what_goes_to_and_fro_is_logged_less_and_less(caplog: pytest.LogCaptureF
 def test_endless_new_texts_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     now = 0
     problems = Problems(log, clock=lambda: now)
-    for now in range(0, 86400, 5):
-        problems.say("kubelet", "waiting", error="x" * now)
+    for now in range(0, 86400, 30):
+        problems.say("kubelet", "waiting", error="x" * (now // 90))
     assert len(caplog.messages) < 40
 
 
@@ -169,7 +162,7 @@ def test_one_of_a_list_that_varies_by_itself_is_logged_less_and_less(
 ) -> None:
     now = 0
     problems = Problems(log, clock=lambda: now)
-    for now in range(0, 86400, 5):
+    for now in range(0, 86400, 30):
         problems.say_all("skipped", [f"gone for {now} s", f"gone for {now + 1} s", "odd"])
     assert 1 == texts(caplog).count("odd")
     assert 4 < len(caplog.messages) < 60
@@ -181,14 +174,8 @@ def test_of_a_long_list_ten_are_logged_and_how_many_more(
     many = [f"{letter}: odd" for letter in "abcdefghijklm"]
     lists(problems, [*many, *many], many, many[:10], many)
     assert [*many[:10], "3 more", "3 more"] == texts(caplog)
-
-
-def test_a_list_has_the_fields_that_are_given(
-    problems: Problems, caplog: pytest.LogCaptureFixture
-) -> None:
     problems.say_all("skipped", ["odd"], plugin="SerialPlugin")
-    (record,) = caplog.records
-    assert ("skipped", "SerialPlugin") == (record.message, vars(record)["plugin"])
+    assert "SerialPlugin" == vars(caplog.records[-1])["plugin"]
 
 
 def test_lists_that_grow_and_shrink_at_random_never_lose_what_stays(

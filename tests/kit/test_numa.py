@@ -86,16 +86,9 @@ def test_a_device_without_topology_takes_it_from_all_and_is_named() -> None:
     devices, reason = numa.even([NEAR, NOWHERE, FAR])
     assert bare(NEAR, NOWHERE, FAR) == devices
     assert "1 of 3 devices have no NUMA node: nowhere" == reason
-
-
-def test_a_topology_without_nodes_is_none() -> None:
-    odd = dp.Device("odd", topology=dp.Topology())
-    assert [*bare(NEAR), odd] == numa.even([NEAR, odd]).devices
-
-
-def test_of_many_only_some_are_named() -> None:
-    devices = [NEAR, *(dp.Device(f"d{number}") for number in range(4))]
-    assert "4 of 5 devices have no NUMA node: d0, d1, d2, ..." == numa.even(devices).reason
+    many = [NEAR, *(dp.Device(f"d{number}", topology=dp.Topology()) for number in range(4))]
+    assert "4 of 5 devices have no NUMA node: d0, d1, d2, ..." == numa.even(many).reason
+    assert [*bare(NEAR), *many[1:]] == numa.even(many).devices
 
 
 def test_one_that_is_not_given_to_pods_does_no_harm() -> None:
@@ -142,6 +135,8 @@ def test_a_kubelet_admits_pods_over_a_mixture(
         # Told as it was found, this pod is rejected: see tests/simulator/test_topology.py.
         outcome = node.kubelet.admit(Pod.of("p", main={RESOURCE: 2}))
         assert outcome, outcome.message
+        plugin.set(NEAR, replace(NOWHERE, topology=dp.Topology((1,))))
+        node.kubelet.wait(lambda: [[0], [1]] == told(node))
     assert 1 == sum("topology not advertised" == record.getMessage() for record in caplog.records)
 
 
@@ -151,14 +146,6 @@ def test_a_kubelet_admits_pods_beside_a_device_that_is_gone(restricted: Kubelet)
         assert [[1], [], [0]] == told(node)  # by id: far, gone, near
         outcome = node.kubelet.admit(Pod.of("p", main={RESOURCE: 2}))
         assert outcome, outcome.message
-
-
-def test_topology_comes_back_when_the_mixture_is_over(restricted: Kubelet) -> None:
-    plugin = ScriptedPlugin(NEAR, NOWHERE)
-    with restricted.running(plugin) as node:
-        node.wait_for(RESOURCE, {"near", "nowhere"})
-        plugin.set(NEAR, replace(NOWHERE, topology=dp.Topology((1,))))
-        node.kubelet.wait(lambda: [[0], [1]] == told(node))
 
 
 def test_once_shows_what_the_kubelet_would_be_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,7 @@ def test_what_the_kernel_does_not_say_is_unknown(
     folder = hardware.pci(GPU, "8086:56c0", "038000", driver="xe")
     (folder / "class").write_text("display\n")
     (folder / "device").write_text("\n")
+    (folder / "iommu_group").symlink_to("iommu_group")
     kernel.faults[folder / "vendor"] = errno.ENODEV
     kernel.faults[folder / "driver"] = errno.EACCES
     gpu = only(look)
@@ -123,6 +124,7 @@ def test_virtual_functions_stand_for_the_physical_one(hardware: Hardware, look: 
         (physical / "sriov_numvfs").write_text(text)
         assert expected == only(look).is_divided
     assert [SOUND, GPU] == [one.address for one in only(look).virtual_functions]
+    assert [2, 10] == [*only(look).numbered_functions]
     assert (only(look), None) == (only(look, SOUND).physical_function, only(look).physical_function)
 
 
@@ -146,14 +148,6 @@ def test_links_by_path_are_those_of_the_address(hardware: Hardware, look: Look) 
     assert [folder / f"pci-{GPU}-card", folder / f"pci-{GPU}-render"] == list(only(look).by_path())
 
 
-def test_virtual_functions_keep_their_numbers(hardware: Hardware, look: Look) -> None:
-    physical = hardware.pci(GPU, "8086:56c0", "038000")
-    virtual = hardware.pci(SOUND, "8086:56c0", "038000")
-    (physical / "virtfn7").symlink_to(virtual)
-    found = only(look).numbered_functions
-    assert {7: SOUND} == {number: one.address for number, one in found.items()}
-
-
 def test_a_virtual_function_whose_card_cannot_be_read_is_still_one(
     hardware: Hardware, look: Look
 ) -> None:
@@ -166,9 +160,3 @@ def test_a_virtual_function_whose_card_cannot_be_read_is_still_one(
         calls.fail(folder / "physfn", errno.EIO)
         with calls.on():
             assert only(look).physical_function
-
-
-def test_a_group_is_a_number(hardware: Hardware, look: Look) -> None:
-    folder = hardware.pci(GPU, "8086:56c0", "038000")
-    (folder / "iommu_group").symlink_to("iommu_group")
-    assert "" == only(look).iommu_group

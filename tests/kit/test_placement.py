@@ -25,7 +25,7 @@ def symmetric(numbers: list[list[int]]) -> list[list[int]]:
     return [[0 if a == b else numbers[max(a, b)][min(a, b)] for b in places] for a in places]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(squares, st.data())
 def test_every_group_is_the_first_of_the_best_ones(
     numbers: list[list[int]], data: st.DataObject
@@ -41,7 +41,7 @@ def test_every_group_is_the_first_of_the_best_ones(
     assert found.is_best
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**32), st.integers(20, 28), st.data())
 def test_where_there_is_too_much_to_search_the_answer_is_valid_and_good(
     seed: int, count: int, data: st.DataObject
@@ -181,7 +181,7 @@ def test_parts_that_are_not_there_are_not_chosen() -> None:
 stocks = st.lists(st.integers(1, 5), min_size=1, max_size=6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(stocks, st.data())
 def test_no_answer_has_fewer_cards_and_one_numa_node_is_enough_where_it_can_be(
     counts: list[int], data: st.DataObject

@@ -139,7 +139,7 @@ def test_a_hook_is_answered_with_the_devices_that_it_was_given() -> None:
     assert devices[0] is given[0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4),
     st.sampled_from(["spread", "packed"]),

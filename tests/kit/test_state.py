@@ -62,18 +62,15 @@ def test_without_a_path_nothing_is_kept(caplog: pytest.LogCaptureFixture) -> Non
         (b'{"version": 1, "ports": {"a"', "Expecting ':' delimiter"),
         (b'{"\xff', "codec can't decode"),
         (b"[]", "not a JSON object"),
-        (b"{}", "version None, and this plugin reads 1"),
-        (b'{"version": 2, "ports": {}}', "version 2, and this plugin reads 1"),
         (b'{"version": "1", "ports": {}}', "version '1', and this plugin reads 1"),
         (b'{"version": 1}', "'ports'"),
         (b'{"version": 1, "ports": []}', "no attribute 'items'"),
-        (b'{"version": 1, "ports": {"a": "x"}}', "invalid literal"),
         (b'{"version": 1, "ports": {"a": null}}', "not 'NoneType'"),
         (b'{"version": 1, "ports": {"a": 1e999}}', "infinity"),
         (b"[" * 100_000, "maximum recursion depth"),
         (b" " * (LONGEST + 1), f"more than {LONGEST} bytes"),
     ],
-    ids=range(14),
+    ids=range(11),
 )
 def test_a_file_that_makes_no_sense_is_logged_and_set_aside(
     path: Path, caplog: pytest.LogCaptureFixture, content: bytes, error: str

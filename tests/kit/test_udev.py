@@ -28,7 +28,7 @@ print("listening", flush=True)
 calls.close()
 monitor = udev._monitor(lambda _: True)
 print("ready", flush=True)
-for _ in range(15):
+for _ in range(5):
     if monitor.poll(timeout=0.1) is not None:
         print("heard")
         break
@@ -212,7 +212,7 @@ def test_the_frameworks_stop_ends_it_at_once() -> None:
     assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("action", ["add", "remove", "move", "bind", "unbind", "offline"])
+@pytest.mark.parametrize("action", ["add", "bind", "remove", "offline"])
 @pytest.mark.parametrize(
     ("path", "subsystem", "without", "expected"),
     [

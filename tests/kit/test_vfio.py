@@ -39,20 +39,8 @@ def gpu(hardware: Hardware) -> Path:
 @pytest.mark.parametrize(
     "name",
     [
-        "vfio-pci",
-        "mlx5_vfio_pci",
-        "hisi-acc-vfio-pci",
-        "hisi_acc_vfio_pci",
-        "nvgrace-gpu-vfio-pci",
-        "nvgrace_gpu_vfio_pci",
-        "pds-vfio-pci",
-        "qat_vfio_pci",
-        "virtio_vfio_pci",
-        "xe-vfio-pci",
-        "vfio-platform",
-        "vfio-amba",
-        "vfio-fsl-mc",
-        "vfio-cdx",
+        *("vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci", "nvgrace_gpu_vfio_pci", "xe-vfio-pci"),
+        *("vfio-platform", "vfio-amba", "vfio-fsl-mc", "vfio-cdx"),
     ],
 )
 def test_drivers_of_vfio_are_known_by_their_names(name: str) -> None:

@@ -20,7 +20,7 @@ from hardware.failing_calls import Calls, failing_calls
 from hardware.faults import Fault, Faults
 from served.odd_hardware import SUBJECTS, Concern, Make
 
-ROUNDS = int(os.environ.get("FAULT_ROUNDS", "150"))
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "40"))
 """Of two discoveries each: with a fault, and without it again."""
 SEED = os.environ.get("FAULT_SEED", "1")
 IN_A_LIFE = 15

@@ -18,7 +18,7 @@ from deviceplugin_testing.simulator._device_manager import records as simulated
 from hardware.failing_calls import failing_calls
 from hardware.faults import Faults
 
-ROUNDS = 150
+ROUNDS = 60
 
 
 @pytest.fixture

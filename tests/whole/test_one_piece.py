@@ -18,7 +18,7 @@ from fpga.trees import AFU, DFL, OTHER_AFU, FpgaTree
 from hardware.tree import Hardware
 from one_piece.history import History
 
-FIRST, _, LAST = os.environ.get("PIECE_SEEDS", "0:12").partition(":")
+FIRST, _, LAST = os.environ.get("PIECE_SEEDS", "0:6").partition(":")
 SEEDS = range(int(FIRST), int(LAST))
 STEPS = int(os.environ.get("PIECE_STEPS", "150"))
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="making device nodes needs root")

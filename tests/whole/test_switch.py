@@ -1,6 +1,5 @@
 """Switching the protocol under pods, on a node of a simulated cluster: nothing is lost."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.whole_node import Protocol, WholeNode, remove
+from cluster.whole_node import Protocol, WholeNode
 from patience import eventually
 
 ROLE = Path(__file__).parents[2] / "deployments/components/dra/rbac.yaml"
@@ -17,14 +16,6 @@ DEVICES = ["a", "b", "c", "d"]
 OURS = "deviceplugin-dra"
 """How the client of the plugin calls itself."""
 READS = ("get", "list", "watch")
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="w"))
-    yield path
-    remove(path)
 
 
 @pytest.fixture
@@ -79,17 +70,6 @@ def ours(whole: WholeNode) -> Counter[tuple[str, str]]:
     return Counter((one.verb, one.resource) for one in asked)
 
 
-def test_a_pod_with_limits_runs_by_either_protocol(whole: WholeNode) -> None:
-    protocols: tuple[Protocol, ...] = ("dra", "device-plugin", "dra")
-    for protocol in protocols:
-        name = whole.pod(2)
-        whole.step_until(partial(has_devices, whole, name, 2), "two devices")
-        be_seen(whole)
-        whole.node.finish(name)
-        whole.switch(protocol)
-        offered(whole)
-
-
 @pytest.mark.parametrize("protocol", ["device-plugin", "dra"])
 def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_ends(
     whole: WholeNode, protocol: Protocol
@@ -112,13 +92,7 @@ def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_
     offered(whole)
 
 
-def test_slices_are_back_after_a_kubelet_has_deleted_them(whole: WholeNode) -> None:
-    in_dra(whole)
-    whole.kubelet.restart()
-    whole.step_until(lambda: whole.offered_by_dra() == DEVICES, "slices")
-
-
-def test_a_slice_that_somebody_deletes_or_edits_is_restored(whole: WholeNode) -> None:
+def test_what_others_do_to_slices_and_cdi_files_is_undone(whole: WholeNode) -> None:
     in_dra(whole)
     (found,) = whole.cluster.list("ResourceSlice")
     whole.cluster.delete("ResourceSlice", found["metadata"]["name"])
@@ -129,9 +103,6 @@ def test_a_slice_that_somebody_deletes_or_edits_is_restored(whole: WholeNode) ->
     )
     eventually(lambda: whole.offered_by_dra() == DEVICES, "the device")
 
-
-def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: WholeNode) -> None:
-    in_dra(whole)
     name = whole.pod()
     whole.step_until(lambda: name in whole.running(), "the pod")
     before = whole.running()
@@ -144,6 +115,39 @@ def test_a_cdi_file_that_is_lost_is_back_before_the_container_restarts(whole: Wh
     )
     whole.restart_container(name)
     assert before == whole.running()
+
+    whole.kubelet.restart()  # it deletes the slices of the node
+    whole.step_until(lambda: whole.offered_by_dra() == DEVICES, "slices")
+
+
+def test_the_plugin_asks_the_api_server_for_little_and_by_the_rights_of_its_role(
+    whole: WholeNode,
+) -> None:
+    in_dra(whole)
+    name = whole.pod()
+    whole.step_until(lambda: name in whole.running(), "the pod")
+    checked = "the list some seconds after the driver was registered"
+    whole.step_until(lambda: ours(whole)["list", "resourceslices"] == 2, checked)
+    before = ours(whole)
+    for _ in range(10):
+        whole.step()
+        whole.pause(0.1)
+    assert before == ours(whole)
+    assert 1 == before["watch", "resourceslices"]
+    assert 1 == before["get", "resourceclaims"]
+
+    whole.set_health("d", "it smokes")
+    whole.step_until(lambda: len(whole.offered_by_dra()) == len(DEVICES) - 1, "the taint")
+    whole.node.finish(name)
+    whole.set_health("d")
+    whole.switch("device-plugin")
+    offered(whole)
+    (role,) = (one for one in yaml.safe_load_all(ROLE.read_text()) if one["kind"] == "ClusterRole")
+    allowed = {(verb, one["resources"][0]) for one in role["rules"] for verb in one["verbs"]}
+    # Without a token, which has the node's UID, the plugin reads the node. What the policy asks for
+    # is no request.
+    publish = {("publish", "resourceslices/driver")}
+    assert allowed - publish | {("get", "nodes")} == set(ours(whole))
 
 
 def test_the_api_server_is_away_and_the_device_plugin_goes_on(whole: WholeNode) -> None:
@@ -165,39 +169,7 @@ def test_the_api_server_is_away_and_the_device_plugin_goes_on(whole: WholeNode) 
     whole.cluster.come_back()
 
 
-def test_the_plugin_asks_the_api_server_for_little(whole: WholeNode) -> None:
-    in_dra(whole)
-    name = whole.pod()
-    whole.step_until(lambda: name in whole.running(), "the pod")
-    checked = "the list some seconds after the driver was registered"
-    whole.step_until(lambda: ours(whole)["list", "resourceslices"] == 2, checked)
-    before = ours(whole)
-    for _ in range(10):
-        whole.step()
-        whole.pause(0.1)
-    assert before == ours(whole)
-    assert 1 == before["watch", "resourceslices"]
-    assert 1 == before["get", "resourceclaims"]
-
-
-def test_the_plugin_needs_no_right_but_those_of_its_role(whole: WholeNode) -> None:
-    in_dra(whole)
-    name = whole.pod()
-    whole.step_until(lambda: name in whole.running(), "the pod")
-    whole.set_health("d", "it smokes")
-    whole.step_until(lambda: len(whole.offered_by_dra()) == len(DEVICES) - 1, "the taint")
-    whole.node.finish(name)
-    whole.set_health("d")
-    whole.switch("device-plugin")
-    offered(whole)
-    (role,) = (one for one in yaml.safe_load_all(ROLE.read_text()) if one["kind"] == "ClusterRole")
-    allowed = {(verb, one["resources"][0]) for one in role["rules"] for verb in one["verbs"]}
-    # Without a token, which has the node's UID, the plugin reads the node. What the policy asks for
-    # is no request.
-    publish = {("publish", "resourceslices/driver")}
-    assert allowed - publish | {("get", "nodes")} == set(ours(whole))
-
-
+@pytest.mark.slow
 def test_one_of_a_thousand_devices_fails_and_one_slice_is_written(root: Path) -> None:
     names = [f"d{number:03}" for number in range(1000)]
     with WholeNode(root, names) as whole:

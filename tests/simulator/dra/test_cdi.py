@@ -78,7 +78,7 @@ def test_files_in_yaml_are_read_too(tmp_path: Path) -> None:
 def test_without_pyyaml_that_is_the_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setitem(sys.modules, "deviceplugin._config.documents.yaml_nodes", None)
     write(tmp_path, yaml.safe_dump(document(("a", ENV))), "x.yaml")
     (why,) = Specifications.read([tmp_path], "1.0.0").problems.values()
     assert "YAML needs PyYAML: pip install 'deviceplugin[yaml]'" == why

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import (
@@ -145,9 +146,11 @@ class _Command:
         _log.configure(settings.log_level, settings.log_format)
         self._warn_of_variables(options)
         if options.once:
+            from deviceplugin._app.preview import show  # a plugin that serves does not need it
+
             plugins = self._make(settings)
             check_plugins(plugins)
-            return preview(plugins, options.output, settings)
+            return show(plugins, options.output, settings)
         open_files.raise_limit()
         signals = Signals()  # first, because an unhandled signal kills, or is lost for pid 1
         for maker in self._makers:
@@ -164,7 +167,8 @@ class _Command:
             )
         for name, winner in loading.hidden_variables(self._settings, vars(options)).items():
             log.warning(
-                "environment variable overridden", extra={"variable": name, "overridden_by": winner}
+                "environment variable overridden",
+                extra={"variable": name, "overridden_by": winner},
             )
 
     def _options(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -182,14 +186,10 @@ class _Command:
     def _version(self) -> str:
         from importlib.metadata import PackageNotFoundError, version
 
-        package = (
-            getattr(_author(self._makers[0]), "__module__", None) or "deviceplugin"
-        ).partition(".")[0]
-        for name in (package.replace("_", "-"), "deviceplugin"):
-            try:
+        module = getattr(_author(self._makers[0]), "__module__", None) or ""
+        for name in (module.partition(".")[0].replace("_", "-"), "deviceplugin"):
+            with suppress(PackageNotFoundError, ValueError):  # a ValueError without a name
                 return version(name)
-            except PackageNotFoundError:
-                continue
         return "unknown"
 
     def _load(self, options: argparse.Namespace) -> Settings:
@@ -283,16 +283,3 @@ def _paragraph(maker: Any) -> str:
     own = maker.__doc__ if isinstance(maker, type) else None
     text = own or getattr(module, "__doc__", None) or maker.__doc__ or ""
     return inspect.cleandoc(text).partition("\n\n")[0]
-
-
-def preview(plugins: Sequence[Plugin], output: str | None, settings: Settings) -> int:
-    from deviceplugin._app import preview
-
-    output = output or ("slices" if settings.protocol == "dra" else "table")
-    if output in {"table", "json"}:
-        return preview.show(plugins, output)
-    from deviceplugin._app.slices_preview import SlicesPreview
-
-    of_dra = SlicesPreview.of(settings, plugins)
-    is_slices = output == "slices"
-    return preview.show(plugins, of_dra.as_yaml if is_slices else of_dra.classes_as_yaml)

@@ -2,14 +2,10 @@
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any, Final, get_args
-
-from typing_extensions import override
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.host_directories import HostDirectories
-from deviceplugin._app.protocol_switch import DraFront
 from deviceplugin._app.threads import join
 from deviceplugin._attribution.claim_holders import Place
 from deviceplugin._attribution.ownership import Ownership
@@ -56,17 +52,12 @@ class Claims:
         return self._api.get(path, timeout=timeout)
 
 
-class Dra(DraFront):
+class Dra:
     """The driver and the publisher of a process; ConfigError if a setting or a record is unusable.
 
-    The devices of recorded claims are withheld once it is made.
-
-    Args:
-        discovered: Returns whether all plugins have discovered their devices at least once.
-        thread: Creates a thread. If it fails, the process must end.
-        directories: Knows which directories the host does not have any more.
-        holdings: Returns what the kubelet said last of what containers have.
-        clock: Measures how long nobody has needed the driver.
+    The devices of recorded claims are withheld once it is made. ``discovered`` returns whether all
+    plugins have discovered their devices at least once. ``thread`` creates a thread whose failure
+    ends the process. ``holdings`` returns what the kubelet said last of what containers have.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that meet here
@@ -153,18 +144,18 @@ class Dra(DraFront):
             catalogue=PoolCatalogue(Describer(driver), node, settings.on_unhealthy),
             offers=self._offers,
             published=self._published,
-            count=partial(_count, metrics, driver),
+            count=lambda action, succeeded: metrics.slice_writes.labels(
+                driver, action, OK if succeeded else FAILED
+            ).inc(),
         )
 
     # As a front.
 
-    @override
     def advertise(self, resource: Resource) -> None:
         if resource.name not in self._endings:
             self._endings[resource.name] = resource.subscribe(self._poke)
         self._poke()
 
-    @override
     def withdraw(self, resource: Resource) -> None:
         self._endings.pop(resource.name, lambda: None)()
         self._publisher.poke()
@@ -175,8 +166,8 @@ class Dra(DraFront):
 
     # As DRA.
 
-    @override
     def start(self) -> None:
+        """Serve and publish, in threads of its own."""
         self._names.marker.parent.mkdir(exist_ok=True)
         self._names.marker.touch()
         poke = self._publisher.poke
@@ -187,8 +178,8 @@ class Dra(DraFront):
         for each in self._threads:
             each.start()
 
-    @override
     def stop(self) -> None:
+        """Withdraw the driver from the kubelet, and wait until that is done."""
         for end in self._endings.values():
             end()
         self._publisher.stop()
@@ -196,27 +187,27 @@ class Dra(DraFront):
         self._driver.stop()
         join(self._threads, _STOP_TIMEOUT)
 
-    @override
     def finish(self) -> None:
+        """Remove from the disk what says that this node has slices."""
         self._names.marker.unlink(missing_ok=True)
         for path in self._names.unreadable():  # no container has devices of these any more
             path.unlink(missing_ok=True)
 
-    @override
     def problem(self) -> str:
+        """Return why claims cannot be prepared now; empty if they can."""
         # Only this shows that the kubelet is gone: it says nothing to the driver.
         is_known = self._ownership.known and self._holdings() is not None
         blind = self._ownership.mode == "dra" and not is_known
         return self._driver.problem() or (_UNKNOWN if blind else "")
 
-    @override
     def trouble(self) -> str:
+        """Return why devices are not offered as they should be; empty if they are."""
         waiting = "" if self._published_once else "waiting for the API server"
         return self.problem() or self._publisher.problem() or waiting
 
     @property
-    @override
     def is_idle(self) -> bool:
+        """Whether nobody has needed the driver for a while: no claim is or was to be prepared."""
         if self._driver.is_needed:
             self._needed()
         return self._clock.now() - self._needed_at >= self._linger
@@ -256,10 +247,6 @@ class Dra(DraFront):
         if keys:
             self._needed()
         self._ownership.published(keys)
-
-
-def _count(metrics: Metrics, driver: str, action: str, succeeded: bool) -> None:  # noqa: FBT001
-    metrics.slice_writes.labels(driver, action, OK if succeeded else FAILED).inc()
 
 
 def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:

@@ -105,7 +105,8 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
     own = [field for field in fields(settings) if field.name not in _COMMON]
     common = [field for field in fields(settings) if field.name in _COMMON]
     for field in (*own, *common):
-        name, has_kind = loading.key(field), "kind" in field.metadata
+        name, form = loading.key(field), values.form_of(types[field.name])
+        has_kind = "kind" in field.metadata
         # A boolean flag needs no value: --verbose means --verbose=true.
         options: dict[str, Any] = {}
         if types[field.name] is bool:
@@ -115,7 +116,7 @@ def _add_settings(parser: Parser, settings: type[Settings], texts: Mapping[str, 
             dest=name,
             default=argparse.SUPPRESS,
             action="append" if not has_kind and values.is_own(types[field.name]) else "store",
-            metavar="YAML" if has_kind else values.metavar(types[field.name]),
+            metavar="YAML" if has_kind or form is None else form.metavar,
             help=f"{texts.get(name, field.metadata.get('help', ''))}{_notes(field)}".replace(
                 "%", "%%"
             ),

@@ -10,7 +10,7 @@ from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
-from deviceplugin._app.protocol_switch import DraFront, ProtocolSwitch
+from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._app.threads import ThreadGroup
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Mode, Ownership
@@ -33,6 +33,7 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
+    from deviceplugin._app.dra import Dra
     from deviceplugin._http.server import HttpServer
 
 _STOP_TIMEOUT: Final = 3.0
@@ -147,7 +148,7 @@ class Host:
             events=self._metrics.events,
         )
 
-    def _make_dra(self, names: DraSettings | None = None) -> DraFront:
+    def _make_dra(self, names: DraSettings | None = None) -> "Dra":
         from deviceplugin._app.dra import Dra  # its client of the API server takes memory
 
         dra = Dra(

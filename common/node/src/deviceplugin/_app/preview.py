@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from deviceplugin._app.text_table import aligned
+from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import Groups, describe, discover, facts
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
@@ -14,11 +15,14 @@ from deviceplugin.plugin import Plugin
 _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
 
 
-def show(plugins: Sequence[Plugin], output: str | Callable[[Groups], str]) -> int:
-    """Print what ``plugins`` would advertise, as a ``table``, ``json`` or what ``output`` returns.
+def show(
+    plugins: Sequence[Plugin], output: str | None = None, settings: Settings | None = None
+) -> int:
+    """Print what ``plugins`` would advertise, in the form ``output``, or as the protocol suggests.
 
     Returns the exit status: 1 if a discovery failed, or if no device would be advertised.
     """
+    write = _writer(plugins, output, settings or Settings())
     groups: Groups = {}
     status = 0
     for plugin in plugins:
@@ -41,17 +45,24 @@ def show(plugins: Sequence[Plugin], output: str | Callable[[Groups], str]) -> in
                 )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
         sys.stderr.writelines(f"{type(plugin).__name__}: {text}\n" for text in plugin.shortfalls)
-    if callable(output):
-        text = output(groups)
-    else:
-        text = _as_json(groups) if output == "json" else _as_table(groups)
     # A reason may name a file whose name is not valid Unicode.
-    sys.stdout.write(text.encode(errors="backslashreplace").decode())
+    sys.stdout.write(write(groups).encode(errors="backslashreplace").decode())
     sys.stdout.flush()  # so that messages about the table come after it, even in a pipe
     if not (status or any(groups.values())):
         sys.stderr.write("no device would be advertised\n")
         status = 1
     return status
+
+
+def _writer(
+    plugins: Sequence[Plugin], output: str | None, settings: Settings
+) -> Callable[[Groups], str]:
+    output = output or ("slices" if settings.protocol == "dra" else "table")
+    if output in {"table", "json"}:
+        return _as_json if output == "json" else _as_table
+    from deviceplugin._app.slices_preview import writer  # it loads what DRA needs
+
+    return writer(plugins, settings, of_classes=output == "device-classes")
 
 
 def _as_json(groups: Groups) -> str:

@@ -4,16 +4,19 @@ import logging
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from deviceplugin._attribution.ownership import Mode, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._inventory.published import Catalogue, Front
+from deviceplugin._inventory.published import Catalogue
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.events import Events
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
+
+if TYPE_CHECKING:
+    from deviceplugin._app.dra import Dra
 
 log = logging.getLogger(__name__)
 
@@ -23,38 +26,15 @@ _AGAIN: Final = 10.0
 """Seconds until DRA is started again after it could not."""
 
 
-class DraFront(Front, Protocol):
-    """What DRA consists of in this process, from its driver to its slices."""
-
-    def start(self) -> None:
-        """Serve and publish, in threads of its own."""
-
-    def stop(self) -> None:
-        """Withdraw the driver from the kubelet, and wait until that is done."""
-
-    def problem(self) -> str:
-        """Return why claims cannot be prepared now; empty if they can."""
-
-    def trouble(self) -> str:
-        """Return why devices are not offered as they should be; empty if they are."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nobody has needed the driver for a while: no claim is or was to be prepared."""
-
-    def finish(self) -> None:
-        """Remove from the disk what says that this node has slices."""
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProtocolSwitch:
     """Makes ownership follow the protocol that is wanted. ``run`` is its thread."""
 
     target: Mode
     """The protocol that is wanted."""
-    dra: DraFront | None
+    dra: "Dra | None"
     """DRA, while it runs: from the start if it is needed then."""
-    make: Callable[[], DraFront]
+    make: "Callable[[], Dra]"
     """Makes it later. It raises DevicePluginError if that cannot be."""
     ownership: Ownership
     catalogue: Catalogue
@@ -83,14 +63,12 @@ class ProtocolSwitch:
 
     def problems(self) -> list[str]:
         """Return why the protocol that is wanted cannot serve now; nothing if it can."""
-        dra = self.dra
-        problem = dra.problem() if dra is not None and self.target == "dra" else ""
+        problem = self.dra.problem() if self.dra and self.target == "dra" else ""
         return [f"DRA: {problem}"] if problem else []
 
     def troubles(self) -> list[str]:
         """Return what keeps devices from being offered through DRA now; nothing without DRA."""
-        dra = self.dra
-        trouble = "" if dra is None else dra.trouble()
+        trouble = self.dra.trouble() if self.dra else ""
         return [f"DRA: {trouble}"] if trouble else []
 
     def run(self) -> None:
@@ -149,7 +127,7 @@ class ProtocolSwitch:
             self._acknowledge()
         self._conclude()
 
-    def _begin(self, dra: DraFront) -> None:
+    def _begin(self, dra: "Dra") -> None:
         dra.start()
         self.catalogue.attach(dra)
         self.ownership.driver_runs(runs=True)

@@ -7,7 +7,9 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,9 +33,8 @@ def reload(
 ) -> Settings | None:
     """Load the settings again, make new plugins from them, and give these to ``host``.
 
-    Returns the settings. If loading or making fails, that is logged, the old plugins continue, and
-    None is returned. It also logs which settings differ from ``before``, those of the start, and
-    need a restart.
+    Returns the settings; None if loading or making fails, which is logged: the old plugins
+    continue. It also logs which settings differ from ``before`` and need a restart.
     """
     from deviceplugin._platform import hooks  # --help and --once do not need it
 
@@ -44,9 +45,8 @@ def reload(
         host.replace(plugins)
         host.offer_by(settings.protocol)
     except DevicePluginError as error:
-        log.error(  # noqa: TRY400 - the message is enough
-            "invalid configuration ignored", extra={"error": str(error)}
-        )
+        problem = {"error": str(error)}
+        log.error("invalid configuration ignored", extra=problem)  # noqa: TRY400 - it is enough
         return None
     changed = [
         key(field)
@@ -69,29 +69,25 @@ _CONFIG_MAP: Final = "..data"
 Contents = Mapping[Path, bytes | None]
 """The digest of each file; None for a file that is absent or unreadable."""
 
-Watch = Callable[[Path, Callable[[str | None], None]], Callable[[], None]]
-"""Calls the function after each change of the path; returns a function that ends the watch."""
+Watch = Callable[[Path, Callable[[str | None], None]], object]
+"""Calls the function after each change of the path."""
 
 
 class FileChanges:
     """Notices when the content of files differs from what was recorded, and has settled.
 
-    Only the content counts: a file that is rewritten with the same content, or replaced by a link
-    to it, has not changed. A file may also appear later.
+    Only the content counts, not a rewrite or a link. A file may also appear later.
     """
 
     def __init__(self, waiter: Waiter | None = None) -> None:
         self._waiter = waiter or Waiter()
         self._lock = threading.Lock()
         self._noted: dict[Path, bytes | None] = {}
-        self._watches: dict[Path, list[Callable[[], None]]] = {}
+        self._watched: set[Path] = set()
         self._watch: Watch | None = None
 
     def note(self, paths: Iterable[Path]) -> None:
-        """Record the content of ``paths`` and of all files so far. Call this before reading them.
-
-        So no change is missed, and none is reported twice.
-        """
+        """Record the content of ``paths`` and all files so far. Call it before reading them."""
         with self._lock:
             self._noted = _contents({**dict.fromkeys(paths), **self._noted})
         self._watch_all()
@@ -112,21 +108,17 @@ class FileChanges:
         self._waiter.end()
 
     def _watch_all(self) -> None:
-        for path in self._noted.keys() - self._watches.keys() if self._watch else ():
+        for path in self._noted.keys() - self._watched if self._watch else ():
             assert self._watch
-            self._watches[path] = [
-                self._watch(path, lambda _name: self._waiter.poke()),
-                # A link in the directory, on the way to the file, may be replaced.
-                self._watch(path.parent, self._poke_for({path.name, _CONFIG_MAP})),
-            ]
+            self._watched.add(path)
+            self._watch(path, lambda _name: self._waiter.poke())
+            # A link in the directory, on the way to the file, may be replaced.
+            self._watch(path.parent, partial(self._poke_for, {None, path.name, _CONFIG_MAP}))
         self._waiter.poke()  # a file may have changed before it was watched
 
-    def _poke_for(self, names: set[str]) -> Callable[[str | None], None]:
-        def poke(name: str | None) -> None:
-            if name is None or name in names:
-                self._waiter.poke()
-
-        return poke
+    def _poke_for(self, names: set[str | None], name: str | None) -> None:
+        if name in names:
+            self._waiter.poke()
 
     def _run(self, ask: Callable[[], None]) -> None:
         while not self._waiter.is_over():
@@ -153,19 +145,14 @@ class FileChanges:
         if self._waiter.is_over():
             return False
         with self._lock:
-            return any(
-                content is not None and content != self._noted[path]
-                for path, content in found.items()
-            )
+            return any(one is not None and one != self._noted[at] for at, one in found.items())
 
 
 def _contents(paths: Iterable[Path]) -> dict[Path, bytes | None]:
-    found: dict[Path, bytes | None] = {}
-    for path in paths:
-        try:
+    found: dict[Path, bytes | None] = dict.fromkeys(paths)
+    for path in found:
+        with suppress(OSError):
             found[path] = _digest(path)
-        except OSError:
-            found[path] = None
     return found
 
 

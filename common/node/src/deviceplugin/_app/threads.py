@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.threads import Threads
@@ -119,20 +119,16 @@ class Sleepers:
         now = self._clock.now()
         with self._lock:
             self._changed.clear()
-            if self._wakes_at <= now:
-                self._wake_late(now)
+            for each in self._all if self._wakes_at <= now else ():
+                if not each.awake and each.until <= now:
+                    each.awake = each.woken = True
+                    self._due.append(each)
             if self._due and (self._working < _AT_A_TIME or self._next_at <= now):
                 self._next_at = now + _OVERTIME
                 return self._due.popleft()
             asleep = [each.until for each in self._all if not each.awake]
             self._wakes_at = min([*asleep, self._next_at if self._due else math.inf])
         return None
-
-    def _wake_late(self, now: float) -> None:
-        for sleeper in self._all:
-            if not sleeper.awake and sleeper.until <= now:
-                sleeper.awake = sleeper.woken = True
-                self._due.append(sleeper)
 
     def _give_thread(self, sleeper: Sleeper) -> None:
         with self._lock:
@@ -206,7 +202,10 @@ class ThreadGroup:
         It waits at most ``timeout`` seconds for them. It raises the error of the first actor that
         failed: RuntimeError if that is not an Exception, or if the actor ended before ``stop``.
         """
-        threads = [self.thread(name, self._lasting(name, run)) for name, run, _ in self._actors]
+        threads = [
+            self.thread(name, partial(self._run_until_stopped, name, run))
+            for name, run, _ in self._actors
+        ]
         for thread in threads:
             thread.start()
         self._over.wait()
@@ -220,43 +219,21 @@ class ThreadGroup:
         try:
             run()
         except BaseException as error:  # even SystemExit(0) is a failure here
-            self._error = self._error or _as_exception(name, error)
+            if self._error is None and isinstance(error, Exception):
+                self._error = error
+            elif self._error is None:  # SystemExit would look intended
+                self._error = RuntimeError(f"{name} failed: {type(error).__name__}: {error}")
+                self._error.__cause__ = error
             log.exception("fatal error, stopping")
             self._over.set()
 
-    def _lasting(self, name: str, run: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that calls ``run``, and raises RuntimeError if it ends too early."""
-
-        def run_until_stopped() -> None:
-            run()
-            if not self._over.is_set():
-                raise RuntimeError(f"{name} ended by itself")
-
-        return run_until_stopped
+    def _run_until_stopped(self, name: str, run: Callable[[], None]) -> None:
+        run()
+        if not self._over.is_set():
+            raise RuntimeError(f"{name} ended by itself")
 
 
-def _as_exception(name: str, error: BaseException) -> Exception:
-    """Return ``error``, wrapped if it is not an ``Exception``: SystemExit would look intended."""
-    if isinstance(error, Exception):
-        return error
-    failure = RuntimeError(f"{name} failed: {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
-
-
-class Joinable(Protocol):
-    """A thread, or something like it."""
-
-    name: str
-
-    def join(self, timeout: float) -> None:
-        """Wait until it has ended, at most ``timeout`` seconds."""
-
-    def is_alive(self) -> bool:
-        """Return whether it has not ended."""
-
-
-def join(threads: Iterable[Joinable], timeout: float) -> None:
+def join(threads: Iterable[threading.Thread | Sleeper], timeout: float) -> None:
     """Wait for ``threads``, at most ``timeout`` seconds for all of them together."""
     deadline = time.monotonic() + timeout
     late = []

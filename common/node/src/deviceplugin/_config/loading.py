@@ -64,10 +64,8 @@ def load(
 ) -> S:
     """Return ``settings`` from flags, environment and file; the first that has a value wins.
 
-    ``flags`` maps the key of a field to a string or a list of strings.
-
-    Raises:
-        ConfigError: Everything that is wrong, a line each: the place, and what is valid there.
+    ``flags`` maps the key of a field to a string or a list of strings. ConfigError has everything
+    that is wrong, a line each: the place, and what is valid there.
     """
     environment = os.environ if environ is None else environ
     return _load(settings, flags, environment, None if file is None else settings.open_file(file))
@@ -76,8 +74,7 @@ def load(
 def load_section(settings: type[S], section: Place | None) -> S:
     """Return ``settings`` from a part of a file alone, or the defaults if there is no such part.
 
-    Raises:
-        ConfigError: As for ``load``. The faults are not added to those of the document.
+    ConfigError as for ``load``. The faults are not added to those of the document.
     """
     root = None if section is None else Place(section.faults.apart(), section.node, section.key)
     return _load(settings, {}, {}, root)
@@ -110,10 +107,6 @@ def _load(
     problems += [] if root is None else root.faults.lines
     if problems:
         raise ConfigError("\n".join(problems))
-    return _made(settings, values)
-
-
-def _made(settings: type[S], values: Mapping[str, Any]) -> S:
     try:
         return settings(**values)
     except ValueError as error:  # from a __post_init__ that checks several settings together
@@ -151,9 +144,7 @@ def is_null(field: "Field[Any]", kind: Any, value: object) -> bool:
 def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
     """Return ``value``, which stands at ``where``, as the value of ``field``.
 
-    Raises:
-        InvalidError: It is wrong; the fault is recorded at its place in the file.
-        ConfigError: It is wrong; a line for each problem, with its place.
+    If it is wrong, InvalidError if it is of a file, where the fault is recorded; else ConfigError.
     """
     own: Kind[Any] | None = field.metadata.get("kind")
     if own is not None:
@@ -164,29 +155,24 @@ def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
         return value.read(own) if isinstance(value, Place) else value
     found = value.plain() if isinstance(value, Place) else value
     try:
-        return value_of(field, kind, found)
+        return _value_of(field, kind, found)
     except ValueError as error:
-        problem = str(error)
         shown = value.shown if isinstance(value, Place) else repr(value)
         problem = f"{shown} {error}"
     except ConfigError as error:  # from a kind of the plugin's own, a line each
         problem = str(error)
-    for line in problem.splitlines() if isinstance(value, Place) else ():
+    if not isinstance(value, Place):
+        raise ConfigError("\n".join(f"{where}: {line}" for line in problem.splitlines()))
+    for line in problem.splitlines():
         value.fault(line)
-    if isinstance(value, Place):
-        raise InvalidError
-    raise ConfigError("\n".join(f"{where}: {line}" for line in problem.splitlines()))
+    raise InvalidError
 
 
-def value_of(field: "Field[Any]", kind: Any, found: Any) -> Any:
-    """Return ``found`` as a ``kind``, if it passes the field's own check.
+def _value_of(field: "Field[Any]", kind: Any, found: Any) -> Any:
+    """Return ``found`` as a ``kind``, if it passes the field's own check, or raise ValueError.
 
-    A field can give an empty string a meaning: ``field(metadata={"empty": False})``.
-
-    Raises:
-        ValueError: It is not a ``kind``, or does not pass. An empty string does not if the default
-            is not empty: an unset variable in a template makes one. The message continues after
-            the value.
+    A field can give an empty string a meaning: ``field(metadata={"empty": False})``. Without it,
+    one is wrong if the default is not empty: an unset variable in a template makes one.
     """
     if found == "" and "empty" in field.metadata:
         return field.metadata["empty"]
@@ -229,13 +215,10 @@ def suspicious_variables(
 
     They are not errors: Kubernetes puts a service called ``dp-...`` into the environment.
     """
-    environ = os.environ if environ is None else environ
     known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
-    near = {
-        name: faults.nearest(name, known, 0.8)
-        for name in environ
-        if name.startswith(PREFIX) and name not in known
-    }
+    given = os.environ if environ is None else environ
+    odd = [name for name in given if name.startswith(PREFIX) and name not in known]
+    near = {name: faults.nearest(name, known, 0.8) for name in odd}
     return {name: match for name, match in near.items() if match}
 
 

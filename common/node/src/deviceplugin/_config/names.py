@@ -37,11 +37,7 @@ def resource_name_problem(name: str) -> str:
 
 
 def check_resource_name(name: str) -> None:
-    """Check the name of a resource in a setting.
-
-    Raises:
-        ValueError: It is not valid.
-    """
+    """Check the name of a resource in a setting; ValueError if it is not valid."""
     if problem := resource_name_problem(name):
         raise ValueError(f"is not the name of a resource: {problem}")
 

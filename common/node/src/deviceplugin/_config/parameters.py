@@ -50,10 +50,8 @@ def check(kind: Any) -> None:
 def _problems(kind: Any, types: Mapping[str, Any]) -> Iterator[str]:
     known: dict[str, str] = {}
     for field in _fields(kind):
-        shown = types[field.name]
-        if "kind" not in field.metadata and not values.can_parse(shown):
-            text = values.type_name(shown)
-            yield f"{field.name} cannot be a parameter, because of its type {text}: {values.KNOWN}"
+        if "kind" not in field.metadata and (problem := values.type_problem(types[field.name])):
+            yield f"{field.name} cannot be a parameter, {problem}"
         if field.default is MISSING and field.default_factory is MISSING:
             yield f"{field.name} needs a default, for pods that give no parameters"
         if (name := key(field)) in {"apiVersion", "kind"}:
@@ -68,10 +66,7 @@ def read(
     """Return ``found``, an object of JSON, as a ``kind``; what is absent or null has its default.
 
     The keys in messages begin with ``name``. ``head`` has further keys, with the only value that
-    is valid for each.
-
-    Raises:
-        ConfigError: All faults, a line each, with the key.
+    is valid for each. ConfigError has all faults, a line each, with the key.
     """
     root = places.of_plain(found, name)
     types, given = typing.get_type_hints(kind), {}

@@ -23,8 +23,7 @@ _PREFIXES: Final = "kMGTP"
 def seconds(text: str) -> float:
     """Return the seconds of a duration: ``500ms``, ``30s``, ``1m30s``, ``1.5h``, ``1d``.
 
-    Raises:
-        ValueError: It is not one; the message continues after the value.
+    ValueError if it is not one; the message continues after the value.
     """
     if not _DURATION.fullmatch(text):
         raise ValueError("is not a duration, such as 500ms, 30s or 1m30s")
@@ -44,8 +43,7 @@ def write_duration(duration: timedelta) -> str:
 def size_in_bytes(text: str) -> int:
     """Return the bytes of a size as Kubernetes writes it: ``512``, ``1.5G``, ``80Gi``, ``4KiB``.
 
-    Raises:
-        ValueError: It is not one; the message continues after the value.
+    ValueError if it is not one; the message continues after the value.
     """
     found = _SIZE.fullmatch(text)
     if found is None:
@@ -59,8 +57,7 @@ def size_in_bytes(text: str) -> int:
 def whole_number(text: str) -> int:
     """Return a count as the API server writes it: ``12``, or ``2k`` for 2000.
 
-    Raises:
-        ValueError: It is not one, such as ``500m`` or ``1.5k``.
+    ValueError if it is not one, such as ``500m`` or ``1.5k``.
     """
     if "." in text or text.endswith("B"):
         raise ValueError("is not a whole number")

@@ -3,28 +3,15 @@
 import ast
 import inspect
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import Field, fields
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar
 
 from deviceplugin._config import values as _values
 from deviceplugin._config.kinds.kind import Schema
 from deviceplugin._config.loading import key
-from deviceplugin._config.quantities import DURATION_PATTERN
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
-
-_NULL: Final = type(None)
-_SINGLE: Final[dict[Any, Schema]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    Path: {"type": "string", "pattern": r"^/[^\x00]*$"},
-    timedelta: {"type": "string", "pattern": DURATION_PATTERN},
-}
 
 
 def check(settings: Any) -> None:
@@ -44,10 +31,9 @@ def check(settings: Any) -> None:
         if field not in known and ClassVar not in (types[field], typing.get_origin(types[field]))
     ]
     problems += [
-        f"{name}: {field} cannot be a setting, because of its type "
-        f"{_values.type_name(types[field])}: {_values.KNOWN}"
+        f"{name}: {field} cannot be a setting, {problem}"
         for field in sorted(known)
-        if "kind" not in known[field] and not _values.can_parse(types[field])
+        if "kind" not in known[field] and (problem := _values.type_problem(types[field]))
     ]
     if problems:
         raise ConfigError("\n".join(problems))
@@ -88,32 +74,13 @@ def settings_schema(settings: type[Settings]) -> Schema:
     """
     types, texts = typing.get_type_hints(settings), helps(settings)
     properties = {
-        key(field): _described(_of_field(field, types[field.name]), texts.get(key(field), ""))
+        key(field): _of_field(field, types[field.name], texts.get(key(field), ""))
         for field in fields(settings)
     }
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _described(schema: Schema, text: str) -> Schema:
-    return {**schema, "description": text} if text else schema
-
-
-def _of_field(field: "Field[Any]", kind: Any) -> Schema:
-    own = field.metadata.get("kind")
-    found: Schema = own.schema if own else _of_type(kind)
-    return {**found, **field.metadata.get("schema", {})}
-
-
-def _of_type(kind: Any) -> Schema:
-    arguments = typing.get_args(kind)
-    if _values.is_own(kind):
-        found: Schema = kind.schema() if hasattr(kind, "schema") else {}
-        return found
-    if _NULL in arguments:
-        (inner,) = (one for one in arguments if one is not _NULL)
-        return {"anyOf": [_of_type(inner), {"type": "null"}]}
-    if typing.get_origin(kind) is Literal:
-        return {"type": "string", "enum": [*arguments]}
-    if typing.get_origin(kind) in {tuple, list, Sequence}:
-        return {"type": "array", "items": _of_type(arguments[0])}
-    return _SINGLE[kind]
+def _of_field(field: "Field[Any]", kind: Any, text: str) -> Schema:
+    own: Any = field.metadata.get("kind") or _values.form_of(kind)
+    description = {"description": text} if text else {}
+    return {**own.schema, **field.metadata.get("schema", {}), **description}

@@ -36,9 +36,13 @@ def discover(
     """
 
     def found() -> tuple[Groups, Counter[str]]:
+        given: object = plugin.discover()
+        if not isinstance(given, Iterable):  # one can forget the return or the list
+            raise TypeError(
+                f"discover() must return a list of devices, or yield them, not {shown(given)}"
+            )
         # Without a list in between, memory that is reused at once is still in the CPU's caches.
-        limited = itertools.islice(_iterate(plugin.discover()), MAX_DEVICES + 1)
-        return sort_out(limited, plugin.resource, known)
+        return sort_out(itertools.islice(given, MAX_DEVICES + 1), plugin.resource, known)
 
     groups, problems = hooks.call(found)
     if sum(map(len, groups.values())) + problems.total() > MAX_DEVICES:
@@ -46,23 +50,14 @@ def discover(
     return groups, problems
 
 
-def _iterate(found: Iterable[Device]) -> Iterator[Device]:
-    try:
-        return iter(found)
-    except TypeError:  # without a type checker, one can forget the return or the list
-        raise TypeError(
-            f"discover() must return a list of devices, or yield them, not {shown(found)}"
-        ) from None
-
-
 def sort_out(
     found: Iterable[Device], default: str, known: Mapping[str, Mapping[str, Device]] = _NOTHING
 ) -> tuple[Groups, Counter[str]]:
     """Return the devices by resource, and how many others were skipped for which reason.
 
-    Devices that name no resource belong to ``default``, which is included even without devices.
-    A device that equals a known one is not checked again, and is replaced by the known object.
-    So later steps see by identity that it is unchanged.
+    Devices that name no resource belong to ``default``, which is included even without devices. A
+    device that equals a known one is replaced by it, so later steps see by identity that it is
+    unchanged.
     """
     groups: Groups = {default: {}} if default else {}
     problems: Counter[str] = Counter()

@@ -66,14 +66,9 @@ class HealthChanges:
         event = well if device.health else "device is unhealthy"
         self._events.add(event, resource=resource, device=device.id, detail=reason)
         gone, self._gone = self._gone, 0
-        fields = {
-            "resource": resource,
-            "device": device.id,
-            "reason": reason,
-            "skipped": skipped,
-            "gone": gone,
-        }
-        log.info(event, extra={key: value for key, value in fields.items() if value})
+        fields = {"resource": resource, "device": device.id, "reason": reason}
+        numbers = {"skipped": skipped, "gone": gone}
+        log.info(event, extra={key: one for key, one in {**fields, **numbers}.items() if one})
 
     def _report_more(self, resource: str, devices: Sequence[Device]) -> None:
         event = "health of more devices changed"

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from deviceplugin._discovery.retention import unhealthy
 from deviceplugin._discovery.triggers import Triggers
 from deviceplugin._platform import hooks
 from deviceplugin._platform.clock import MONOTONIC, Clock
+from deviceplugin._telemetry.instruments import Gauge
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Plugin
@@ -35,8 +36,8 @@ class Discovery:
         self._metrics = metrics = around.metrics
         self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
-        self._skipped = Omissions(metrics.skipped_devices.labels(name).set)
-        self._missing = Omissions(metrics.shortfalls.labels(name).set)
+        self._skipped = Omissions(name, metrics.skipped_devices)
+        self._missing = Omissions(name, metrics.shortfalls)
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
@@ -109,10 +110,10 @@ class Discovery:
         if self._problems.over("discovery"):
             log.info("discovery recovered", extra={"plugin": self.name})
             self._metrics.events.add("discovery recovered", detail=self.name)
-        skipped = self._skipped.take(problems)
-        self._skipped.problems.say_all("device skipped", skipped, plugin=self.name)
-        missing = self._missing.take(Counter(_messages(plugin.shortfalls)))
-        self._missing.problems.say_all("discovery incomplete", missing, plugin=self.name)
+        self._skipped.note("device skipped", problems)
+        texts = plugin.shortfalls
+        missing = Counter([texts] if isinstance(texts, str) else map(str, texts))
+        self._missing.note("discovery incomplete", missing)
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
         if holdings is None and self._holdings.waiting:
@@ -200,10 +201,6 @@ class Discovery:
         return [*failure, *skipped, *self.shortfalls, *more]
 
 
-def _messages(given: Sequence[str]) -> list[str]:
-    return [given] if isinstance(given, str) else [str(text) for text in given]
-
-
 def _paths(given: Sequence[Path | str]) -> list[Path]:
     if isinstance(given, str):
         raise TypeError(f"{given!r} is not a list of paths")
@@ -217,19 +214,19 @@ _SHOWN: Final = 10
 
 
 class Omissions:
-    """What discoveries of one plugin do not offer. For one thread. ``count`` sets the metric."""
+    """What discoveries of one plugin do not offer. For one thread."""
 
-    def __init__(self, count: Callable[[int], object]) -> None:
-        self._count = count
-        self.problems = Problems(log)
-        """To log the reasons with."""
+    def __init__(self, plugin: str, metric: Gauge) -> None:
+        self._plugin = plugin
+        self._number = metric.labels(plugin)
+        self._problems = Problems(log)
         self.reasons: Sequence[str] = ()
         """Those of the last discovery; as many messages as are logged."""
 
-    def take(self, problems: Mapping[str, int]) -> list[str]:
-        """Count the reasons of the last discovery, each with the number of things; return them."""
-        self._count(sum(problems.values()))
+    def note(self, event: str, problems: Mapping[str, int]) -> None:
+        """Count the reasons of the last discovery, each with its number; log them as ``event``."""
+        self._number.set(sum(problems.values()))
         shown = list(problems)[:_SHOWN]
         more = len(problems) - len(shown)
         self.reasons = [*shown, f"{more} more"] if more else shown
-        return list(problems)
+        self._problems.say_all(event, list(problems), plugin=self._plugin)

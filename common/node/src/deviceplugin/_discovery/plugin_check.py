@@ -1,8 +1,4 @@
-"""Checking at the start that a plugin can be used and that its hooks can be called.
-
-Only what is certain is an error. A class may have methods of its own, so a method whose name merely
-resembles a hook's is only a warning.
-"""
+"""Checking at the start that a plugin can be used and that its hooks can be called."""
 
 import inspect
 import logging
@@ -36,34 +32,43 @@ _ALIKE: Final = 0.8
 def check_plugins(plugins: Iterable[object]) -> None:
     """Raise ConfigError for what is not a plugin or cannot be used; warn about what is odd.
 
-    A plugin cannot be used if the kubelet would refuse its resource name, or if one of its hooks
-    cannot be called.
+    Only what is certain is an error. A class may have methods of its own, so a method whose name
+    merely resembles a hook's is only a warning.
     """
     for plugin in plugins:
         if isinstance(plugin, type):
             raise ConfigError(f"{plugin.__name__} is a class: give a plugin, {plugin.__name__}()")
         if not isinstance(plugin, Plugin):
             raise ConfigError(f"{plugin!r} is not a plugin: its class must be derived from Plugin")
-        name: object = plugin.resource
-        problem = resource_name_problem(name) if isinstance(name, str) else "it must be a string"
-        if name != "" and problem:
-            raise ConfigError(f"{type(plugin).__name__}: resource {name!r} is not valid: {problem}")
-        if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
-            raise ConfigError(
-                f"{type(plugin).__name__}: socket_name {name!r} is not valid: {problem}"
-            )
-        if problem := hook_problem(plugin) or _parameters_problem(plugin):
-            raise ConfigError(f"{type(plugin).__name__}: {problem}")
+        kind = type(plugin).__name__
+        if problem := _name_problem(plugin) or hook_problem(plugin) or _parameters_problem(plugin):
+            raise ConfigError(f"{kind}: {problem}")
         for method, hook in doubtful_methods(plugin).items():
-            log.warning(
-                "possibly misspelt hook",
-                extra={"plugin": type(plugin).__name__, "method": method, "did_you_mean": hook},
-            )
+            fields = {"plugin": kind, "method": method, "did_you_mean": hook}
+            log.warning("possibly misspelt hook", extra=fields)
+
+
+def _name_problem(plugin: Plugin) -> str:
+    name: object = plugin.resource
+    problem = resource_name_problem(name) if isinstance(name, str) else "it must be a string"
+    if name != "" and problem:
+        return f"resource {name!r} is not valid: {problem}"
+    if (name := plugin.socket_name) and (problem := socket_name_problem(name)):
+        return f"socket_name {name!r} is not valid: {problem}"
+    return ""
 
 
 def hook_problem(plugin: Plugin) -> str:
     """Return why a hook of ``plugin`` could never be called, or an empty string."""
-    return next(_problems(plugin), "")
+    for name in _ARGUMENTS:
+        called = name in _ALWAYS or overrides(plugin, name)
+        if called and (problem := _problem_of(plugin, name)):
+            return problem
+    plain = {_plain(hook): hook for hook in _ARGUMENTS if not overrides(plugin, hook)}
+    for name in _own_methods(plugin):
+        if hook := plain.get(_plain(name)):
+            return f"{name}() is never called: did you mean {hook}()?"
+    return ""
 
 
 def _parameters_problem(plugin: Plugin) -> str:
@@ -103,39 +108,26 @@ def _own_methods(plugin: Plugin) -> Iterator[str]:
                     yield name
 
 
-def _problems(plugin: Plugin) -> Iterator[str]:
-    for name in _ARGUMENTS:
-        if name in _ALWAYS or overrides(plugin, name):
-            yield from _hook_problems(plugin, name)
-    plain = {_plain(hook): hook for hook in _ARGUMENTS if not overrides(plugin, hook)}
-    for name in _own_methods(plugin):
-        if hook := plain.get(_plain(name)):
-            yield f"{name}() is never called: did you mean {hook}()?"
-
-
 def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _hook_problems(plugin: Plugin, name: str) -> Iterator[str]:
+def _problem_of(plugin: Plugin, name: str) -> str:
     try:
         hook = getattr(plugin, name)
     except Exception:  # a property of the plugin; it will fail again when it is called
-        return
-    if getattr(hook, "__func__", None) is getattr(Plugin, name):
-        return
+        return ""
     if not callable(hook):
-        yield f"{name} is the name of a hook, but {hook!r} cannot be called: choose another name"
-    elif inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
-        yield (
-            f"{name}() is async, but hooks are called from threads: use def, "
-            "and asyncio.run() in it where you need it"
-        )
-    elif inspect.isgeneratorfunction(hook) and name not in _GENERATORS:
-        yield f"{name}() has a yield, so nothing in it would run: remove the yield"
-    elif not _takes(hook, _ARGUMENTS[name]):
+        return f"{name} is the name of a hook, but {hook!r} cannot be called: choose another name"
+    if inspect.iscoroutinefunction(hook) or inspect.isasyncgenfunction(hook):
+        what = "is async, but hooks are called from threads"
+        return f"{name}() {what}: use def, and asyncio.run() in it where you need it"
+    if inspect.isgeneratorfunction(hook) and name not in _GENERATORS:
+        return f"{name}() has a yield, so nothing in it would run: remove the yield"
+    if not _takes(hook, _ARGUMENTS[name]):
         written = ", ".join(("self", *_ARGUMENTS[name]))
-        yield f"{name}() takes other arguments than it is called with: use def {name}({written})"
+        return f"{name}() takes other arguments than it is called with: use def {name}({written})"
+    return ""
 
 
 def _takes(hook: Any, arguments: Sequence[str]) -> bool:
@@ -148,8 +140,7 @@ def _takes(hook: Any, arguments: Sequence[str]) -> bool:
     if not isinstance(function, FunctionType) or "__signature__" in vars(function):
         return True
     try:
-        given = ("self", *arguments) if bound else arguments
-        inspect.signature(function, follow_wrapped=False).bind(*given)
+        inspect.signature(function, follow_wrapped=False).bind(*["self"] * bound, *arguments)
     except TypeError:
         return False
     return True

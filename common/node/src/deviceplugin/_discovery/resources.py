@@ -97,21 +97,14 @@ class DiscoveredResources:
         with self._lock:
             for name in self._kept.keys() - groups.keys():
                 groups[name] = {}
-            self._claim(groups)
-
-    def _claim(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name in self._resources:
-                continue
-            resource = self._around.catalogue.claim(name, self.plugin)
-            if resource is None:
-                self._problems.say(
-                    name, "resource belongs to another plugin", plugin=self._name, resource=name
-                )
-                continue
-            self._resources[name] = resource
-            self._kept[name] = KeptDevices(time.monotonic())
-            self.holdings.expect(name)
+            for name in [name for name in groups if name not in self._resources]:
+                if resource := self._around.catalogue.claim(name, self.plugin):
+                    self._resources[name] = resource
+                    self._kept[name] = KeptDevices(time.monotonic())
+                    self.holdings.expect(name)
+                else:
+                    event = "resource belongs to another plugin"
+                    self._problems.say(name, event, plugin=self._name, resource=name)
 
     def update(self, groups: Groups, holdings: Holdings | None) -> None:
         """Publish ``groups``, which have been claimed, with the vanished devices that are kept.
@@ -150,7 +143,10 @@ class DiscoveredResources:
         try:
             changed = resource.publish(self._topologies.even(name, self._listed(name, kept)))
         except DiscoveryError as error:
-            self._refused(name, str(error))
+            self._troubles[name] = str(error)
+            self._around.metrics.discovery_errors.labels(self._name).inc()
+            event = "device list rejected"
+            self._problems.say(name, event, plugin=self._name, error=str(error))
             return True
         self._kept[name] = kept
         self._troubles.pop(name, None)
@@ -164,11 +160,6 @@ class DiscoveredResources:
         became = self._around.ownership.hardware.became
         closed = self._around.ownership.elsewhere(name)
         return kept.devices(lambda device: became((name, device.id), device), closed)
-
-    def _refused(self, name: str, error: str) -> None:
-        self._troubles[name] = error
-        self._around.metrics.discovery_errors.labels(self._name).inc()
-        self._problems.say(name, "device list rejected", plugin=self._name, error=error)
 
     def _forget(self, name: str) -> Resource:
         del self._kept[name]
@@ -184,15 +175,14 @@ class DiscoveredResources:
         now = time.monotonic()
         with self._lock:
             for name, kept in self._kept.items():
-                resource = self._resources[name]
                 trouble = self._troubles.get(name, NOT_RETURNING)
                 overdue = now - kept.fresh_at > self._around.timing.deadline
-                if not overdue or trouble == self._overdue.get(name):
-                    continue
-                self._overdue[name] = trouble
-                reason = f"not discovered for {self._around.timing.deadline:g} s: {trouble}"
-                changed = resource.publish(unhealthy(self._listed(name, kept), reason))
-                self._changes.report(resource, changed)
+                if overdue and trouble != self._overdue.get(name):
+                    self._overdue[name] = trouble
+                    reason = f"not discovered for {self._around.timing.deadline:g} s: {trouble}"
+                    resource = self._resources[name]
+                    changed = resource.publish(unhealthy(self._listed(name, kept), reason))
+                    self._changes.report(resource, changed)
 
 
 class Topologies:
@@ -213,22 +203,15 @@ class Topologies:
         if not reason:
             self.forget(resource)
             return given
-        self._mixtures.say(
-            resource,
-            "topology not advertised",
-            resource=resource,
-            reason=reason,
-            advice="the kubelet rejects pods over a mixture: give a NUMA node to all or to none",
-        )
-        known = self._bare.get(resource, {})
-        pairs: dict[str, tuple[Device, Device]] = {}
-        for was in given:
-            kept = known.get(was.id)
-            if kept is None or kept[0] is not was:
-                kept = was, replace(was, topology=None)
-            pairs[was.id] = kept
-        self._bare[resource] = pairs
-        return [bare for _, bare in pairs.values()]
+        advice = "the kubelet rejects pods over a mixture: give a NUMA node to all or to none"
+        event = "topology not advertised"
+        self._mixtures.say(resource, event, resource=resource, reason=reason, advice=advice)
+        known, bare = self._bare.get(resource, {}), {}
+        for one in given:
+            was, without = known.get(one.id, (None, one))
+            bare[one.id] = one, without if was is one else replace(one, topology=None)
+        self._bare[resource] = bare
+        return [without for _, without in bare.values()]
 
     def forget(self, resource: str) -> None:
         """Forget a resource, so that its next mixture is logged again."""

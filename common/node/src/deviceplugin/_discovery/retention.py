@@ -57,9 +57,8 @@ class KeptDevices:
         The result refers to ``present`` itself, which must not be changed afterwards.
         """
         vanished = {i: entry for i, entry in self.vanished.items() if i not in present}
-        if not self.present.keys() <= present.keys():
-            for device_id in self.present.keys() - present.keys():
-                vanished[device_id] = reported(self.present[device_id], VANISHED), now
+        for device_id in self.present.keys() - present.keys():
+            vanished[device_id] = reported(self.present[device_id], VANISHED), now
         return KeptDevices(now, present, vanished)
 
     def expecting(
@@ -87,11 +86,7 @@ class KeptDevices:
             wait = retention.unknown if unknown else retention.grace
             return now - since < wait or device_id in (held or ())
 
-        kept = {
-            device_id: entry
-            for device_id, entry in self.vanished.items()
-            if is_kept(device_id, entry[1])
-        }
+        kept = {one: entry for one, entry in self.vanished.items() if is_kept(one, entry[1])}
         return replace(self, vanished=kept)
 
     def devices(
@@ -104,10 +99,7 @@ class KeptDevices:
         ``became`` returns what became of one that has vanished, empty if it is gone. ``closed`` has
         those that must not be given out, each with the reason.
         """
-        gone = (device for device, _ in self.vanished.values())
-        vanished = [reported(device, became(device)) for device in gone]
-        if not closed:
-            return [*self.present.values(), *vanished]
+        vanished = [reported(one, became(one)) for one, _ in self.vanished.values()]
         there = [reported(one, closed.get(one.id, "")) for one in self.present.values()]
         return [*there, *vanished]
 
@@ -137,13 +129,11 @@ class DiscoveryTiming(NamedTuple):
     @classmethod
     def of(cls, settings: Settings) -> "DiscoveryTiming":
         deadline = settings.discovery_deadline.total_seconds()
+        grace, unknown = settings.vanished_grace, settings.vanished_retention
         return cls(
             interval=min(settings.discovery_interval.total_seconds(), deadline / _DISCOVERIES),
             deadline=deadline,
-            retention=Retention(
-                grace=settings.vanished_grace.total_seconds(),
-                unknown=settings.vanished_retention.total_seconds(),
-            ),
+            retention=Retention(grace.total_seconds(), unknown.total_seconds()),
         )
 
 
@@ -171,8 +161,9 @@ class PodHoldings:
         self._unknown: set[str] = set()
         """Resources for which it has never been known what pods hold."""
         self._give_up_at = time.monotonic() + _PATIENCE
-        self._waiting_until = datetime.now(UTC) + timedelta(seconds=_PATIENCE)
-        """The same as wall-clock time."""
+        self._until = (datetime.now(UTC) + timedelta(seconds=_PATIENCE)).isoformat(
+            timespec="seconds"
+        )
         self._problems = Problems(log)
 
     @property
@@ -199,20 +190,16 @@ class PodHoldings:
         try:
             holdings = self._ask()
         except KubeletUnavailableError as error:
-            self._log_unknown(str(error))
+            fields: dict[str, Any] = {"plugin": self._plugin, "error": str(error)}
+            if self.waiting:
+                event = "waiting for pod resources before registering"
+                self._problems.say("held", event, **fields, until=self._until)
+            elif self._unknown:
+                self._problems.say("held", "registering without pod resources", **fields)
+            else:
+                self._problems.say("held", "pod resources unavailable", **fields)
             return None
         if self._problems.over("held"):
             log.info("pod resources available", extra={"plugin": self._plugin})
         self._asked_at = now
         return holdings
-
-    def _log_unknown(self, error: str) -> None:
-        fields: dict[str, Any] = {"plugin": self._plugin, "error": error}
-        if self.waiting:
-            fields["until"] = self._waiting_until.isoformat(timespec="seconds")
-            event = "waiting for pod resources before registering"
-        elif self._unknown:
-            event = "registering without pod resources"
-        else:
-            event = "pod resources unavailable"
-        self._problems.say("held", event, **fields)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,41 +55,28 @@ class Triggers:
             self._due = [at for at in self._due if at > time.monotonic()]
 
     def watch(self, paths: Iterable[Path | str]) -> None:
-        """Trigger a discovery whenever one of ``paths`` changes, and stop watching all others.
-
-        A path that ends in ``/**`` stands for everything below its directory.
-        """
-        named = {Path(path) for path in paths}
-        trees = {path: expanded(path) for path in named}
+        """Trigger a discovery whenever one of ``paths`` changes, and stop watching all others."""
+        trees = {path: expanded(path) for path in map(Path, paths)}
         wanted = {path for tree in trees.values() for path in tree[:MAX_DIRECTORIES]}
-        self._log_blind_spots(named - self._named, wanted)
+        for path in sorted(trees.keys() - self._named):
+            if advice := blind_spot(path, wanted):
+                fields = {"path": str(path), "advice": advice}
+                log.info("watched path not fully covered", extra=fields)
         self._log_large(trees)
-        self._named = named
+        self._named = set(trees)
         for path in self._watches.keys() - wanted:
             self._watches.pop(path)()
         for path in wanted - self._watches.keys():
             self._watches[path] = self._watcher.watch(path, lambda _name: self.fire())
             self.fire()  # it may have changed before it was watched
 
-    def _log_blind_spots(self, new: Iterable[Path], watched: Collection[Path]) -> None:
-        """Log which of the ``new`` paths can change unnoticed."""
-        for path in sorted(new):
-            if advice := blind_spot(path, watched):
-                log.info(
-                    "watched path not fully covered", extra={"path": str(path), "advice": advice}
-                )
-
     def _log_large(self, trees: Mapping[Path, Sequence[Path]]) -> None:
-        large = [path for path, tree in trees.items() if len(tree) > MAX_DIRECTORIES]
+        large = {str(path) for path, tree in trees.items() if len(tree) > MAX_DIRECTORIES}
+        event = "too many directories to watch"
+        advice = "name those that matter"
         for path in large:
-            self._large.say(
-                str(path),
-                "too many directories to watch",
-                path=str(path),
-                watched=MAX_DIRECTORIES,
-                advice="name those that matter",
-            )
-        self._large.keep(set(map(str, large)))
+            self._large.say(path, event, path=path, watched=MAX_DIRECTORIES, advice=advice)
+        self._large.keep(large)
 
     def listen(self, plugin: Plugin) -> None:
         """Trigger a discovery whenever ``plugin.changes`` yields. Stop listening to other plugins.
@@ -104,9 +92,8 @@ class Triggers:
             before.set()
         if stop is not None:
             self._expect(stop)
-            threading.Thread(
-                target=self._listen, args=(plugin, stop), name="changes", daemon=True
-            ).start()
+            given = plugin, stop
+            threading.Thread(target=self._listen, args=given, name="changes", daemon=True).start()
 
     def _listen(self, plugin: Plugin, stop: threading.Event) -> None:
         def pass_on() -> None:
@@ -161,9 +148,11 @@ def expanded(path: Path) -> list[Path]:
     except OSError:
         return found
     while waiting and len(found) <= MAX_DIRECTORIES:
-        below = [one for one in _directories(waiting.popleft()) if _device(one) == device]
-        found += below
-        waiting += below
+        for one in _directories(waiting.popleft()):
+            with suppress(OSError):  # removed meanwhile
+                if one.lstat().st_dev == device:
+                    found.append(one)
+                    waiting.append(one)
     return found[: MAX_DIRECTORIES + 1]
 
 
@@ -189,10 +178,3 @@ def _directories(path: Path) -> list[Path]:
     except OSError:  # removed meanwhile, or unreadable
         return []
     return [path / name for name in sorted(names)]
-
-
-def _device(path: Path) -> int | None:
-    try:
-        return path.lstat().st_dev
-    except OSError:
-        return None

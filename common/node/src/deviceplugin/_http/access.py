@@ -9,6 +9,7 @@ import hmac
 import logging
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from email.message import Message
 from ipaddress import ip_address
 from pathlib import Path
@@ -54,13 +55,11 @@ class Access:
         """Return whether a probe is answered with more than its result."""
         if self._token_file is None:
             return True
-        if "Authorization" not in headers:
-            return False
-        try:
-            self.check(headers)
-        except RequestRefusedError:
-            return False
-        return True
+        with suppress(RequestRefusedError):
+            if "Authorization" in headers:
+                self.check(headers)
+                return True
+        return False
 
     def read_token(self) -> bytes:
         """Return the token, if there is one; RequestRefusedError if it is unusable, logged once."""
@@ -85,10 +84,8 @@ class Access:
         found = _HOST.fullmatch(host.strip())
         name = (found[1] or found[2] or "").lower() if found else ""
         if name not in self._hosts and not _is_address(name):
-            shown = ascii(host[:_SHOWN])
-            raise RequestRefusedError(
-                421, f"{shown} is not in http-hosts: add its name there, or ask by an address"
-            )
+            advice = "is not in http-hosts: add its name there, or ask by an address"
+            raise RequestRefusedError(421, f"{host[:_SHOWN]!a} {advice}")
 
 
 def _problem(token: bytes) -> str:

@@ -25,12 +25,11 @@ _ANSWER_TIME: Final = 15.0
 
 
 class Job(NamedTuple):
-    """A request that is answered in a thread of its own."""
+    """A request that is answered in a thread of its own; if urgent, even if many others are."""
 
     make: Callable[[], tuple[bytes, bytes]]
     """Returns the status with the headers, and the body."""
     urgent: bool
-    """Whether it is answered even if many others are."""
 
 
 @dataclass(eq=False)

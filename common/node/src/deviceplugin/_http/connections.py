@@ -38,14 +38,11 @@ _END_LENGTH: Final = 3
 
 
 class Connections:
-    """Answers the clients of ``listener``. ``run`` is its thread.
+    """Answers the clients of ``listener``, a socket that listens. ``run`` is its thread.
 
-    Args:
-        listener: A socket that listens.
-        plan: Returns a whole answer, or how to make it, for the bytes of a request. These have no
-            end if they are too many, or are cut if they do not begin as a request does.
-        refusal: The answer to a request for which there is no thread.
-        tls: Returns the context for a new connection; None without TLS.
+    ``plan`` returns a whole answer, or how to make it, for the bytes of a request. These have no
+    end if they are too many, or are cut if they do not begin as a request does. ``refusal`` is the
+    answer if there is no thread. ``tls`` returns the context for a new connection.
     """
 
     def __init__(
@@ -100,12 +97,10 @@ class Connections:
             if error.errno in _EXHAUSTED:  # trying again at once would be an endless loop
                 self._over.wait(_PAUSE)
             return
-        try:
+        with suppress(OSError):  # it has gone already
             if has_room:
                 self._welcome(connection)
                 return
-        except OSError:  # it has gone already
-            pass
         connection.close()
 
     def _has_room(self) -> bool:

@@ -32,17 +32,12 @@ and a kubelet that is down can take hours."""
 _CHECK: Final = 0.02
 
 
-def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``; ``:port`` is every address. ConfigError if neither."""
+def listen(address: str) -> socket.socket:
+    """Return a socket that listens on ``host:port``; ConfigError if nothing can."""
     try:
-        return values.parse_address(address)
+        host, port = values.parse_address(address)
     except ValueError as error:
         raise ConfigError(f"http-address {address!r} {error}") from error
-
-
-def listen(address: str) -> socket.socket:
-    """Return a socket that listens on ``address``; ConfigError if nothing can."""
-    host, port = parse_address(address)
     try:
         return _listen(host, port)
     except (OSError, ValueError, TypeError) as error:  # a ValueError if the host cannot be a name

@@ -32,13 +32,11 @@ _MAX_TEXT: Final = 300
 """Most characters of a reason, or of attributes, on the page."""
 
 
-def _read(suffix: str) -> str:
-    return Path(__file__).with_suffix(suffix).read_text(encoding="utf-8")
-
-
-_PAGE: Final = Template(_read(".html"))
-_STYLE: Final = _read(".css")
-_SCRIPT: Final = _read(".js")
+_HTML, _STYLE, _SCRIPT = (
+    Path(__file__).with_suffix(suffix).read_text(encoding="utf-8")
+    for suffix in (".html", ".css", ".js")
+)
+_PAGE: Final = Template(_HTML)
 
 
 def _digest(text: str) -> str:
@@ -63,18 +61,19 @@ def render(
     ``name`` is that of this machine or pod. ``problem`` says why devices cannot be allocated.
     ``now`` is in seconds since the epoch.
     """
-    shown = sorted(reports, key=lambda report: not _troubled(report))[:MAX_RESOURCES]
+    shown = sorted(reports, key=_is_fine)[:MAX_RESOURCES]
     sections = [_note(problem)]
     sections += [
         _resource(report, devices, now)
         for report, devices in zip(shown, _choose(shown), strict=True)
     ]
+    hidden = _hidden("section", len(reports) - len(shown), "resource")
     text = _PAGE.substitute(
         title=escape(f"{_summary(reports)} · {name}"),
         style=_STYLE,
         name=escape(name),
         clock=_clock(now),
-        main="".join(sections) + _hidden(len(reports) - len(shown)) + _events(events, now),
+        main="".join(sections) + hidden + _events(events, now),
         script=_SCRIPT,
     )
     return text.encode(errors="replace")
@@ -92,55 +91,43 @@ def _choose(reports: Sequence[Report]) -> list[list[Device]]:
     return chosen
 
 
-def _troubled(report: Report) -> bool:
-    return bool(report.problem) or not all(device.health for device in report.devices.values())
+def _is_fine(report: Report) -> bool:
+    return not report.problem and all(device.health for device in report.devices.values())
 
 
 def _summary(reports: Iterable[Report]) -> str:
     devices = [device for report in reports for device in report.devices.values()]
     unhealthy = sum(not device.health for device in devices)
-    return f"{unhealthy} of {len(devices)} unhealthy" if unhealthy else _count(len(devices))
+    total = _count(len(devices), "device")
+    return f"{unhealthy} of {len(devices)} unhealthy" if unhealthy else total
 
 
-def _count(number: int, noun: str = "device") -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _registration(report: Report) -> str:
-    if report.problem:
-        return f'<span class="bad">not registered: {_cut(report.problem)}</span>'
-    if not report.registered:
-        return '<span class="soft">not registered: nothing to offer</span>'
-    return '<span class="good">registered</span>'
+    if report.registered and not report.problem:
+        return '<span class="good">registered</span>'
+    kind, why = ("bad", _cut(report.problem)) if report.problem else ("soft", "nothing to offer")
+    return f'<span class="{kind}">not registered: {why}</span>'
 
 
 def _resource(report: Report, shown: Sequence[Device], now: float) -> str:
-    state = _registration(report)
-    hidden = len(report.devices) - len(shown)
-    more = (
-        f'<p class="soft">{_count(hidden)} more, not shown: see <a href="devices">devices</a>.</p>'
-        if hidden
-        else ""
-    )
     rows = "".join(_device(report, device, now) for device in shown)
-    table = (
-        '<table class="devices"><thead>'
-        "<tr><th>Device<th>Health<th>Since<th>Held by<th>NUMA</tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
-        if shown
-        else ""
-    )
+    head = "<tr><th>Device<th>Health<th>Since<th>Held by<th>NUMA</tr>"
     return (
-        f'<section><div class="head"><h2>{escape(report.name)}</h2>{state}'
-        f'<span class="soft">{escape(report.plugin)}</span></div>'
-        f"<p>{_numbers(report)}</p>{table}{more}</section>\n"
+        f'<section><div class="head"><h2>{escape(report.name)}</h2>{_registration(report)}'
+        f'<span class="soft">{escape(report.plugin)}</span></div><p>{_numbers(report)}</p>'
+        f"{_table('devices', head, rows)}"
+        f"{_hidden('p', len(report.devices) - len(shown), 'device')}</section>\n"
     )
 
 
 def _numbers(report: Report) -> str:
     healthy = [device.id for device in report.devices.values() if device.health]
     unhealthy = len(report.devices) - len(healthy)
-    parts = [_count(len(report.devices)), f"{len(healthy):,} healthy"]
+    parts = [_count(len(report.devices), "device"), f"{len(healthy):,} healthy"]
     if unhealthy:
         parts.append(f'<span class="bad">{unhealthy:,} unhealthy</span>')
     if degraded := sum(one.health.state == "degraded" for one in report.devices.values()):
@@ -196,24 +183,24 @@ def _events(events: Iterable[Event], now: float) -> str:
         f"<td{_named('detail', event.detail)}>{_cut(event.detail)}</td></tr>\n"
         for event in events
     )
-    head = "<tr><th>When<th>Event<th>Resource<th>Device<th>Detail</tr>"
-    return (
-        '<section><div class="head"><h2>Recent events</h2></div>'
-        f'<table class="events"><thead>{head}</thead><tbody>{rows}</tbody></table></section>\n'
-        if rows
-        else ""
-    )
+    if not rows:
+        return ""
+    table = _table("events", "<tr><th>When<th>Event<th>Resource<th>Device<th>Detail</tr>", rows)
+    return f'<section><div class="head"><h2>Recent events</h2></div>{table}</section>\n'
+
+
+def _table(kind: str, head: str, rows: str) -> str:
+    table = f'<table class="{kind}"><thead>{head}</thead><tbody>{rows}</tbody></table>'
+    return table if rows else ""
 
 
 def _note(problem: str) -> str:
     return f'<section class="note"><b>Not ready</b>\n{_cut(problem)}</section>\n' if problem else ""
 
 
-def _hidden(number: int) -> str:
-    if not number:
-        return ""
-    more = f'{_count(number, "resource")} more, not shown: see <a href="devices">devices</a>.'
-    return f'<section class="soft">{more}</section>\n'
+def _hidden(tag: str, number: int, noun: str) -> str:
+    more = f'{_count(number, noun)} more, not shown: see <a href="devices">devices</a>.'
+    return f'<{tag} class="soft">{more}</{tag}>' if number else ""
 
 
 def _cut(text: str) -> str:

@@ -68,24 +68,20 @@ class HttpServer:
         certificate: Certificate | None = None,
         probed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._probes: Mapping[str, Callable[[], str]] = {
-            "/healthz": view.alive,
-            "/readyz": view.ready,
-        }
+        self._probes = {"/healthz": view.alive, "/readyz": view.ready}
+        page = Shared(lambda _: _page(view, metrics))
+        devices = Shared(lambda _: _devices(view.reports(), view.shortfalls()))
         self._routes: Mapping[str, Callable[[str], HttpAnswer]] = {
-            "/": _shared(lambda: _page(view, metrics)),
+            "/": lambda _accept: page(),
             "/metrics": Shared(lambda accept: HttpAnswer(200, *metrics.expose(accept))),
-            "/devices": _shared(lambda: _devices(view.reports(), view.shortfalls())),
+            "/devices": lambda _accept: devices(),
         }
         self._access = access or Access(None, ())
         self._probed = probed
         refusal = HttpAnswer(503, TEXT, b"too many clients\n", {"Retry-After": "1"})
-        self._connections = Connections(
-            listener,
-            self._plan,
-            refusal=refusal.head() + refusal.body,
-            tls=certificate.context if certificate else None,
-        )
+        tls = certificate.context if certificate else None
+        whole = refusal.head() + refusal.body
+        self._connections = Connections(listener, self._plan, refusal=whole, tls=tls)
         self.port: int = listener.getsockname()[1]
 
     def run(self) -> None:
@@ -124,12 +120,6 @@ class HttpServer:
         return HttpAnswer(404, TEXT, _INDEX.encode())
 
 
-def _shared(make: Callable[[], HttpAnswer]) -> Callable[[str], HttpAnswer]:
-    """Return a route whose answer does not depend on the ``Accept`` header."""
-    shared = Shared(lambda _: make())
-    return lambda _: shared()
-
-
 def _probe(problem: str, *, detailed: bool) -> HttpAnswer:
     if problem:
         problem = problem if detailed else "not ready"
@@ -158,13 +148,8 @@ def _encoded_devices(report: Report) -> str:
 
 
 def _page(view: View, metrics: Metrics) -> HttpAnswer:
-    page = render(
-        view.reports(),
-        metrics.events.latest(),
-        name=socket.gethostname(),
-        problem=view.ready(),
-        now=time.time(),
-    )
+    name, events = socket.gethostname(), metrics.events.latest()
+    page = render(view.reports(), events, name=name, problem=view.ready(), now=time.time())
     return HttpAnswer(200, "text/html; charset=utf-8", page)
 
 
@@ -198,17 +183,13 @@ class Shared(Generic[_T]):
                 made = self._made
                 if made is not None and made[0] > begun and made[1] == question:
                     return made[2]
-                return self._answer(question)
+                with self._lock:
+                    self._begun += 1
+                    number = self._begun
+                self._made = number, question, self._make(question)
+                return self._made[2]
         finally:
             with self._lock:
                 self._asking -= 1
                 if not self._asking:
                     self._made = None
-
-    def _answer(self, question: str) -> _T:
-        with self._lock:
-            self._begun += 1
-            number = self._begun
-        answer = self._make(question)
-        self._made = number, question, answer
-        return answer

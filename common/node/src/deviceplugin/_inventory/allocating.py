@@ -41,17 +41,11 @@ def encode_allocation(allocation: Allocation) -> pb.ContainerAllocateResponse:
         envs=allocation.envs, annotations=allocation.annotations
     )
     for mount in allocation.mounts:
-        response.mounts.add(
-            container_path=mount.container_path,
-            host_path=mount.host_path,
-            read_only=mount.read_only,
-        )
+        paths = {"container_path": mount.container_path, "host_path": mount.host_path}
+        response.mounts.add(**paths, read_only=mount.read_only)
     for node in allocation.nodes:
-        response.devices.add(
-            container_path=node.container_path,
-            host_path=node.host_path,
-            permissions=node.permissions,
-        )
+        paths = {"container_path": node.container_path, "host_path": node.host_path}
+        response.devices.add(**paths, permissions=node.permissions)
     for name in allocation.cdi_names:
         response.cdi_devices.add(name=name)
     return response

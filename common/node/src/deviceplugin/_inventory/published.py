@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.errors import DiscoveryError
-from deviceplugin.model import Device, Health
+from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
 from deviceplugin.proto.v1beta1 import HEALTHY, MAX_LIST_BYTES, UNHEALTHY
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -169,12 +169,9 @@ def _changed(chunks: Iterable[Chunk], before: Snapshot) -> Iterator[Device]:
     for chunk in chunks:
         for device in chunk.devices if id(chunk) not in old else ():
             was = before.devices.get(device.id)
-            if was is None or not _same(was.health, device.health):
+            # It is usually the same object, and == is slower.
+            if was is None or not (was.health is device.health or was.health == device.health):
                 yield device
-
-
-def _same(one: Health, other: Health) -> bool:
-    return one is other or one == other  # it is usually the same object, and == is slower
 
 
 class Front(Protocol):
@@ -230,13 +227,10 @@ class Catalogue:
 
     def withdraw(self, resource: Resource) -> None:
         """Stop offering ``resource``; its name may be claimed again afterwards."""
+        name = resource.name
         with self._lock:
-            self._advertised = _without(self._advertised, resource.name)
+            self._advertised = {k: one for k, one in self._advertised.items() if k != name}
         for front in self._fronts:
             front.withdraw(resource)
         with self._lock:
-            self._resources = _without(self._resources, resource.name)
-
-
-def _without(resources: Mapping[str, Resource], name: str) -> Mapping[str, Resource]:
-    return {key: one for key, one in resources.items() if key != name}
+            self._resources = {k: one for k, one in self._resources.items() if k != name}

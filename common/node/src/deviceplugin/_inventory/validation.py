@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
@@ -57,16 +57,13 @@ def device_problem(device: object) -> str:
 
 
 def _problems(device: Device) -> Iterator[str]:
-    yield from _mapping_problems(device)  # first, because the other checks rely on it
-    yield from _kind_problems((*_description(device), *_recipe(device)))
-    yield from _device_problems(device)
-
-
-def _mapping_problems(device: Device) -> Iterator[str]:
+    # The first, because the other checks rely on it.
     for what in ("envs", "annotations", "attributes", "capacity"):
         if type(given := getattr(device, what)) is not MappingProxyType:
             # The value is not shown, because it can contain secrets.
             yield f"{what} is of type {type(given).__name__}, not a mapping"
+    yield from _kind_problems((*_description(device), *_recipe(device)))
+    yield from _device_problems(device)
 
 
 def shown(value: object) -> str:
@@ -81,9 +78,8 @@ def shown(value: object) -> str:
 
 def allocation_problem(allocation: Allocation) -> str:
     """Return why no container can get ``allocation``, or an empty string."""
-    return next(
-        itertools.chain(_kind_problems(_recipe(allocation)), _recipe_problems(allocation)), ""
-    )
+    kinds = _kind_problems(_recipe(allocation))
+    return next(itertools.chain(kinds, _recipe_problems(allocation)), "")
 
 
 _Kinds = tuple[tuple[str, type | tuple[type, ...], Iterable[object]], ...]
@@ -121,13 +117,10 @@ def _kind_problems(kinds: _Kinds) -> Iterator[str]:
     for what, kind, values in kinds:
         for value in values:
             if not isinstance(value, kind):
-                yield f"{what} {shown(value)} is not a {_names(kind)}"
+                known = kind if isinstance(kind, tuple) else (kind,)
+                yield f"{what} {shown(value)} is not a {' or '.join(k.__name__ for k in known)}"
             elif isinstance(value, str) and not value.isascii() and not _is_unicode(value):
                 yield f"{what} {value!r} is not valid Unicode"
-
-
-def _names(kind: type | tuple[type, ...]) -> str:
-    return " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
 
 
 def _is_unicode(text: str) -> bool:
@@ -145,8 +138,9 @@ def _device_problems(device: Device) -> Iterator[str]:
     if device.share_of and (problem := _id_problem(device.share_of)):
         yield f"share_of {_shortened(device.share_of)!r} {problem}"
     yield from _recipe_problems(device)
-    if device.topology is not None:
-        yield from _numa_problems(device.topology)
+    nodes: Iterable[object] = device.topology.numa_nodes if device.topology else ()
+    wrong = (one for one in nodes if type(one) is not int or one not in NUMA_NODES)
+    yield from (f"NUMA node {shown(one)} is not the number of a node" for one in wrong)
     for name, value in device.attributes.items():
         if isinstance(value, int) and value not in _INT64:
             yield f"attribute {name!r} {shown(value)} has more than 64 bits"
@@ -157,18 +151,33 @@ def _device_problems(device: Device) -> Iterator[str]:
 
 def _recipe_problems(of: Device | Allocation) -> Iterator[str]:
     for node in of.nodes:
-        yield from _node_problems(node)
+        yield from _path_problems("device node", node)
+        given: object = node.permissions
+        if not isinstance(given, str) or not _PERMISSIONS.fullmatch(given):
+            yield f"device node {node.host_path}: permissions {shown(given)} are not r, w and m"
     for mount in of.mounts:
-        yield from _mount_problems(mount)
-    for name in of.envs:
-        if not _ENV_NAME.fullmatch(name):
-            yield f"environment variable {name!r} is not a variable name"
-        if "\0" in of.envs[name]:
-            yield f"environment variable {name!r} has a NUL character in its value"
-    yield from _annotation_problems(of.annotations)
+        yield from _path_problems("mount", mount)
+        given = mount.read_only
+        if not isinstance(given, int):  # a bool, or 0 or 1
+            yield f"mount {mount.host_path}: read_only {shown(given)} is not a bool"
+    yield from _name_problems(of)
     for name in of.cdi_names:
         if not _CDI_NAME.fullmatch(name):
             yield f"CDI name {name!r} is not of the form vendor.com/class=name"
+
+
+def _name_problems(of: Device | Allocation) -> Iterator[str]:
+    for name, value in of.envs.items():
+        if not _ENV_NAME.fullmatch(name):
+            yield f"environment variable {name!r} is not a variable name"
+        if "\0" in value:
+            yield f"environment variable {name!r} has a NUL character in its value"
+    if "" in of.annotations:
+        yield "an annotation has an empty key"
+    for key, value in of.annotations.items():
+        if "\0" in f"{key}{value}":
+            what = "key" if "\0" in key else "value"
+            yield f"annotation {key!r} has a NUL character in its {what}"
 
 
 def _is_quantity(amount: int | str) -> bool:
@@ -189,35 +198,6 @@ def _id_problem(device_id: object) -> str:
 
 def _shortened(text: object) -> object:
     return f"{text[:MAX_ID_LENGTH]}..." if isinstance(text, str) and len(text) > 80 else text  # noqa: PLR2004
-
-
-def _node_problems(node: DeviceNode) -> Iterator[str]:
-    yield from _path_problems("device node", node)
-    permissions: object = node.permissions
-    if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
-        yield (f"device node {node.host_path}: permissions {shown(permissions)} are not r, w and m")
-
-
-def _mount_problems(mount: Mount) -> Iterator[str]:
-    yield from _path_problems("mount", mount)
-    read_only: object = mount.read_only
-    if not isinstance(read_only, int):  # a bool, or 0 or 1
-        yield f"mount {mount.host_path}: read_only {shown(read_only)} is not a bool"
-
-
-def _annotation_problems(annotations: Mapping[str, str]) -> Iterator[str]:
-    for key, value in annotations.items():
-        if not key:
-            yield "an annotation has an empty key"
-        for what, text in (("key", key), ("value", value)):
-            if "\0" in text:
-                yield f"annotation {key!r} has a NUL character in its {what}"
-
-
-def _numa_problems(topology: Topology) -> Iterator[str]:
-    for number in topology.numa_nodes:
-        if type(number) is not int or number not in NUMA_NODES:
-            yield f"NUMA node {shown(number)} is not the number of a node"
 
 
 def _path_problems(what: str, paths: DeviceNode | Mount) -> Iterator[str]:

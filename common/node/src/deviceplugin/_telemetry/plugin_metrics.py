@@ -47,9 +47,8 @@ class Additions(Collector):
     """Collects the metrics that the ``metrics`` hooks of ``plugins`` return at each scrape.
 
     If a hook raises, hangs or returns what cannot be written, only its own metrics are missing.
-    Duplicate metrics are dropped too, because a scraper would refuse all metrics for one duplicate.
-    ``taken`` has names that plugins may not use. ``skipped`` is called with a plugin's name and the
-    number of its dropped samples.
+    Duplicates are dropped, because a scraper would refuse everything for one. ``taken`` has names
+    that plugins may not use. ``skipped`` gets a plugin's name and the number of dropped samples.
     """
 
     def __init__(
@@ -84,9 +83,8 @@ class Additions(Collector):
             try:
                 found = self._hooks[name].call("metrics", _collect, plugin, timeout=_TIMEOUT)
             except DevicePluginError as error:
-                self._problems.say(
-                    name, "plugin metrics unavailable", plugin=name, error=str(error)
-                )
+                event = "plugin metrics unavailable"
+                self._problems.say(name, event, plugin=name, error=str(error))
                 continue
             self._problems.over(name)
             dropped = sum(self._add(families, family, name) for family in found)
@@ -99,18 +97,15 @@ class Additions(Collector):
         others = (series(other) for other in families.values() if other is not first)
         taken = self.taken.union(*others)
         if taken & series(family) or (first is not None and first.type != family.type):
-            self._problems.say(
-                family.name, "duplicate metric dropped", plugin=plugin, metric=family.name
-            )
+            event = "duplicate metric dropped"
+            self._problems.say(family.name, event, plugin=plugin, metric=family.name)
             return len(family.samples)
         earlier = () if first is None else first.samples  # maybe of the same class of plugin
         new = _new(family, earlier)
         if dropped := len(family.samples) - len(new):
+            event = "duplicate metric samples dropped"
             self._problems.say(
-                f"samples of {family.name}",
-                "duplicate metric samples dropped",
-                plugin=plugin,
-                metric=family.name,
+                f"samples of {family.name}", event, plugin=plugin, metric=family.name
             )
         families[family.name] = copy(family)
         families[family.name].samples = [*earlier, *new]

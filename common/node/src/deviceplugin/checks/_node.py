@@ -214,12 +214,9 @@ class Hardware:
         for address, driver in cards.items():
             is_virtual = node.exists(f"sys/bus/pci/devices/{address}/physfn")
             if not (driver or is_virtual):  # virtual functions wait for virtual machines
-                yield warning(
-                    address,
-                    "has no driver, and others have",
-                    means=f"the {self.plugin} plugin does not offer it.",
-                    do=f"see why its driver gave it up, or was not bound: dmesg | grep {address}",
-                )
+                means = f"the {self.plugin} plugin does not offer it."
+                do = f"see why its driver gave it up, or was not bound: dmesg | grep {address}"
+                yield warning(address, "has no driver, and others have", means=means, do=do)
 
     def _cards(self, node: Node) -> Iterator[tuple[str, str]]:
         """Yield the PCI address of each card, with the name of its driver; empty if it has none."""

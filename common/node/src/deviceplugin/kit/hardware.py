@@ -110,14 +110,13 @@ class Tree:
     def is_node(self, path: str) -> bool:
         """Return whether the host has a device node at ``path``, even if it is not mounted here."""
         if path not in self._are_nodes:
-            self._are_nodes[path] = self._is_node(posixpath.normpath(path))
+            place = posixpath.normpath(path)
+            try:
+                found = stat.S_IFMT(os.stat(place).st_mode) in KINDS  # noqa: PTH116
+            except OSError:
+                found = place.startswith("/dev/") and place[5:] in self._node_names
+            self._are_nodes[path] = found
         return self._are_nodes[path]
-
-    def _is_node(self, path: str) -> bool:
-        try:
-            return stat.S_IFMT(os.stat(path).st_mode) in KINDS  # noqa: PTH116
-        except OSError:
-            return path.startswith("/dev/") and path[5:] in self._node_names
 
     @cached_property
     def _node_names(self) -> frozenset[str]:

@@ -142,7 +142,8 @@ class _Parents(Generic[P]):
         chosen = list(chosen)
         missing = self._need - sum(self._sizes[place] for place in chosen)
         while len(chosen) < self._count:
-            near = self._nearness(chosen)
+            rows = (self._scores[place] for place in chosen)
+            near = [sum(column) for column in zip(self._near, *rows, strict=True)]
             able = self._able(chosen, missing)
             place = max(able, key=lambda one: (near[one], -self._sizes[one], -one))
             chosen.append(place)
@@ -155,10 +156,6 @@ class _Parents(Generic[P]):
         sizes = sorted((self._sizes[place] for place in left), reverse=True)
         others = sum(sizes[: self._count - len(chosen) - 1])
         return [place for place in left if self._sizes[place] + others >= missing]
-
-    def _nearness(self, chosen: list[int]) -> list[int]:
-        rows = (self._scores[place] for place in chosen)
-        return [sum(column) for column in zip(self._near, *rows, strict=True)]
 
     def _worth(self, chosen: list[int]) -> tuple[int, int, list[int]]:
         inside = sum(self._scores[a][b] for a in chosen for b in chosen if a < b)

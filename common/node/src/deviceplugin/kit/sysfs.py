@@ -56,7 +56,7 @@ class UnreadableError(SysfsError):
     """
 
     def __init__(self, place: str | os.PathLike[str], error: OSError) -> None:
-        super().__init__(place, _reason(error))
+        super().__init__(place, error.strerror or str(error))
         self.errno = error.errno
 
 
@@ -227,15 +227,14 @@ class Sysfs:
     def text(self, path: str | os.PathLike[str]) -> str:
         """Return an attribute as ``read`` does, or an empty string if it cannot be read."""
         try:
-            text = self.kernel.read(self.path(path))
-        except OSError:
+            return self.read(path)
+        except SysfsError:
             return ""
-        return text.decode("ascii", "backslashreplace").strip()
 
 
 def natural(name: str) -> tuple[str, str]:
     """Return a sort key that puts ``card2`` before ``card10``. Different names never tie."""
-    return _DIGITS.sub(_padded, name), name
+    return _DIGITS.sub(lambda digits: digits[0].zfill(_WIDEST), name), name
 
 
 def shown(text: str) -> str:
@@ -243,15 +242,7 @@ def shown(text: str) -> str:
     return repr(text[:40]) if text else "an empty value"
 
 
-def _padded(digits: re.Match[str]) -> str:
-    return digits[0].zfill(_WIDEST)
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
-
-
 def _error(place: str, error: OSError) -> SysfsError:
     if error.errno in _ABSENT:
-        return AbsentError(place, _reason(error))
+        return AbsentError(place, error.strerror or str(error))
     return UnreadableError(place, error)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 from threading import Event
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from deviceplugin._platform.pollable_event import PollableEvent
 from deviceplugin.errors import DiscoveryError
@@ -41,7 +41,6 @@ _SET_X: Final = 0x01
 _JUMP: Final = 0x05
 _IS: Final = 0x15
 _RETURN: Final = 0x06
-_ALL: Final = 0xFFFFFFFF
 
 WITHOUT_NODES: Final = frozenset({"bdi", "module", "net", "queues"})
 """Subsystems without device nodes. Each container that starts causes events in them."""
@@ -58,16 +57,10 @@ _FIRST_USER_NAMESPACE: Final = 0xEFFFFFFD
 """The inode of the initial user namespace, which is fixed in the kernel."""
 
 
-class _Instruction(NamedTuple):
-    code: int
-    operand: int | str = 0
-    """A number, or for a jump a label."""
-    otherwise: str = ""
-    """For a comparison, the label to go to if it fails."""
-
-
-_Line = _Instruction | str
-"""An instruction, or a label of the next one."""
+_Code = list[tuple[int, int, int]]
+"""Instructions: what to do, how many to skip if a comparison fails, and a number."""
+_KEEP: Final = (_RETURN, 0, 0xFFFFFFFF)
+_DROP: Final = (_RETURN, 0, 0)
 
 
 def attach(end: int, wanted: Callable[[str], bool]) -> None:
@@ -79,9 +72,12 @@ def attach(end: int, wanted: Callable[[str], bool]) -> None:
     Raises:
         OSError: The kernel refuses it.
     """
-    code = _assembled([*_find_path(), *_drops(wanted), "keep", _Instruction(_RETURN, _ALL)])
+    instructions = [*_find_path(), *_drops(wanted), _KEEP]
+    code = b"".join(
+        struct.pack("HBBI", what, 0, skipped, number) for what, skipped, number in instructions
+    )
     buffer = ctypes.create_string_buffer(code, len(code))
-    program = struct.pack("HP", len(code) // 8, ctypes.addressof(buffer))
+    program = struct.pack("HP", len(instructions), ctypes.addressof(buffer))
     with socket.socket(fileno=end) as borrowed:
         try:
             borrowed.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
@@ -89,70 +85,42 @@ def attach(end: int, wanted: Callable[[str], bool]) -> None:
             borrowed.detach()
 
 
-def _find_path() -> Iterator[_Line]:
-    """Set X to the place where the path begins."""
-    for length in _LENGTHS:
-        yield _Instruction(_LOAD_BYTE_AT, length)
-        yield _Instruction(_IS, ord("@"), f"not {length}")
-        yield _Instruction(_SET_X, length + 1)
-        yield _Instruction(_JUMP, "path")
-        yield f"not {length}"
-    yield _Instruction(_JUMP, "keep")
-    yield "path"
+def _find_path() -> _Code:
+    """Return what sets X to the place where the path begins, and goes on behind itself."""
+    code: _Code = [_KEEP]
+    for length in reversed(_LENGTHS):
+        found = [(_SET_X, 0, length + 1), (_JUMP, 0, len(code))]
+        code = [(_LOAD_BYTE_AT, 0, length), (_IS, len(found), ord("@")), *found, *code]
+    return code
 
 
-def _drops(wanted: Callable[[str], bool]) -> Iterator[_Line]:
+def _drops(wanted: Callable[[str], bool]) -> _Code:
+    code: _Code = []
     for subsystem, prefix in (("module", "/module/"), ("bdi", "/devices/virtual/bdi/")):
         if not wanted(subsystem):
-            yield from _compare(prefix, 0, otherwise=f"not {subsystem}")
-            yield _Instruction(_RETURN)
-            yield f"not {subsystem}"
+            code += _if(prefix, 0, [_DROP])
     if not wanted("net") and not wanted("queues"):
-        yield from _drop_interfaces("/devices/virtual/net/")
+        # An interface and its queues. Others below it, such as the node of a macvtap, stay.
+        prefix, names = "/devices/virtual/net/", _Code()
+        for place in range(len(prefix), len(prefix) + _MAX_NAME + 1):
+            names += _if("\0", place, [_DROP])
+            names += _if("/", place, [*_if("queues/", place + 1, [_DROP]), _KEEP])
+        code += _if(prefix, 0, names)
+    return code
 
 
-def _drop_interfaces(prefix: str) -> Iterator[_Line]:
-    """Drop an interface and its queues. Others below it, such as the node of a macvtap, stay."""
-    yield from _compare(prefix, 0, otherwise="keep")
-    for place in range(len(prefix), len(prefix) + _MAX_NAME + 1):
-        yield from _compare("\0", place, otherwise=f"no end at {place}")
-        yield _Instruction(_RETURN)
-        yield f"no end at {place}"
-        yield from _compare("/", place, otherwise=f"name at {place}")
-        yield from _compare("queues/", place + 1, otherwise="keep")
-        yield _Instruction(_RETURN)
-        yield f"name at {place}"
-
-
-def _compare(text: str, place: int, *, otherwise: str) -> Iterator[_Instruction]:
-    """Go on only if ``text`` is at ``place`` of the path."""
-    data = text.encode()
-    at = 0
+def _if(text: str, place: int, then: _Code) -> _Code:
+    """Return what does ``then`` if ``text`` is at ``place`` of the path, and else skips it."""
+    data, pieces, at = text.encode(), list[tuple[int, int]](), 0
     while at < len(data):
         size = next(size for size in _LOAD if at + size <= len(data))
-        yield _Instruction(_LOAD[size], place + at)
-        yield _Instruction(_IS, int.from_bytes(data[at : at + size]), otherwise)
+        pieces.append((size, at))
         at += size
-
-
-def _assembled(lines: list[_Line]) -> bytes:
-    places: dict[str, int] = {}
-    program: list[_Instruction] = []
-    for line in lines:
-        if isinstance(line, str):
-            places[line] = len(program)
-        else:
-            program.append(line)
-    return b"".join(_encoded(one, here, places) for here, one in enumerate(program, 1))
-
-
-def _encoded(one: _Instruction, following: int, places: dict[str, int]) -> bytes:
-    operand, skip = one.operand, 0
-    if isinstance(operand, str):
-        operand = places[operand] - following
-    if one.otherwise:
-        skip = places[one.otherwise] - following
-    return struct.pack("HBBI", one.code, 0, skip, operand)
+    code = then
+    for size, at in reversed(pieces):
+        number = int.from_bytes(data[at : at + size])
+        code = [(_LOAD[size], 0, place + at), (_IS, len(code), number), *code]
+    return code
 
 
 def changes(

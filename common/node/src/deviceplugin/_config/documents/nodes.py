@@ -24,9 +24,6 @@ _KINDS: Final[Mapping[type, Kind]] = {
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 """The tokens of a valid document."""
 
-Token = tuple[str, int]
-"""The token, and its line."""
-
 
 class MalformedError(ValueError):
     """A document is not valid in its language. ``line`` counts from 1, and 0 means unknown."""
@@ -36,18 +33,12 @@ class MalformedError(ValueError):
         self.line = line
 
 
-class TooDeepError(MalformedError):
-    """Values are nested too deeply to be meant."""
-
-    def __init__(self, line: int = 0) -> None:
-        super().__init__("nested too deeply", line)
+def too_deep(line: int = 0) -> MalformedError:
+    return MalformedError("nested too deeply", line)
 
 
-class TooManyError(MalformedError):
-    """A document has more keys and values than are read."""
-
-    def __init__(self, line: int = 0, most: int = MAX_NODES) -> None:
-        super().__init__(f"more than {most} keys and values", line)
+def too_many(line: int = 0, most: int = MAX_NODES) -> MalformedError:
+    return MalformedError(f"more than {most} keys and values", line)
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -109,8 +100,7 @@ def _inner(value: Any) -> list[Any]:
 def check_size(root: Any, most: int = MAX_NODES) -> None:
     """Raise MalformedError if values are too many, or nested too deeply, or endlessly by an alias.
 
-    ``root`` is a node, or a value of Python's. What aliases repeat counts each time, and is looked
-    at once.
+    ``root`` is a node, or a value of Python's. What aliases repeat counts each time.
     """
     sizes: dict[int, tuple[int, int]] = {}
 
@@ -126,19 +116,15 @@ def check_size(root: Any, most: int = MAX_NODES) -> None:
     try:
         values, depth = size(root)
     except RecursionError as error:
-        raise TooDeepError(line) from error
+        raise too_deep(line) from error
     if depth > MAX_DEPTH:
-        raise TooDeepError(line)
+        raise too_deep(line)
     if values > most:
-        raise TooManyError(line, most)
+        raise too_many(line, most)
 
 
 def of_json(text: str) -> DocumentNode | None:
-    """Return the outermost value of a document in JSON; None for an empty one.
-
-    Raises:
-        MalformedError: The document is not valid.
-    """
+    """Return the outermost value of JSON; None for an empty document; MalformedError if invalid."""
     if not text.strip():
         return None
     try:
@@ -148,15 +134,16 @@ def of_json(text: str) -> DocumentNode | None:
     except ValueError as error:  # a number of more digits than Python accepts
         raise MalformedError(str(error)) from error
     except RecursionError as error:
-        raise TooDeepError from error
+        raise too_deep() from error
     check_size(document)
     tokens = _tokens(text)
-    root = _value(tokens)
+    root = _node(*next(tokens), tokens)
     assert next(tokens, None) is None  # or the tokens are not json's
     return root
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each token with its line."""
     line, end = 1, 0
     for found in _TOKEN.finditer(text):
         line += text.count("\n", end, found.start())
@@ -164,16 +151,12 @@ def _tokens(text: str) -> Iterator[Token]:
         yield found[0], line
 
 
-def _value(tokens: Iterator[Token]) -> DocumentNode:
-    return _node(*next(tokens), tokens)
-
-
-def _node(word: str, line: int, tokens: Iterator[Token]) -> DocumentNode:
+def _node(word: str, line: int, tokens: Iterator[tuple[str, int]]) -> DocumentNode:
     if word == "{":
         node = DocumentNode("mapping", line)
         for key, at in _until("}", tokens):
             next(tokens)  # the colon
-            node.add(json.loads(key), _value(tokens), at)
+            node.add(json.loads(key), _node(*next(tokens), tokens), at)
         return node
     if word == "[":
         items = [_node(*first, tokens) for first in _until("]", tokens)]
@@ -184,7 +167,7 @@ def _node(word: str, line: int, tokens: Iterator[Token]) -> DocumentNode:
     return node
 
 
-def _until(end: str, tokens: Iterator[Token]) -> Iterator[Token]:
+def _until(end: str, tokens: Iterator[tuple[str, int]]) -> Iterator[tuple[str, int]]:
     """Yield the first token of each value, or of each key and value, before ``end``."""
     while (token := next(tokens))[0] != end:
         if token[0] != ",":

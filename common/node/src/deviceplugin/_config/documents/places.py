@@ -86,10 +86,8 @@ class Place:
         """Return the places in a mapping by key. If ``known`` is given, other keys are faults.
 
         With ``any_case``, a key that differs from a known one in upper and lower case is that one,
-        and unknown keys whose values are null are ignored.
-
-        Raises:
-            InvalidError: It is not a mapping. The fault is recorded.
+        and unknown keys whose values are null are ignored. InvalidError if it is not a mapping; the
+        fault is recorded.
         """
         if self.kind != "mapping":
             raise self.wrong("a mapping with keys")
@@ -116,8 +114,7 @@ class Place:
     def items(self) -> "list[Place]":
         """Return the places in a list.
 
-        Raises:
-            InvalidError: It is not a list. The fault is recorded.
+        InvalidError if it is not a list; the fault is recorded.
         """
         if self.kind != "list":
             raise self.wrong("a list")
@@ -129,8 +126,7 @@ class Place:
     def read(self, kind: Readable[_T]) -> _T:
         """Return the value, read as ``kind``.
 
-        Raises:
-            InvalidError: It is not one. The fault is recorded.
+        InvalidError if it is not one; the fault is recorded.
         """
         return kind.read(self)
 
@@ -143,9 +139,8 @@ class Place:
     def plain(self) -> Any:
         """Return the value as a Python object. Keys are strings.
 
-        Raises:
-            InvalidError: A scalar is invalid in its language, such as the date 2001-99-99. The
-                fault is recorded.
+        InvalidError if a scalar is invalid in its language, such as the date 2001-99-99. The fault
+        is recorded.
         """
         if self.kind == "mapping":
             return {key: place.plain() for key, place in self.keys().items()}
@@ -172,10 +167,8 @@ def of_file(path: Path) -> Place:
 
     A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file, and one
     that only has null, is an empty mapping. Duplicate keys are faults, wherever they are.
-
-    Raises:
-        ConfigError: The file cannot be read, or is not valid. A pipe is not read, because it could
-            not be read again.
+    ConfigError if the file cannot be read, or is not valid. A pipe is not read, because it could
+    not be read again.
     """
     faults = Faults(lambda line: f"{path}:{line}" if line else str(path))
     try:
@@ -194,8 +187,7 @@ def of_file(path: Path) -> Place:
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
     """Return the outermost place of a document in a string, which messages call ``name``.
 
-    Raises:
-        ConfigError: It is not valid.
+    ConfigError if it is not valid.
     """
     many = "\n" in text.strip()
 
@@ -208,13 +200,12 @@ def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
 def plain_documents(text: str, name: str = "") -> list[Any]:
     """Return all documents of a string in YAML as Python objects. Messages call it ``name``.
 
-    Raises:
-        ConfigError: It is not valid, or has more values than are read.
+    ConfigError if it is not valid, or has more values than are read.
     """
-    from deviceplugin._config.documents import yaml_nodes
+    from deviceplugin._config.documents.yaml_nodes import plain
 
     try:
-        return yaml_nodes.plain(text)
+        return plain(text)
     except MalformedError as error:
         line = f"line {error.line}" if error.line else ""
         raise ConfigError(": ".join(part for part in (name, line, str(error)) if part)) from error
@@ -223,8 +214,7 @@ def plain_documents(text: str, name: str = "") -> list[Any]:
 def of_plain(value: Any, name: str = "") -> Place:
     """Return the outermost place of a value as ``json`` returns it; its key begins with ``name``.
 
-    Raises:
-        ConfigError: There are too many values, or they are nested too deeply.
+    ConfigError if there are too many values, or they are nested too deeply.
     """
     try:
         check_size(value)
@@ -239,13 +229,13 @@ def _root(language: str, text: str, faults: Faults) -> Place:
         if language == ".json":
             node = of_json(text)
         elif language == ".toml":
-            from deviceplugin._config.documents import toml_nodes
+            from deviceplugin._config.documents.toml_nodes import compose
 
-            node = toml_nodes.compose(text)
+            node = compose(text)
         else:
-            from deviceplugin._config.documents import yaml_nodes
+            from deviceplugin._config.documents.yaml_nodes import compose
 
-            node = yaml_nodes.compose(text)
+            node = compose(text)
     except ImportError:
         faults.add(0, "", _NO_YAML)
     except MalformedError as error:
@@ -275,8 +265,7 @@ def _note_repeated(root: Place) -> None:
 def reading(path: Path) -> Iterator[Place]:
     """Yield the outermost place of a file, and raise all recorded faults at the end.
 
-    Raises:
-        ConfigError: All faults, a line each, with file, line and key.
+    ConfigError has all faults, a line each, with file, line and key.
     """
     root = of_file(path)
     with suppress(InvalidError):

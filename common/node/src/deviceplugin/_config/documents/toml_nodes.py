@@ -10,10 +10,10 @@ from deviceplugin._config.documents.nodes import (
     DocumentNode,
     MalformedError,
     Path,
-    TooDeepError,
-    TooManyError,
     check_size,
     of_value,
+    too_deep,
+    too_many,
 )
 
 _TOKEN: Final = re.compile(
@@ -32,18 +32,15 @@ _PLACE: Final = re.compile(r" \(at (?:line ([0-9]+), column [0-9]+|end of docume
 
 
 def compose(text: str) -> DocumentNode | None:
-    """Return the outermost value; None for an empty document.
+    """Return the outermost value; None for an empty document; MalformedError if it is not valid.
 
     A value within another has the line of the statement that they are in.
-
-    Raises:
-        MalformedError: The document is not valid.
     """
     _check_keys(text)
     try:
         document = tomllib.loads(text)
     except RecursionError as error:
-        raise TooDeepError from error
+        raise too_deep() from error
     except ValueError as error:
         found = _PLACE.search(str(error))
         line = int(found[1] or text.count("\n") + 1) if found else 0
@@ -62,7 +59,7 @@ def _check_keys(text: str) -> None:
         every += kind == "dot"
         if dots >= MOST_NAMES or every > MAX_NODES:
             line = text.count("\n", 0, found.start()) + 1
-            raise TooDeepError(line) if dots >= MOST_NAMES else TooManyError(line)
+            raise too_deep(line) if dots >= MOST_NAMES else too_many(line)
 
 
 def _lines(text: str) -> dict[Path, int]:

@@ -154,8 +154,7 @@ def schema(kind: Kind[Any] | Schema, title: str) -> dict[str, Any]:
 def read(path: Path, kind: Kind[_T]) -> _T:
     """Return the value of a file in TOML, JSON or YAML, read as ``kind``.
 
-    Raises:
-        ConfigError: All faults, a line each, with file, line and key.
+    ConfigError has all faults, a line each, with file, line and key.
     """
     return finished(places.of_file(path), kind)
 
@@ -163,8 +162,7 @@ def read(path: Path, kind: Kind[_T]) -> _T:
 def finished(root: Place, kind: Kind[_T]) -> _T:
     """Return the value at the outermost place of a document, read as ``kind``.
 
-    Raises:
-        ConfigError: All faults of the document.
+    ConfigError has all faults of the document.
     """
     return checked(root, kind.read)
 
@@ -172,8 +170,7 @@ def finished(root: Place, kind: Kind[_T]) -> _T:
 def checked(root: Place, read: Callable[[Place], _T]) -> _T:
     """Return what ``read`` returns for the outermost place of a document.
 
-    Raises:
-        ConfigError: All faults that were recorded, a line each.
+    ConfigError has all faults that were recorded, a line each.
     """
     try:
         value = read(root)

@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.documents.reading import content
-from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.kit import files
 from deviceplugin.kit.cdi._specification import (
+    HookName,
     Specification,
     is_device_name,
     is_kind,
@@ -25,14 +25,7 @@ SUFFIXES: Final = frozenset({".json", ".yaml"})
 _VERSION: Final = re.compile(r"v?(\d+\.\d+\.\d+)")
 _FIELDS: Final = {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
 _DEVICE_FIELDS: Final = {"name", "annotations", "containerEdits"}
-_HOOKS: Final = {
-    "prestart",
-    "createRuntime",
-    "createContainer",
-    "startContainer",
-    "poststart",
-    "poststop",
-}
+_HOOKS: Final = frozenset(get_args(HookName))
 _REQUIRED: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "deviceNodes": (
         frozenset({"path"}),
@@ -58,9 +51,6 @@ class SpecError(Exception):
 class UnreadableYAMLError(Exception):
     """PyYAML, which could read the file, is not installed."""
 
-    def __init__(self) -> None:
-        super().__init__("YAML needs PyYAML: pip install 'deviceplugin[yaml]'")
-
 
 def specification_files(directory: Path) -> list[Path]:
     """Return the files in ``directory`` that a runtime reads, by name."""
@@ -69,15 +59,11 @@ def specification_files(directory: Path) -> list[Path]:
 
 
 def read(path: Path, newest: str = "") -> Mapping[str, Any]:
-    """Return the specification in ``path``.
+    """Return the specification in ``path``; SpecError if a runtime would reject the file.
 
     ``newest`` is the newest version that the runtime knows. If that is unknown, a version that is
-    not among `VERSIONS` may have fields that are not known here.
-
-    Raises:
-        SpecError: A runtime would reject the file.
-        UnreadableYAMLError: It is YAML, and PyYAML is not installed.
-        OSError: It cannot be read.
+    not among `VERSIONS` may have fields that are not known here. UnreadableYAMLError if it is YAML,
+    and PyYAML is not installed; OSError if it cannot be read.
     """
     found: object = _without_nulls(parse(path))
     if not isinstance(found, dict):
@@ -123,17 +109,17 @@ def parse(path: Path) -> Any:
     """
     try:
         text = content(path, LONGEST).decode(errors="replace")
-        return json.loads(text) if path.suffix == ".json" else _parse_yaml(text)
+        if path.suffix == ".json":
+            return json.loads(text)
+        from deviceplugin._config.documents.yaml_nodes import plain
+
+        return next(iter(plain(text)), None)  # of several, the first one counts
+    except ImportError as error:
+        message = "YAML needs PyYAML: pip install 'deviceplugin[yaml]'"
+        raise UnreadableYAMLError(message) from error
     except (ValueError, RecursionError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise SpecError(f"is not valid {path.suffix[1:].upper()}: {reason}") from error
-
-
-def _parse_yaml(text: str) -> Any:
-    try:
-        return next(iter(plain(text)), None)  # of several, the first one counts
-    except ImportError as error:
-        raise UnreadableYAMLError from error
 
 
 def _faults(document: Mapping[str, Any], newest: str) -> Iterator[str]:
