@@ -20,6 +20,7 @@ NODE = "node"
 PLUGINS = sorted({path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")} - {NODE})
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
+    ("deviceplugin_cli/migrate", "template"): "a key of workloads",
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
     ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
     (

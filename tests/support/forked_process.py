@@ -22,7 +22,7 @@ def preload(*modules: str) -> None:
 
 def Popen(words: Sequence[str], **options: Any) -> Any:  # noqa: N802 - as in subprocess
     """Start ``MODULE.CLASS ARGUMENT...`` of the tests by a fork, and other commands as usual."""
-    if words[0].startswith("tests."):
+    if "/" not in words[0] and words[0].rpartition(".")[2][0].isupper():
         return Forked(words, **options)
     return subprocess.Popen(words, **options)
 
