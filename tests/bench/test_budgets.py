@@ -159,6 +159,7 @@ def threads(pid: int) -> int:
     return len([name for name in names if name != "event_engine"])
 
 
+@pytest.mark.slow
 def test_a_plugin_that_serves_has_few_threads_and_descriptors() -> None:
     with running(_plan.gopher()) as run:
         run.wait_listed()
@@ -173,6 +174,7 @@ def test_a_plugin_that_serves_has_few_threads_and_descriptors() -> None:
     assert 0 <= cpu
 
 
+@pytest.mark.slow
 def test_a_resource_more_costs_no_thread_two_descriptors_and_no_wakeup() -> None:
     with running(_plan.many(1, 1)) as one, running(_plan.many(1, 21)) as many:
         one.wait_listed()

@@ -179,6 +179,7 @@ def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_a
     assert ["discover() does not return: ScriptedPlugin", ""] == told[-2:]
 
 
+@pytest.mark.slow
 def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
     plugin = HangingPlugin()
     plugin.hang.set()

@@ -141,6 +141,7 @@ def test_what_a_killed_plugin_left_behind_is_removed_and_what_lives_is_not(
         assert {live, other} == set(own_sockets(kubelet))
 
 
+@pytest.mark.slow
 def test_fifty_kubelet_restarts_at_random_moments_leak_nothing(kubelet: Kubelet) -> None:
     simulated = kubelet.simulated
     rng = random.Random(7)

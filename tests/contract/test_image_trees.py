@@ -17,6 +17,7 @@ from containers.image_tree import ABSENT, judge, lay_out, small_node
 
 
 @pytest.mark.parametrize("name", [*images.plugins(), images.OPERATOR])
+@pytest.mark.slow
 def test_every_command_of_an_image_runs_or_says_that_the_image_lacks_it(
     name: str, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_the_devices_of_a_lost_record_are_withheld_as_long_as_their_pod_is_there
     eventually(lambda: not records(root), "the release")
 
 
+@pytest.mark.slow
 def test_a_lost_record_without_a_pod_does_not_keep_the_driver_for_ever(
     node: DualNode, root: Path
 ) -> None:

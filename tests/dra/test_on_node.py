@@ -163,6 +163,7 @@ def test_while_the_api_server_is_away_the_plugin_is_ready_and_says_so_once(
 
 
 @certificates.needs_openssl
+@pytest.mark.slow
 def test_a_token_and_an_authority_that_are_renewed_are_used_without_a_restart(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def nodes() -> Iterator[Nodes]:
         yield running
 
 
+@pytest.mark.slow
 def test_at_rest_a_node_has_one_watch_and_asks_for_it_some_eight_times_an_hour(
     nodes: Nodes,
 ) -> None:

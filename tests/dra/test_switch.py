@@ -85,6 +85,7 @@ def test_the_driver_stays_for_pods_that_may_be_on_their_way(node: DualNode) -> N
     watcher.close()
 
 
+@pytest.mark.slow
 def test_containers_of_both_protocols_start_again_after_every_switch(node: DualNode) -> None:
     """With a hook for starts, a 1.36 kubelet would not start those that have it through DRA."""
     node.start()

@@ -34,6 +34,7 @@ def test_what_is_there_at_once_is_worth_no_line(progress: Progress, lines: list[
     assert [] == lines
 
 
+@pytest.mark.slow
 def test_a_long_wait_is_said_once_and_again_if_the_reason_changes(
     progress: Progress, lines: list[str]
 ) -> None:

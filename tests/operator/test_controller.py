@@ -340,6 +340,7 @@ def test_unhealthy_devices_are_in_the_status_by_node(operator: Managed) -> None:
     assert "simple-device 5/6" == operator.fleet.status("sim")["devices"]
 
 
+@pytest.mark.slow
 def test_only_the_last_few_revisions_and_the_hashes_of_what_may_come_back_are_kept(
     operator: Managed,
 ) -> None:
@@ -356,6 +357,7 @@ def test_only_the_last_few_revisions_and_the_hashes_of_what_may_come_back_are_ke
     assert both == {desired.called(one) for one in found["hashes"]}
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_waited_for(operator: Managed) -> None:
     operator.install()
     before = operator.fleet.uids()

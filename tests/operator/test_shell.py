@@ -176,6 +176,7 @@ def test_a_kind_that_is_deleted_ends_it_with_one_error_and_no_traceback(
     assert [] == [one.name for one in caplog.records if one.exc_info]
 
 
+@pytest.mark.slow
 def test_an_api_server_that_is_away_is_logged_once(
     fleet: Fleet, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def phase(cluster: SmallCluster, name: str) -> str:
     return str(cluster.store.get(POD, "default", name)["status"].get("phase"))
 
 
+@pytest.mark.slow
 def test_pods_wait_for_the_devices_of_a_new_node_and_for_other_taints(tmp_path: Path) -> None:
     tolerant = [{"key": OTHER["key"], "operator": "Exists"}]
     with running({**PLUGINS, **SHELL}) as cluster:

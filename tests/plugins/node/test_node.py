@@ -219,6 +219,7 @@ def test_the_doctor_says_which_package_of_a_section_is_broken(
     assert "gpu cannot be imported" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_conformance_checks_each_resource_of_the_agent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
