@@ -11,6 +11,7 @@ from fpga.trees import OTHER_AFU
 from homes.case import cases
 from homes.home import Home, NotStartedError, Plugin
 
+pytestmark = pytest.mark.slow  # a second each, but some of it for every plugin
 CASES = cases()
 
 

@@ -49,6 +49,7 @@ def offered_by_plugin(whole: WholeNode, *devices: str) -> Callable[[], bool]:
     return lambda: whole.offered_by_plugin() == [*devices]
 
 
+@pytest.mark.slow
 def test_pods_share_a_device_under_switches(root: Path) -> None:
     with WholeNode(root, ["a"], shares=SHARES) as whole:
         whole.step_until(lambda: whole.allocatable() == SHARES, "the device plugin")
@@ -84,6 +85,7 @@ def test_pods_share_a_device_under_switches(root: Path) -> None:
         run(whole, SHARES, whole.pod(SHARES))
 
 
+@pytest.mark.slow
 def test_shares_stay_with_their_claims_when_the_plugin_is_killed(root: Path) -> None:
     with WholeNode(root, ["a"], shares=SHARES) as whole:
         whole.switch("dra")
@@ -100,6 +102,7 @@ def test_shares_stay_with_their_claims_when_the_plugin_is_killed(root: Path) -> 
         assert EACH == sorted(whole.running()[first] + whole.running()[second])
 
 
+@pytest.mark.slow
 def test_a_cluster_that_counts_no_shares_gets_each_as_a_device(root: Path) -> None:
     gates = {"DRAConsumableCapacity": False}
     with WholeNode(root, ["a"], shares=2, feature_gates=gates) as whole:

@@ -71,6 +71,7 @@ def ours(whole: WholeNode) -> Counter[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("protocol", ["device-plugin", "dra"])
+@pytest.mark.slow
 def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_ends(
     whole: WholeNode, protocol: Protocol
 ) -> None:
@@ -92,6 +93,7 @@ def test_a_switch_under_pods_that_hold_all_devices_hands_each_over_when_its_pod_
     offered(whole)
 
 
+@pytest.mark.slow
 def test_what_others_do_to_slices_and_cdi_files_is_undone(whole: WholeNode) -> None:
     in_dra(whole)
     (found,) = whole.cluster.list("ResourceSlice")
@@ -120,6 +122,7 @@ def test_what_others_do_to_slices_and_cdi_files_is_undone(whole: WholeNode) -> N
     whole.step_until(lambda: whole.offered_by_dra() == DEVICES, "slices")
 
 
+@pytest.mark.slow
 def test_the_plugin_asks_the_api_server_for_little_and_by_the_rights_of_its_role(
     whole: WholeNode,
 ) -> None:
@@ -150,6 +153,7 @@ def test_the_plugin_asks_the_api_server_for_little_and_by_the_rights_of_its_role
     assert allowed - publish | {("get", "nodes")} == set(ours(whole))
 
 
+@pytest.mark.slow
 def test_the_api_server_is_away_and_the_device_plugin_goes_on(whole: WholeNode) -> None:
     in_dra(whole)
     claimed = whole.pod(by_claim=True)

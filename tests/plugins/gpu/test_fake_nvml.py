@@ -357,6 +357,7 @@ def test_the_reference_tells_all_keys(line: str) -> None:
     assert sorted(keys) == sorted(re.findall(r"`([a-z-]+)`", " ".join(told)))
 
 
+@pytest.mark.slow
 def test_the_command_in_the_readme_shows_what_it_says(tmp_path: Path) -> None:
     folder = shutil.copytree(SOURCES, tmp_path / "nvml", ignore=shutil.ignore_patterns("dist"))
     block = (SOURCES / "README.md").read_text().partition("```console\n")[2].partition("```")[0]
