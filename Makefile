@@ -28,10 +28,10 @@ demo: $(READY) ## Watch the gopher plugin at work on a simulated kubelet; ARGS=g
 	@$(BIN)/python -m demo.$(or $(ARGS),demo)
 
 test: $(READY) ## Run the quick tests; some only: make test ARGS="tests/common -k kubelet".
-	@$(PYTEST) -n auto -m "not slow" $(ARGS)
+	@$(PYTEST) -n auto --dist worksteal -m "not slow" $(ARGS)
 
 test-all: $(READY) ## Run the slow tests too.
-	@$(PYTEST) -n auto $(ARGS)
+	@$(PYTEST) -n auto --dist worksteal $(ARGS)
 
 check: $(READY) $(PROTO)/.ready ## Lint, types, import contracts, budgets, and whether what is generated is current.
 	$(BIN)/ruff format --check .
