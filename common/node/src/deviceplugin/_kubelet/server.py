@@ -25,7 +25,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
 _START_TIMEOUT: Final = 10.0
 """Seconds. It takes milliseconds."""
-_STOP_GRACE: Final = 0.2
+_STOP_GRACE: Final = 1.0
 _STOP_TIMEOUT: Final = 2.0
 """Seconds. If a stream ends after the next registration, the kubelet drops that one too."""
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["DevicePlugin"]
