@@ -278,7 +278,7 @@ def long_answer() -> Metrics:
 
 
 def threads_of_clients() -> int:
-    return sum("_serve" in thread.name for thread in threading.enumerate())
+    return sum(thread.name == "http-client" for thread in threading.enumerate())
 
 
 def peak(pid: int) -> int:

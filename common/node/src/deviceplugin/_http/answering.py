@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from deviceplugin._http.listener import KEPT_FOR_CLIENT
@@ -96,7 +97,8 @@ class Answering:
         with self._lock:
             self._clients[client] = None
         try:
-            threading.Thread(target=self._serve, args=(client, job), daemon=True).start()
+            run = partial(self._serve, client, job)
+            threading.Thread(target=run, name="http-client", daemon=True).start()
         except RuntimeError:  # the node has no thread left
             self._finish(client)
 
