@@ -7,7 +7,7 @@ import pytest
 
 import chart
 import release
-from kustomize import documents, identity
+from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
 from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize
@@ -30,7 +30,7 @@ def by_kustomize(folder: Path) -> list[Manifest]:
 def test_a_plugin_is_as_kustomize_renders_it(plugin: str, chart_folder: Path) -> None:
     rendered = template(chart_folder, {plugin: {"enabled": True}})
     wanted = by_kustomize(ROOT / "deployments" / plugin)
-    assert sorted(wanted, key=identity) == sorted(rendered, key=identity)
+    assert in_order(wanted) == in_order(rendered)
 
 
 @pytest.mark.parametrize(
