@@ -49,7 +49,9 @@ with DualNode(host) as node:
     eventually(lambda: not node.host.ready(), "readiness")
     before = node.host.alive()
     if how == "deleted":
-        shutil.rmtree(host / name)
+        # The plugin may put a socket into it meanwhile.
+        while (host / name).exists():
+            shutil.rmtree(host / name, ignore_errors=True)
     else:
         (host / name).rename(host / "old")
     if how == "linked":
