@@ -143,6 +143,14 @@ def test_dra_outside_a_cluster_needs_the_address_of_its_api_server(node: DualNod
         node.start(protocol="dra", api_server="")
 
 
+def test_records_that_cannot_be_read_keep_the_process_from_starting(node: DualNode) -> None:
+    claims = node.settings().driver_dir / "gopher.example.com/claims"
+    claims.parent.mkdir()
+    claims.touch()
+    with pytest.raises(ConfigError, match=f"^driver-dir: {claims}: Not a directory$"):
+        node.start(protocol="dra")
+
+
 def reloaded(node: DualNode, **changes: object) -> Settings | None:
     """Read these settings as after SIGHUP, and return them unless they are ignored."""
     assert node.host
