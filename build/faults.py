@@ -16,9 +16,11 @@ import random
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -47,13 +49,19 @@ class Fault:
 
     path: Path
     line: int
+    begin: int
     was: str
+    """What begins there, in bytes from the start of the file."""
     now: str
-    text: str
-    """The whole file with the fault."""
 
     def __str__(self) -> str:
         return f"{self.path.relative_to(ROOT)}:{self.line}: {self.was!r} -> {self.now!r}"
+
+    def planted(self) -> bytes:
+        """Return the whole file with the fault."""
+        text = self.path.read_bytes()
+        after = text[self.begin + len(self.was.encode()) :]
+        return text[: self.begin] + self.now.encode() + after
 
 
 def operands(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
@@ -100,54 +108,38 @@ class Source:
     def _of(self, node: ast.expr | ast.stmt) -> Iterator[Fault]:
         begin, end = self._span(node)
         if now := in_place_of(node):
-            yield self._planted(node.lineno, begin, end, now)
+            yield self._fault(node.lineno, begin, end, now)
         if isinstance(node, ast.expr) and (sides := operands(node)):
             (_, begin), (end, _) = map(self._span, sides)
             if now := TURNED.get(self._text[begin:end].decode().strip()):
-                yield self._planted(node.lineno, begin, end, f" {now} ")
+                yield self._fault(node.lineno, begin, end, f" {now} ")
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         end = self._starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
         return self._starts[node.lineno - 1] + node.col_offset, end
 
-    def _planted(self, line: int, begin: int, end: int, now: str) -> Fault:
-        made = self._text[:begin] + now.encode() + self._text[end:]
-        return Fault(self._path, line, self._text[begin:end].decode(), now, made.decode())
+    def _fault(self, line: int, begin: int, end: int, now: str) -> Fault:
+        return Fault(self._path, line, begin, self._text[begin:end].decode(), now)
 
 
-class Record:
-    """Which test functions run which line."""
+def tests_of_lines() -> dict[Path, dict[int, list[str]]]:
+    """Return which tests run which line of which file, by the names that pytest has for them."""
+    data = CoverageData(str(RECORD / ".coverage"))
+    data.read()
+    found: dict[Path, dict[int, list[str]]] = {}
+    for path in sorted(map(Path, data.measured_files())):
+        if path.exists():
+            contexts = data.contexts_by_lineno(str(path)).items()
+            named = {line: [*filter(None, map(_test, given))] for line, given in contexts}
+            found[path] = {line: names for line, names in named.items() if names}
+    return found
 
-    def __init__(self) -> None:
-        self._data = CoverageData(str(RECORD / ".coverage"))
-        self._data.read()
-        self._sizes: dict[str, int] = {}
 
-    def files(self) -> list[Path]:
-        """Return the files of the product that tests run."""
-        return sorted(Path(one) for one in self._data.measured_files() if Path(one).exists())
-
-    def lines(self, path: Path) -> dict[int, list[str]]:
-        """Return the tests of each line that a test runs, as pytest names them."""
-        contexts = self._data.contexts_by_lineno(str(path))
-        named = {line: [*filter(None, map(self._name, found))] for line, found in contexts.items()}
-        return {line: found for line, found in named.items() if found}
-
-    def size(self, test: str) -> int:
-        """Return how many lines a test runs."""
-        if test not in self._sizes:
-            context = test.removesuffix(".py").replace(".py::", ".").replace("/", ".")
-            self._data.set_query_context(context)
-            files = self._data.measured_files()
-            self._sizes[test] = sum(len(self._data.lines(one) or ()) for one in files)
-            self._data.set_query_contexts(None)
-        return self._sizes[test]
-
-    @staticmethod
-    def _name(context: str) -> str | None:
-        module, _, function = context.rpartition(".")
-        path = module.replace(".", "/") + ".py"
-        return f"{path}::{function}" if (ROOT / path).exists() else None
+@cache
+def _test(context: str) -> str | None:
+    module, _, function = context.rpartition(".")
+    path = module.replace(".", "/") + ".py"
+    return f"{path}::{function}" if (ROOT / path).exists() else None
 
 
 def record() -> int:
@@ -196,7 +188,7 @@ def noticed(fault: Fault, tests: Sequence[str], *, quick: bool) -> str | None:
         clean, faulty = Path(folder, "clean"), Path(folder, "faulty")
         for one in (clean, faulty):
             shutil.copytree(src, one, ignore=shutil.ignore_patterns("__pycache__"))
-        (faulty / fault.path.relative_to(src)).write_text(fault.text, encoding="utf-8")
+        (faulty / fault.path.relative_to(src)).write_bytes(fault.planted())
         left = list(tests)
         while left and (test := failing(faulty, left, quick=quick)):
             if "::" not in test or not failing(clean, [test], quick=quick):
@@ -217,14 +209,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.record:
         return record()
-    found = Record()
     chance = random.Random(options.seed)  # noqa: S311 - no secret
-    tests = {path: found.lines(path) for path in found.files()}
+    tests = tests_of_lines()
+    runs = Counter(name for lines in tests.values() for names in lines.values() for name in names)
     every = [one for path, lines in tests.items() for one in Source(path).faults(set(lines))]
     drawn = chance.sample(every, options.count)
 
     def judge(fault: Fault) -> bool:
-        covering = sorted(tests[fault.path][fault.line], key=found.size)[:MOST]
+        covering = sorted(tests[fault.path][fault.line], key=runs.__getitem__)[:MOST]
         test = noticed(fault, covering, quick=options.quick)
         print(f"{fault}\n    {test or f'NOT NOTICED by {len(covering)} tests'}", flush=True)
         return test is not None
