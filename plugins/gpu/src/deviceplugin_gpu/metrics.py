@@ -171,13 +171,14 @@ def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
 
 
 def _measured(readings: Sequence[tuple[str, Reading]]) -> Iterator[Metric]:
-    for metric, (kind, help_, *labels) in _MEASURED.items():
-        family = _family(kind, metric, help_, *labels)
-        for uuid, reading in readings:
-            for (name, *values), value in reading.items():
-                if name == metric:
-                    family.add_metric([uuid, *values], value)
-        yield family
+    families = {
+        name: _family(kind, name, help_, *labels)
+        for name, (kind, help_, *labels) in _MEASURED.items()
+    }
+    for uuid, reading in readings:
+        for (name, *values), value in reading.items():
+            families[name].add_metric([uuid, *values], value)
+    yield from families.values()
 
 
 def read_gpu(session: Session, uuid: str) -> Reading:
