@@ -118,9 +118,7 @@ def _parsed(text: str) -> list[Any]:
     return deepcopy(_parsed_once(text))
 
 
-@cache
-def _parsed_once(text: str) -> list[Any]:
-    return documents(text)
+_parsed_once = cache(documents)
 
 
 def _namespace(manifest: Manifest, name: str) -> None:
