@@ -146,9 +146,20 @@ class DualNode:
         devices = [one for each in slices for one in each["spec"].get("devices", ())]
         return {one["name"] for one in devices if not one.get("taints")}
 
+    def allocatable(self) -> int:
+        """What the scheduler believes of the node, which the kubelet reports a while later."""
+        node = self.cluster.get("Node", NODE)
+        assert node
+        status = node["status"]
+        return int(status.get("allocatable", {}).get(RESOURCE, "0"))
+
     def wait_for(self, *, plugin: set[str], dra: set[str]) -> None:
         def there() -> bool:
-            return (plugin, dra) == (self.by_plugin(), self.by_dra())
+            return (plugin, dra, len(plugin)) == (
+                self.by_plugin(),
+                self.by_dra(),
+                self.allocatable(),
+            )
 
         try:
             eventually(there, "the offers")
