@@ -84,7 +84,6 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [config_map("a")],
             "peer.yaml: has no DaemonSet and no Helm values; the installed plugins",
         ),
-        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "document 1: metadata.name: is missing"),
         ([{"kind": "DaemonSet"}], "spec.template.spec: is missing"),
         ([{"kind": "DaemonSet", "spec": {"template": {"spec": 3}}}], "spec: 3 is not a mapping"),
         (
@@ -214,7 +213,7 @@ def test_files_that_cannot_be_read_are_named(
     assert 2 == main(["migrate", str(tmp_path / "absent")])
     assert 2 == main(["migrate", str(tmp_path / "odd")])
     assert 2 == main(["migrate", "-", "--config=-"])
-    monkeypatch.setattr("deviceplugin_cli.migrate._workloads._MOST_BYTES", 2)
+    monkeypatch.setattr("deviceplugin_cli.migrate._documents._MOST_BYTES", 2)
     assert 2 == main(["migrate", str(tmp_path / "odd")])
     assert [
         "absent: No such file or directory",
@@ -259,6 +258,6 @@ def test_what_a_manifest_says_cannot_leave_its_comment(
 
 def test_the_keys_of_helm_values_are_named_in_errors() -> None:
     workload = Workload(place="v.yaml", values={"a": {"b": 1}})
-    assert Setting("v.yaml: a.b", 1) == workload.key("a", "b")
+    assert Setting("v.yaml: a.b", 1, (0, "a", "b")) == workload.key("a", "b")
     assert workload.key("a", "c") is None
     assert workload.key("c", "d") is None

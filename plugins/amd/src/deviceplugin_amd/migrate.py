@@ -95,6 +95,7 @@ def _add_values(workload: Workload, result: Migration) -> None:
             "Discovery, which has to run",
         )
     result.differs(
-        "node_selector",
-        "not taken over: ours runs on all nodes, and is idle without a GPU",
+        "node_selector", "not taken over: ours runs everywhere, and is idle without a GPU"
     )
+    workload.key("node_selector")
+    workload.key("dp", "image")

@@ -99,7 +99,8 @@ def _given(workload: Workload, result: Migration) -> Iterator[tuple[str, Setting
     yield from _of_values(workload, result)
     known = {**_FLAGS, "config-file": "config-file"}
     names = {name.upper().replace("-", "_"): name for name in known}
-    variables = [(names[key], one) for key, one in workload.variables.items() if key in names]
+    set_here = ((name, workload.variable(key)) for key, name in names.items())
+    variables = [(name, one) for name, one in set_here if one]
     for name, one in (*variables, *flags(workload, known, _SWITCHES)):
         if not one.value:
             continue  # charts set variables to nothing
@@ -108,8 +109,8 @@ def _given(workload: Workload, result: Migration) -> Iterator[tuple[str, Setting
         else:
             result.differs(f"--{name}", f"{one.value} is about their container: not taken over")
     for name in _HEALTH:
-        if name in workload.variables:
-            result.variables[name] = str(workload.variables[name].value)
+        if found := workload.variable(name):
+            result.variables[name] = str(found.value)
 
 
 def _of_values(workload: Workload, result: Migration) -> Iterator[tuple[str, Setting]]:

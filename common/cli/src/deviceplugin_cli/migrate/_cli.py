@@ -9,8 +9,11 @@ from typing import Final, cast
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.migrate._overlay import compare, overlay
-from deviceplugin_cli.migrate._workloads import Found, documents, read_text, workloads
+from deviceplugin_cli.migrate._compare import Made, compare
+from deviceplugin_cli.migrate._containers import Found
+from deviceplugin_cli.migrate._documents import Input, documents, read_text
+from deviceplugin_cli.migrate._forms import workloads
+from deviceplugin_cli.migrate._kustomize import overlay
 
 GROUP: Final = "deviceplugin.migrate"
 """The group of entry points. The name of an entry point is that of the plugin."""
@@ -32,6 +35,7 @@ examples:
   kubectl -n kube-system get ds,cm -o yaml | deviceplugin migrate - --name NAME
 
 Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
+_PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
 _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
@@ -58,23 +62,45 @@ def _migrate(options: argparse.Namespace) -> int:
     path: str = options.manifest
     if path == options.config == "-":
         raise ConfigError("standard input cannot be both the manifest and --config")
-    found = documents(path, read_text(path))
+    source = Input(documents(path, read_text(path)))
     configuration = None if options.config is None else read_text(options.config)
-    all_found = list(workloads(found, configuration))
+    all_found = list(workloads(source, configuration))
     if options.name:
         all_found = [one for one in all_found if one.document.name.endswith(options.name)]
         if not all_found:
             raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
-    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
-    if not known:
+    made = [
+        Made(one, migration, compare(one, migration))
+        for one in all_found
+        for migration in migrations(one.workload)
+    ]
+    if not made:
         raise ConfigError(_nothing_known(path, all_found))
-    if len(known) > 1:
-        listed = "; ".join(f"{one.workload.place}: {made.peer}" for one, made in known)
+    if len(made) > 1:
+        listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
-    ((one, migration),) = known
-    head = list(_head(one, migration, path))
-    sys.stdout.write(overlay(migration, compare(one, migration), options.deployments, head))
+    _settle(source, made, partial=options.partial)
+    head = list(_head(made[0].found, made[0].migration, path))
+    sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
     return 0
+
+
+def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
+    """List what is not taken over; raise ``ConfigError`` for what is not understood."""
+    account, here = source.account, {one.found.document.number for one in made}
+    for document in source.documents:
+        for key in ("apiVersion", "kind", "metadata"):
+            account.take((document.number, key))
+        if document.number not in here and not account.knows((document.number, "data")):
+            account.drop((document.number,), "not taken over")
+    listed = [
+        f"{account.name(path) or source.documents[int(path[0])].title}: {why}"
+        for path, why in account.dropped()
+    ]
+    left = account.left()
+    if left and not partial:
+        raise ConfigError("\n".join([*left, _PARTIAL]))
+    made[0].migration.differences += [*listed, *left]
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
@@ -116,6 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
+    words = "print an overlay although keys are not understood: they are listed as differences"
+    add("--partial", action="store_true", help=words)
     words = f"where the overlay finds our manifests ({_DEPLOYMENTS})"
     add("--deployments", default=_DEPLOYMENTS, metavar="PATH", help=words)
     return parser

@@ -3,18 +3,36 @@
 A plugin registers a function as an entry point of the group ``deviceplugin.migrate``. It gets a
 ``Workload``, and returns the ``Migration`` to its own settings, or None if it does not know the
 peer. ``deviceplugin migrate`` reads manifests, compares the pods, and writes the overlay.
+
+Nothing that a peer was given is lost in silence: an ``Account`` has every key of the input. What
+the function takes is in our configuration; what it drops is listed with its reason; what it does
+neither with is an error of ``deviceplugin migrate``.
 """
 
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from deviceplugin._config.kinds.mappings import checked
 from deviceplugin.errors import ConfigError
 
-__all__ = ["LOGGING", "LOGGING_SWITCHES", "Migration", "Setting", "Workload", "checked", "flags"]
+__all__ = [
+    "LOGGING",
+    "LOGGING_SWITCHES",
+    "Account",
+    "Migration",
+    "Path",
+    "Setting",
+    "Workload",
+    "checked",
+    "flags",
+]
+
+Path = tuple[str | int, ...]
+"""Where a value stands in the input: the number of its document from 0, then keys and indexes."""
 
 LOGGING: Final = ("v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")
 """Flags of Go's usual library for logs, which have a value."""
@@ -30,15 +48,103 @@ class Setting:
     place: str
     """For messages: file, document and key."""
     value: Any
+    path: Path = ()
+    """Where it stands in the input; empty if it does not."""
 
     def wrong(self, wanted: str) -> ConfigError:
         """Return the error that the value is not what is ``wanted``."""
         return ConfigError(f"{self.place}: {self.value!r} is not {wanted}")
 
 
+class Account:
+    """What becomes of every key of the documents that are migrated.
+
+    A path stands for all that is below it. Null, an empty mapping and an empty list are absent, as
+    Go's programs read them.
+    """
+
+    def __init__(self, documents: Sequence[tuple[str, Any]] = ()) -> None:
+        """``documents`` are places, for messages, and contents."""
+        self._documents = documents
+        self._reasons: dict[Path, str] = {}
+        self._asked: set[Path] = set()
+
+    def get(self, path: Path) -> Any:
+        """Return the value at ``path``, which nothing becomes of by that; None if it is absent."""
+        self._asked.add(path)
+        found: Any = [content for _, content in self._documents]
+        for step in path:
+            if isinstance(found, Mapping):
+                found = found.get(step)
+            elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+                found = found[step]
+            else:
+                return None
+        return found
+
+    def take(self, path: Path) -> None:
+        """Note that what is at ``path`` is taken over, or is nobody's wish, as a default is."""
+        self._asked.add(path)
+        self._reasons[path] = ""
+
+    def drop(self, path: Path, why: str) -> None:
+        """Note that what is at ``path``, if it is there, is not taken over, and why: a phrase."""
+        if not _is_absent(self.get(path)):
+            self._reasons.setdefault(path, why)
+
+    def knows(self, path: Path) -> bool:
+        """Return whether something at ``path`` or below it was taken or dropped."""
+        return any(one[: len(path)] == path for one in self._reasons)
+
+    def name(self, path: Path) -> str:
+        """Return a path for messages, without its document."""
+        text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path[1:])
+        return text.removeprefix(".")
+
+    def dropped(self, below: Path = ()) -> list[tuple[Path, str]]:
+        """Return what is not taken over, and why."""
+        found = self._reasons.items()
+        return [(path, why) for path, why in found if why and path[: len(below)] == below]
+
+    def left(self) -> list[str]:
+        """Return what nothing has become of: place, key, and the key that may have been meant."""
+        return [
+            f"{place}: {self.name(path)}: not understood{self._meant(path)}"
+            for number, (place, content) in enumerate(self._documents)
+            for path in self._open((number,), content)
+        ]
+
+    def _open(self, path: Path, content: Any) -> Iterator[Path]:
+        if path in self._reasons or _is_absent(content):
+            return
+        if isinstance(content, Mapping):
+            below = list(content.items())
+        elif isinstance(content, list):
+            below = list(enumerate(content))
+        else:
+            yield path
+            return
+        inside = [self._open((*path, key), one) for key, one in below]
+        found = [one for each in inside for one in each]
+        # A mapping of which nobody knows anything is one unknown key.
+        whole = len(path) > 1 and found and not self.knows(path)
+        yield from [path] if whole else found
+
+    def _meant(self, path: Path) -> str:
+        there = self.get(path[:-1])
+        siblings = {str(one[-1]) for one in self._asked if one[:-1] == path[:-1]}
+        unused = sorted(siblings - {str(one) for one in there or ()} - {str(path[-1])})
+        near = get_close_matches(str(path[-1]), unused, 1)
+        return f": did you mean {near[0]!r}?" if near else ""
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or value in ({}, [])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A container of a peer's DaemonSet, or its Helm values."""
+    """A container of a peer's DaemonSet, its Helm values, or an object that its operator reads."""
 
     place: str
     """For messages: file and document, and the container."""
@@ -50,20 +156,25 @@ class Workload:
     """Its arguments, with variables filled in."""
     variables: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Variables that have a value."""
-    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Files of ConfigMaps that are mounted, by their paths in the container."""
     configuration: str | None = None
     """The peer's configuration, if it was given apart from the manifest."""
     values: Mapping[str, Any] | None = None
-    """Helm values; None for a container."""
+    """Helm values, or the object; None for a container."""
+    kind: str = ""
+    """The kind of the object, as ``ClusterPolicy``; empty for a container and Helm values."""
+    account: Account = field(default_factory=Account)
+    root: Path = (0,)
+    """Where the container, the values or the object stand in the input."""
 
     @property
     def name(self) -> str:
         """The last part of the image's name."""
         return posixpath.basename(self.image)
 
-    def key(self, *path: str) -> Setting | None:
-        """Return the Helm value at ``path``; None if it is absent or null.
+    def has(self, *path: str) -> Setting | None:
+        """Return the value or the field at ``path``; None if it is absent or null.
 
         Raises:
             ConfigError: Something above it is not a mapping.
@@ -73,7 +184,31 @@ class Workload:
             if found is not None and not isinstance(found, Mapping):
                 raise Setting(f"{self.place}: {'.'.join(path[:index])}", found).wrong("a mapping")
             found = cast("Mapping[str, Any]", found or {}).get(name)
-        return None if found is None else Setting(f"{self.place}: {'.'.join(path)}", found)
+        self.account.get((*self.root, *path))
+        place = f"{self.place}: {'.'.join(path)}"
+        return None if found is None else Setting(place, found, (*self.root, *path))
+
+    def key(self, *path: str) -> Setting | None:
+        """Return what ``has`` returns, and take it over."""
+        found = self.has(*path)
+        self.account.take((*self.root, *path))
+        return found
+
+    def variable(self, name: str) -> Setting | None:
+        """Return a variable, and take it over; None if it is not set."""
+        found = self.variables.get(name)
+        if found is not None:
+            self.account.take(found.path)
+        return found
+
+    def drop(self, why: str, *path: str) -> None:
+        """Note that the value or field at ``path``, if it is there, is not taken over, and why."""
+        self.account.drop((*self.root, *path), why)
+
+    def drop_variable(self, name: str, why: str) -> None:
+        """Note that a variable, if it is set, is not taken over, and why."""
+        if found := self.variables.get(name):
+            self.account.drop(found.path, why)
 
     def file(self, path: str, what: str) -> Setting:
         """Return the peer's configuration, which it reads from ``path``.
@@ -88,7 +223,9 @@ class Workload:
                 f"{self.place}: {what} is not in the manifest: add its ConfigMap as a document, or "
                 "give the file with --config"
             )
-        return Setting(f"{self.place}: {path}", self.files[path])
+        found = self.files[path]
+        self.account.take(found.path)
+        return Setting(f"{self.place}: {path}", found.value, found.path)
 
 
 @dataclass(kw_only=True)
@@ -109,6 +246,12 @@ class Migration:
     """Directories of the host that our container needs, read-only, by their paths in it."""
     config_maps: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """The data of ConfigMaps that a component has, by their names."""
+    profile_label: str = ""
+    """The label of nodes by which the peer chooses one of several configurations."""
+    profiles: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Those of the label's values; ``configuration`` is for nodes without it."""
+    removed: list[str] = field(default_factory=list[str])
+    """What else goes when the peer's release is removed, and who needs it: a sentence each."""
     differences: list[str] = field(default_factory=list[str])
     """What is different, a sentence each: ``what: how``."""
 
@@ -128,6 +271,8 @@ def flags(
         ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.
     """
     place = f"{workload.place}: args"
+    for key in ("command", "args"):
+        workload.account.take((*workload.root, key))
     arguments = iter(workload.arguments)
     for argument in arguments:
         found = _GO_FLAG.fullmatch(argument)

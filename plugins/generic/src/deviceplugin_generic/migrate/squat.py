@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import deviceplugin as dp
@@ -27,6 +27,15 @@ _RENAMED: Final = (0, 2)
 _OLD_DOMAIN: Final = "squat.ai"
 
 
+_ALWAYS: Final = (
+    "metrics: other names, and /healthz and /readyz instead of /health",
+    (
+        "vanished devices: listed as unhealthy while a pod holds them; theirs drops them from the "
+        "list"
+    ),
+)
+
+
 def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of squat's plugin; None for anything else, as for our own image."""
     is_ours = _OURS in workload.variables
@@ -47,9 +56,10 @@ def migrate(workload: Workload) -> Migration | None:
         configuration={},
         differences=[
             "device ids: the same, so running pods keep their devices",
-            *_always(workload),
+            *_ALWAYS,
         ],
     )
+    workload.drop_variable("DEVICE", "not taken over; theirs cannot read it either")
     level = settings.get("log-level")
     result.configuration = {
         **_domain(workload, settings.get("domain"), result),
@@ -92,7 +102,8 @@ def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any] | Non
 
 def _variables(workload: Workload) -> dict[str, Setting]:
     names = {name.upper().replace("-", "_"): name for name in _SETTINGS}
-    found = {names[key]: one for key, one in workload.variables.items() if key in names}
+    known = {name: workload.variable(key) for key, name in names.items()}
+    found = {name: one for name, one in known.items() if one}
     return {name: one for name, one in found.items() if one.value}
 
 
@@ -140,16 +151,6 @@ def _others(settings: Mapping[str, Setting], result: Migration) -> None:
             f"{directory.value} is not taken over: mount that directory of the host at "
             f"{_PLUGIN_DIRECTORY}, which kubelets always use",
         )
-
-
-def _always(workload: Workload) -> Iterator[str]:
-    yield "metrics: other names, and /healthz and /readyz instead of /health"
-    yield (
-        "vanished devices: listed as unhealthy while a pod holds them; theirs drops them from the "
-        "list"
-    )
-    if "DEVICE" in workload.variables:
-        yield "DEVICE: not taken over; theirs cannot read it either"
 
 
 def _hosts(entries: Sequence[Entry], result: Migration) -> None:

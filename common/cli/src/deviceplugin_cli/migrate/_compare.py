@@ -1,14 +1,13 @@
-"""Writing the overlay: patches for what is kept of a peer's pod, and comments on the rest."""
+"""What is kept of a peer's pod, and what is different."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from textwrap import wrap
 from typing import Any, Final
 
 from deviceplugin._config.quantities import size_in_bytes
 from deviceplugin.kit.migration import Migration
-from deviceplugin_cli.migrate._workloads import Found, items, mapping, strings
+from deviceplugin_cli.migrate._containers import Found
+from deviceplugin_cli.migrate._documents import items, mapping, strings
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
@@ -18,11 +17,16 @@ _REQUEST: Final = "64Mi"
 _KEPT: Final = ("nodeSelector", "affinity", "runtimeClassName", "imagePullSecrets")
 _NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
 _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
+_POD_KEYS: Final = ("serviceAccountName", "priorityClassName", "initContainers", "volumes")
+_CONTAINER_KEYS: Final = ("resources", "securityContext", "ports", "volumeMounts", *_PROBES)
+_CHART: Final = {
+    "nameOverride": "not taken over",
+    "fullnameOverride": "not taken over",
+    "namespaceOverride": "not taken over; ours has a namespace of its own",
+}
 _PRIVILEGED: Final = "-privileged"
 """How the names of components end that make our pod privileged."""
 _OUR_NODES: Final[tuple[Mapping[str, str], ...]] = ({}, {"kubernetes.io/os": "linux"})
-_WIDTH: Final = 96
-_ODD: Final = re.compile("[^a-z0-9]+")
 
 
 @dataclass
@@ -34,6 +38,15 @@ class Comparison:
     volumes: list[dict[str, Any]] = field(default_factory=list)
     """Volumes to patch, by name."""
     differences: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A peer that was found, and all that becomes of it."""
+
+    found: Found
+    migration: Migration
+    comparison: Comparison
 
 
 def compare(found: Found, migration: Migration) -> Comparison:
@@ -52,10 +65,22 @@ def compare(found: Found, migration: Migration) -> Comparison:
         *_network(found),
         *_others(found),
     ]
+    _note(found)
     for name, path in _moved(found):
         result.volumes.append({"name": name, "hostPath": {"path": path}})
         result.differences.append(f"host path {path}: kept by a patch, for the volume {name}")
     return result
+
+
+def _note(found: Found) -> None:
+    """Account for what ``compare`` has looked at."""
+    account = found.workload.account
+    for key in (*_KEPT, "tolerations", *_NAMESPACES, *_POD_KEYS):
+        account.take((*found.pod_path, key))
+    for key in _CONTAINER_KEYS:
+        account.take((*found.workload.root, key))
+    for key, why in _CHART.items() if found.workload.values is not None else ():
+        found.workload.drop(why, key)
 
 
 def _tolerations(found: Found) -> Iterator[str]:
@@ -146,107 +171,3 @@ def _moved(found: Found) -> Iterator[tuple[str, str]]:
         host = str(host or "")
         if path in names and host.rstrip("/") not in {"", path}:
             yield names[path], host
-
-
-def overlay(
-    migration: Migration, comparison: Comparison, deployments: str, head: Sequence[str]
-) -> str:
-    """Return the text of ``kustomization.yaml``."""
-    differences = [f"* {one}" for one in (*migration.differences, *comparison.differences)]
-    comments = [*head, "", f"Differences ({len(differences)}):", *differences]
-    kustomization = _kustomization(migration, comparison, deployments)
-    return f"{''.join(map(_comment, comments))}{_yaml(kustomization)}"
-
-
-def _comment(text: str) -> str:
-    """Return lines of a comment. Manifests may have any characters; commands are not wrapped."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    if text.startswith(" "):
-        return f"# {printable}\n"
-    indent = "  " if text.startswith("* ") else ""
-    lines = wrap(
-        printable, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return "".join(f"# {line}\n" for line in lines) or "#\n"
-
-
-def _kustomization(
-    migration: Migration, comparison: Comparison, deployments: str
-) -> Mapping[str, Any]:
-    root = deployments.rstrip("/")
-    components = [f"{root}/components/{name}" for name in dict.fromkeys(migration.components)]
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "namespace": f"{migration.plugin}-device-plugin",
-        "resources": [f"{root}/{migration.plugin}"],
-        **({"components": components} if components else {}),
-        "patches": [
-            {"target": {"kind": kind, **({"name": name} if name else {})}, "patch": _yaml(patch)}
-            for kind, name, patch in _patches(migration, comparison)
-        ],
-    }
-
-
-def _patches(
-    migration: Migration, comparison: Comparison
-) -> Iterator[tuple[str, str, Sequence[Any] | Mapping[str, Any]]]:
-    text = _yaml(migration.configuration)
-    # The path is last, because kustomize cuts the newline at the end of a patch.
-    replaced = [{"op": "replace", "value": text, "path": "/data/config.yaml"}]
-    yield "ConfigMap", "config", replaced
-    for name, data in migration.config_maps.items():
-        yield "ConfigMap", name, [{"op": "replace", "value": dict(data), "path": "/data"}]
-    pod = {**comparison.pod, **_container(migration), **_volumes(migration, comparison)}
-    if pod:
-        names = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "any"}}
-        yield "DaemonSet", "", {**names, "spec": {"template": {"spec": pod}}}
-
-
-def _container(migration: Migration) -> dict[str, Any]:
-    container: dict[str, Any] = {}
-    if migration.variables:
-        pairs = migration.variables.items()
-        container["env"] = [{"name": name, "value": value} for name, value in pairs]
-    if migration.mounts:
-        container["volumeMounts"] = [
-            {"name": _volume(path), "mountPath": path, "readOnly": True}
-            for path in migration.mounts
-        ]
-    return {"containers": [{"name": "device-plugin", **container}]} if container else {}
-
-
-def _volumes(migration: Migration, comparison: Comparison) -> dict[str, Any]:
-    mounted = [
-        {"name": _volume(path), "hostPath": {"path": host, "type": "Directory"}}
-        for path, host in migration.mounts.items()
-    ]
-    volumes = [*comparison.volumes, *mounted]
-    return {"volumes": volumes} if volumes else {}
-
-
-def _volume(path: str) -> str:
-    return f"host-{_ODD.sub('-', path.lower()).strip('-')}"[:63].rstrip("-")
-
-
-def _yaml(value: Any) -> str:
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        """Writes strings of several lines as blocks."""
-
-    def text(dumper: Dumper, value: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
-    written: str = yaml.dump(
-        value,
-        Dumper=Dumper,
-        sort_keys=False,
-        default_flow_style=False,
-        allow_unicode=True,
-        width=90,
-    )
-    return written

@@ -1,0 +1,159 @@
+"""The documents of the input, and what is looked up in them."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin._config.documents.nodes import MalformedError
+from deviceplugin._config.documents.yaml_nodes import plain
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit.migration import Account, Setting
+
+STANDARD_INPUT: Final = "-"
+_MOST_BYTES: Final = 16 * 1024**2
+_MOST_VALUES: Final = 500_000
+"""Keys and values of a file. A DaemonSet has some 500."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document of a file."""
+
+    place: str
+    """File and number, for messages."""
+    content: Mapping[str, Any]
+    number: int
+    """The first step of all paths in it."""
+
+    @property
+    def kind(self) -> str:
+        """Its Kubernetes kind; empty for Helm values."""
+        return str(self.content.get("kind", ""))
+
+    @property
+    def title(self) -> str:
+        """Kind and name."""
+        return f"{self.kind} {self.name}".strip() or self.place
+
+    @property
+    def name(self) -> str:
+        """Namespace and name of the object."""
+        found = mapping(self.content, "metadata")
+        return "/".join(str(found[key]) for key in ("namespace", "name") if found.get(key))
+
+
+class Input:
+    """All documents of the input, and what becomes of their keys."""
+
+    def __init__(self, contents: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """``contents`` are places, for messages, and documents."""
+        self.documents = [Document(*one, number) for number, one in enumerate(contents)]
+        self.account = Account(contents)
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Document | None:
+        """Return an object of the input by its name; None if it is not there.
+
+        The namespace counts where both are known: rendered charts often leave it out.
+        """
+        for one in self.documents:
+            found = mapping(one.content, "metadata")
+            there = found.get("namespace")
+            is_near = not there or not namespace or there == namespace
+            if one.kind == kind and is_near and str(found.get("name")) == name:
+                return one
+        return None
+
+
+def read_text(path: str) -> str:
+    """Return the content of a file, or of standard input for ``-``; raise ``ConfigError``."""
+    try:
+        if path == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"{path}: is longer than {_MOST_BYTES} bytes")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: byte {error.start}") from error
+
+
+def documents(path: str, text: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return place and content of the documents in a text, and of those in a ``List``.
+
+    Raises:
+        ConfigError: The text is not valid, or a document is not a mapping.
+    """
+    found = [
+        each
+        for number, one in enumerate(_parsed(path, text), 1)
+        for each in _of(f"{path}: document {number}", one)
+    ]
+    if not found:
+        raise ConfigError(f"{path}: is empty")
+    return found
+
+
+def _of(place: str, content: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if content is None:
+        return
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{place}: is not a mapping with keys")
+    items = content.get("items")
+    if content.get("kind") == "List" and isinstance(items, list):
+        for index, item in enumerate(items):
+            yield from _of(f"{place}: items[{index}]", item)
+    else:
+        yield place, content
+
+
+def _parsed(path: str, text: str) -> list[Any]:
+    try:
+        return plain(text, _MOST_VALUES)
+    except MalformedError as error:
+        line = f":{error.line}" if error.line else ""
+        template = "; a Helm template has to be rendered first" if "{{" in text else ""
+        raise ConfigError(f"{path}{line}: {error}{template}") from error
+
+
+def mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping at ``key``; an empty one if there is something else."""
+    found = given.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def strings(given: Mapping[str, Any], place: str, key: str) -> list[str]:
+    """Return the strings in the list at ``key``; none if it is absent."""
+    return _list(given, place, key, str, "strings")
+
+
+def items(given: Mapping[str, Any], place: str, key: str) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list at ``key``; none if it is absent."""
+    return _list(given, place, key, Mapping, "mappings")
+
+
+def _list(given: Mapping[str, Any], place: str, key: str, kind: type[Any], what: str) -> list[Any]:
+    found = given.get(key)
+    if found is None:
+        return []
+    if not isinstance(found, list) or not all(isinstance(one, kind) for one in found):
+        raise Setting(f"{place}: {key}", found).wrong(f"a list of {what}")
+    return found
+
+
+def get(given: Mapping[str, Any], place: str, path: str, kind: type[Any]) -> Any:
+    found: Any = given
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if found is None:
+        raise ConfigError(f"{place}: {path}: is missing")
+    if not isinstance(found, kind):
+        what = "a string" if kind is str else "a mapping"
+        raise Setting(f"{place}: {path}", found).wrong(what)
+    return found
