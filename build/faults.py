@@ -128,7 +128,7 @@ def tests_of_lines() -> dict[Path, dict[int, list[str]]]:
     data.read()
     found: dict[Path, dict[int, list[str]]] = {}
     for path in sorted(map(Path, data.measured_files())):
-        if path.exists():
+        if path.suffix == ".py" and path.exists():
             contexts = data.contexts_by_lineno(str(path)).items()
             named = {line: [*filter(None, map(_test, given))] for line, given in contexts}
             found[path] = {line: names for line, names in named.items() if names}
