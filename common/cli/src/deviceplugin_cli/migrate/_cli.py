@@ -108,6 +108,13 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     known = f"the installed plugins that know peers are {names}"
     if not found:
         return f"{path}: has no DaemonSet and no Helm values; {known}"
+    reasons = {
+        one.workload.place: why
+        for one in found
+        for _, why in one.workload.account.dropped((one.document.number,))
+    }
+    if reasons:  # of a plugin that knows it, and that it is not migrated
+        return "; ".join(f"{place}: {why}" for place, why in reasons.items())
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
@@ -127,7 +134,9 @@ def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
         "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
         "a resource from each other."
     )
-    if found.workload.values is None:
+    if migration.stop:
+        yield from (f"    {one}" for one in migration.stop)
+    elif found.workload.values is None:
         namespace, _, name = found.document.name.rpartition("/")
         where = f"--namespace {namespace} " if namespace else ""
         yield f"    kubectl {where}delete daemonset {name}"

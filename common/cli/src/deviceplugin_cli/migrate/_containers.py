@@ -33,17 +33,19 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
     path: Path = (document.number, *_POD)
     for key in ("apiVersion", "kind", "metadata", "status"):
         source.account.take((document.number, key))
+    for one in (("selector",), ("updateStrategy",), ("template", "metadata")):
+        source.account.drop((document.number, "spec", *one), "not taken over; ours has its own")
     for index, container in enumerate(items(pod, place, "containers")):
         inside, root = f"{place}: containers[{index}]", (*path, "containers", index)
         image, name = split_image(get(container, inside, "image", str)), container.get("name")
         variables = dict(_variables(container, inside, root))
+        arguments, script = _started(container, inside)
         workload = Workload(
             place=inside,
             image=image[0],
             tag=image[1],
-            arguments=tuple(
-                _expanded(one, variables, source.account) for one in _arguments(container, inside)
-            ),
+            arguments=tuple(_expanded(one, variables, source.account) for one in arguments),
+            script=script,
             variables=variables,
             files=dict(_files(container, pod, inside, source)),
             configuration=configuration,
@@ -62,13 +64,13 @@ def split_image(text: str) -> tuple[str, str]:
     return (head, tag) if colon and "/" not in tag else (name, "")
 
 
-def _arguments(container: Mapping[str, Any], place: str) -> list[str]:
-    command = strings(container, place, "command")
+def _started(container: Mapping[str, Any], place: str) -> tuple[list[str], str]:
+    """Return the arguments of a program, or what a shell starts."""
+    command, arguments = (strings(container, place, key) for key in ("command", "args"))
+    words = [*command[1:], *arguments]
     if command and posixpath.basename(command[0]) in _SHELLS:
-        raise Setting(f"{place}: command", command[0]).wrong(
-            "a plugin: what a shell starts cannot be read"
-        )
-    return [*command[1:], *strings(container, place, "args")]
+        return [], " ".join(one for one in words if one != "-c") or command[0]
+    return words, ""
 
 
 def _expanded(text: str, variables: Mapping[str, Setting], account: Account) -> str:

@@ -154,6 +154,9 @@ class Workload:
     """The tag of the image, without a digest; empty if there is none."""
     arguments: Sequence[str] = ()
     """Its arguments, with variables filled in."""
+    script: str = ""
+    """What a shell starts in place of the image's program, with ``arguments`` empty; ``flags``
+    refuses it."""
     variables: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Variables that have a value."""
     files: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
@@ -252,6 +255,8 @@ class Migration:
     """Those of the label's values; ``configuration`` is for nodes without it."""
     removed: list[str] = field(default_factory=list[str])
     """What else goes when the peer's release is removed, and who needs it: a sentence each."""
+    stop: list[str] = field(default_factory=list[str])
+    """Commands that stop the peer, if that is not to delete its DaemonSet or its release."""
     differences: list[str] = field(default_factory=list[str])
     """What is different, a sentence each: ``what: how``."""
 
@@ -268,9 +273,11 @@ def flags(
     ``known`` are flags that have a value, and ``switches`` those that are ``true`` without one.
 
     Raises:
-        ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.
+        ConfigError: A flag is unknown or lacks its value, an argument is not a flag, or a shell
+            starts the program.
     """
     place = f"{workload.place}: args"
+    _refuse_shell(workload)
     for key in ("command", "args"):
         workload.account.take((*workload.root, key))
     arguments = iter(workload.arguments)
@@ -288,3 +295,10 @@ def flags(
         if value is None:
             raise ConfigError(f"{place}: {argument!r}: has no value")
         yield name, Setting(f"{place}: --{name}", value)
+
+
+def _refuse_shell(workload: Workload) -> None:
+    if workload.script:
+        raise Setting(f"{workload.place}: command", workload.script).wrong(
+            "a plugin: what a shell starts cannot be read"
+        )
