@@ -65,7 +65,7 @@ def settings(workload: Workload, result: Migration) -> Iterator[tuple[str, Setti
     if (enabled := workload.has("devicePlugin", "enabled")) and enabled.value is False:
         raise dp.ConfigError(f"{enabled.place}: false: their release has no device plugin")
     for path, name in _SETTINGS.items():
-        if one := workload.key(*path):
+        if (one := workload.key(*path)) and one.value != "":
             yield name, one
     for path in _TAKEN:
         workload.key(*path)

@@ -140,8 +140,8 @@ class Policy:
         if not self.workload.kind:
             upgrade = "helm upgrade RELEASE nvidia/gpu-operator"
             return [f"{upgrade} --reuse-values --set {_PLUGIN}.enabled=false"]
-        metadata = (self.workload.values or {}).get("metadata") or {}
-        return stop(str(metadata.get("name") or "cluster-policy"))
+        name = self.workload.has("metadata", "name")
+        return stop(str(name.value) if name else "cluster-policy")
 
     def note_runtime(self, result: Migration) -> None:
         """Say which runtime class theirs has, if no component of ours sets it."""
