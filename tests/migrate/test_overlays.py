@@ -317,7 +317,8 @@ def test_nvidias_static_manifest_becomes_an_overlay_of_the_gpu_plugin(
     } == configuration(manifests)
     assert "nvidia" == pod(manifests)["runtimeClassName"]
     said = differences(text)
-    assert any(one.startswith("tolerations: nvidia.com/gpu; ours") for one in said)
+    assert "tolerations: kept by a patch; without it ours tolerates all taints" in said
+    assert [{"key": "nvidia.com/gpu", "operator": "Exists"}] == pod(manifests)["tolerations"]
     assert any(one.startswith("--kubelet-socket: ") for one in said)
 
 

@@ -99,12 +99,12 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ([daemon_set(SQUAT, env={"DP_CONFIG": "/x"})], "not a device plugin that we know"),
         (
             [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x"]})],
-            "command: 'x' is not a plugin: what a shell starts cannot be read",
+            "command: '/bin/sh' is not a plugin: what a shell starts cannot be read",
         ),
         ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
         (
             [daemon_set(SQUAT, "--device", SERIAL, tolerations=5)],
-            f"{IN_POD}tolerations: 5 is not a list of mappings",
+            "document 1: spec.template.spec.tolerations: 5 is not a list of mappings",
         ),
         (
             [daemon_set(SQUAT, **mounting("c", "/c")), {**config_map("c"), "data": [1]}],

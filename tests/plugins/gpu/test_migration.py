@@ -37,7 +37,8 @@ def of_pod(container: Mapping[str, Any], **pod: Any) -> Workload:
     return Workload(
         place="f: containers[0]",
         image=inside["image"],
-        script=inside.get("script", ""),
+        shell="sh" if "script" in inside else "",
+        arguments=["-c", inside["script"]] if "script" in inside else [],
         files=inside.get("files", {}),
         account=Account([("f", document)]),
         root=(0, "pod", "containers", 0),
@@ -269,6 +270,11 @@ def test_the_operator_decides_how_pods_get_the_driver(
     assert ["kubectl patch clusterpolicy/cluster-policy --type merge"] == [
         one.partition(" --patch")[0] for one in found.stop
     ]
+
+
+def test_a_runtime_that_needs_no_class_of_the_operator_is_named() -> None:
+    found = made(of_values({"cdi": {"nriPluginEnabled": True}, "toolkit": {"enabled": True}}))
+    assert any("because of cdi.nriPluginEnabled" in one for one in found.differences)
 
 
 def test_shares_of_one_resource_are_as_many_as_theirs() -> None:

@@ -116,6 +116,4 @@ def named(workload: Workload, name: Setting) -> dict[str, Setting]:
             f"{name.place}: the ConfigMap {name.value!r} is not in the values: "
             "add it as a document (kubectl get cm -o yaml), or give an only file with --config"
         )
-    for one in texts.values():
-        workload.account.take(one.path)
     return texts

@@ -143,10 +143,20 @@ class Policy:
         name = self.workload.has("metadata", "name")
         return stop(str(name.value) if name else "cluster-policy")
 
-    def note_runtime(self, result: Migration) -> None:
-        """Say which runtime class theirs has, if no component of ours sets it."""
+    def note_pod(self, result: Migration) -> None:
+        """Say what else our pod needs beside the operator."""
+        result.differs(
+            "pauses",
+            "the component gpu-operator has our pod give way to the MIG and driver managers, too",
+        )
         name = str(self.has("operator", "runtimeClass") or _RUNTIME)
-        if name != _RUNTIME or "gpu-driver-container" not in result.components:
+        if self.is_on("cdi", "nriPluginEnabled", default=False):
+            result.differs(
+                "runtimeClassName",
+                "none there, because of cdi.nriPluginEnabled: set it to null by a patch, and add "
+                "the component gpu-privileged",
+            )
+        elif name != _RUNTIME or "gpu-driver-container" not in result.components:
             result.differs(
                 "runtimeClassName",
                 f"{name}, which the operator makes: set it by a patch if NVIDIA's runtime is not "

@@ -178,15 +178,21 @@ def _started(workload: Workload) -> str:
     """Return the name of the program that the container starts."""
     if workload.values is not None:
         return ""
-    if workload.script:
-        return _program_of(workload.script)
+    if workload.shell:
+        return _program_of(_script(workload))
     command = workload.account.get((*workload.root, "command"))
     first = command[0] if isinstance(command, list) and command else _PROGRAM
     return posixpath.basename(str(first))
 
 
+def _script(workload: Workload) -> str:
+    """Return what a shell starts; empty if there is none."""
+    words = workload.arguments if workload.shell else ()
+    return " ".join(one for one in words if one != "-c").strip()
+
+
 def _program_of(script: str) -> str:
-    if script.strip() == ENTRY_POINT or _OLD_ENTRY_POINT.fullmatch(script):
+    if script == ENTRY_POINT or _OLD_ENTRY_POINT.fullmatch(script):
         return _PROGRAM
     words = _words(script)
     # Another script stays the plugin's, so that it is refused with what stands there.
@@ -209,14 +215,14 @@ def unwrapped(workload: Workload) -> tuple[Workload, bool]:
 
     What the shell starts stays where it is not known: reading the flags then refuses it.
     """
-    script = workload.script.strip()
+    script = _script(workload)
     if script == ENTRY_POINT or _OLD_ENTRY_POINT.fullmatch(script):
         if file := workload.files.get(ENTRY_POINT):
             workload.account.take(file.path)
-        return replace(workload, script=""), True
+        return replace(workload, shell="", arguments=()), True
     words = _words(script)
     if words and posixpath.basename(words[0]) == _PROGRAM:
-        return replace(workload, script="", arguments=tuple(words[1:])), False
+        return replace(workload, shell="", arguments=tuple(words[1:])), False
     return workload, False
 
 
@@ -258,15 +264,14 @@ def siblings(workload: Workload) -> list[tuple[tuple[str | int, ...], Mapping[st
 
 
 def config_map(workload: Workload, name: str) -> dict[str, Setting]:
-    """Return the files of a ConfigMap of the input; none if it is not there."""
+    """Take over a ConfigMap of the input, and return its files; none if it is not there."""
     account, number = workload.account, 0
     while (one := account.get((number,))) is not None:
         data, found = one.get("data"), account.get((number, "metadata", "name"))
         if one.get("kind") == "ConfigMap" and found == name and isinstance(data, Mapping):
+            for key in ("apiVersion", "kind", "metadata", "immutable", "data"):
+                account.take((number, key))
             place = f"{workload.place.partition(':')[0]}: ConfigMap {name}: data"
-            return {
-                str(key): Setting(f"{place}.{key}", str(text), (number, "data", key))
-                for key, text in data.items()
-            }
+            return {str(key): Setting(f"{place}.{key}", str(text)) for key, text in data.items()}
         number += 1
     return {}

@@ -29,7 +29,7 @@ def migrate(workload: Workload) -> Migration | None:
         given = dict(policy.settings(result))
         given.pop(settings.FILE, None)
         _write(workload, given, policy.files(), result)
-        policy.note_runtime(result)
+        policy.note_pod(result)
     elif form == "chart":
         given = dict(chart.settings(workload, result))
         release.note(workload, result)
