@@ -76,7 +76,7 @@ def add_mps(workload: Workload, root: Setting | None, result: Migration) -> None
     else:
         result.variables["DP_MPS_ROOT"] = path
         result.mounts["/mps"] = path
-    daemon = f"plugins/gpu/docs/sharing.md has one to apply, with mps-root {path}"
+    daemon = f"plugins/gpu/docs/sharing.md has one to apply, with mps-root {path} and the ConfigMap gpu-config"
     if result.stop or workload.values is not None:
         how = "is stopped with their plugin" if result.stop else "is removed with their release"
         result.removed.append(
