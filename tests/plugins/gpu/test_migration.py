@@ -279,7 +279,7 @@ def test_the_operator_decides_how_pods_get_the_driver(
     policy = {"kind": "ClusterPolicy", "apiVersion": "nvidia.com/v1", "spec": spec}
     found = made(of_values(policy))
     assert variable == found.variables["DP_DEVICE_LIST_STRATEGY"]
-    assert [component] == found.components
+    assert [component, "gpu-operator"] == found.components
     assert isinstance(found.configuration, Mapping)
     assert settings.items() <= found.configuration.items()
     assert ["kubectl patch clusterpolicy/cluster-policy --type merge"] == [
@@ -290,6 +290,22 @@ def test_the_operator_decides_how_pods_get_the_driver(
 def test_a_runtime_that_needs_no_class_of_the_operator_is_named() -> None:
     found = made(of_values({"cdi": {"nriPluginEnabled": True}, "toolkit": {"enabled": True}}))
     assert any("because of cdi.nriPluginEnabled" in one for one in found.differences)
+
+
+@pytest.mark.parametrize("strategy", ["volume-mounts", "[envvar, volume-mounts]"])
+def test_profiles_may_differ_in_what_no_mount_depends_on(strategy: str) -> None:
+    file = f"flags: {{nvidiaDriverRoot: /, plugin: {{deviceListStrategy: {strategy}}}}}"
+    found = made(of_values({"config": {"map": {"a": file, "b": MPS}, "default": "a"}}))
+    assert {"a", "b"} == found.profiles.keys()
+    assert "device-list-strategy" in found.profiles["a"]
+
+
+def test_the_directory_of_mps_may_be_in_the_file() -> None:
+    file = f"{MPS}\nflags: {{mpsRoot: /srv/mps}}"
+    found = made(of_values({"config": {"map": {"a": file}}}))
+    assert {"/mps": "/srv/mps"} == found.mounts
+    other = made(of_values({"mps": {"root": "/srv/mps"}, "gfd": {}}))
+    assert "mps-root: not taken over: no configuration shares by MPS" in other.differences
 
 
 def test_shares_of_one_resource_are_as_many_as_theirs() -> None:

@@ -145,10 +145,7 @@ class Policy:
 
     def note_pod(self, result: Migration) -> None:
         """Say what else our pod needs beside the operator."""
-        result.differs(
-            "pauses",
-            "the component gpu-operator has our pod give way to the MIG and driver managers, too",
-        )
+        result.components.append("gpu-operator")
         name = str(self.has("operator", "runtimeClass") or _RUNTIME)
         if self.is_on("cdi", "nriPluginEnabled", default=False):
             result.differs(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from deviceplugin.kit.migration import Migration, Setting, Workload
+from deviceplugin.kit.migration import Migration, Workload
 
 MPS_ROOT: Final = "/run/nvidia/mps"
 _SETTERS: Final = {
@@ -19,9 +19,10 @@ def note(workload: Workload, result: Migration) -> None:
     """Say what goes with a release of NVIDIA's chart, and which labels our own pods need."""
     gfd = _is_on(workload, "gfd", default=False)
     if gfd:
+        result.components.append("gpu-labels")
         result.removed.append(
             "GPU feature discovery, and with it the labels nvidia.com/gpu.product and the like, by "
-            "which pods select nodes: the component gpu-labels has the GPU plugin write the same"
+            "which pods select nodes: the component gpu-labels has our plugin write the same"
         )
     if _is_on(workload, "nfd", default=gfd):
         result.removed.append(
@@ -68,9 +69,8 @@ def _expressions(part: Any) -> Iterator[str]:
             yield from _expressions(one)
 
 
-def add_mps(workload: Workload, root: Setting | None, result: Migration) -> None:
-    """Add what sharing by MPS needs."""
-    path = str(root.value) if root and root.value else MPS_ROOT
+def add_mps(workload: Workload, path: str, result: Migration) -> None:
+    """Add what sharing by MPS needs; ``path`` is its directory on the host."""
     if path == MPS_ROOT:
         result.components.append("gpu-mps")
     else:

@@ -61,6 +61,7 @@ def _of_container(workload: Workload, result: Migration) -> None:
     _compare_root(workload, given.get(_ROOT), result)
     release.note(workload, result)
     _write(workload, given, profiles.of_container(workload, given.pop(settings.FILE, None)), result)
+    result.components += ["gpu-operator"] if is_operators else []
 
 
 def _compare_root(workload: Workload, root: Setting | None, result: Migration) -> None:
@@ -76,24 +77,22 @@ def _compare_root(workload: Workload, root: Setting | None, result: Migration) -
 
 def _write(workload: Workload, given: dict[str, Setting], files: Files, result: Migration) -> None:
     """Write our configuration, one for each profile."""
-    mps_root = given.pop("mps-root", None)
-    if mps_root:
-        settings.written("mps-root", mps_root)
     own = {name: settings.written(name, one) for name, one in given.items()}
     contents = {name: profiles.content(name, one, own, result) for name, one in files.texts.items()}
     general = contents[files.default] if files.default else dict(own)
     every = [*contents.values(), *([] if files.default else [general])]
-    apart = _driver(workload, every, result)
+    apart = {**_driver(workload, every, result), **_mps(workload, every, result)}
     if any(_LATER not in one for one in every):
         result.differs(_LATER, "false, so that a node may get its driver later")
     for one in every:
         one.setdefault(_LATER, False)
-        one.pop("mps-root", None)
-        profiles.judge({**one, **apart, "mps-root": release.MPS_ROOT}, workload.place)
-    if any("mps" in (one.get("sharing") or {}) for one in every):
-        release.add_mps(workload, mps_root, result)
-    elif mps_root and mps_root.value not in ("", release.MPS_ROOT):
-        result.differs("mps-root", f"{mps_root.value}: no configuration shares by MPS")
+        profiles.judge({**one, **apart}, workload.place)
+    if any(one.get("mig-strategy", "none") != "none" for one in every):
+        result.differs(
+            "MIG",
+            "where its devices are missing, add the component gpu-privileged and the variable "
+            "NVIDIA_MIG_MONITOR_DEVICES=all, as theirs has",
+        )
     result.configuration = general
     if files.by_label:
         result.profile_label, result.profiles = files.label, dict(contents)
@@ -104,47 +103,52 @@ def _write(workload: Workload, given: dict[str, Setting], files: Files, result: 
         )
 
 
+def _mps(workload: Workload, every: list[dict[str, Any]], result: Migration) -> dict[str, Any]:
+    """Take the directory of MPS out of all configurations, and add what sharing by it needs."""
+    roots = [one.pop("mps-root", None) or release.MPS_ROOT for one in every]
+    if any("mps" in (one.get("sharing") or {}) for one in every):
+        release.add_mps(workload, str(_only(workload, "mps-root", roots)), result)
+    elif any(one != release.MPS_ROOT for one in roots):
+        result.differs("mps-root", "not taken over: no configuration shares by MPS")
+    return {"mps-root": roots[0]}
+
+
 def _driver(workload: Workload, every: list[dict[str, Any]], result: Migration) -> dict[str, Any]:
     """Add what gives our pod the driver, and return the settings that a component has."""
-    strategies, root = _only(workload, every, _STRATEGY), _root(workload, every)
-    names = [name.strip() for one in strategies for name in str(one).split(",")]
-    is_cdi = any(one.startswith("cdi-") for one in names)
-    if root == gpu_operator.DRIVER:
-        result.components.append("gpu-driver-container")
-        result.differs("driver root", "mounted by the component gpu-driver-container")
-    elif root != "/":
+    roots = [str(one.pop(_ROOT, None) or "/").rstrip("/") or "/" for one in every]
+    root, ways = _only(workload, _ROOT, roots), [_strategies(one) for one in every]
+    is_cdi = any(name.startswith("cdi-") for way in ways for name in way)
+    is_mounted = root not in {"/", gpu_operator.DRIVER}
+    if is_mounted:
         result.mounts["/driver-root"] = root
         result.differs("driver root", f"{root} is mounted read-only at /driver-root, as there")
         result.components += ["cdi"] if is_cdi else []
-        for one in every:
-            one[_ROOT] = root
-    elif is_cdi:
-        result.components.append("gpu-cdi")
-    if not {"gpu-driver-container", "gpu-cdi"} & {*result.components}:
+    for one in every:
+        one.pop("driver-root-ctr-path", None)  # about their container
+        one.update({_ROOT: root} if is_mounted else {})
+    if is_mounted or not (is_cdi or root == gpu_operator.DRIVER):
         return {}
+    names = _only(workload, _STRATEGY, ways)
+    component = "gpu-cdi" if root == "/" else "gpu-driver-container"
+    result.components.append(component)
+    result.variables["DP_DEVICE_LIST_STRATEGY"] = ",".join(names)
+    result.differs("/var/run/cdi and the driver", f"mounted by the component {component}")
     for one in every:
         one.pop(_STRATEGY, None)
-    result.variables["DP_DEVICE_LIST_STRATEGY"] = ",".join(names) or "envvar"
-    result.differs("/var/run/cdi and the driver", f"mounted by {result.components[-1]}")
-    return {_STRATEGY: names or ["envvar"]}
+    return {_STRATEGY: names}
 
 
-def _root(workload: Workload, every: list[dict[str, Any]]) -> str:
-    """Take the driver's root out of all configurations, and return it."""
-    (root,) = _only(workload, every, _ROOT) or ("/",)
-    for one in every:
-        one.pop(_ROOT, None)
-        one.pop("driver-root-ctr-path", None)  # about their container
-    return str(root or "/").rstrip("/") or "/"
+def _strategies(content: dict[str, Any]) -> list[str]:
+    given = content.get(_STRATEGY) or "envvar"
+    listed = given if isinstance(given, list) else [given]
+    return [name.strip() for one in listed for name in str(one).split(",")]
 
 
-def _only(workload: Workload, every: list[dict[str, Any]], name: str) -> list[Any]:
-    """Return the values that all configurations have; raise ``ConfigError`` if they differ."""
-    found = [one.get(name) for one in every]
+def _only(workload: Workload, name: str, found: list[Any]) -> Any:
+    """Return the value that all configurations have; raise ``ConfigError`` if they differ."""
     if any(one != found[0] for one in found):
         raise dp.ConfigError(
             f"{workload.place}: {name} differs between configurations: the pod's mounts depend on "
             "it: migrate each by itself with --config, and select its nodes by a nodeSelector"
         )
-    values = found[0] if isinstance(found[0], list) else [found[0]]
-    return [one for one in values if one not in (None, "")]
+    return found[0]
