@@ -95,7 +95,9 @@ def _write(workload: Workload, given: dict[str, Setting], files: Files, result: 
         )
     result.configuration = general
     if files.by_label:
-        result.profile_label, result.profiles = files.label, dict(contents)
+        # Nodes that the label gives the default have what those without it have.
+        others = {name: one for name, one in contents.items() if name != files.default}
+        result.profile_label, result.profiles = files.label, {**others}
         result.differs(
             f"node label {files.label}",
             f"it chooses one of {', '.join(contents)}; nodes without it have "
