@@ -199,6 +199,14 @@ def test_what_is_not_migrated_is_named_or_left_to_others(
     assert all(part in one for one in reasons)
 
 
+def test_a_part_of_the_operators_values_is_none_of_the_chart() -> None:
+    values = {"image": "k8s-device-plugin", "repository": "nvcr.io/nvidia", "version": "v0.18.0"}
+    assert (
+        migrate(Workload(place="f", image=f"nvcr.io/nvidia/{values['image']}", values=values))
+        is None
+    )
+
+
 def test_another_container_of_the_pod_may_still_be_the_plugin() -> None:
     workload = of_pod({"image": NVIDIA, "command": ["gpu-feature-discovery"]})
     workload.account.get(workload.root[:-1]).append({"image": NVIDIA})

@@ -154,12 +154,17 @@ def _form_of_values(workload: Workload, values: Mapping[str, Any]) -> Form | Non
     keys, image = {*values}, workload.image
     if not image and (keys & _OPERATORS or _is_operators(values.get("devicePlugin"))):
         return "operator"
-    if image and workload.name != _NAME:
+    if image and (workload.name != _NAME or _is_operand(values)):
         return None
     if image and any(one in image.split("/") for one in _PUBLISHERS):
         return "chart"
     has_config = _has_config(values, is_whole=len(workload.root) == 1)
     return "chart" if keys & _SETTINGS or has_config or _has_cdi(values) else None
+
+
+def _is_operand(values: Mapping[str, Any]) -> bool:
+    """Return whether values are a part of the operator's, such as its ``devicePlugin``."""
+    return isinstance(values.get("image"), str) and has(values, ("repository", "version"))
 
 
 def _is_operators(plugin: Any) -> bool:
