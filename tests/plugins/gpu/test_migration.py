@@ -1,6 +1,7 @@
 """What becomes of NVIDIA's plugin beside its settings: profiles, its release, and its likes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -237,6 +238,13 @@ def test_a_shell_that_only_starts_the_plugin_is_read(script: str, settings: dict
 def test_any_other_shell_is_refused(script: str) -> None:
     with pytest.raises(ConfigError, match="what a shell starts cannot be read"):
         migrate(of_pod({"image": NVIDIA, "script": script}))
+
+
+def test_a_setting_whose_value_is_elsewhere_is_refused() -> None:
+    given = Setting("f: env: MIG_STRATEGY", {"secretKeyRef": {"name": "s", "key": "k"}})
+    workload = replace(of_pod({"image": NVIDIA}), references={"MIG_STRATEGY": given})
+    with pytest.raises(ConfigError, match="env: MIG_STRATEGY: its value is not read"):
+        migrate(workload)
 
 
 @pytest.mark.parametrize(

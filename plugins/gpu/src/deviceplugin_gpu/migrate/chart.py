@@ -35,11 +35,6 @@ _OF_MPS: Final = "of their MPS control daemon: not taken over"
 _DROPPED: Final[dict[tuple[str, ...], str]] = {
     ("namespace",): "not taken over; ours has a namespace of its own",
     ("selectorLabelsOverride",): "not taken over: ours has labels of its own",
-    ("podAnnotations",): "not taken over: add them by a patch",
-    ("podSecurityContext",): "not taken over; ours has one of its own",
-    ("updateStrategy",): (
-        "not taken over; ours replaces 10 % of its pods at a time: change it by a patch"
-    ),
     ("devicePlugin", "enableHostNetwork"): "not taken over: ours does not need it",
     ("devicePlugin", "mode"): "without effect in their chart, too",
     **{

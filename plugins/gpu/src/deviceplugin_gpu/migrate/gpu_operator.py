@@ -76,28 +76,34 @@ class Policy:
                 f"{self.workload.place}: {_PLUGIN}.enabled: false: the operator runs no device "
                 "plugin; deploy ours as plugins/gpu/README.md says"
             )
-        yield from self._of_operands()
+        yield from self._of_operands(result)
         if root := self.has(_PLUGIN, "mps", "root"):
             yield "mps-root", self.setting(root, _PLUGIN, "mps", "root")
         yield from _settings.of_container(self._container(), result)
         result.stop += self._stop()
         self._note(result)
 
-    def _of_operands(self) -> Iterator[tuple[str, Setting]]:
+    def _of_operands(self, result: Migration) -> Iterator[tuple[str, Setting]]:
         strategy = self.has("mig", "strategy")
         if strategy is None and not self.workload.kind:
             strategy = "single"  # the default of the chart
         if strategy:
             yield "mig-strategy", self.setting(strategy, "mig", "strategy")
         yield "pass-device-specs", self.setting(value=True)
-        yield from self._cdi()
+        yield from self._cdi(result)
         for operand, names in (("gds", ("gds", "mofed")), ("gdrcopy", ("gdrcopy",))):
             for name in names if self.is_on(operand, "enabled", default=False) else ():
                 yield f"{name}-enabled", self.setting(value=True)
         yield "driver-root", self.setting(self._driver_root(), "hostPaths", "driverInstallDir")
 
-    def _cdi(self) -> Iterator[tuple[str, Setting]]:
-        is_old = bool(_OLD.match(str(self.has(_PLUGIN, "version"))))
+    def _cdi(self, result: Migration) -> Iterator[tuple[str, Setting]]:
+        version = self.has(_PLUGIN, "version")
+        is_old = bool(_OLD.match(str(version)))
+        if version is None and self.has("cdi", "enabled") is None:
+            result.differs(
+                "cdi.enabled",
+                "taken as true, which it is since GPU operator v25.10: give it if yours is older",
+            )
         if not self.is_on("cdi", "enabled", default=not is_old):
             return
         strategies = "envvar,cdi-annotations" if is_old else "cdi-annotations,cdi-cri"

@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+import deviceplugin as dp
 from deviceplugin.kit.migration import Migration, Setting, Workload, flags
 from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of
 
@@ -44,6 +45,11 @@ def of_container(workload: Workload, result: Migration) -> Iterator[tuple[str, S
     names = {name.upper().replace("-", "_"): name for name in _KNOWN}
     set_here = ((name, workload.variable(key)) for key, name in names.items())
     variables = [(name, one) for name, one in set_here if one]
+    for key in {*names, *_HEALTH} & {*workload.references}:
+        raise dp.ConfigError(
+            f"{workload.references[key].place}: its value is not read, and our configuration "
+            f"would need it: write it as the value of {key}"
+        )
     for name, one in (*variables, *flags(workload, _KNOWN, _SWITCHES)):
         if not one.value:
             continue  # charts set variables to nothing
