@@ -70,7 +70,26 @@ VALUES: Final = [
         "mps": {"root": "/run/mps"},
     }
 ]
-MANIFESTS: Final = (SQUAT, NVIDIA, VALUES)
+POLICY: Final = [
+    {
+        "apiVersion": "nvidia.com/v1",
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "policy"},
+        "spec": {
+            "cdi": {"enabled": False},
+            "devicePlugin": {
+                "args": ["--mig-strategy=mixed"],
+                "config": {"name": "conf", "default": "a"},
+                "env": [{"name": "PASS_DEVICE_SPECS", "value": "true"}],
+                "mps": {"root": "/run/mps"},
+            },
+            "driver": {"enabled": True},
+            "hostPaths": {"driverInstallDir": "/opt"},
+        },
+    },
+    config_map("conf", a="sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"),
+]
+MANIFESTS: Final = (SQUAT, NVIDIA, VALUES, POLICY)
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
