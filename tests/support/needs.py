@@ -31,7 +31,7 @@ CAUSES: Final = {
     "helm": Cause(r"\bhelm", _KUBECTL),
     "kubectl": Cause("kubectl|kustomize", _KUBECTL),
     "kubernetes": Cause("K8S_SRC", "K8S_SRC=sources of Kubernetes, and Go"),
-    "peers": Cause("_(PLUGIN|CTK|CDI_HOOK|RUNTIME) (does not|is not)", _PROGRAMS),
+    "peers": Cause("_(PLUGIN|GFD|CTK|CDI_HOOK|RUNTIME) (does not|is not)", _PROGRAMS),
     "images": Cause(r"\bimages?\b", "make images, then .venv/bin/pytest -n 0 -m images"),
     "prometheus": Cause("promtool|prometheus", "apt-get install prometheus"),
     "registry": Cause("docker-registry|skopeo", "apt-get install docker-registry skopeo"),
