@@ -12,6 +12,7 @@ returns the schema of all fields. A field of a plain type can say more of its va
 """
 
 from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
+from deviceplugin._config.documents.node_files import by_name as files_by_name
 from deviceplugin._config.documents.places import (
     Place,
     of_file,
@@ -60,6 +61,7 @@ __all__ = [
     "choice",
     "duration",
     "either",
+    "files_by_name",
     "finished",
     "integer",
     "list_of",
