@@ -52,10 +52,6 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
             ["--device", SERIAL.replace("paths:", "pats:")],
             "args: --device: line 3: groups[0].pats: unknown key: did you mean 'paths'?",
         ),
-        (
-            ["--device", "name: usb\ngroups: [{usb: [{vendor: 1209, product: '0001'}]}]"],
-            "args: --device: line 2: groups[0].usb[0].vendor: 1209 without quotes is",
-        ),
         ([], "has no devices: neither --device nor a file"),
         (["--config=/c/x.yaml"], "the file /c/x.yaml of --config is not in the manifest"),
         (["--device", SERIAL, "--domain=A_"], "args: --domain: 'A_' is not lower-case labels"),
@@ -111,8 +107,8 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "ConfigMap c: data: [1] is not a mapping of strings",
         ),
         (
-            [daemon_set(SMARTER)],
-            "without which the image's own file applies, is not in the manifest",
+            [daemon_set(SMARTER, **mounting("c", "/root/config"))],
+            "/root/config/conf.yaml, which the manifest mounts, is not in the manifest",
         ),
         ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "config[0]"),
         (

@@ -108,6 +108,13 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     known = f"the installed plugins that know peers are {names}"
     if not found:
         return f"{path}: has no DaemonSet and no Helm values; {known}"
+    reasons = {
+        one.workload.place: why
+        for one in found
+        for _, why in one.workload.account.dropped((one.document.number,))
+    }
+    if reasons:  # of a plugin that knows it, and that it is not migrated
+        return "; ".join(f"{place}: {why}" for place, why in reasons.items())
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None

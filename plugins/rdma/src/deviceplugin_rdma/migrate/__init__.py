@@ -6,4 +6,5 @@ from deviceplugin_rdma.migrate import containers, objects
 
 def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of one of the two plugins; None for anything else."""
-    return (objects if workload.kind else containers).migrate(workload)
+    known = objects.migrate if workload.kind else containers.migrate
+    return known(workload)

@@ -19,6 +19,21 @@ def migrate(workload: Workload) -> Migration | None:
     if workload.values is not None or peer is None:
         return None
     result = peer.migration()
+    path, prefix = _flags(workload, peer, result)
+    for name in workload.variables:
+        workload.drop_variable(name, "theirs does not read it")
+    own = {"resource-prefix": prefix} if prefix else {}
+    files = _of_nodes(workload, path) if _VARIABLE.search(path) else {}
+    if files and workload.configuration is None:
+        _per_node(workload, peer, files, own, result)
+    else:
+        file = workload.file(path, f"its configuration {path}")
+        result.configuration = {**own, **peer.read(file)}
+    return result
+
+
+def _flags(workload: Workload, peer: Peer, result: Migration) -> tuple[str, str]:
+    """Return the path of its file, and the domain of its resources if it has another."""
     path, prefix = peer.file, ""
     known, switches = (*peer.flags, *LOGGING), ("use-cdi", *LOGGING_SWITCHES)
     for name, given in flags(workload, known, switches):
@@ -30,14 +45,7 @@ def migrate(workload: Workload) -> Migration | None:
             result.differs("--use-cdi", "not supported: containers get the device nodes")
         elif given.value != "false":
             result.differs(f"--{name}", f"{given.value}; log-level is the setting for logs here")
-    own = {"resource-prefix": prefix} if prefix else {}
-    files = _of_nodes(workload, path) if _VARIABLE.search(path) else {}
-    if files and workload.configuration is None:
-        _per_node(workload, peer, files, own, result)
-    else:
-        file = workload.file(path, f"its configuration {path}")
-        result.configuration = {**own, **peer.read(file)}
-    return result
+    return path, prefix
 
 
 def _of_nodes(workload: Workload, path: str) -> dict[str, str]:
