@@ -18,7 +18,7 @@ from deviceplugin_generic.migrate.udev_rules import selector
         ('SUBSYSTEM=="input", ATTRS{name}=="My.*Pad", ATTR{x}!="[!1]"',
          {"subsystem": "input", "attributes": {"name": "My*Pad"},
           "not": [{"attributes": {"x": "[^1]"}}]}),
-        (r'SUBSYSTEM=="usb", ATTRS{version}=="2\.0", ATTR{idVendor}=="16C0"',
+        (r'SUBSYSTEM=="usb", ATTRS{version}=="2\.0", ATTRS{x}=="a.c", ATTR{idVendor}=="16C0"',
          {"subsystem": "usb", "attributes": {"version": "2.0", "x": "a?c"}, "vendor": "16C0"}),
         ('SUBSYSTEM=="usb", ATTR{serial}=="a", ATTRS{serial}=="a"',
          {"subsystem": "usb", "serial": "a"}),
