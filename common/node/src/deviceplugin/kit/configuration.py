@@ -13,6 +13,7 @@ returns the schema of all fields. A field of a plain type can say more of its va
 
 from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
 from deviceplugin._config.documents.node_files import by_name as files_by_name
+from deviceplugin._config.documents.nulls import without_nulls
 from deviceplugin._config.documents.places import (
     Place,
     of_file,
@@ -87,5 +88,6 @@ __all__ = [
     "size_in_bytes",
     "suggestion",
     "text",
+    "without_nulls",
     "write_duration",
 ]

@@ -41,9 +41,9 @@ def rewrite(place: Place, differs: Differs, *, is_flag: bool, within: str = "") 
 
 
 def _rename(place: Place, known: tuple[str, ...]) -> None:
-    """Write keys as they are written here: theirs may be in any case."""
+    """Write keys as they are written here, for theirs may be in any case, and none that is null."""
     cases = {key.lower(): key for key in known}
-    pairs = place.node.pairs
+    pairs = {key: node for key, node in place.node.pairs.items() if node.kind != "nothing"}
     if len({key.lower() for key in pairs}) == len(pairs):
         place.node.pairs = {cases.get(key.lower(), key): node for key, node in pairs.items()}
 

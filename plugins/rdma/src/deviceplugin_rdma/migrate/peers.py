@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deviceplugin.kit.configuration import Place, anything, of_text
+from deviceplugin.kit.configuration import Place, anything, of_text, without_nulls
 from deviceplugin.kit.migration import Migration, Setting, checked
 from deviceplugin_rdma.settings import RdmaSettings
 
@@ -47,15 +47,8 @@ class Peer:
         places = root.keys((self.list, *self.keys), any_case=True)
         RdmaSettings.from_file(root)
         content = {key: anything().read(place) for key, place in places.items()}
-        known: dict[str, Any] = _without_nulls(content)
+        known: dict[str, Any] = without_nulls(content)
         return known
-
-
-def _without_nulls(found: Any) -> Any:
-    """Return what a program in Go reads: null is as absent."""
-    if isinstance(found, Mapping):
-        return {key: _without_nulls(one) for key, one in found.items() if one is not None}
-    return [_without_nulls(one) for one in found] if isinstance(found, list) else found
 
 
 SRIOV: Final = Peer(
