@@ -19,15 +19,7 @@ from deviceplugin._config.loading import (
 )
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import check, helps
-from deviceplugin.kit.configuration import (
-    Place,
-    duration,
-    files_by_name,
-    list_of,
-    name,
-    needed,
-    record,
-)
+from deviceplugin.kit.configuration import Place, duration, list_of, name, needed, record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -530,7 +522,8 @@ def test_a_directory_has_a_file_for_each_node(
         sign = " =" if one.endswith(".toml") else ":"
         (tmp_path / one).write_text(f"http-address{sign} ':{port}'")
     monkeypatch.setenv("DP_NODE_NAME", node)
-    assert f":{files.index(expected) + 1}" == Settings.of_file(tmp_path).http_address
+    found = load(Settings, flags={}, file=tmp_path)
+    assert f":{files.index(expected) + 1}" == found.http_address
 
 
 def test_a_directory_without_a_file_for_the_node_is_an_error(
@@ -543,5 +536,5 @@ def test_a_directory_without_a_file_for_the_node_is_an_error(
     monkeypatch.setenv("NODE_NAME", "n2")
     has = f"{tmp_path}: has n1, n3.yaml: it needs "
     assert f"{has}a file n2, as this node is called, or a file default" == problem(file=tmp_path)
-    with pytest.raises(ConfigError, match="absent: No such file or directory"):
-        files_by_name(tmp_path / "absent")
+    monkeypatch.setattr(Path, "is_dir", lambda _path: True)
+    assert f"{tmp_path}/absent: No such file or directory" == problem(file=tmp_path / "absent")

@@ -190,8 +190,6 @@ def test_the_only_file_of_a_directory_needs_no_label(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("")
     with pytest.raises(dp.ConfigError, match=r"has any.yaml, other.yaml: name the file of this"):
         of_node(lambda: NodeFacts("n")).of_file(tmp_path)
-    (tmp_path / "n.yaml").write_text("exclude: [b]")
-    assert ("n.yaml, by node n", {"exclude": ["b"]}) == chosen(tmp_path, NodeFacts("n"))
 
 
 def test_a_label_that_names_no_file_is_an_error(folder: Path) -> None:

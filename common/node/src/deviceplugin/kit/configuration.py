@@ -12,7 +12,6 @@ returns the schema of all fields. A field of a plain type can say more of its va
 """
 
 from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
-from deviceplugin._config.documents.node_files import by_name as files_by_name
 from deviceplugin._config.documents.nulls import without_nulls
 from deviceplugin._config.documents.places import (
     Place,
@@ -62,7 +61,6 @@ __all__ = [
     "choice",
     "duration",
     "either",
-    "files_by_name",
     "finished",
     "integer",
     "list_of",

@@ -16,7 +16,6 @@ from typing import Final, Self
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
     Place,
-    files_by_name,
     list_of,
     mapping_of,
     record,
@@ -182,19 +181,17 @@ def file(path: Path, node: NodeFacts) -> tuple[Path, str]:
     """Return the file that is for ``node`` at ``path``, and why, if ``path`` is a directory.
 
     In a directory, such as a mounted ConfigMap, the node's label names the file. Without a label it
-    is the file called as the node, or default, or the only one.
+    is the file called default, or the only one.
     """
     if not path.is_dir():
         return path, ""
-    known = files_by_name(path)
-    files = sorted({*known.values()})
+    files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+    known = {name: one for one in files for name in (one.stem, one.name)}
     wanted = node.labels.get(LABEL)
     if wanted:
         if wanted not in known:
             raise dp.ConfigError(f"{path}: {_unknown(wanted, [one.name for one in files])}")
         return known[wanted], f"{known[wanted].name}, by label {LABEL}={wanted}"
-    if node.name in known:
-        return known[node.name], f"{known[node.name].name}, by node {node.name}"
     if DEFAULT in known:
         return known[DEFAULT], f"{known[DEFAULT].name}, without label {LABEL}"
     if len(files) == 1:

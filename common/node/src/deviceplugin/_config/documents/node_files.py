@@ -12,19 +12,6 @@ _VARIABLES: Final = ("DP_NODE_NAME", "NODE_NAME")
 """Those of the setting ``node-name``, which is needed before a file is read."""
 
 
-def by_name(directory: Path) -> dict[str, Path]:
-    """Return the files of a directory by their names, with and without their extensions.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    try:
-        found = sorted(one for one in directory.iterdir() if one.is_file() and one.name[0] != ".")
-    except OSError as error:
-        raise ConfigError(f"{directory}: {error.strerror}") from error
-    return {one.stem: one for one in found} | {one.name: one for one in found}
-
-
 def of_node(path: Path) -> Path:
     """Return ``path``; if it is a directory, the file in it that is called as this node.
 
@@ -34,9 +21,13 @@ def of_node(path: Path) -> Path:
     if not path.is_dir():
         return path
     node = next((os.environ[name] for name in _VARIABLES if os.environ.get(name)), "")
-    known = by_name(path)
+    try:
+        files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    known = {one.stem: one for one in files} | {one.name: one for one in files}
     if found := known.get(node) or known.get(DEFAULT):
         return found
-    names = ", ".join(sorted({one.name for one in known.values()})) or "nothing"
+    names = ", ".join(one.name for one in files) or "nothing"
     needed = f"a file {node}, as this node is called" if node else "node-name in the environment"
     raise ConfigError(f"{path}: has {names}: it needs {needed}, or a file {DEFAULT}")
