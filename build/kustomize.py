@@ -63,16 +63,20 @@ def _refer(manifests: list[Manifest]) -> None:
         if one["kind"] == "ConfigMap"
         for name in names(one)
     }
-    for pod in (one for one in manifests if one["kind"] == "DaemonSet"):
-        for volume in pod["spec"]["template"]["spec"].get("volumes", ()):
-            for source in volume.get("projected", {}).get("sources", ()):
-                if named := source.get("configMap"):
-                    named["name"] = called.get(named["name"], named["name"])
+    pods = [_pod(one) for one in manifests if one["kind"] == "DaemonSet"]
+    for volume in (each for pod in pods for each in pod.get("volumes", ())):
+        for source in volume.get("projected", {}).get("sources", ()):
+            if named := source.get("configMap"):
+                named["name"] = called.get(named["name"], named["name"])
     accounts = [one for one in manifests if one["kind"] == "ServiceAccount"]
     for binding in (one for one in manifests if one["kind"].endswith("RoleBinding")):
         for subject in binding["subjects"]:
             (account,) = (one["metadata"] for one in accounts if subject["name"] in names(one))
             subject |= {"name": account["name"], "namespace": account["namespace"]}
+
+
+def _pod(manifest: Manifest) -> Any:
+    return manifest["spec"].get("template", {}).get("spec", {})
 
 
 def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:
