@@ -144,6 +144,17 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             ],
             "configList: unknown key",
         ),
+        (
+            [
+                daemon_set(
+                    "x/sriov-network-device-plugin",
+                    "--resource-prefix=a_b",
+                    **mounting("c", "/etc/pcidp"),
+                ),
+                config_map("c", **{"config.json": '{"resourceList": [{"resourceName": "a"}]}'}),
+            ],
+            "'a_b/a' is not the name of a resource: the domain must be",
+        ),
         ([daemon_set("intel-fpga-plugin", "-mode=x")], "'x' is not one of af, region, regiondevel"),
         ([daemon_set(NVIDIA, "--pass-device-specs=maybe")], "'maybe' is not true or false"),
         ([daemon_set(NVIDIA, "--mps-root=mps")], "--mps-root: 'mps' is not an absolute path"),

@@ -28,7 +28,7 @@ def migrate(workload: Workload) -> Migration | None:
         _per_node(workload, peer, files, own, result)
     else:
         file = workload.file(path, f"its configuration {path}")
-        result.configuration = {**own, **peer.read(file)}
+        result.configuration = {**own, **peer.read(file, prefix)}
     return result
 
 
@@ -85,7 +85,7 @@ def _per_node(
 
     texts: dict[str, str] = {}
     for node, path in sorted(files.items()):
-        found = {**own, **peer.read(workload.file(path, path))}
+        found = {**own, **peer.read(workload.file(path, path), own.get("resource-prefix", ""))}
         texts[node] = yaml.safe_dump(found, sort_keys=False, width=90)
     for path, file in workload.files.items():
         if path not in files.values():

@@ -3,9 +3,16 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from deviceplugin.kit.configuration import Place, anything, of_text, without_nulls
+from deviceplugin.kit.configuration import (
+    Place,
+    anything,
+    of_text,
+    resource_name_problem,
+    without_nulls,
+)
 from deviceplugin.kit.migration import Migration, Setting, checked
 from deviceplugin_rdma.settings import RdmaSettings
 
@@ -32,20 +39,26 @@ class Peer:
             peer=self.name, plugin="rdma", configuration={}, differences=[*self.differences]
         )
 
-    def read(self, file: Setting) -> Mapping[str, Any]:
+    def read(self, file: Setting, prefix: str = "") -> Mapping[str, Any]:
         """Return the content of its file, whose resources are valid here.
 
-        A file without resources offers none, as there: ours would have the default.
+        A file without resources offers none, as there: ours would have the default. ``prefix`` is
+        the domain of resources without one.
 
         Raises:
             ConfigError: Ours cannot read it.
         """
-        found = checked(of_text(str(file.value), file.place), self._content)
+        content = partial(self._content, prefix or RdmaSettings.resource_prefix)
+        found = checked(of_text(str(file.value), file.place), content)
         return {**found, self.list: found.get(self.list) or []}
 
-    def _content(self, root: Place) -> Mapping[str, Any]:
+    def _content(self, prefix: str, root: Place) -> Mapping[str, Any]:
         places = root.keys((self.list, *self.keys), any_case=True)
-        RdmaSettings.from_file(root)
+        entries: Any = RdmaSettings.from_file(root).get("resources", ())
+        for entry in entries:
+            name = f"{entry.prefix or prefix}/{entry.name}"
+            if problem := resource_name_problem(name):
+                root.fault(f"{name!r} is not the name of a resource: {problem}")
         content = {key: anything().read(place) for key, place in places.items()}
         known: dict[str, Any] = without_nulls(content)
         return known
