@@ -181,6 +181,30 @@ def test_what_cannot_be_migrated_is_refused(
     assert message in refused(*documents)
 
 
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("quay.io/kubevirt/device-plugin-kvm", "domain: devices.kubevirt.io"),
+        ("quay.io/kubevirt/device-plugin-network-bridge", "an old plugin of KubeVirt"),
+        ("registry/kubevirt/virt-handler:v1.5.0", "KubeVirt itself, whose device plugins stay"),
+        ("ghcr.io/project-akri/akri/agent-full:v0.13.8", "kubectl get configurations.akri.sh"),
+        ("everpeace/k8s-hostpath-device-plugin:0.1", "type: Mount"),
+        ("everpeace/k8s-host-device-plugin", "a path for each device"),
+        ("soolaugust/fuse-device-plugin:v1.0", "domain: github.com"),
+        ("ghcr.io/nextflow-io/k8s-fuse-plugin:v1.0", "domain: nextflow.io"),
+        ("x/usbip-device-plugin", "devices of other machines"),
+        ("kkohtaka/edgetpu-device-plugin", "product: '9302'"),
+        ("ghcr.io/collabora/k8s-socketcan:1", "virtual CAN interfaces stay with it"),
+    ],
+)
+def test_other_plugins_are_named_with_what_takes_their_place(
+    refused: Refusal, image: str, said: str
+) -> None:
+    error = refused(daemon_set(image))
+    assert said in error
+    assert "not a device plugin that we know" not in error
+
+
 def test_a_template_that_nobody_filled_in_is_refused(refused: Refusal) -> None:
     template = "resourceName: RESOURCE_NAME\nnumberDevicesOnNode: NUMBER\npluginName: [1]\n"
     error = refused(

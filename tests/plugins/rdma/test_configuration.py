@@ -234,6 +234,12 @@ def test_what_is_wrong_elsewhere_is_said_too(tmp_path: Path) -> None:
     assert f"config.json:1: {unknown}" == fault(tmp_path, {"resourceLists": []})
 
 
+def test_a_selector_beside_the_selectors_is_said_to_belong_there(tmp_path: Path) -> None:
+    unknown, where = fault(tmp_path, nic(selectors={}, IsRDMA=True)).splitlines()
+    assert "resourceList[0].IsRDMA: unknown key: " in unknown
+    assert "config.json:1: resourceList[0].IsRDMA: belongs into selectors; " in where
+
+
 def test_keys_of_the_peers_are_in_any_case(tmp_path: Path) -> None:
     keys = ("ResourceList", "ConfigList", "PeriodicUpdateInterval")
     found = read(tmp_path, dict(zip(keys, ([{"resourceName": "a"}], None, 60), strict=True)))
