@@ -490,5 +490,5 @@ def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendere
     migrate(daemon_set(SMARTER, **mounting("c", "/root/config")), file)
     assert [] == configuration(rendered())
     # Its chart makes no ConfigMap of an empty list, so that the rules of the image apply.
-    migrate({"image": SMARTER, "config": []})
+    migrate({"image": SMARTER, "application": {"appName": "x"}, "config": []})
     assert "^snd$" == configuration(rendered())[0]["devicematch"]

@@ -108,7 +108,11 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ),
         (
             [daemon_set(SMARTER, **mounting("c", "/root/config"))],
-            "/root/config/conf.yaml, which the manifest mounts, is not in the manifest",
+            "/root/config/conf.yaml, which is mounted there, is not in the manifest",
+        ),
+        (
+            [{"image": SMARTER, "config": []}],
+            "config: is missing, and the chart's own is not known",
         ),
         ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "config[0]"),
         (

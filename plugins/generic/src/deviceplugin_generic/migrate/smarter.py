@@ -56,7 +56,7 @@ def migrate(workload: Workload) -> Migration | None:
             "devices that appear later: advertised at once; theirs looks once, at its start",
         ],
     )
-    root = _rules(workload)
+    root = _rules(workload, result)
     configuration: Configuration = checked(
         root, lambda found: loading.smarter_read(found)["configuration"]
     )
@@ -69,27 +69,44 @@ def migrate(workload: Workload) -> Migration | None:
     return result
 
 
-def _rules(workload: Workload) -> Place:
+def _rules(workload: Workload, result: Migration) -> Place:
     if workload.values is not None:
-        for key, why in _CHART.items():
-            workload.drop(why, key)
-        given = workload.key("config")
-        if given is None or not given.value:
-            return _own(workload)
-        is_text = isinstance(given.value, str)  # as in the chart of k8s-at-home
-        return (of_text if is_text else of_plain)(given.value, given.place)
+        return _of_values(workload, result)
     for name in workload.variables:
         workload.drop_variable(name, "theirs does not read it")
     path = _FILE
     for name, one in flags(workload, _FLAGS, _SWITCHES):
         path = str(one.value) if name == "config" else path
     path = posixpath.normpath(posixpath.join(_HOME, path))
-    if path == posixpath.join(_HOME, _FILE) and workload.configuration is None:
-        mounts = workload.account.get((*workload.root, "volumeMounts"))
-        if not any(_is_over(path, one) for one in mounts or ()):
-            return _own(workload)
-    file = workload.file(path, f"{path}, which the manifest mounts,")
+    if path == posixpath.join(_HOME, _FILE) and _has_no_file(workload, path):
+        return _own(workload, result)
+    file = workload.file(path, f"{path}, which is mounted there,")
     return of_text(str(file.value), file.place)
+
+
+def _of_values(workload: Workload, result: Migration) -> Place:
+    for key, why in _CHART.items():
+        workload.drop(why, key)
+    given = workload.key("config")
+    if given is not None and given.value:
+        is_text = isinstance(given.value, str)  # as in the chart of k8s-at-home
+        return (of_text if is_text else of_plain)(given.value, given.place)
+    if not workload.has("application"):  # another chart has rules of its own
+        raise dp.ConfigError(
+            f"{workload.place}: config: is missing, and the chart's own is not known here: give "
+            "all values, as helm get values RELEASE --all prints them"
+        )
+    return _own(workload, result)
+
+
+def _has_no_file(workload: Workload, path: str) -> bool:
+    """Return whether nothing is mounted over a file of the image. What is rendered shows it."""
+    if workload.configuration is not None or path in workload.files:
+        return False
+    image, mounts = (
+        workload.account.get((*workload.root, key)) for key in ("image", "volumeMounts")
+    )
+    return isinstance(image, str) and not any(_is_over(path, one) for one in mounts or ())
 
 
 def _is_over(path: str, mount: Any) -> bool:
@@ -97,6 +114,7 @@ def _is_over(path: str, mount: Any) -> bool:
     return bool(place) and f"{path}/".startswith(f"{posixpath.normpath(place)}/")
 
 
-def _own(workload: Workload) -> Place:
+def _own(workload: Workload, result: Migration) -> Place:
+    result.differs("rules", "those of its image, 1.1.2 to 1.20.12, since no others are mounted")
     rules = [{"devicematch": one, "nummaxdevices": count} for one, count in _OWN.items()]
     return of_plain(rules, f"{workload.place}: the rules of its image")
