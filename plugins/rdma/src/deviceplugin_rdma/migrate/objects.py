@@ -3,7 +3,7 @@
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit.migration import Account, Migration, Setting, Workload
+from deviceplugin.kit.migration import Migration, Setting, Workload
 from deviceplugin_rdma.migrate.peers import SHARED, SRIOV
 
 _SRIOV_OPERATOR: Final = {
@@ -15,6 +15,10 @@ _SRIOV_OPERATOR: Final = {
         ("SriovNetwork", "SriovIBNetwork", "OVSNetwork"), "which makes a network for pods of it"
     ),
 }
+_MADE: Final = (
+    "what it makes of its objects can be migrated: kubectl --namespace NAMESPACE get "
+    "daemonset/sriov-device-plugin configmap/device-plugin-config --output yaml"
+)
 _POLICIES: Final = ("NicClusterPolicy", "NicNodePolicy")
 """Objects of NVIDIA's network operator."""
 _PLUGINS: Final = {"sriovDevicePlugin": SRIOV, "rdmaSharedDevicePlugin": SHARED}
@@ -44,28 +48,12 @@ def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of an object of an operator; None for anything else.
 
     Raises:
-        ConfigError: Nothing can be made of it, and the error says of what it can.
+        ConfigError: Its configuration is missing, or ours cannot read it.
     """
     if why := _SRIOV_OPERATOR.get(workload.kind):
-        workload.account.drop(workload.root, f"stays with the operator, {why}")
-        if not _has_daemon_set(workload.account):
-            raise dp.ConfigError(
-                f"{workload.place}: the operator makes a configuration of its objects for each "
-                "node, which is needed here: kubectl --namespace NAMESPACE get "
-                "daemonset/sriov-device-plugin configmap/device-plugin-config --output yaml | "
-                "deviceplugin migrate -"
-            )
+        workload.account.drop(workload.root, f"stays with the operator, {why}; {_MADE}")
         return None
     return _of_policy(workload) if workload.kind in _POLICIES else None
-
-
-def _has_daemon_set(account: Account) -> bool:
-    number = 0
-    while (document := account.get((number,))) is not None:
-        if document.get("kind") == "DaemonSet":
-            return True
-        number += 1
-    return False
 
 
 def _of_policy(workload: Workload) -> Migration | None:
