@@ -101,6 +101,7 @@ def _per_node(
     if _within(workload.account.get((workload.root[0], "metadata")), "ownerReferences"):
         result.differs(
             "operator",
-            "it writes these files, and what it changes in them later does not come here: "
-            "plugins/rdma/docs/with-sriov-operator.md has an overlay that reads its own ConfigMap",
+            "it makes its DaemonSet again when that is deleted, and what it changes in these files "
+            "later does not come here: plugins/rdma/docs/with-sriov-operator.md keeps its plugin "
+            "off nodes, and has an overlay that reads its own ConfigMap",
         )
