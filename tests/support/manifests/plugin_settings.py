@@ -67,7 +67,7 @@ def _mounted(container: Manifest, manifests: Sequence[Manifest]) -> Files:
     return tuple(
         (mount["mountPath"], chosen.get(name, name), text)
         for mount in container.get("volumeMounts", ())
-        for source in sources[mount["name"]]
+        for source in sources.get(mount["name"], ())
         if "configMap" in source
         for chosen in [{x["key"]: x["path"] for x in source["configMap"].get("items", ())}]
         for name, text in data.get(source["configMap"]["name"], {}).items()
