@@ -56,12 +56,27 @@ def _add_component(folder: Path, manifests: list[Manifest]) -> None:
 
 
 def _refer(manifests: list[Manifest]) -> None:
-    """Let bindings name the service account as it is called in the end."""
+    """Let bindings name the service account, and pods ConfigMaps, as they are called in the end."""
+    called = {
+        name: one["metadata"]["name"]
+        for one in manifests
+        if one["kind"] == "ConfigMap"
+        for name in names(one)
+    }
+    pods = [_pod(one) for one in manifests if one["kind"] == "DaemonSet"]
+    for volume in (each for pod in pods for each in pod.get("volumes", ())):
+        for source in volume.get("projected", {}).get("sources", ()):
+            if named := source.get("configMap"):
+                named["name"] = called.get(named["name"], named["name"])
     accounts = [one for one in manifests if one["kind"] == "ServiceAccount"]
     for binding in (one for one in manifests if one["kind"].endswith("RoleBinding")):
         for subject in binding["subjects"]:
             (account,) = (one["metadata"] for one in accounts if subject["name"] in names(one))
             subject |= {"name": account["name"], "namespace": account["namespace"]}
+
+
+def _pod(manifest: Manifest) -> Any:
+    return manifest["spec"].get("template", {}).get("spec", {})
 
 
 def _read(folder: Path, kind: str, version: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_a_wrong_value_is_told_with_where_it_stands(tmp_path: Path) -> None:
     assert expected == problem(file=file, environ=environ)
     flags = {"log-level": ""}
     assert f"--log-level: '' {levels}" == problem(file=file, environ=environ, flags=flags)
-    assert f"{tmp_path}: Is a directory" == problem(file=tmp_path)
+    assert f"{tmp_path}/x: No such file or directory" == problem(file=tmp_path / "x")
 
 
 def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> None:
@@ -504,3 +504,37 @@ def test_settings_of_dra_may_be_empty_and_the_node_comes_from_the_downward_api()
     given = {"driver-name": "gopher.example.com", "api-server": "https://10.96.0.1:443"}
     found = load(Settings, flags=given, environ={})
     assert given == {"driver-name": found.driver_name, "api-server": found.api_server}
+
+
+@pytest.mark.parametrize(
+    ("node", "files", "expected"),
+    [
+        ("n1.example.com", ["n1.example.com", "n1.yaml", "default"], "n1.example.com"),
+        ("n1", ["n1.toml", "default.yaml"], "n1.toml"),
+        ("n2", ["n1", "default.yaml", "..data"], "default.yaml"),
+        ("", ["default"], "default"),
+    ],
+)
+def test_a_directory_has_a_file_for_each_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: str, files: list[str], expected: str
+) -> None:
+    for port, one in enumerate(files, 1):
+        sign = " =" if one.endswith(".toml") else ":"
+        (tmp_path / one).write_text(f"http-address{sign} ':{port}'")
+    monkeypatch.setenv("DP_NODE_NAME", node)
+    found = load(Settings, flags={}, file=tmp_path)
+    assert f":{files.index(expected) + 1}" == found.http_address
+
+
+def test_a_directory_without_a_file_for_the_node_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has = f"{tmp_path}: has nothing: it needs "
+    assert f"{has}node-name in the environment, or a file default" == problem(file=tmp_path)
+    (tmp_path / "n1").touch()
+    (tmp_path / "n3.yaml").touch()
+    monkeypatch.setenv("NODE_NAME", "n2")
+    has = f"{tmp_path}: has n1, n3.yaml: it needs "
+    assert f"{has}a file n2, as this node is called, or a file default" == problem(file=tmp_path)
+    monkeypatch.setattr(Path, "is_dir", lambda _path: True)
+    assert f"{tmp_path}/absent: No such file or directory" == problem(file=tmp_path / "absent")

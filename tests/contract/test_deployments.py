@@ -361,6 +361,15 @@ def test_the_plugin_finds_its_configuration_where_the_component_puts_it(tmp_path
     assert f"{name}, the only one" == json.loads(done.stdout)["node-choice"]
 
 
+def test_a_node_has_its_own_configuration_or_the_deployments(tmp_path: Path) -> None:
+    place = overlay(tmp_path, "rdma", "config-per-node")
+    manifests = render(place)
+    (volume,) = (one for one in pod_of(manifests)["volumes"] if one["name"] == "config-per-node")
+    sources = [one["configMap"] for one in volume["projected"]["sources"]]
+    items = [{"key": "config.yaml", "path": "default"}]
+    assert [{"name": "rdma-config", "items": items}, {"name": "config-per-node"}] == sources
+
+
 def test_the_page_about_mps_is_a_deployment_that_fits_together(tmp_path: Path) -> None:
     page = (ROOT / "plugins/gpu/docs/sharing.md").read_text()
     blocks = re.findall(r"^   ```yaml\n(.*?)^   ```$", page, re.MULTILINE | re.DOTALL)

@@ -87,6 +87,9 @@ EXPECTED: dict[str, Callable[[list[Manifest]], bool]] = {
     "One file for different GPU nodes": lambda m: any(
         "timeSlicing" in one["data"]["config.yaml"] for one in m if one["kind"] == "ConfigMap"
     ),
+    "A file for each node": lambda m: any(
+        "worker-1" in one["data"] for one in m if one["kind"] == "ConfigMap"
+    ),
     "A registry, and a digest": lambda m: (
         f"registry.example.com/hw/gopher-device-plugin@sha256:{'0' * 64}"
         == container_of(m)["image"]
@@ -113,7 +116,7 @@ def test_an_overlay_is_rendered_and_does_what_it_is_called(title: str, tmp_path:
     assert 1 == len(spaces)
     changed = {"nodeSelector", "tolerations"}
     plugin = container_of(manifests)["image"].rpartition("/")[2].partition("-")[0]
-    allowed = {"/dev", "/sys"} if "one process" in title else ()
+    allowed = {"/dev", "/sys"} if plugin in {"node", "rdma"} else ()
     found = problems(manifests, f"{plugin}-device-plugin", allowed)
     assert [] == [one for one in found if not any(name in one for name in changed)]
 

@@ -349,3 +349,9 @@ def test_keys_may_be_in_any_case_where_a_record_says_so() -> None:
         "isrdma: is the same key as isRdma: keep one of them",
         "nmae: unknown key: did you mean 'name'?",
     ] == root.faults.lines
+
+
+def test_null_is_as_absent_in_what_programs_in_go_write() -> None:
+    found = {"a": None, "b": [{"c": None, "d": [None]}], "e": {"f": {"g": None}}}
+    assert {"b": [{"d": [None]}], "e": {"f": {}}} == configuration.without_nulls(found)
+    assert {"e": {"f": None}} == configuration.without_nulls({"e": {"f": None}}, 1)

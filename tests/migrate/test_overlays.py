@@ -473,5 +473,9 @@ def test_an_empty_list_of_a_peer_stays_one(
 
 
 def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendered) -> None:
-    migrate({"image": SMARTER, "config": []})
+    file = config_map("c", **{"conf.yaml": "[]"})
+    migrate(daemon_set(SMARTER, **mounting("c", "/root/config")), file)
     assert [] == configuration(rendered())
+    # Its chart makes no ConfigMap of an empty list, so that the rules of the image apply.
+    migrate({"image": SMARTER, "application": {"appName": "x"}, "config": []})
+    assert "^snd$" == configuration(rendered())[0]["devicematch"]

@@ -52,10 +52,6 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
             ["--device", SERIAL.replace("paths:", "pats:")],
             "args: --device: line 3: groups[0].pats: unknown key: did you mean 'paths'?",
         ),
-        (
-            ["--device", "name: usb\ngroups: [{usb: [{vendor: 1209, product: '0001'}]}]"],
-            "args: --device: line 2: groups[0].usb[0].vendor: 1209 without quotes is",
-        ),
         ([], "has no devices: neither --device nor a file"),
         (["--config=/c/x.yaml"], "the file /c/x.yaml of --config is not in the manifest"),
         (["--device", SERIAL, "--domain=A_"], "args: --domain: 'A_' is not lower-case labels"),
@@ -111,8 +107,12 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "ConfigMap c: data: [1] is not a mapping of strings",
         ),
         (
-            [daemon_set(SMARTER)],
-            "without which the image's own file applies, is not in the manifest",
+            [daemon_set(SMARTER, **mounting("c", "/root/config"))],
+            "/root/config/conf.yaml, which is mounted there, is not in the manifest",
+        ),
+        (
+            [{"image": SMARTER, "config": []}],
+            "config: is missing, and the chart's own is not known",
         ),
         ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "config[0]"),
         (
@@ -148,6 +148,17 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             ],
             "configList: unknown key",
         ),
+        (
+            [
+                daemon_set(
+                    "x/sriov-network-device-plugin",
+                    "--resource-prefix=a_b",
+                    **mounting("c", "/etc/pcidp"),
+                ),
+                config_map("c", **{"config.json": '{"resourceList": [{"resourceName": "a"}]}'}),
+            ],
+            "'a_b/a' is not the name of a resource: the domain must be",
+        ),
         ([daemon_set("intel-fpga-plugin", "-mode=x")], "'x' is not one of af, region, regiondevel"),
         ([daemon_set(NVIDIA, "--pass-device-specs=maybe")], "'maybe' is not true or false"),
         ([daemon_set(NVIDIA, "--mps-root=mps")], "--mps-root: 'mps' is not an absolute path"),
@@ -172,6 +183,30 @@ def test_what_cannot_be_migrated_is_refused(
     refused: Refusal, documents: list[object], message: str
 ) -> None:
     assert message in refused(*documents)
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("quay.io/kubevirt/device-plugin-kvm", "domain: devices.kubevirt.io"),
+        ("quay.io/kubevirt/device-plugin-network-bridge", "an old plugin of KubeVirt"),
+        ("registry/kubevirt/virt-handler:v1.5.0", "KubeVirt itself, whose device plugins stay"),
+        ("ghcr.io/project-akri/akri/agent-full:v0.13.8", "kubectl get configurations.akri.sh"),
+        ("everpeace/k8s-hostpath-device-plugin:0.1", "type: Mount"),
+        ("everpeace/k8s-host-device-plugin", "a path for each device"),
+        ("soolaugust/fuse-device-plugin:v1.0", "domain: github.com"),
+        ("ghcr.io/nextflow-io/k8s-fuse-plugin:v1.0", "domain: nextflow.io"),
+        ("x/usbip-device-plugin", "devices of other machines"),
+        ("kkohtaka/edgetpu-device-plugin", "product: '9302'"),
+        ("ghcr.io/collabora/k8s-socketcan:1", "virtual CAN interfaces stay with it"),
+    ],
+)
+def test_other_plugins_are_named_with_what_takes_their_place(
+    refused: Refusal, image: str, said: str
+) -> None:
+    error = refused(daemon_set(image))
+    assert said in error
+    assert "not a device plugin that we know" not in error
 
 
 def test_a_template_that_nobody_filled_in_is_refused(refused: Refusal) -> None:

@@ -80,6 +80,21 @@ BAD = {
         "devices[0].name: 'a_b' is not lower-case letters, digits and hyphens, 2 to 63"
     ],
     NAMED % "{}": [f"{GROUP}: needs one of paths, usb and select"],
+    NAMED % "{paths: [{path: /x}]}, count: 9": [
+        "devices[0].groups[1]: is a count alone: put it into the braces of the group before it"
+    ],
+    ENTRY % "count: 9": ["devices[0].count: belongs into a group, as in groups: [{count: 9, ...}]"],
+    "Devices: []\n": ["Devices: unknown key: did you mean 'devices'?"],
+    **{
+        f"apiVersion: v1\nkind: {kind}\n{more}": [
+            f"is a Kubernetes object, a {kind}: its file is {where}; deviceplugin migrate reads "
+            "whole manifests of other plugins"
+        ]
+        for kind, more, where in (
+            ("ConfigMap", "data: {c.yaml: x}\n", "data['c.yaml']"),
+            ("HelmRelease", "data: 3\n", "in a ConfigMap of it, or in its arguments"),
+        )
+    },
     NAMED % "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": [
         f"{GROUP}: needs one of paths, usb and select, not paths and usb"
     ],
@@ -309,6 +324,32 @@ def test_what_is_left_out_of_a_valid_file_is_told(tmp_path: Path) -> None:
     assert (0, f"{file}: valid\n", [f"generic-device-plugin: {reason}"]) == checked(file)
 
 
+def test_a_drm_node_with_another_name_is_valid_and_told(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    renamed = (
+        "{paths: [{path: /dev/dri/card1, mountPath: /dev/dri/card0}]}",
+        "{select: {subsystem: drm, name: render*}, mountPath: /dev/dri/renderD128}",
+    )
+    kept = (
+        "{paths: [{path: /dev/dri/card*, mountPath: /dev/dri/}, {path: /dev/dri/card0}]}",
+        "{paths: [{path: /dev/ttyUSB0, mountPath: /dev/modem}]}",
+        "{paths: [{path: /dev/dri, mountPath: /dri, type: Mount}]}",
+    )
+    file.write_text(NAMED % ", ".join(renamed + kept))
+    status, out, lines = checked(file)
+    assert (0, f"{file}: valid\n") == (status, out)
+    start = f"generic-device-plugin: {file}: ab: "
+    assert [
+        f"{start}/dev/dri/card1 is /dev/dri/card0 in the container",
+        f"{start}/dev/dri/render* is /dev/dri/renderD128 in the container",
+    ] == [one.partition(": libdrm looks")[0] for one in lines]
+
+
+def test_quotes_that_no_shell_has_taken_away_are_told() -> None:
+    with pytest.raises(dp.ConfigError, match=r"^is in quotes of its own: remove them, as a shell"):
+        Devices.parse([f"'{{{'name: ab'}}}'"])
+
+
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--x"]])
 def test_the_check_is_of_one_file(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == deviceplugin_generic.check(words)
@@ -424,6 +465,10 @@ def test_flags_replace_the_devices_of_the_file_and_nothing_else(tmp_path: Path) 
         ),
         (["a.b", "X"], "'X' is not lower-case labels with dots between"),
         (["a.b", "a.b"], "'a.b' is given twice"),
+        *(
+            (one, f"{one!r}: kubernetes.io/ and requests. are reserved by Kubernetes")
+            for one in ("kubernetes.io", "x.kubernetes.io", "requests.x")
+        ),
         ([], "a domain, or a list of domains, belongs here"),
         ([1], "a domain, or a list of domains, belongs here"),
     ],

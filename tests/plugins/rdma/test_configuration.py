@@ -232,3 +232,26 @@ def test_what_is_wrong_elsewhere_is_said_too(tmp_path: Path) -> None:
     assert f"config.json:1: {negative}" == fault(tmp_path, {"periodicUpdateInterval": -1})
     unknown = "resourceLists: unknown key: did you mean 'resources'?"
     assert f"config.json:1: {unknown}" == fault(tmp_path, {"resourceLists": []})
+
+
+def test_a_selector_beside_the_selectors_is_said_to_belong_there(tmp_path: Path) -> None:
+    unknown, where = fault(tmp_path, nic(selectors={}, IsRDMA=True)).splitlines()
+    assert "resourceList[0].IsRDMA: unknown key: " in unknown
+    assert "config.json:1: resourceList[0].IsRDMA: belongs into selectors; " in where
+
+
+def test_keys_of_the_peers_are_in_any_case(tmp_path: Path) -> None:
+    keys = ("ResourceList", "ConfigList", "PeriodicUpdateInterval")
+    found = read(tmp_path, dict(zip(keys, ([{"resourceName": "a"}], None, 60), strict=True)))
+    assert ["a"] == [one.name for one in found.resources]
+    twice = fault(tmp_path, {"resourceList": [], "ResourceList": []})
+    assert "config.json:1: ResourceList: is the same key as resourceList: keep one" in twice
+
+
+def test_the_routes_are_those_that_are_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tmp_path == RdmaSettings(proc_net_dir=tmp_path).routes_dir
+    assert Path("/proc/net") == RdmaSettings().routes_dir
+    monkeypatch.setattr("deviceplugin_rdma.settings._ROUTES", (tmp_path, Path("/proc/net")))
+    assert tmp_path == RdmaSettings().routes_dir

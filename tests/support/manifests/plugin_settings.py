@@ -61,12 +61,16 @@ def _mounted(container: Manifest, manifests: Sequence[Manifest]) -> Files:
     """Return the files of the ConfigMaps that are mounted."""
     data = {one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"}
     (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "DaemonSet")
-    maps = {one["name"]: one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
+    sources = {
+        one["name"]: one.get("projected", {}).get("sources") or [one] for one in pod["volumes"]
+    }
     return tuple(
-        (mount["mountPath"], name, text)
+        (mount["mountPath"], chosen.get(name, name), text)
         for mount in container.get("volumeMounts", ())
-        if mount["name"] in maps
-        for name, text in data[maps[mount["name"]]].items()
+        for source in sources.get(mount["name"], ())
+        if "configMap" in source
+        for chosen in [{x["key"]: x["path"] for x in source["configMap"].get("items", ())}]
+        for name, text in data.get(source["configMap"]["name"], {}).items()
     )
 
 

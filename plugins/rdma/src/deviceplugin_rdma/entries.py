@@ -189,6 +189,14 @@ def _type_problem(text: str) -> str:
     return "" if text in ("netDevice", "accelerator") else "is not netDevice or accelerator"
 
 
+def _misplaced(place: Place, _given: Mapping[str, Place]) -> None:
+    """Say where an unknown key belongs that is a selector."""
+    selectors = {key.lower() for key in _SELECTOR.schema["properties"]}
+    for key, one in place.keys().items():
+        if key.lower() in selectors:
+            one.fault("belongs into selectors; the SR-IOV network device plugin ignores it here")
+
+
 _ENTRY: Final = cfg.record(
     Entry,
     {
@@ -211,6 +219,7 @@ _ENTRY: Final = cfg.record(
         ),
         "shares": cfg.integer(1, _MOST_SHARES),
     },
+    rules=[_misplaced],
     any_case=True,
 ).called("Resource")
 

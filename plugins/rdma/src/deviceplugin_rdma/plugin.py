@@ -127,7 +127,7 @@ class RdmaPlugin(dp.Plugin):
     def _needed(self) -> set[str]:
         """Return the interfaces that the node itself needs, as far as they are known."""
         try:
-            self._busy = links.default_routes(self._settings.proc_net_dir, self._sysfs)
+            self._busy = links.default_routes(self._settings.routes_dir, self._sysfs)
         except (OSError, IndexError, ValueError) as error:
             self._problems.say("routes", "default route unknown", error=str(error))
         else:

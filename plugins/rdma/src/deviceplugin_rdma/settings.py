@@ -16,7 +16,11 @@ from deviceplugin_rdma.entries import DEFAULT, ENTRIES, SHARED_ENTRIES, Entry
 
 LinkHealth: TypeAlias = Literal["check", "ignore"]
 
+_ROUTES: Final = (Path("/host/proc/net"), Path("/proc/net"))
 _LISTS: Final = {"resources": ENTRIES, "resourceList": ENTRIES, "configList": SHARED_ENTRIES}
+_INTERVAL: Final = "periodicUpdateInterval"
+_PEERS_KEYS: Final = {key.lower(): key for key in (*_LISTS, _INTERVAL)}
+"""By the same in lower case: programs in Go do not mind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +51,20 @@ class RdmaSettings(dp.Settings):
     """Directory of sysfs. It must be the host's, which has the host's network interfaces."""
     dev_dir: Path = Path("/dev")
     """Directory of device nodes."""
-    proc_net_dir: Path = Path("/proc/net")
-    """Directory of the host's routes: the function with a default route is given to no pod."""
+    proc_net_dir: Path | None = None
+    """Directory of the host's routes: the function with a default route is given to no pod. By
+    default /host/proc/net, where our manifests mount it, and without that /proc/net."""
 
     @classmethod
     @override
     def from_file(cls, root: Place) -> Mapping[str, object]:
-        given: dict[str, object] = dict(super().from_file(root))
-        interval = given.pop("periodicUpdateInterval", None)
+        given: dict[str, object] = {}
+        for key, place in super().from_file(root).items():
+            name = _PEERS_KEYS.get(key.lower(), key)
+            if name in given and isinstance(place, Place):
+                place.fault(f"is the same key as {name}: keep one of them")
+            given[name] = place
+        interval = given.pop(_INTERVAL, None)
         if isinstance(interval, Place) and interval.kind != "nothing":  # needed no less often
             interval.take(cfg.integer(), 0)
         lists = {name: given.pop(name) for name in _LISTS if name in given}
@@ -66,6 +76,11 @@ class RdmaSettings(dp.Settings):
             ]
             given["resources"] = tuple(entry for entries in found for entry in entries)
         return given
+
+    @property
+    def routes_dir(self) -> Path:
+        """The directory of the host's routes."""
+        return self.proc_net_dir or next((one for one in _ROUTES if one.is_dir()), _ROUTES[-1])
 
     def resource(self, entry: Entry) -> str:
         """Return the name of the resource of an entry."""

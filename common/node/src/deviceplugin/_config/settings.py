@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from deviceplugin._config import loading
 from deviceplugin._config import values as _values
-from deviceplugin._config.documents import places
+from deviceplugin._config.documents import node_files, places
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import key
 from deviceplugin._config.names import HostName, check_driver_name
@@ -109,12 +109,13 @@ class Settings:
     def open_file(cls, path: Path) -> Place:
         """Return the outermost place of the configuration file at ``path``.
 
-        Override it to choose one of several files, for example if ``path`` is a directory.
+        In a directory that is the file with the name of this node, or else the one called default.
+        Override it to choose one of several files in another way.
 
         Raises:
             ConfigError: It cannot be read.
         """
-        return places.of_file(path)
+        return places.of_file(node_files.of_node(path))
 
     @classmethod
     def from_file(cls, root: Place) -> Mapping[str, object]:

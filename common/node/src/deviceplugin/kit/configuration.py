@@ -12,6 +12,7 @@ returns the schema of all fields. A field of a plain type can say more of its va
 """
 
 from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
+from deviceplugin._config.documents.nulls import without_nulls
 from deviceplugin._config.documents.places import (
     Place,
     of_file,
@@ -85,5 +86,6 @@ __all__ = [
     "size_in_bytes",
     "suggestion",
     "text",
+    "without_nulls",
     "write_duration",
 ]

@@ -156,6 +156,8 @@ class Configuration:
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 DOMAIN: Final = rf"^(?=.{{1,244}}$){_LABEL}(\.{_LABEL})*$"
+RESERVED: Final = r"^requests\.|kubernetes\.io$"
+"""Domains that Kubernetes keeps to itself."""
 NAME: Final = r"^\s*[a-z0-9][-a-z0-9]{0,61}[a-z0-9]\s*$"
 HEXADECIMAL: Final = r"^(0[xX])?[0-9a-fA-F]{1,4}$"
 PCI_CLASS: Final = r"^(0[xX])?[0-9a-fA-F]{1,6}$"

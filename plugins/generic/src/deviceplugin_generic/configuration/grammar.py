@@ -142,7 +142,9 @@ _SELECT: Final = cfg.record(
 
 def _one_kind(place: Place, given: Given) -> None:
     kinds = [kind for kind in _KINDS if kind in given]
-    if len(kinds) != 1:
+    if [*given] == ["count"]:
+        place.fault("is a count alone: put it into the braces of the group before it")
+    elif len(kinds) != 1:
         more = f", not {' and '.join(kinds)}" if kinds else ""
         place.fault(f"needs one of {', '.join(_KINDS[:-1])} and {_KINDS[-1]}{more}")
     for key in _BEHIND if "paths" in given else ():
@@ -212,6 +214,14 @@ _EXTRA_MOUNT: Final = cfg.record(
         "readOnly": cfg.as_argument(cfg.boolean(), "read_only"),
     },
 ).called("mount")
+
+
+def _misplaced(place: Place) -> None:
+    raise place.fault(f"belongs into a group, as in groups: [{{count: {place.raw}, ...}}]")
+
+
+_COUNT: Final = Kind(_misplaced, {"not": {}}, cfg.anything().takes, "absent")
+"""What somebody may write beside ``groups``."""
 ENTRY: Final = cfg.record(
     Entry,
     {
@@ -226,6 +236,7 @@ ENTRY: Final = cfg.record(
         "cdi": cfg.list_of(string_kinds.CDI),
         "health": _CHECK,
         "policy": cfg.choice(*POLICIES),
+        "count": _COUNT,
     },
 ).called("device")
 

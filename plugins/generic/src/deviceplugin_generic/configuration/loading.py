@@ -6,11 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import InvalidError, Place, bounded, list_of, matches, of_text
+from deviceplugin.kit.configuration import (
+    InvalidError,
+    Place,
+    bounded,
+    list_of,
+    matches,
+    of_text,
+    resource_name_problem,
+)
 from deviceplugin_generic.configuration import grammar
 from deviceplugin_generic.configuration.entries import (
     DOMAIN,
     LEVELS,
+    RESERVED,
     SETTINGS,
     Configuration,
     Entry,
@@ -43,6 +52,11 @@ class Domains:
             for name in names
             if not matches(name, DOMAIN)
         ]
+        problems += [
+            f"{name!r}: {problem}"
+            for name in names
+            if matches(name, DOMAIN) and (problem := resource_name_problem(f"{name}/x"))
+        ]
         twice = dict.fromkeys(name for name in names if names.count(name) > 1)
         problems += [f"{name!r} is given twice" for name in twice]
         if problems:
@@ -55,6 +69,7 @@ class Domains:
         domain = {
             "type": "string",
             "pattern": DOMAIN,
+            "not": {"pattern": RESERVED},
             "description": "Domain of all resource names, or a list of domains",
         }
         return {"anyOf": [domain, {"type": "array", "items": domain, "minItems": 1}]}
@@ -141,7 +156,10 @@ def of_flags(roots: Sequence[Place]) -> tuple[tuple[Entry, ...], list[Place]]:
     """
     lists = [items(root) if root.kind in {"list", "nothing"} else [root] for root in roots]
     places = [place for found in lists for place in found]
-    entries = grammar.entries(places)
+    quoted = [one for one in roots if one.kind == "text" and one.raw.lstrip()[:1] in {"{", "["}]
+    for root in quoted:
+        root.fault("is in quotes of its own: remove them, as a shell would have done")
+    entries = grammar.entries(place for place in places if place not in quoted)
     if faults := [line for root in roots for line in root.faults.lines]:
         raise dp.ConfigError("\n".join(faults))
     return entries, places
@@ -157,7 +175,7 @@ def read(root: Place) -> Mapping[str, object]:
         return {"device": Devices(found.pop("configuration")), **found}
     settings: dict[str, object] = {"device": Devices(Configuration(place=str(root)))}
     names: dict[str, str] = {}
-    for name, place in root.keys().items():
+    for name, place in _keys(root):
         key = SETTINGS.get(name, name)
         if key in names:
             place.fault(f"means the same as {names[key]}, which is there too: keep one of them")
@@ -169,6 +187,27 @@ def read(root: Place) -> Mapping[str, object]:
             settings[key] = LEVELS[place.raw] if is_level else place
         names.setdefault(key, name)
     return settings
+
+
+def _keys(root: Place) -> Iterator[tuple[str, Place]]:
+    """Yield the keys of a file but those that are faults here: of an object, and in another case.
+
+    An object of Kubernetes has the file inside of it.
+    """
+    places = root.keys()
+    if {"apiVersion", "kind"} <= places.keys():
+        kind, data = places["kind"].raw, places.get("data")
+        named = [*data.node.pairs] if data and data.kind == "mapping" else []
+        inside = f"data[{named[0]!r}]" if named else "in a ConfigMap of it, or in its arguments"
+        raise root.fault(
+            f"is a Kubernetes object, a {kind}: its file is {inside}; deviceplugin migrate reads "
+            "whole manifests of other plugins"
+        )
+    for name, place in places.items():
+        if name not in SETTINGS and name.lower() in SETTINGS:
+            place.fault(f"unknown key: did you mean {name.lower()!r}?")
+        else:
+            yield name, place
 
 
 def translated(arguments: Sequence[str]) -> Iterator[str]:

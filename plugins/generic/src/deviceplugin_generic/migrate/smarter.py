@@ -1,6 +1,8 @@
 """smarter-device-manager: its rules, in a ConfigMap or in Helm values."""
 
-from typing import Final
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_plain, of_text
@@ -11,6 +13,25 @@ from deviceplugin_generic.configuration.entries import Configuration
 _NAME: Final = "smarter-device-manager"
 _FILE: Final = "config/conf.yaml"
 _HOME: Final = "/root"
+_OWN: Final = {
+    "^snd$": 20,
+    "^gpiomem$": 40,
+    "^gpiochip[0-9]*$": 20,
+    "^hci[0-9]*$": 1,
+    "^i2c-[0-9]*$": 1,
+    "^rtc0$": 20,
+    "^video[0-9]*$": 20,
+    "^vchiq$": 20,
+    "^vcsm.*$": 20,
+    **dict.fromkeys((f"^tty{kind}[0-9]*$" for kind in ("USB", "ACM", "THS", "S")), 1),
+    "nvidia-gpu": 10,
+}
+"""The rules in its image, of 1.1.2 to 1.20.12, which apply where no others are mounted."""
+_CHART: Final = {
+    "application": "ours has names of its own",
+    "configuration": "put its nodeSelector into the DaemonSet of ours",
+}
+"""Values of its chart besides config and the image."""
 _FLAGS: Final = ("config", "v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")
 _SWITCHES: Final = ("pass-device-specs", "logtostderr", "alsologtostderr")
 
@@ -35,7 +56,7 @@ def migrate(workload: Workload) -> Migration | None:
             "devices that appear later: advertised at once; theirs looks once, at its start",
         ],
     )
-    root = _rules(workload)
+    root = _rules(workload, result)
     configuration: Configuration = checked(
         root, lambda found: loading.smarter_read(found)["configuration"]
     )
@@ -48,13 +69,52 @@ def migrate(workload: Workload) -> Migration | None:
     return result
 
 
-def _rules(workload: Workload) -> Place:
-    values = workload.key("config")
-    if values:
-        return of_plain(values.value, values.place)
+def _rules(workload: Workload, result: Migration) -> Place:
+    if workload.values is not None:
+        return _of_values(workload, result)
+    for name in workload.variables:
+        workload.drop_variable(name, "theirs does not read it")
     path = _FILE
     for name, one in flags(workload, _FLAGS, _SWITCHES):
         path = str(one.value) if name == "config" else path
-    path = path if path.startswith("/") else f"{_HOME}/{path}"
-    file = workload.file(path, f"{path}, without which the image's own file applies,")
+    path = posixpath.normpath(posixpath.join(_HOME, path))
+    if path == posixpath.join(_HOME, _FILE) and _has_no_file(workload, path):
+        return _own(workload, result)
+    file = workload.file(path, f"{path}, which is mounted there,")
     return of_text(str(file.value), file.place)
+
+
+def _of_values(workload: Workload, result: Migration) -> Place:
+    for key, why in _CHART.items():
+        workload.drop(why, key)
+    given = workload.key("config")
+    if given is not None and given.value:
+        is_text = isinstance(given.value, str)  # as in the chart of k8s-at-home
+        return (of_text if is_text else of_plain)(given.value, given.place)
+    if not workload.has("application"):  # another chart has rules of its own
+        raise dp.ConfigError(
+            f"{workload.place}: config: is missing, and the chart's own is not known here: give "
+            "all values, as helm get values RELEASE --all prints them"
+        )
+    return _own(workload, result)
+
+
+def _has_no_file(workload: Workload, path: str) -> bool:
+    """Return whether nothing is mounted over a file of the image. What is rendered shows it."""
+    if workload.configuration is not None or path in workload.files:
+        return False
+    image, mounts = (
+        workload.account.get((*workload.root, key)) for key in ("image", "volumeMounts")
+    )
+    return isinstance(image, str) and not any(_is_over(path, one) for one in mounts or ())
+
+
+def _is_over(path: str, mount: Any) -> bool:
+    place = str(mount.get("mountPath", "")) if isinstance(mount, Mapping) else ""
+    return bool(place) and f"{path}/".startswith(f"{posixpath.normpath(place)}/")
+
+
+def _own(workload: Workload, result: Migration) -> Place:
+    result.differs("rules", "those of its image, 1.1.2 to 1.20.12, since no others are mounted")
+    rules = [{"devicematch": one, "nummaxdevices": count} for one, count in _OWN.items()]
+    return of_plain(rules, f"{workload.place}: the rules of its image")

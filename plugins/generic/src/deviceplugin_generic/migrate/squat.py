@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import deviceplugin as dp
@@ -11,11 +12,19 @@ from deviceplugin.kit.migration import Migration, Setting, Workload, checked, fl
 from deviceplugin_generic.configuration import globs, grammar, loading
 from deviceplugin_generic.configuration.entries import LEVELS, Entry
 from deviceplugin_generic.configuration.loading import Domains
+from deviceplugin_generic.migrate.spellings import rewrite
 
 _NAME: Final = "generic-device-plugin"
 _OURS: Final = "DP_CONFIG"
-_DEFAULT_FILE: Final = "/etc/generic-device-plugin/config"
+_DEFAULT_FILES: Final = ("/etc/generic-device-plugin/config", "/config")
 _ENDINGS: Final = (".yaml", ".yml", ".json", ".toml")
+_OTHERS: Final = {
+    **dict.fromkeys((".hcl", ".tfvars"), "HCL, which ours does not read"),
+    ".ini": "INI, which ours does not read",
+    **dict.fromkeys((".properties", ".props", ".prop"), "properties, which ours does not read"),
+    **dict.fromkeys((".env", ".dotenv"), "variables, which ours does not read"),
+}
+"""Other endings of its file."""
 _SETTINGS: Final = ("domain", "listen", "log-level", "plugin-directory")
 _FLAGS: Final = ("config", "device", *_SETTINGS)
 _LISTS: Final = ("devices", "device")
@@ -42,14 +51,6 @@ def migrate(workload: Workload) -> Migration | None:
     if workload.values is not None or workload.name != _NAME or is_ours:
         return None
     given = list(flags(workload, _FLAGS, ["version"]))
-    settings, entries, raw = _file(workload, given)
-    settings |= _variables(workload)
-    settings |= {name: one for name, one in given if name in _SETTINGS}
-    if texts := [one for name, one in given if name == "device"]:
-        found, places = loading.of_flags([of_text(str(one.value), one.place) for one in texts])
-        entries, raw = list(found), [anything().read(one) for one in places]
-    if raw is None:
-        raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
     result = Migration(
         peer="generic-device-plugin of squat",
         plugin="generic",
@@ -59,38 +60,57 @@ def migrate(workload: Workload) -> Migration | None:
             *_ALWAYS,
         ],
     )
-    workload.drop_variable("DEVICE", "not taken over; theirs cannot read it either")
+    settings, entries, raw = _file(workload, given, result)
+    settings |= _variables(workload)
+    settings |= {name: one for name, one in given if name in _SETTINGS}
+    if texts := [one for name, one in given if name == "device"]:
+        roots = [of_text(str(one.value), one.place) for one in texts]
+        for root in roots:
+            for one in loading.items(root) if root.kind == "list" else [root]:
+                rewrite(one, result.differs, is_flag=True)
+        found, places = loading.of_flags(roots)
+        entries, raw = list(found), [anything().read(one) for one in places]
+    if raw is None:
+        raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
     level = settings.get("log-level")
     result.configuration = {
         **_domain(workload, settings.get("domain"), result),
         **({"log-level": _level(level, result)} if level else {}),
         "devices": raw,
     }
-    _others(settings, result)
+    _elsewhere(settings, result)
     _hosts(entries, result)
     return result
 
 
 def _file(
-    workload: Workload, given: Sequence[tuple[str, Setting]]
+    workload: Workload, given: Sequence[tuple[str, Setting]], result: Migration
 ) -> tuple[dict[str, Setting], list[Entry], list[Any] | None]:
     """Return the settings, the entries and the devices of its file; None without a list of them."""
     named = [str(one.value) for name, one in given if name == "config"]
-    known = [f"{_DEFAULT_FILE}{ending}" for ending in _ENDINGS]
+    known = [f"{place}{end}" for place in _DEFAULT_FILES for end in (*_ENDINGS, *_OTHERS, "")]
     default = next((path for path in known if path in workload.files), "")
     path = named[-1] if named else default
     if not path and workload.configuration is None:
         return {}, [], None
     file = workload.file(posixpath.normpath(path), f"the file {path} of --config")
-    language = posixpath.splitext(path)[1] or ".yaml"
-    root = of_text(str(file.value), file.place, ".yaml" if language == ".yml" else language)
-    return checked(root, _read)
+    language = posixpath.splitext(path)[1]
+    # A file that it has found itself is YAML to it, whatever its name.
+    language = language if named and language != ".yml" else ".yaml"
+    if language not in _ENDINGS:
+        what = _OTHERS.get(language, "a language that theirs does not know by its name")
+        raise dp.ConfigError(f"{file.place}: is in {what}: write it as YAML, with keys as in JSON")
+    return checked(of_text(str(file.value), file.place, language), partial(_read, result))
 
 
-def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any] | None]:
-    places = root.keys(_KEYS)
+def _read(
+    result: Migration, root: Place
+) -> tuple[dict[str, Setting], list[Entry], list[Any] | None]:
+    places = root.keys(_KEYS, any_case=True)
     lists = [places[name] for name in _LISTS if name in places]
     items = [one for found in lists for one in loading.items(found)]
+    for one in items:
+        rewrite(one, result.differs, is_flag=False)
     settings = {
         name: Setting(str(place), place.raw)
         for name, place in places.items()
@@ -101,9 +121,13 @@ def _read(root: Place) -> tuple[dict[str, Setting], list[Entry], list[Any] | Non
 
 
 def _variables(workload: Workload) -> dict[str, Setting]:
+    """Return the settings among its variables; what it does not read has no effect."""
     names = {name.upper().replace("-", "_"): name for name in _SETTINGS}
     known = {name: workload.variable(key) for key, name in names.items()}
     found = {name: one for name, one in known.items() if one}
+    workload.drop_variable("DEVICE", "not taken over; theirs cannot read it either")
+    for name in workload.variables:
+        workload.drop_variable(name, "theirs does not read it")
     return {name: one for name, one in found.items() if one.value}
 
 
@@ -141,7 +165,7 @@ def _level(given: Setting, result: Migration) -> str:
     return level
 
 
-def _others(settings: Mapping[str, Setting], result: Migration) -> None:
+def _elsewhere(settings: Mapping[str, Setting], result: Migration) -> None:
     if listen := settings.get("listen"):
         result.differs("--listen", f"{listen.value} becomes :9494, where our probes look")
     directory = settings.get("plugin-directory")

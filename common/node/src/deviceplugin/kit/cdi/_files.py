@@ -2,12 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, cast, get_args
 
 from deviceplugin._config.documents.faults import bounded
+from deviceplugin._config.documents.nulls import without_nulls
 from deviceplugin._config.documents.reading import content
 from deviceplugin.kit import files
 from deviceplugin.kit.cdi._specification import (
@@ -65,7 +66,7 @@ def read(path: Path, newest: str = "") -> Mapping[str, Any]:
     not among `VERSIONS` may have fields that are not known here. UnreadableYAMLError if it is YAML,
     and PyYAML is not installed; OSError if it cannot be read.
     """
-    found: object = _without_nulls(parse(path))
+    found: object = without_nulls(parse(path), _DEPTH)
     if not isinstance(found, dict):
         raise SpecError("is not an object with keys")
     document = cast("Mapping[str, Any]", found)
@@ -88,16 +89,6 @@ def names(document: Mapping[str, Any]) -> list[str]:
 def _name(device: Mapping[str, Any]) -> str:
     name = device["name"]
     return str(name) if isinstance(name, int) else name  # runtimes take a number for its text
-
-
-def _without_nulls(found: object, depth: int = _DEPTH) -> Any:
-    """Return ``found`` without keys that are null, which a Go program takes for absent."""
-    if depth and isinstance(found, dict):
-        items = cast("Mapping[str, Any]", found).items()
-        return {key: _without_nulls(one, depth - 1) for key, one in items if one is not None}
-    if depth and isinstance(found, list):
-        return [_without_nulls(one, depth - 1) for one in cast("Sequence[Any]", found)]
-    return found
 
 
 def parse(path: Path) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from typing_extensions import override
 
 from deviceplugin._config import loading
-from deviceplugin._config.documents import faults, places
+from deviceplugin._config.documents import faults
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
@@ -113,7 +113,7 @@ def settings_of(
 
 def named_in(file: Path, installed: Collection[str]) -> list[str]:
     """Return the plugins that have a section in a configuration file; raise ``ConfigError``."""
-    root = places.of_file(file)
+    root = Settings.open_file(file)
     try:
         found = Settings.from_file(root)
     except InvalidError:
@@ -132,7 +132,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
 
 def places_in(file: Path, installed: Collection[str]) -> Mapping[str, Place]:
     """Return the sections of a configuration file by plugin; none if it is not an agent's."""
-    root = places.of_file(file)
+    root = Settings.open_file(file)
     found = root.keys() if root.kind == "mapping" else {}
     return {name: place for name, place in found.items() if name in installed}
 
