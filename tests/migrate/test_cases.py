@@ -3,11 +3,13 @@
 A case is a file of ``cases/``: the input as it is, below a comment. After the line ``# expect:``
 the comment is YAML:
 
+    flags       of the command, besides the file
     status      of the command; 0 if it is not given
     plugin      the folder of our plugin
     config      the whole of its config.yaml
     components  of the overlay, without their folder
     files       the data of the other ConfigMaps, by name
+    printed     all documents that are printed, where that is not an overlay
     said        parts of the differences
     error       parts of what is printed if the status is not 0
 """
@@ -21,7 +23,9 @@ import yaml
 from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
-KEYS = {"status", "plugin", "config", "components", "files", "said", "error"}
+KEYS = {
+    *("flags", "status", "plugin", "config", "components", "files", "printed", "said", "error"),
+}
 
 
 def expected(text: str) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def files(overlay: Any) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = expected(path.read_text(encoding="utf-8"))
-    status = main(["migrate", str(path)])
+    status = main(["migrate", str(path), *wanted.get("flags", [])])
     out, err = capsys.readouterr()
     assert wanted.get("status", 0) == status, err
     for part in wanted.get("error", []):
@@ -57,6 +61,9 @@ def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(line.removeprefix("#").strip() for line in out.splitlines())
     for part in wanted.get("said", []):
         assert part in said
+    if "printed" in wanted:
+        assert wanted["printed"] == list(yaml.safe_load_all(out))
+        return
     if "plugin" not in wanted:
         assert "error" in wanted
         return

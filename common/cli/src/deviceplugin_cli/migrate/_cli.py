@@ -9,34 +9,50 @@ from typing import Final, cast
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
+from deviceplugin_cli.migrate import _output
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input, documents, read_text
 from deviceplugin_cli.migrate._forms import workloads
-from deviceplugin_cli.migrate._kustomize import overlay
 
 GROUP: Final = "deviceplugin.migrate"
 """The group of entry points. The name of an entry point is that of the plugin."""
 
 Migrate = Callable[[Workload], Migration | None]
 _DESCRIPTION: Final = """\
-Read the manifest or the Helm values of another device plugin, and print a kustomization.yaml that
-deploys ours in its place, with our configuration in it. Comments at its top say for which plugin
-the other was taken, what to delete first, and all that is different. Nothing is changed, and no
-cluster is asked.
+Read the manifest or the Helm values of another device plugin, and print what deploys ours in its
+place, with our configuration in it. Comments at its top have the order of the migration, as
+commands, in which no node is without its devices; and all that is different. Nothing is changed,
+and no cluster is asked.
 
 MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it mounts, or the values of a Helm
 chart; - is standard input. Helm templates have to be rendered first: helm template ... |
-deviceplugin migrate -"""
+deviceplugin migrate -
+
+Two more commands: "deviceplugin migrate verify" compares the devices of the cluster before and
+after, and "deviceplugin migrate back" prints the way back. A file of such a name is ./verify."""
 _EXAMPLES: Final = """\
 examples:
   deviceplugin migrate daemonset.yaml > kustomization.yaml && kubectl kustomize .
   deviceplugin migrate daemonset.yaml --config conf.yaml    its configuration is in another file
+  deviceplugin migrate values.yaml --output helmrelease     as Flux has it
+  deviceplugin migrate all.yaml --directory ours            several DaemonSets, a folder for each
   kubectl -n kube-system get ds,cm -o yaml | deviceplugin migrate - --name NAME
 
-Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
+What our plugin would refuse is not printed. Exit status: 0 if something was printed, 2 if there is
+nothing to migrate or something is wrong, 3 if it was printed and nobody could judge it, because our
+plugin is not installed here."""
+_BACK: Final = """\
+Print the way back from ours to the other plugin, as commands, for the MANIFEST and the options that
+"deviceplugin migrate" was given. Nothing is changed, and no cluster is asked."""
+_BACK_EXAMPLES: Final = """\
+examples:
+  deviceplugin migrate back daemonset.yaml
+  deviceplugin migrate back values.yaml --output helmrelease
+
+To migrate a file that is called back, write ./back. Exit status: 0, or 2 as for migrate."""
 _PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
-_DEPLOYMENTS: Final = "device-plugins/deployments"
+_UNJUDGED: Final = 3
 
 
 def plugins() -> list[EntryPoint]:
@@ -55,10 +71,19 @@ def migrations(workload: Workload) -> Iterator[Migration]:
 
 
 def main(argv: Sequence[str]) -> int:
-    return _command_line.run(_parser(), argv, _migrate)
+    """Migrate, or run the sub-command that comes first: files of these names need ``./``."""
+    command, rest = (argv[0], argv[1:]) if argv else ("", argv)
+    if command == "verify":
+        from deviceplugin_cli.migrate import _verify  # with the client of the API server
+
+        return _verify.main(rest)
+    if command == "back":
+        return _command_line.run(_parser("migrate back", _BACK, _BACK_EXAMPLES), rest, _back)
+    return _command_line.run(_parser("migrate", _DESCRIPTION, _EXAMPLES), argv, _migrate)
 
 
-def _migrate(options: argparse.Namespace) -> int:
+def _made(options: argparse.Namespace) -> list[Made]:
+    """Return what becomes of each peer of the input; raise ``ConfigError``."""
     path: str = options.manifest
     if path == options.config == "-":
         raise ConfigError("standard input cannot be both the manifest and --config")
@@ -76,12 +101,22 @@ def _migrate(options: argparse.Namespace) -> int:
     ]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
-    if len(made) > 1:
-        listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
-        raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
     _settle(source, made, partial=options.partial)
-    head = list(_head(made[0].found, made[0].migration, path))
-    sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
+    return made
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    made = _made(options)
+    found = _output.result(made, options, list(_head(made, options.manifest)))
+    if options.directory:
+        _output.write(found, options.directory)
+    else:
+        sys.stdout.writelines(found.files.values())
+    return 0 if found.is_judged else _UNJUDGED
+
+
+def _back(options: argparse.Namespace) -> int:
+    sys.stdout.write(_output.way_back(_made(options), options))
     return 0
 
 
@@ -117,33 +152,21 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     return f"{places}: not a device plugin that we know; {known}"
 
 
-def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
+def _head(all_made: Sequence[Made], path: str) -> Iterator[str]:
     yield f"Made by deviceplugin migrate {path}"
-    image = f", image {found.workload.image}" if found.workload.image else ""
-    yield f"{found.workload.place}: taken for {migration.peer}{image}."
-    yield ""
-    yield (
-        "Put it as kustomization.yaml beside a checkout of device-plugins, look at it with "
-        "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
-        "a resource from each other."
-    )
-    if found.workload.values is None:
-        namespace, _, name = found.document.name.rpartition("/")
-        where = f"--namespace {namespace} " if namespace else ""
-        yield f"    kubectl {where}delete daemonset {name}"
-    else:
-        yield "    helm uninstall RELEASE"
-    yield "    kubectl apply -k ."
+    for one in all_made:
+        workload = one.found.workload
+        image = f", image {workload.image}" if workload.image else ""
+        yield f"{workload.place}: taken for {one.migration.peer}{image}."
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _command_line.parser("migrate", _DESCRIPTION, _EXAMPLES)
+def _parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser = _command_line.parser(command, description, examples)
     add = parser.add_argument
     add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
     words = "print an overlay although keys are not understood: they are listed as differences"
     add("--partial", action="store_true", help=words)
-    words = f"where the overlay finds our manifests ({_DEPLOYMENTS})"
-    add("--deployments", default=_DEPLOYMENTS, metavar="PATH", help=words)
+    _output.add_options(parser)
     return parser

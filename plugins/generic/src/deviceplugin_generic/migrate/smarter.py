@@ -24,6 +24,7 @@ def migrate(workload: Workload) -> Migration | None:
         plugin="generic",
         configuration=[],
         components=["host-dev"],
+        keeps_ids=False,
         differences=[
             "resource names: the same, smarter-devices/...",
             (
