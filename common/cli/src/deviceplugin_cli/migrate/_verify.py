@@ -51,14 +51,14 @@ def _verify(options: argparse.Namespace) -> int:
     if bool(options.before) == bool(options.save):
         raise ConfigError("name the file from before, or where to --save it")
     wants = Question(resources=options.resource).wants
+    saved = _snapshot.read(options.before, read_text(options.before)) if options.before else None
     now = _snapshot.chosen(_now(options), options.node, wants)
     if missing := [one for one in options.node if one not in now.nodes]:
         raise ConfigError(f"--node {missing[0]}: the cluster has no such node")
-    if options.save:
+    if saved is None:
         _save(options.save, now)
         return _SAME
-    before = _snapshot.read(options.before, read_text(options.before))
-    before = _snapshot.chosen(before, options.node, wants)
+    before = _snapshot.chosen(saved, options.node, wants)
     lines = list(before.lines(now))
     sys.stdout.writelines(f"{line}\n" for line in [*lines, _summary(before, now, len(lines))])
     return _DIFFERENT if lines else _SAME
