@@ -6,6 +6,8 @@ the comment is YAML:
     flags       of the command, besides the file
     status      of the command; 0 if it is not given
     plugin      the folder of our plugin
+    by_label    whether a label of nodes chooses one of several configurations, which are written
+                into a folder; what follows is about those of nodes without it
     config      the whole of its config.yaml
     components  of the overlay, without their folder
     files       the data of the other ConfigMaps, by name
@@ -24,7 +26,8 @@ from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 KEYS = {
-    *("flags", "status", "plugin", "config", "components", "files", "printed", "said", "error"),
+    *("flags", "status", "plugin", "by_label", "config", "components", "files", "printed"),
+    *("said", "error"),
 }
 
 
@@ -51,10 +54,14 @@ def files(overlay: Any) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = expected(path.read_text(encoding="utf-8"))
-    status = main(["migrate", str(path), *wanted.get("flags", [])])
+    ours = tmp_path / "ours"
+    flags = [f"--directory={ours}"] if wanted.get("by_label") else []
+    status = main(["migrate", str(path), *flags, *wanted.get("flags", [])])
     out, err = capsys.readouterr()
+    if flags:
+        out = (ours / "kustomization.yaml").read_text(encoding="utf-8")
     assert wanted.get("status", 0) == status, err
     for part in wanted.get("error", []):
         assert part in err
@@ -67,9 +74,12 @@ def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if "plugin" not in wanted:
         assert "error" in wanted
         return
+    name = f"{wanted['plugin']}-device-plugin{'-rest' if flags else ''}"
+    if flags:
+        out = (ours / name / "kustomization.yaml").read_text(encoding="utf-8")
     overlay = yaml.safe_load(out)
     data = files(overlay)
-    assert f"{wanted['plugin']}-device-plugin" == overlay["namespace"]
+    assert name == overlay["namespace"]
     assert wanted["config"] == yaml.safe_load(data.pop("config")["config.yaml"])
     assert wanted.get("components", []) == [Path(one).name for one in overlay.get("components", [])]
     assert wanted.get("files", {}) == data

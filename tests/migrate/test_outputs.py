@@ -75,6 +75,17 @@ def test_several_peers_are_deployed_side_by_side(tmp_path: Path) -> None:
         assert {("ConfigMap", name) for name in maps} <= own
 
 
+def test_objects_of_several_peers_are_one_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, serial("one"), serial("two"), daemon_set("intel-gpu-plugin"))
+    assert 0 == main(["migrate", path, "--output=operator"])
+    found = yaml.safe_load_all(capsys.readouterr().out)
+    assert ["generic-one", "generic-two", "intelgpu"] == [one["metadata"]["name"] for one in found]
+    assert 2 == main(["migrate", path, "--image=a.example/b"])
+    assert "--image: there are several plugins" in capsys.readouterr().err
+
+
 def test_what_is_in_the_folder_is_not_overwritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,7 +278,7 @@ def test_settings_of_our_manifests_are_known() -> None:
 def cases() -> Iterator[Path]:
     for path in sorted((Path(__file__).parent / "cases").glob("*.yaml")):
         text = path.read_text(encoding="utf-8")
-        if "# plugin:" in text:
+        if "# plugin:" in text and "# by_label:" not in text:
             yield path
 
 

@@ -314,13 +314,12 @@ def test_nvidias_static_manifest_becomes_an_overlay_of_the_gpu_plugin(
         "imex-channel-ids": ["0"],
         "pass-device-specs": True,
         "fail-on-init-error": False,
+        "disable-healthchecks": "62",
     } == configuration(manifests)
     assert "nvidia" == pod(manifests)["runtimeClassName"]
-    assert {"name": "DP_DISABLE_HEALTHCHECKS", "value": "62"} in pod(manifests)["containers"][0][
-        "env"
-    ]
     said = differences(text)
-    assert any(one.startswith("tolerations: nvidia.com/gpu; ours") for one in said)
+    assert "tolerations: kept by a patch; without it ours tolerates all taints" in said
+    assert [{"key": "nvidia.com/gpu", "operator": "Exists"}] == pod(manifests)["tolerations"]
     assert any(one.startswith("--kubelet-socket: ") for one in said)
 
 
@@ -346,39 +345,27 @@ def test_nvidias_helm_values_become_settings(migrate: Migrate, rendered: Rendere
     )
     manifests = rendered()
     check(manifests, "gpu", ["/usr"])
-    assert {"migStrategy": "none"} == configuration(manifests)["flags"]
-    env = {one["name"]: one.get("value") for one in pod(manifests)["containers"][0]["env"]}
-    assert ("single", "true", "envvar,cdi-cri", "/srv/mps") == (
-        env["DP_MIG_STRATEGY"],
-        env["DP_FAIL_ON_INIT_ERROR"],
-        env["DP_DEVICE_LIST_STRATEGY"],
-        env["DP_MPS_ROOT"],
-    )
+    assert {
+        "mig-strategy": "single",
+        "fail-on-init-error": True,
+        "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
+    } == configuration(manifests)
+    (container,) = pod(manifests)["containers"]
+    env = {one["name"]: one.get("value") for one in container["env"]}
+    assert ("envvar,cdi-cri", "/srv/mps") == (env["DP_DEVICE_LIST_STRATEGY"], env["DP_MPS_ROOT"])
+    mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    volumes = {one["name"]: one for one in pod(manifests)["volumes"]}
+    assert "/srv/mps" == volumes[mounts["/mps"]]["hostPath"]["path"]
     assert {"gpu": "yes", "kubernetes.io/os": "linux"} == pod(manifests)["nodeSelector"]
     said = {one.partition(": ")[0] for one in differences(text)}
-    assert {"affinity", "gfd.enabled", "MPS control daemon", "mps-root", "nodeSelector"} <= said
+    assert {"affinity", "nodeSelector"} <= said
+    assert any(
+        "resources[0].rename: nvidia.com/part: their plugin" in one for one in differences(text)
+    )
     assert (
         "resources.limits.memory: 100Mi; ours is 160Mi: theirs is too little for many devices"
         in (differences(text))
     )
-
-
-def test_nvidias_files_for_different_nodes_are_kept(migrate: Migrate, rendered: Rendered) -> None:
-    files = {
-        "whole": "version: v1\nflags: {migStrategy: none}\n",
-        "mixed": "flags: {migStrategy: mixed}\nresources: {gpus: [{pattern: '*', name: a}]}\n",
-    }
-    text = migrate({"config": {"map": files, "default": "mixed"}, "gdsEnabled": True, "gfd": {}})
-    manifests = rendered()
-    (node_config,) = (
-        one["data"]
-        for one in manifests
-        if one["kind"] == "ConfigMap" and one["metadata"]["name"].endswith("node-config")
-    )
-    assert {**files, "default": files["mixed"]} == node_config
-    env = {one["name"]: one.get("value") for one in pod(manifests)["containers"][0]["env"]}
-    assert ("true", "false") == (env["DP_GDS_ENABLED"], env["DP_FAIL_ON_INIT_ERROR"])
-    assert {"config-manager", "resources"} <= {one.partition(": ")[0] for one in differences(text)}
 
 
 @pytest.mark.parametrize(

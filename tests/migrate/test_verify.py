@@ -171,7 +171,7 @@ def test_a_file_that_is_called_as_a_command_needs_a_path(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "back").write_text("a: 1\n")
     assert 2 == main(["migrate", "back"])
-    assert "the following arguments are required: MANIFEST" in capsys.readouterr().err
+    assert "name a MANIFEST, or give --from-cluster" in capsys.readouterr().err
     assert 2 == main(["migrate", "./back"])
     assert "./back: document 1: Helm values with the keys a" in capsys.readouterr().err
     assert 2 == main(["migrate"])

@@ -2,18 +2,25 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from deviceplugin._app.exit_status import complain
+from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.migrate import _output
+from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
+from deviceplugin_cli.migrate import _output, _verify
+from deviceplugin_cli.migrate._accounting import settle
+from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._documents import Input, documents, read_text
+from deviceplugin_cli.migrate._documents import Input, read_text
 from deviceplugin_cli.migrate._forms import workloads
+from deviceplugin_cli.migrate._sources import read_sources
 
 GROUP: Final = "deviceplugin.migrate"
 """The group of entry points. The name of an entry point is that of the plugin."""
@@ -22,12 +29,12 @@ Migrate = Callable[[Workload], Migration | None]
 _DESCRIPTION: Final = """\
 Read the manifest or the Helm values of another device plugin, and print what deploys ours in its
 place, with our configuration in it. Comments at its top have the order of the migration, as
-commands, in which no node is without its devices; and all that is different. Nothing is changed,
-and no cluster is asked.
+commands, in which no node is without its devices; and all that is different. Nothing is changed.
 
-MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it mounts, or the values of a Helm
-chart; - is standard input. Helm templates have to be rendered first: helm template ... |
-deviceplugin migrate -
+MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it names, or the values of a Helm
+chart, or a folder of such files; - is standard input. With --from-cluster the cluster of the
+kubeconfig is asked instead, and all device plugins that it has are listed. Helm templates have to
+be rendered first: helm template ... | deviceplugin migrate -
 
 Two more commands: "deviceplugin migrate verify" compares the devices of the cluster before and
 after, and "deviceplugin migrate back" prints the way back. A file of such a name is ./verify."""
@@ -35,23 +42,24 @@ _EXAMPLES: Final = """\
 examples:
   deviceplugin migrate daemonset.yaml > kustomization.yaml && kubectl kustomize .
   deviceplugin migrate daemonset.yaml --config conf.yaml    its configuration is in another file
+  deviceplugin migrate clusters/production/                 all YAML and JSON files of a folder
+  deviceplugin migrate --from-cluster --name NAME           a DaemonSet of the cluster
   deviceplugin migrate values.yaml --output helmrelease     as Flux has it
   deviceplugin migrate all.yaml --directory ours            several DaemonSets, a folder for each
-  kubectl -n kube-system get ds,cm -o yaml | deviceplugin migrate - --name NAME
 
-What our plugin would refuse is not printed. Exit status: 0 if something was printed, 2 if there is
-nothing to migrate or something is wrong, 3 if it was printed and nobody could judge it, because our
-plugin is not installed here."""
+What our plugin would refuse is not printed. Exit status: 0 if something was printed, 1 if the
+cluster does not answer, 2 if there is nothing to migrate or something is wrong, 3 if it was printed
+and nobody could judge it, because our plugin is not installed here."""
 _BACK: Final = """\
 Print the way back from ours to the other plugin, as commands, for the MANIFEST and the options that
-"deviceplugin migrate" was given. Nothing is changed, and no cluster is asked."""
+"deviceplugin migrate" was given. Nothing is changed."""
 _BACK_EXAMPLES: Final = """\
 examples:
   deviceplugin migrate back daemonset.yaml
   deviceplugin migrate back values.yaml --output helmrelease
 
-To migrate a file that is called back, write ./back. Exit status: 0, or 2 as for migrate."""
-_PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
+To migrate a file that is called back, write ./back. Exit status: 0, 1 or 2 as for migrate."""
+_CLIENT: Final = "deviceplugin-migrate"
 _UNJUDGED: Final = 3
 
 
@@ -74,26 +82,34 @@ def main(argv: Sequence[str]) -> int:
     """Migrate, or run the sub-command that comes first: files of these names need ``./``."""
     command, rest = (argv[0], argv[1:]) if argv else ("", argv)
     if command == "verify":
-        from deviceplugin_cli.migrate import _verify  # with the client of the API server
-
         return _verify.main(rest)
-    if command == "back":
-        return _command_line.run(_parser("migrate back", _BACK, _BACK_EXAMPLES), rest, _back)
-    return _command_line.run(_parser("migrate", _DESCRIPTION, _EXAMPLES), argv, _migrate)
+    words = ("migrate back", _BACK, _BACK_EXAMPLES), _back
+    if command != "back":
+        words, rest = (("migrate", _DESCRIPTION, _EXAMPLES), _migrate), argv
+    return _command_line.run(_parser(*words[0]), rest, words[1], (ApiServerError,))
 
 
-def _made(options: argparse.Namespace) -> list[Made]:
-    """Return what becomes of each peer of the input; raise ``ConfigError``."""
-    path: str = options.manifest
-    if path == options.config == "-":
-        raise ConfigError("standard input cannot be both the manifest and --config")
-    source = Input(documents(path, read_text(path)))
+def _made(options: argparse.Namespace) -> tuple[str, list[Made]]:
+    """Return what the input is called, and what becomes of each peer; raise ``ConfigError``."""
+    path, source = _input(options)
     configuration = None if options.config is None else read_text(options.config)
+    made = collect(path, source, configuration, options.name)
+    settle(source, made, partial=options.partial)
+    return path, made
+
+
+def collect(path: str, source: Input, configuration: str | None, name: str | None) -> list[Made]:
+    """Return the peers of the input, or those of the DaemonSet ``name``; one at least.
+
+    Raises:
+        ConfigError: There is none, or something in one is wrong.
+    """
     all_found = list(workloads(source, configuration))
-    if options.name:
-        all_found = [one for one in all_found if one.document.name.endswith(options.name)]
+    _say(source.skipped)
+    if name:
+        all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
         if not all_found:
-            raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
+            raise ConfigError(f"{path}: no DaemonSet is called {name}")
     made = [
         Made(one, migration, compare(one, migration))
         for one in all_found
@@ -101,13 +117,12 @@ def _made(options: argparse.Namespace) -> list[Made]:
     ]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
-    _settle(source, made, partial=options.partial)
     return made
 
 
 def _migrate(options: argparse.Namespace) -> int:
-    made = _made(options)
-    found = _output.result(made, options, list(_head(made, options.manifest)))
+    name, made = _made(options)
+    found = _output.result(made, options, name)
     if options.directory:
         _output.write(found, options.directory)
     else:
@@ -116,54 +131,77 @@ def _migrate(options: argparse.Namespace) -> int:
 
 
 def _back(options: argparse.Namespace) -> int:
-    sys.stdout.write(_output.way_back(_made(options), options))
+    sys.stdout.write(_output.way_back(_made(options)[1], options))
     return 0
 
 
-def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
-    """List what is not taken over; raise ``ConfigError`` for what is not understood."""
-    account, here = source.account, {one.found.document.number for one in made}
-    for document in source.documents:
-        for key in ("apiVersion", "kind", "metadata"):
-            account.take((document.number, key))
-        if document.number not in here and not account.knows((document.number, "data")):
-            account.drop((document.number,), "not taken over")
-    listed = [
-        f"{account.name(path) or source.documents[int(path[0])].title}: {why}"
-        for path, why in account.dropped()
-    ]
-    left = account.left()
-    if left and not partial:
-        raise ConfigError("\n".join([*left, _PARTIAL]))
-    made[0].migration.differences += [*listed, *left]
+def _input(options: argparse.Namespace) -> tuple[str, Input]:
+    """Return what the input is called, and its documents."""
+    paths: list[str] = options.manifest
+    if bool(paths) == (options.from_cluster is not None):
+        raise ConfigError("name a MANIFEST, or give --from-cluster")
+    if [*paths, options.config].count("-") > 1:
+        raise ConfigError("standard input cannot be both the manifest and --config")
+    if paths:
+        found = read_sources(paths)
+        _say(found.skipped)
+        return " ".join(paths), Input(found.documents, found.lenient)
+    api = cluster_of(options, _CLIENT)
+    progress = Progress(sys.stderr, command="migrate")
+    try:
+        survey = read_cluster(api, Reader(api, progress), options.from_cluster, _is_known)
+    finally:
+        progress.end()
+    _say(survey.seen)
+    return f"--from-cluster {options.from_cluster}".strip(), Input(survey.documents)
+
+
+def _is_known(one: Mapping[str, Any]) -> bool:
+    """Return whether a plugin knows an object of a cluster, which may lack ConfigMaps yet."""
+    try:
+        found = workloads(Input([("cluster", one)]), None)
+        return any(True for each in found for _ in migrations(each.workload))
+    except ConfigError:
+        return True
+
+
+def _say(lines: Sequence[str]) -> None:
+    for line in lines:
+        complain("deviceplugin migrate", line)
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
     names = ", ".join(one.name for one in plugins()) or "none"
     known = f"the installed plugins that know peers are {names}"
-    if not found:
-        return f"{path}: has no DaemonSet and no Helm values; {known}"
+    reasons = {
+        one.workload.place: why
+        for one in found
+        for _, why in one.workload.account.dropped((one.document.number,))
+    }
+    if reasons:  # of a plugin that knows it, and that it is not migrated
+        return "; ".join(f"{place}: {why}" for place, why in reasons.items())
+    kinds = ", ".join(dict.fromkeys(one.workload.kind for one in found if one.workload.kind))
+    objects = f" and no {kinds} that we know" if kinds else ""
+    others = [one for one in found if not one.workload.kind]
+    if not others:
+        return f"{path}: has no DaemonSet{objects} and no Helm values; {known}"
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
         else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
-        for one in found
+        for one in others
     )
     return f"{places}: not a device plugin that we know; {known}"
-
-
-def _head(all_made: Sequence[Made], path: str) -> Iterator[str]:
-    yield f"Made by deviceplugin migrate {path}"
-    for one in all_made:
-        workload = one.found.workload
-        image = f", image {workload.image}" if workload.image else ""
-        yield f"{workload.place}: taken for {one.migration.peer}{image}."
 
 
 def _parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
     parser = _command_line.parser(command, description, examples)
     add = parser.add_argument
-    add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
+    words = "a file, a folder, or - for standard input; several are one input"
+    add("manifest", metavar="MANIFEST", nargs="*", help=words)
+    words = "read what the cluster has, in all namespaces or in this one; nothing is changed there"
+    add("--from-cluster", nargs="?", const="", metavar="NAMESPACE", help=words)
+    add_cluster(parser)
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
     words = "print an overlay although keys are not understood: they are listed as differences"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Workload
 from deviceplugin_cli.migrate._containers import Found, of_daemon_set
 from deviceplugin_cli.migrate._documents import Document, Input
@@ -12,11 +13,21 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
     """Yield the containers of DaemonSets, Helm values, and objects; raise ``ConfigError``."""
     for one in source.documents:
         if one.kind == "DaemonSet":
-            yield from of_daemon_set(one, source, configuration)
+            yield from _of_daemon_set(one, source, configuration)
         elif not one.kind and "apiVersion" not in one.content:
             yield of_values(one, source, configuration)
         elif one.kind and "/" in str(one.content.get("apiVersion", "")):
             yield _of_object(one, source, configuration)
+
+
+def _of_daemon_set(document: Document, source: Input, configuration: str | None) -> list[Found]:
+    try:
+        return list(of_daemon_set(document, source, configuration))
+    except ConfigError as error:
+        if document.place not in source.lenient:
+            raise
+        source.skipped.append(f"{error}: skipped")
+        return []
 
 
 def _of_object(document: Document, source: Input, configuration: str | None) -> Found:

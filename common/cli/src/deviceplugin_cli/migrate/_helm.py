@@ -1,6 +1,6 @@
 """The result as values of our chart: by themselves, in a HelmRelease or in an Application."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -8,10 +8,12 @@ from deviceplugin_cli.migrate._deployments import Deployment, Image, manifest_ke
 from deviceplugin_cli.migrate._pod import container_of, volumes_of
 
 CHART: Final = "device-plugins"
-_VALUES: Final = (
+_POD: Final = (
     *("nodeSelector", "tolerations", "affinity", "priorityClassName", "runtimeClassName"),
 )
 """Fields of a pod that the chart has under the same name."""
+_CONTAINER: Final = ("args", "env", "resources", "volumeMounts")
+"""Fields of the container that the chart has under the same name."""
 _COMPONENTS: Final = {"kubelet-root": "kubeletRoot", "microk8s": "kubeletRoot"}
 """Components that the chart does not have, and the value that is there for them."""
 
@@ -31,38 +33,49 @@ def values(all_found: Sequence[tuple[Deployment, Image]]) -> tuple[dict[str, Any
 
 
 def _of(deployment: Deployment, image: Image, lost: list[str]) -> dict[str, Any]:
-    migration, pod = deployment.migration, deployment.pod
-    if not isinstance(deployment.configuration, Mapping):
-        lost.append("configuration: a list, which the chart's value config cannot be")
-    lost += [
-        f"component {name}: the chart has the value {_COMPONENTS[name]} in its place"
-        for name in migration.components
-        if name in _COMPONENTS
-    ]
-    lost += [
-        f"{key}: the chart has no value for it"
-        for key in pod
-        if key not in {*_VALUES, "imagePullSecrets"}
-    ]
-    secrets = pod.get("imagePullSecrets")
-    volumes = volumes_of(deployment)
+    migration, comparison, pod = deployment.migration, deployment.made.comparison, deployment.pod
+    configuration = deployment.configuration
+    lost += _lost(deployment, pod)
+    container = container_of(deployment)
+    policy, secrets = container.pop("imagePullPolicy", ""), pod.get("imagePullSecrets")
+    parts: dict[str, Any] = {
+        "components": dict.fromkeys(migration.components, True),
+        "configMaps": {name: dict(data) for name, data in migration.config_maps.items()},
+        **{key: pod[key] for key in _POD if key in pod},
+        **{key: container[key] for key in _CONTAINER if key in container},
+        "volumes": volumes_of(deployment),
+        "updateStrategy": comparison.spec.get("updateStrategy"),
+        "labels": comparison.metadata.get("labels"),
+        "podAnnotations": comparison.metadata.get("annotations"),
+    }
+    pull = {"pullPolicy": policy, "pullSecrets": secrets}
     return {
         "enabled": True,
         **({"namespace": deployment.name} if deployment.suffix else {}),
-        "image": {**_image(image), **({"pullSecrets": secrets} if secrets else {})},
-        "config": {**_removed(deployment), **deployment.configuration}
-        if isinstance(deployment.configuration, Mapping)
+        "image": {**_image(image), **{key: value for key, value in pull.items() if value}},
+        "config": {**_removed(deployment), **configuration}
+        if isinstance(configuration, Mapping)
         else {},
-        **(
-            {"components": dict.fromkeys(migration.components, True)}
-            if migration.components
-            else {}
-        ),
-        **({"configMaps": _plain(migration.config_maps)} if migration.config_maps else {}),
-        **{key: pod[key] for key in _VALUES if key in pod},
-        **container_of(deployment),
-        **({"volumes": volumes} if volumes else {}),
+        **{key: value for key, value in parts.items() if value},
     }
+
+
+def _lost(deployment: Deployment, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the chart has no value for."""
+    if not isinstance(deployment.configuration, Mapping):
+        yield "configuration: a list, which the chart's value config cannot be"
+    for name in deployment.migration.components:
+        if name in _COMPONENTS:
+            yield f"component {name}: the chart has the value {_COMPONENTS[name]} in its place"
+    comparison = deployment.made.comparison
+    tables = [
+        (pod, (*_POD, "imagePullSecrets")),
+        (comparison.container, (*_CONTAINER, "imagePullPolicy")),
+        (comparison.spec, ("updateStrategy",)),
+        (comparison.metadata, ("labels", "annotations")),
+    ]
+    for given, known in tables:
+        yield from (f"{key}: the chart has no value for it" for key in given if key not in known)
 
 
 def _removed(deployment: Deployment) -> dict[str, None]:
@@ -70,10 +83,6 @@ def _removed(deployment: Deployment) -> dict[str, None]:
     given = deployment.configuration
     keys = manifest_keys(deployment.migration.plugin)
     return dict.fromkeys(key for key in keys if key not in given)
-
-
-def _plain(config_maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    return {name: dict(data) for name, data in config_maps.items()}
 
 
 def _image(image: Image) -> dict[str, str]:

@@ -56,11 +56,22 @@ def _patches(
     )
     for name, data in deployment.migration.config_maps.items():
         yield "ConfigMap", name, [{"op": "replace", "value": dict(data), "path": "/data"}]
+    names = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "any"}}
+    yield "DaemonSet", "", {**names, "spec": _daemon_set(deployment)}
+
+
+def _daemon_set(deployment: Deployment) -> dict[str, Any]:
+    """Return the changes of the DaemonSet's specification."""
+    comparison = deployment.made.comparison
     container, volumes = container_of(deployment), volumes_of(deployment)
     pod = {
         **deployment.pod,
         **({"containers": [{"name": "device-plugin", **container}]} if container else {}),
         **({"volumes": volumes} if volumes else {}),
     }
-    names = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "any"}}
-    yield "DaemonSet", "", {**names, "spec": {"template": {"spec": pod}}}
+    metadata = {"metadata": comparison.metadata} if comparison.metadata else {}
+    spec = dict(comparison.spec)
+    if spec.get("updateStrategy", {}).get("type") == "OnDelete":
+        # Ours has one, which is for the other type.
+        spec["updateStrategy"] = {**spec["updateStrategy"], "rollingUpdate": None}
+    return {**spec, "template": {**metadata, "spec": pod}}

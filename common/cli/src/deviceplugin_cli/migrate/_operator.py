@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from deviceplugin_cli.migrate._deployments import Deployment, Image, manifest_keys
-from deviceplugin_cli.migrate._pod import volumes_of
 
 _PREFIX: Final = "DP_"
 
@@ -76,15 +75,13 @@ def _named(
 
 
 def _lost(deployment: Deployment) -> list[str]:
-    migration = deployment.migration
-    pod = [key for key in deployment.made.comparison.pod if key != "nodeSelector"]
+    migration, comparison = deployment.migration, deployment.made.comparison
+    pod = [key for key in comparison.pod if key != "nodeSelector"]
+    fields = [*pod, *comparison.container, *comparison.spec, *comparison.metadata]
+    volumes = [one["name"] for one in comparison.volumes]
     return [
-        *(f"{key}: an object has no such field" for key in pod),
+        *(f"{key}: an object has no such field" for key in fields),
         *(f"host path {path}: an object has no volumes" for path in migration.mounts),
-        *(
-            f"volume {one['name']}: an object has no volumes"
-            for one in volumes_of(deployment)
-            if one["name"] in {"device-plugins", "pod-resources"}
-        ),
+        *(f"volume {name}: an object has no volumes" for name in volumes),
         *(f"ConfigMap {name}: an object has none" for name in migration.config_maps),
     ]

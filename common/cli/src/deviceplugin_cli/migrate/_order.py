@@ -81,8 +81,11 @@ class Move:
         return json.dumps({"spec": spec}, separators=(",", ":"))
 
 
-def there(moves: Sequence[Move], apply: Sequence[str], files: Sequence[str]) -> Iterator[str]:
-    """Yield lines: sentences, and commands, which are indented. ``apply`` deploys the result."""
+def there(moves: Sequence[Move], apply: Sequence[str], name: str) -> Iterator[str]:
+    """Yield lines: sentences, and commands, which are indented.
+
+    ``apply`` deploys the result, and ``name`` is that of the input.
+    """
     yield (
         "No node is without its devices in this order: ours starts beside the other plugin, and "
         "takes its resources over; then the other leaves the node. Pods keep their devices."
@@ -110,7 +113,7 @@ def there(moves: Sequence[Move], apply: Sequence[str], files: Sequence[str]) -> 
     for move in moves:
         yield from _removed(move)
     yield (
-        f"The way back: deviceplugin migrate back {' '.join(map(shlex.quote, files))}. When the "
+        f"The way back: deviceplugin migrate back {name}. When the "
         "other leaves, kubelets up to 1.36 drop the resource, and ours registers again at once. If "
         "a kubelet restarts while both are on its node and verify then finds 0, delete our pod."
     )
@@ -206,9 +209,10 @@ def _held(move: Move) -> Iterator[str]:
     peer, keeper = move.peer, move.peer.keeper
     if not peer.is_known and not (keeper and keeper.leave):
         yield "    PEER=its-daemonset PEER_NAMESPACE=its-namespace"
-    if keeper:
+    if keeper and keeper.what:
         yield f"({keeper.what})"
-        yield from [f"    {keeper.stop}"] if keeper.stop else []
+    if keeper and keeper.stop:
+        yield f"    {keeper.stop}"
     label = f"kubectl label nodes --all --overwrite {move.waits}" if move.waits else ""
     if keeper and keeper.leave:
         yield from [f"    {label}"] if label else []

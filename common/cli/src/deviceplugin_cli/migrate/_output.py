@@ -1,7 +1,7 @@
 """The forms of the output, with the order of the migration and all differences as comments."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from deviceplugin_cli.migrate._deployments import (
     deployments,
     image_of,
 )
+from deviceplugin_cli.migrate._meaning import KEPT
 from deviceplugin_cli.migrate._operator import device_plugin
 from deviceplugin_cli.migrate._text import comments, to_yaml
 
@@ -28,6 +29,13 @@ CHARTS: Final = {
 FORMS: Final = (KUSTOMIZE, *CHARTS, OPERATOR)
 DEPLOYMENTS: Final = "device-plugins/deployments"
 REPOSITORY: Final = "https://charts.example.com"
+_LIGHT: Final = frozenset(
+    {
+        *("annotations", "dnsPolicy", "imagePullPolicy", "labels", "minReadySeconds"),
+        *("revisionHistoryLimit", "schedulerName", "updateStrategy"),
+    }
+)
+"""Fields that change neither what is offered nor where: they are listed where a form lacks them."""
 _FILE: Final = "kustomization.yaml"
 _PLACES: Final = {
     KUSTOMIZE: "Put it as {file} beside a checkout of device-plugins, and look at it with kubectl "
@@ -45,7 +53,6 @@ class Result:
 
     files: dict[str, str]
     """Content by path; with one file, its path is of no importance."""
-    moves: Sequence[_order.Move]
     is_judged: bool
 
 
@@ -62,34 +69,48 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--chart-repository", default=REPOSITORY, metavar="URL", help=words)
 
 
-def result(all_made: Sequence[Made], options: argparse.Namespace, head: Sequence[str]) -> Result:
-    """Return the result in the form that was asked for; raise ``ConfigError``."""
+def result(all_made: Sequence[Made], options: argparse.Namespace, name: str) -> Result:
+    """Return the result in the form that was asked for; ``name`` is that of the input.
+
+    Raises:
+        ConfigError: The form cannot say it, or our plugin would refuse it.
+    """
     found = deployments(all_made, by_profile=options.output != OPERATOR)
     pairs = [(one, image_of(one, options.image)) for one in found]
     if len(pairs) > 1 and options.image and len({one.migration.plugin for one in found}) > 1:
         raise ConfigError("--image: there are several plugins: choose one with --name")
-    if len(pairs) > 1 and not options.directory:
+    if len(pairs) > 1 and options.output == KUSTOMIZE and not options.directory:
         raise ConfigError(_several(all_made, found))
     is_judged = min(map(_judge.judge, found))
     moves = _moves(pairs, by_selector=options.output == OPERATOR)
     make = {KUSTOMIZE: _overlays, OPERATOR: _objects}.get(options.output, _chart)
-    files, apply, judged, lost = make(pairs, options)
-    if lost and not options.partial:
+    files, apply, lost = make(pairs, options)
+    main = next(iter(files))
+    heavy = [one for one in lost if one.partition(": ")[0] not in _LIGHT]
+    if heavy and not options.partial:
         words = f"--output {options.output} cannot say that; --partial prints the rest"
-        raise ConfigError("\n".join([*lost, words]))
-    is_judged = is_judged and judged
+        raise ConfigError("\n".join([*heavy, words]))
+    if options.output == OPERATOR:
+        is_judged = _judge.judge_objects(files[main]) and is_judged
     told = [
         *_first(found, options),
         *([] if is_judged else [_unjudged(options.output)]),
-        *head,
-        _PLACES[options.output].format(file=next(iter(files))),
+        *_head(all_made, name),
+        _PLACES[options.output].format(file=main),
         "",
-        *_order.there(moves, apply, [options.manifest]),
+        *_order.there(moves, apply, name),
         "",
         *_differences(found, lost),
     ]
-    main = next(iter(files))
-    return Result({**files, main: f"{comments(told)}{files[main]}"}, moves, is_judged)
+    return Result({**files, main: f"{comments(told)}{files[main]}"}, is_judged)
+
+
+def _head(all_made: Sequence[Made], name: str) -> Iterator[str]:
+    yield f"Made by deviceplugin migrate {name}"
+    for one in all_made:
+        workload = one.found.workload
+        image = f", image {workload.image}" if workload.image else ""
+        yield f"{workload.place}: taken for {one.migration.peer}{image}."
 
 
 def way_back(all_made: Sequence[Made], options: argparse.Namespace) -> str:
@@ -97,7 +118,7 @@ def way_back(all_made: Sequence[Made], options: argparse.Namespace) -> str:
     by_selector = options.output == OPERATOR
     found = deployments(all_made, by_profile=not by_selector)
     moves = _moves([(one, image_of(one, None)) for one in found], by_selector=by_selector)
-    lines = _order.back(moves, _undo(options, found), [options.manifest])
+    lines = _order.back(moves, _undo(options, found), options.manifest)
     return comments(lines)
 
 
@@ -155,37 +176,40 @@ def _unjudged(form: str) -> str:
 
 def _differences(found: Sequence[Deployment], lost: Sequence[str]) -> Iterator[str]:
     listed = [*lost]
-    not_kept = {one.partition(": ")[0] for one in lost}
+    lacking = {one.partition(": ")[0].lower() for one in lost}
     several = len({id(one.made) for one in found}) > 1
     for one in {id(one.made): one for one in found}.values():
-        kept = [
-            each
-            for each in one.made.comparison.differences
-            if each.partition(": kept ")[0] not in not_kept
-        ]
-        own = [*one.migration.differences, *kept]
-        listed += [f"{one.name}: {each}" if several else each for each in own]
+        own = [*one.migration.differences, *one.made.comparison.differences]
+        kept = [each for line in own if (each := _without(line, lacking))]
+        listed += [f"{one.name}: {each}" if several else each for each in kept]
     yield f"Differences ({len(listed)}):"
     yield from (f"* {one}" for one in listed)
 
 
-_Parts = tuple[dict[str, str], list[str], bool, list[str]]
-"""Files, the first of which gets the comments; commands; whether they are judged; what is lost."""
+def _without(line: str, lacking: Collection[str]) -> str:
+    """Return a difference, without what it says is kept and the form lacks."""
+    names, words, rest = line.partition(f": {KEPT}")
+    left = [one for one in names.split(", ") if one.replace(".", "").lower() not in lacking]
+    return f"{', '.join(left)}{words}{rest}" if left or not words else ""
+
+
+_Parts = tuple[dict[str, str], list[str], list[str]]
+"""Files, the first of which gets the comments; commands; and what the form cannot say."""
 
 
 def _overlays(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespace) -> _Parts:
     root = options.deployments.rstrip("/")
     if not options.directory:
-        return {_FILE: _kustomize.overlay(*pairs[0], root)}, ["kubectl apply -k ."], True, []
+        return {_FILE: _kustomize.overlay(*pairs[0], root)}, ["kubectl apply -k ."], []
     # A folder deeper, unless the path does not depend on the folder.
     below = root if root.startswith("/") or "//" in root else f"../{root}"
     files = {_FILE: _kustomize.of_folders([one.name for one, _ in pairs])}
     for one, image in pairs:
         files[f"{one.name}/{_FILE}"] = _kustomize.overlay(one, image, below)
-    return files, [f"kubectl apply -k {options.directory}"], True, []
+    return files, [f"kubectl apply -k {options.directory}"], []
 
 
-def _objects(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespace) -> _Parts:
+def _objects(pairs: Sequence[tuple[Deployment, Image]], _: argparse.Namespace) -> _Parts:
     objects: list[Any] = []
     lost: list[str] = []
     for one, image in pairs:
@@ -193,8 +217,7 @@ def _objects(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namesp
         objects.append(made)
         lost += own
     text = "---\n".join(map(to_yaml, objects))
-    judged = bool(lost and not options.partial) or _judge.judge_objects(text)
-    return {"deviceplugins.yaml": text}, ["kubectl apply -f deviceplugins.yaml"], judged, lost
+    return {"deviceplugins.yaml": text}, ["kubectl apply -f deviceplugins.yaml"], lost
 
 
 def _chart(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespace) -> _Parts:
@@ -207,7 +230,7 @@ def _chart(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespac
         objects = make(name, content, options.chart_repository)
     install = f"helm upgrade --install {name} {_helm.CHART} --values {file}"
     apply = install if options.output == "helm-values" else f"kubectl apply -f {file}"
-    return {file: "---\n".join(map(to_yaml, objects))}, [apply], True, lost
+    return {file: "---\n".join(map(to_yaml, objects))}, [apply], lost
 
 
 def _undo(options: argparse.Namespace, found: Sequence[Deployment]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from deviceplugin_cli.migrate._compare import Made
@@ -25,6 +25,13 @@ class Keeper:
     """The label by which the keeper itself takes the peer off a node; empty if it has none."""
     stay: str = ""
     """The label by which the peer comes back."""
+
+
+_OF_GPUS: Final = Keeper(
+    "The GPU operator takes patches back, but takes its plugin off nodes by a label.",
+    leave="nvidia.com/gpu.deploy.device-plugin=false",
+    stay="nvidia.com/gpu.deploy.device-plugin=true",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,6 @@ _OPERATORS: Final[Mapping[str, tuple[str, str]]] = {
     _SRIOV: ("sriov-network-operator", "sriov-network-operator"),
 }
 """Namespace and Deployment of operators, as their makers install them, by the group of objects."""
-_GPU_OPERATOR: Final = "nvidia.com/gpu.deploy.device-plugin"
 _SWITCHES: Final[Mapping[str, str]] = {
     "ClusterPolicy": '{"spec":{"devicePlugin":{"enabled":false}}}',
     "DeviceConfig": '{"spec":{"devicePlugin":{"enableDevicePlugin":false}}}',
@@ -78,6 +84,9 @@ _FLUX: Final[Mapping[str, str]] = {
 def peer_of(made: Made) -> Peer:
     """Return the DaemonSet of a peer, and who keeps it."""
     document, keeper = made.found.document, _keeper(made.found.document)
+    if stop := [f"    {one}" for one in made.migration.stop]:
+        of_gpus = made.migration.plugin == "gpu"
+        keeper = replace(_OF_GPUS if of_gpus else keeper or Keeper(""), ends=stop)
     if document.kind == "DaemonSet":
         namespace, _, name = document.name.rpartition("/")
         return Peer(shlex.quote(name), namespace and shlex.quote(namespace), keeper)
@@ -153,12 +162,7 @@ def _of_operator(group: str, kind: str, name: str, namespace: str) -> Keeper:
     patch = f"{command} patch {target} --type merge --patch '{switch}'"
     remove = f"    {patch if switch else f'{command} delete {target}'}"
     if group == _NVIDIA:
-        return Keeper(
-            "The GPU operator takes patches back, but takes its plugin off nodes by a label.",
-            ends=[remove],
-            leave=f"{_GPU_OPERATOR}=false",
-            stay=f"{_GPU_OPERATOR}=true",
-        )
+        return replace(_OF_GPUS, ends=[remove])
     if group == _SRIOV:
         return Keeper(
             "The SR-IOV network operator has no switch for its plugin, so it stops for as long as "

@@ -10,10 +10,12 @@ _ODD: Final = re.compile("[^a-z0-9]+")
 
 def container_of(deployment: Deployment) -> dict[str, Any]:
     """Return fields of the plugin's container, without its name."""
-    migration, container = deployment.migration, dict[str, Any]()
-    if migration.variables:
-        pairs = migration.variables.items()
-        container["env"] = [{"name": name, "value": value} for name, value in pairs]
+    migration, container = deployment.migration, dict(deployment.made.comparison.container)
+    pairs = migration.variables.items()
+    # The kubelet fills in those that stand before.
+    env = [*container.get("env", []), *({"name": name, "value": value} for name, value in pairs)]
+    if env:
+        container["env"] = env
     if migration.mounts:
         container["volumeMounts"] = [
             {"name": _volume(path), "mountPath": path, "readOnly": True}

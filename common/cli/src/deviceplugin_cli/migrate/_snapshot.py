@@ -107,7 +107,9 @@ def pod_facts(pod: Mapping[str, Any]) -> PodFacts:
 def of(nodes: Sequence[NodeFacts], pods: Sequence[PodFacts]) -> Snapshot:
     """Return the snapshot of nodes, and of the pods on them that have devices."""
     allocatable = {
-        one.name: {name: count for name, count in one.healthy.items() if count or one.total.get(name)}
+        one.name: {
+            name: count for name, count in one.healthy.items() if count or one.total.get(name)
+        }
         for one in nodes
     }
     held = {one.name: one for one in pods if one.devices and one.node in allocatable}
