@@ -1,7 +1,8 @@
 """The same flags for NVIDIA's plugin and for this one: they have to say the same.
 
-With ``NVIDIA_PLUGIN=path/to/nvidia-device-plugin``, as root on Linux. ``PEER_SEEDS=0:20`` says
-which random configurations. What is known to differ stands in docs/coming-from-nvidia.md.
+With ``NVIDIA_PLUGIN=path/to/nvidia-device-plugin``, as root on Linux, and for labels with
+``NVIDIA_GFD=path/to/gpu-feature-discovery``. ``PEER_SEEDS=0:20`` says which random
+configurations. What is known to differ stands in docs/coming-from-nvidia.md.
 """
 
 import json
@@ -22,23 +23,27 @@ import pytest
 
 from containers.unshare import POSSIBLE
 from deviceplugin_testing.simulator import SimulatedKubelet
+from gpu.driver_root import DriverRoot
 from gpu.fake_nvml import FakeGpu, FakeMig, FakeNvml, Fleet
 from patience import eventually
 
 PEER: Final = os.environ.get("NVIDIA_PLUGIN", "")
+GFD: Final = os.environ.get("NVIDIA_GFD", "")
 SEEDS: Final = range(*map(int, os.environ.get("PEER_SEEDS", "0:20").split(":")))
 OURS: Final = str(Path(sys.executable).with_name("gpu-device-plugin"))
 NAMESPACE: Final = """
 mount -t tmpfs none /var/lib
 mkdir -p /var/lib/kubelet/device-plugins
 mount --bind "$1" /var/lib/kubelet/device-plugins
+mount -t tmpfs none /run
+mkdir /run/cdi
 mount -t tmpfs none /proc/driver
 mkdir /proc/driver/nvidia-caps
 cp "$2" /proc/driver/nvidia-caps/mig-minors
 shift 2
 exec "$@"
 """
-"""The kubelet's directory and the MIG capabilities as both plugins see them."""
+"""The directories of the kubelet and of CDI, and the MIG capabilities, as both plugins see them."""
 PER_LINK, PER_PATH = 100, 10
 
 pytestmark = [
@@ -73,6 +78,9 @@ BLOCKS: Final[Mapping[str, tuple[str, ...]]] = {
     "device-list-strategy": ("flags", "plugin", "deviceListStrategy"),
 }
 
+STRATEGIES: Final = (
+    *("envvar", "volume-mounts", "cdi-annotations,cdi-cri", "cdi-cri", "envvar,cdi-annotations"),
+)
 TRUTHS: Final = ("pass-device-specs", "gds-enabled", "mofed-enabled", "gdrcopy-enabled")
 
 
@@ -82,11 +90,13 @@ def _case(seed: int) -> Case:
     case = Case(_fleet(chance, strategy), [f"--mig-strategy={strategy}"])
     for name, values in {
         "device-id-strategy": ["uuid", "index"],
-        "device-list-strategy": ["envvar", "volume-mounts"],
+        "device-list-strategy": [*STRATEGIES],
         "shared-devices-allocation-policy": ["distributed", "packed"],
         **{name: ["true", "false", "T", "f"] for name in TRUTHS},
     }.items():
         _give(case, chance.choice(["", "flag", "dash", "variable", "file"]), name, chance, values)
+    if "cdi" in f"{case}":  # names that are indices are not ours
+        case.flags.append("--device-id-strategy=uuid")
     if chance.random() < 0.3:
         case.flags.append("--imex-channel-ids=0")
     if chance.random() < 0.5:
@@ -139,11 +149,17 @@ def _give(case: Case, way: str, name: str, chance: random.Random, values: Sequen
         *parents, key = BLOCKS[name]
         for parent in parents:
             place = place.setdefault(parent, {})
-        place[key] = value == "true" if values[0] == "true" else value
+        place[key] = value == "true" if values[0] == "true" else _listed(value)
+
+
+def _listed(value: str) -> str | list[str]:
+    return value.split(",") if "," in value else value
 
 
 @contextmanager
-def _running(program: str, case: Case, fake: FakeNvml, library: Path) -> Iterator[SimulatedKubelet]:
+def _running(
+    program: str, case: Case, fake: FakeNvml, library: Path, driver: Path
+) -> Iterator[SimulatedKubelet]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="dp")))
         kubelet = stack.enter_context(SimulatedKubelet(folder))
@@ -159,6 +175,7 @@ def _running(program: str, case: Case, fake: FakeNvml, library: Path) -> Iterato
                     **case.environ,
                     "DP_HTTP_ADDRESS": "off",
                     "DP_STATE_FILE": "",
+                    "DRIVER_ROOT_CTR_PATH": str(driver),
                 },
                 stdout=subprocess.DEVNULL,
                 stderr=stack.enter_context(log.open("w")),
@@ -187,7 +204,12 @@ def _told(kubelet: SimulatedKubelet, resource: str, ids: Sequence[str]) -> objec
     envs = {key: sorted(value.split(",")) for key, value in answer.envs.items()}
     mounts = {(mount.container_path, mount.host_path) for mount in answer.mounts}
     nodes = {(one.container_path, one.host_path, one.permissions) for one in answer.devices}
-    return envs, mounts, nodes, dict(answer.annotations), [one.name for one in answer.cdi_devices]
+    # The end of an annotation's key is random there.
+    notes = {
+        (key.rpartition("_")[0], *sorted(value.split(",")))
+        for key, value in answer.annotations.items()
+    }
+    return envs, mounts, nodes, notes, {one.name for one in answer.cdi_devices}
 
 
 def _score(fleet: Fleet, ids: Sequence[str]) -> int:
@@ -217,12 +239,15 @@ def _devices(ids: Sequence[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_both_plugins_say_the_same(seed: int, tmp_path: Path, nvml_library: Path) -> None:
+def test_both_plugins_say_the_same(
+    seed: int, tmp_path: Path, nvml_library: Path, compiled: Path
+) -> None:
     case, chance = _case(seed), random.Random(seed)
+    DriverRoot(tmp_path / "driver", compiled).install()
     fake = FakeNvml(tmp_path / "nvml", case.fleet)
     with ExitStack() as stack:
         theirs, ours = (
-            stack.enter_context(_running(program, case, fake, nvml_library))
+            stack.enter_context(_running(program, case, fake, nvml_library, tmp_path / "driver"))
             for program in (PEER, OURS)
         )
         eventually(lambda: theirs.registered, f"a registration of the peer ({case})")
@@ -267,3 +292,25 @@ def _compare_spread(case: Case, theirs: Sequence[str], ours: Sequence[str]) -> N
     packed = any("packed" in one for one in given)
     assert packed or len(_gpus(theirs)) <= len(_gpus(ours)), (case, theirs, ours)
     assert packed or len(_devices(theirs)) <= len(_devices(ours)), (case, theirs, ours)
+
+
+@pytest.mark.skipif(not GFD, reason="NVIDIA_GFD does not name gpu-feature-discovery")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_label_the_node_the_same(seed: int, tmp_path: Path, nvml_library: Path) -> None:
+    case = _case(seed)
+    environ = FakeNvml(tmp_path / "nvml", case.fleet).environment(nvml_library)
+    config, theirs, ours = (tmp_path / name for name in ("config.yaml", "theirs", "ours"))
+    config.write_text(json.dumps({"version": "v1", "sharing": case.file.get("sharing", {})}))
+    there = ["--oneshot", "--use-node-feature-api=false", f"--output-file={theirs}"]
+    here = ["--once", "--state-file=", f"--labels-file={ours}"]
+    for program, *words in ([GFD, *there], [OURS, *here]):
+        command = [program, case.flags[0], f"--config-file={config}", *words]
+        subprocess.run(command, env=environ, capture_output=True, check=True)
+    assert _labels(theirs) == _labels(ours)
+
+
+def _labels(file: Path) -> dict[str, str]:
+    """Return the labels that do not depend on the time, and on the machine of the tests."""
+    lines = [line.partition("=") for line in file.read_text().splitlines()]
+    others = ("gfd.timestamp", "gpu.machine", "vgpu.present")
+    return {name: value for name, _, value in lines if not name.endswith(others)}

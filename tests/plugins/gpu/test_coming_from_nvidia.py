@@ -44,6 +44,7 @@ GFD = (
     *("mig-strategy", "fail-on-init-error", "oneshot", "no-timestamp", "sleep-interval"),
     *("output-file", "output", "machine-type-file", "config-file", "use-node-feature-api"),
     *("device-discovery-strategy", "driver-root-ctr-path", "container-driver-root"),
+    *("namespace", "node-name", "pod-name", "kubeconfig", "kube-api-qps", "kube-api-burst"),
 )
 LABELS = (
     *("cuda.driver", "cuda.driver-version", "cuda.runtime", "cuda.runtime-version"),

@@ -25,6 +25,7 @@ def a100(index: int, *, mig: bool = False, migs: tuple[Mig, ...] = ()) -> Gpu:
         pci=f"0000:0{index}:00.0",
         memory=80 * GIB,
         compute=(8, 0),
+        mig_capable=True,
         mig_enabled=mig or bool(migs),
         migs=migs,
     )
@@ -97,6 +98,61 @@ def test_gpus_of_one_model(tmp_path: Path) -> None:
     } == found(a100(0), a100(1), sys=tmp_path)
 
 
+# As of gpu-feature-discovery v0.20.0: internal/lm.
+OF_NODE = {
+    *(f"cuda.driver.{one}" for one in ("major", "minor", "rev")),
+    *(f"cuda.driver-version.{one}" for one in ("major", "minor", "revision", "full")),
+    *(f"cuda.runtime.{one}" for one in ("major", "minor")),
+    *(f"cuda.runtime-version.{one}" for one in ("major", "minor", "full")),
+    *("gpu.machine", "gpu.mode", "mig.capable", "mps.capable"),
+}
+OF_RESOURCE = {"product", "count", "replicas", "sharing-strategy", "memory"}
+OF_GPU = {*OF_RESOURCE, "family", "compute.major", "compute.minor"}
+OF_MIG = {
+    *(*OF_RESOURCE, "multiprocessors", "slices.gi", "slices.ci"),
+    *(f"engines.{one}" for one in ("copy", "decoder", "encoder", "jpeg", "ofa")),
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "settings", "expected"),
+    [
+        ((a100(0),), {}, {"gpu": OF_GPU}),
+        ((a100(0),), {"sharing": shared()}, {"gpu": OF_GPU}),
+        ((a100(0, migs=(slice_(0),)),), {"mig_strategy": "single"}, {"gpu": OF_GPU | OF_MIG}),
+        (
+            (a100(0, migs=(slice_(0), slice_(1, "2g.20gb"))),),
+            {"mig_strategy": "mixed"},
+            {"gpu": OF_GPU, "mig-1g.10gb": OF_MIG, "mig-2g.20gb": OF_MIG},
+        ),
+    ],
+)
+def test_a_node_has_the_labels_of_gpu_feature_discovery(
+    tmp_path: Path, gpus: tuple[Gpu, ...], settings: Any, expected: dict[str, set[str]]
+) -> None:
+    (tmp_path / "class/dmi/id").mkdir(parents=True)
+    (tmp_path / "class/dmi/id/product_name").write_text("PowerEdge")
+    own = {f"{resource}.{one}" for resource, names in expected.items() for one in names}
+    strategy = {"mig.strategy"} if "mig_strategy" in settings else set()
+    assert OF_NODE | own | strategy == found(*gpus, sys=tmp_path, **settings).keys()
+
+
+def test_divided_gpus_are_counted_and_described_beside_their_mig_devices() -> None:
+    made = found(
+        a100(0, migs=(slice_(0), slice_(1))), a100(1, migs=(slice_(2),)), mig_strategy="mixed"
+    )
+    assert ("NVIDIA-A100-SXM4-80GB", "2", "0", "none", "81920") == tuple(
+        made[f"gpu.{one}"] for one in ("product", "count", "replicas", "sharing-strategy", "memory")
+    )
+
+
+def test_the_driver_says_whether_a_gpu_can_be_divided(rig: GpuRig) -> None:
+    file = rig.path / "labels"
+    for mode, capable in (("unsupported", "false"), ("off", "true"), ("on", "true")):
+        list(rig.has(Fleet.of(1, mig=mode)).plugin(labels_file=file).discover())
+        assert f"nvidia.com/mig.capable={capable}\n" in file.read_text()
+
+
 def test_what_is_not_known_is_left_out() -> None:
     made = found(Gpu(0, "GPU-0", "Old one"), driver="")
     assert "unknown" == made["gpu.mode"]
@@ -118,6 +174,7 @@ def test_the_family_follows_from_the_compute_capability() -> None:
         (9, 0): "hopper",
         (10, 3): "blackwell",
         (12, 0): "blackwell",
+        (13, 0): "rubin",
         (2, 0): "undefined",
     }.items():
         assert family == found(Gpu(0, "GPU-0", "X", compute=compute))["gpu.family"]
@@ -193,7 +250,7 @@ def test_each_profile_has_its_labels_beside_those_of_gpus() -> None:
         a100(2, migs=(slice_(0, parent=2),)),
         mig_strategy="mixed",
     )
-    assert ("1", "3", "1") == (
+    assert ("3", "3", "1") == (
         made["gpu.count"],
         made["mig-1g.10gb.count"],
         made["mig-1g.10gb.me.count"],

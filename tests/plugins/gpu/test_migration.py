@@ -85,6 +85,7 @@ def test_the_fallback_decides_for_nodes_without_the_label(
     [
         ({"gfd": {"enabled": True}}, ["gpu-labels", "Node Feature Discovery of their release"]),
         ({"nfd": {"enabled": True}, "gfd": {}}, ["Node Feature Discovery of their release"]),
+        ({"nfd": {"enabled": False}, "gfd": {"enabled": True}}, ["gpu-labels"]),
         ({"gfd": {"enabled": False}}, []),
         (
             {"nodeSelector": {"nvidia.com/gpu.product": "x", "a": "b"}, "gfd": {}},
@@ -119,6 +120,16 @@ def test_selectors_of_a_pod_name_what_sets_their_labels() -> None:
     operator, discovery = made(workload).removed
     assert "NVIDIA's operator" in operator
     assert "Node Feature Discovery" in discovery
+
+
+def test_another_directory_at_the_drivers_root_is_named() -> None:
+    workload = of_pod(
+        {"image": NVIDIA, "volumeMounts": [{"name": "driver", "mountPath": "/driver-root"}]},
+        volumes=[{"name": "driver", "hostPath": {"path": "/run/opengl-driver"}}],
+    )
+    assert "/driver-root: theirs is /run/opengl-driver of the host" in [
+        one.partition(": mount")[0] for one in made(workload).differences
+    ]
 
 
 def test_the_daemon_of_mps_stays_beside_a_daemon_set() -> None:
@@ -170,7 +181,11 @@ def test_its_likes_are_named_with_what_differs(image: str, more: dict[str, Any],
         ({"nvidiaDriverRoot": "/", "resources": {"gpus": {"enabled": False}}}, "DRA"),
         ({"version": "v1", "flags": {}}, "--config"),
         ({"kind": "ClusterPolicy", "apiVersion": "kyverno.io/v1", "spec": {"rules": []}}, ""),
+        ({"devicePlugin": {"deviceSplitCount": 10, "migStrategy": "none"}}, "Project-HAMi"),
         ({"config": {"map": {}, "other": 1}}, ""),
+        ({"config": {"name": "mine"}, "replicas": 3}, ""),
+        ({"devicePlugin": {"image": "mine", "version": "1"}}, ""),
+        ({"devicePlugin": 5, "config": {"map": {"a": "b: c"}}, "x": 1}, ""),
         ({"driver": {"enabled": True}}, ""),
     ],
 )

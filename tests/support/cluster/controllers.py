@@ -94,9 +94,12 @@ def keep_pods(store: Store, kind: Kind, owner: Object) -> None:
     )
     if wanted and not pods:
         _make(store, kind, owner, revision)
+    is_elsewhere = kind == DAEMON_SET and not any(
+        fits(template["spec"], node) for node in store.list(NODE)
+    )
     for pod in pods:
-        failed = pod["status"]["phase"] == "Failed"
-        if (failed or _revision(pod) != revision) and "deletionTimestamp" not in pod["metadata"]:
+        is_over = pod["status"]["phase"] == "Failed" or _revision(pod) != revision or is_elsewhere
+        if is_over and "deletionTimestamp" not in pod["metadata"]:
             store.delete(POD, namespace, pod["metadata"]["name"])
     ready = sum(map(is_ready, pods))
     updated = sum(_revision(pod) == revision for pod in pods)

@@ -1,6 +1,7 @@
 """What we expect of every device plugin that is deployed."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -18,6 +19,7 @@ _DAEMON_SET: Mapping[str, object] = {
     "updateStrategy.type": "RollingUpdate",
     "updateStrategy.rollingUpdate.maxSurge": 0,
 }
+_TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 _ARCHITECTURES = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
 _POD: Mapping[str, object] = {
     "automountServiceAccountToken": False,
@@ -127,7 +129,11 @@ def problems(
         *_of_deployments(manifests, command),
         *access_problems(manifests, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
-        *_differ("pod", pod, {**_POD, "securityContext.seLinuxOptions.type": selinux}),
+        *_differ(
+            "pod",
+            _without_exceptions(pod),
+            {**_POD, "securityContext.seLinuxOptions.type": selinux},
+        ),
         *_differ("container", container, {**_CONFINED, **_probed(container), **rights}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),
         *(
@@ -139,6 +145,16 @@ def problems(
         *_of_volumes(pod, allowed, _WRITABLE | more.writable | {driver_directory(container) or ""}),
         *settings_problems(container, manifests, command, more),
     ]
+
+
+def _without_exceptions(pod: Manifest) -> Manifest:
+    """Return a pod without the labels of nodes that it is not for: all other nodes need none."""
+    found = deepcopy(dict(pod))
+    terms: Any = _get(found, _TERMS)
+    for term in terms or ():
+        expressions = term["matchExpressions"]
+        term["matchExpressions"] = [one for one in expressions if one["operator"] != "NotIn"]
+    return found
 
 
 def _of_namespace(manifests: Sequence[Manifest], by_kind: Mapping[str, Manifest]) -> Iterator[str]:

@@ -17,6 +17,7 @@ ACCOUNT: Final = "device-plugin"
 """The service account of plugins in the operator's namespace; it has no token."""
 CONFIG: Final = "config.yaml"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_ARCHITECTURE: Final = "kubernetes.io/arch"
 _OF_KUBERNETES: Final = "node.kubernetes.io/"
 """How taints begin that pods of DaemonSets tolerate without being asked."""
 _POD: Final = "pod.json"
@@ -60,7 +61,7 @@ def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
     }
     spec["serviceAccountName"] = ACCOUNT
     spec.setdefault("nodeSelector", {}).update(wanted.node_selector)
-    spec["affinity"] = _affinity(wanted, variant.profile, spec.get("affinity", {}))
+    spec["affinity"] = _affinity(wanted, variant.profile, spec["affinity"])
     _set_image(spec, wanted.image, prefix)
     return Revision(variant.config, pod)
 
@@ -70,19 +71,25 @@ def _labels(owner: str, profile: str) -> dict[str, str]:
 
 
 def _affinity(wanted: Wanted, profile: str, ours: Manifest) -> Manifest:
-    """Return where pods run: on their profile's nodes, apart, and where ``ours`` has our images."""
+    """Return where pods run: on their profile's nodes, apart, and where ``ours`` lets them.
+
+    An image of one's own may be for other architectures than ours.
+    """
     same = {"matchLabels": {names.PLUGIN: wanted.plugin}}
     if wanted.plugin == "custom":
         same["matchLabels"][names.OWNER] = wanted.name
     term = {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}
     apart: Manifest = {"podAntiAffinity": {REQUIRED: [term]}}
-    there = {} if wanted.image else ours
-    if not wanted.profiles:
-        return apart | there
-    how, values = ("In", [profile]) if profile else ("NotIn", wanted.profiles)
-    own = {"key": wanted.profile_label, "operator": how, "values": values}
-    (term,) = there["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] if there else [{}]
-    terms = [{"matchExpressions": [*term.get("matchExpressions", ()), own]}]
+    (term,) = ours["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    expressions = [
+        one for one in term["matchExpressions"] if not wanted.image or one["key"] != _ARCHITECTURE
+    ]
+    if wanted.profiles:
+        how, values = ("In", [profile]) if profile else ("NotIn", wanted.profiles)
+        expressions.append({"key": wanted.profile_label, "operator": how, "values": values})
+    if not expressions:
+        return apart
+    terms = [{"matchExpressions": expressions}]
     return apart | {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
 
 

@@ -88,7 +88,7 @@ def hosted() -> Hosted[GpuSettings]:
     owned = {
         "driver-root-ctr-path": MOUNTED,
         "state-file": MOUNTED,
-        "labels-file": "the manifest would have to mount its directory",
+        "labels-file": "it needs a directory: deployments/components/gpu-labels",
         "kubelet-socket": "plugin-dir has replaced it",
         "cdi-feature-flags": "it has no effect",
         "node-labels-file": "use profiles of the object instead",

@@ -76,6 +76,7 @@ class Gpu:
     """Bytes."""
     compute: tuple[int, int] = (0, 0)
     """CUDA compute capability."""
+    mig_capable: bool = False
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
     fabric: str = ""

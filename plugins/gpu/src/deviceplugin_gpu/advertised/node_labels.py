@@ -41,6 +41,7 @@ _MIB: Final = 1 << 20
 _MODES: Final = {"030000": "graphics", "030200": "compute"}
 _ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
 _FAMILIES: Final = (
+    ((13, 0), "rubin"),
     ((10, 0), "blackwell"),
     ((9, 0), "hopper"),
     ((8, 9), "ada-lovelace"),
@@ -52,8 +53,6 @@ _FAMILIES: Final = (
     ((3, 0), "kepler"),
 )
 """Families by the lowest compute capability of each."""
-_WITH_MIG: Final = frozenset({(8, 0), (9, 0), (10, 0), (10, 3)})
-"""Compute capabilities whose data center GPUs all support MIG."""
 
 
 def _of_hypervisor(sys: Path) -> dict[str, str]:
@@ -125,13 +124,13 @@ def labels(
     if not snapshot.gpus:
         return {}
     single = settings.mig_strategy == "single"
-    model = _foremost([unit.gpu for unit in units if unit.mig is None] or snapshot.gpus)
+    whole = [unit.gpu for unit in units if unit.mig is None]
+    model = _foremost(whole or [unit.gpu for unit in units] or snapshot.gpus)
     found = _versions(snapshot) | _of_node(snapshot, settings, model, sys)
-    whole = [unit for unit in units if unit.mig is None]
     if single and any(gpu.mig_enabled for gpu in snapshot.gpus):
         found |= _single([unit for unit in units if unit.mig], model, settings)
-    elif whole:
-        found |= _gpus(whole, model, settings)
+    elif units:
+        found |= _gpus(units, model, settings)
     if not single:
         found |= _mixed([unit for unit in units if unit.mig], settings)
     named = {f"{_DOMAIN}{name}": clean(str(value)) for name, value in found.items()}
@@ -171,7 +170,7 @@ def _versions(snapshot: Snapshot) -> dict[str, object]:
 
 def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -> dict[str, object]:
     has_mig = any(gpu.mig_enabled for gpu in snapshot.gpus)
-    capable = has_mig or any(gpu.compute in _WITH_MIG for gpu in snapshot.gpus)
+    capable = any(gpu.mig_capable for gpu in snapshot.gpus)
     tree = Tree(Sysfs(sys))
     card = pci.at(tree, model.pci)
     found: dict[str, object] = {
@@ -189,9 +188,15 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
 
 
 def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:
+    """Return the labels of GPUs, also of those whose MIG devices have labels of their own."""
     first = next(unit for unit in units if unit.gpu.uuid == model.uuid)
+    if first.mig is None:
+        own = _of_resource("gpu", units, first, settings)
+    else:
+        own = {"gpu.product": model.name, "gpu.replicas": 0, "gpu.sharing-strategy": "none"}
     return {
-        **_of_resource("gpu", units, first, settings),
+        **own,
+        "gpu.count": len({unit.gpu.uuid for unit in units}),
         "gpu.memory": model.memory // _MIB or "",
         **_architecture(model),
     }

@@ -69,6 +69,8 @@ def settings(workload: Workload, result: Migration) -> Iterator[tuple[str, Setti
             yield name, one
     for path in _TAKEN:
         workload.key(*path)
+    if (nfd := workload.has("nfd", "enabled")) and nfd.value is False:
+        workload.key("nfd")
     for path, why in _DROPPED.items():
         workload.drop(why, *path)
     if not workload.key("affinity"):

@@ -214,11 +214,13 @@ def owner(metadata: Any) -> str:
     return ""
 
 
-def driver_root(workload: Workload) -> str:
-    """Return where the operator's DaemonSet has the driver's root on the host."""
-    volumes = workload.account.get((*workload.root[:-2], "volumes"))
-    for one in volumes if isinstance(volumes, list) else []:
-        if isinstance(one, Mapping) and one.get("name") == "driver-install-dir":
-            host = one.get("hostPath")
-            return str(host.get("path") or DRIVER) if isinstance(host, Mapping) else DRIVER
-    return DRIVER
+def mounted(workload: Workload, path: str) -> str:
+    """Return what of the host a container has at a path; empty if there is nothing."""
+    account, pod = workload.account, workload.root[:-2]
+    mounts, volumes = (
+        [one for one in account.get(at) or [] if isinstance(one, Mapping)]
+        for at in ((*workload.root, "volumeMounts"), (*pod, "volumes"))
+    )
+    names = [one.get("name") for one in mounts if one.get("mountPath") == path]
+    hosts = [one.get("hostPath") for one in volumes if one.get("name") in names]
+    return str(hosts[0].get("path") or "") if hosts and isinstance(hosts[0], Mapping) else ""

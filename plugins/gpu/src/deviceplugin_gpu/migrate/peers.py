@@ -3,11 +3,13 @@
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from deviceplugin.kit.migration import Setting, Workload
+from deviceplugin_gpu.migrate import likes
+from deviceplugin_gpu.migrate.likes import has
 
 Form = Literal["container", "chart", "operator"]
 
@@ -16,78 +18,6 @@ _PROGRAM: Final = "nvidia-device-plugin"
 _PUBLISHERS: Final = ("nvcr.io", "nvidia")
 """Parts of the image's name: others call theirs k8s-device-plugin, too."""
 _MANAGER: Final = "config-manager"
-_GFD: Final = (
-    "GPU feature discovery: not a device plugin; the component gpu-labels has the GPU plugin write "
-    "the same labels"
-)
-_MPS: Final = (
-    "MPS control daemon of NVIDIA: not a device plugin; it is still needed: "
-    "plugins/gpu/docs/sharing.md"
-)
-_DRA: Final = "NVIDIA's DRA driver: not a device plugin; ours is a mode of the GPU plugin: dra"
-_VGPU: Final = "their scheduler and their library in pods limit memory and cores: ours has neither"
-_OTHERS: Final = {
-    "gpu-feature-discovery": _GFD,
-    "mps-control-daemon": _MPS,
-    "k8s-dra-driver-gpu": _DRA,
-    "dra-driver-nvidia-gpu": _DRA,
-    "nvidia-gpu-device-plugin": (
-        "Google's plugin for GKE: its device ids are nvidia0 and so on, and its pods get the "
-        "driver from /home/kubernetes/bin/nvidia: label the node pool "
-        "gke-no-default-nvidia-gpu-device-plugin=true, drain it, and deploy ours with that "
-        "driver-root and cdi-cri"
-    ),
-    "aws-virtual-gpu-device-plugin": (
-        "Amazon's vGPU plugin: it offers k8s.amazonaws.com/vgpu by MPS; ours offers "
-        "nvidia.com/gpu: share by sharing.mps, and change what pods ask for"
-    ),
-    "kuartis-virtual-gpu-device-plugin": (
-        "a fork of Amazon's vGPU plugin: it offers k8s.kuartis.com/vgpu by MPS; ours offers "
-        "nvidia.com/gpu: share by sharing.mps, and change what pods ask for"
-    ),
-    "hami": f"Project-HAMi: nvidia.com/gpumem and nvidia.com/gpucores are its own, {_VGPU}",
-    "k8s-vdevice": f"Project-HAMi, formerly 4paradigm's vGPU: {_VGPU}",
-    "k8s-vgpu": f"Project-HAMi, formerly 4paradigm's vGPU: {_VGPU}",
-    "volcano-vgpu-device-plugin": f"Volcano's vGPU plugin: volcano.sh/vgpu-* are its own, {_VGPU}",
-    "volcano-device-plugin": (
-        "Volcano's plugin: volcano.sh/gpu-memory and volcano.sh/gpu-number need its scheduler; "
-        "ours offers nvidia.com/gpu, and shares by sharing.timeSlicing"
-    ),
-    "k8s-gpushare-plugin": (
-        "Alibaba's gpushare: aliyun.com/gpu-mem needs its scheduler; ours offers nvidia.com/gpu, "
-        "and shares by sharing.timeSlicing, without a memory limit"
-    ),
-    "gpu-manager": (
-        f"Tencent's GPU manager: tencent.com/vcuda-core and vcuda-memory are its own, {_VGPU}"
-    ),
-    "metagpu-device-plugin": (
-        f"cnvrg's metagpu: cnvrg.io/metagpu counts parts of a GPU, {_VGPU}; share by "
-        "sharing.timeSlicing"
-    ),
-    "kubevirt-gpu-device-plugin": (
-        "NVIDIA's plugin for KubeVirt: it offers GPUs of vfio-pci and vGPUs by model to virtual "
-        "machines; keep it, or use the recipes for VFIO and mediated devices of the generic plugin"
-    ),
-    "nvidia-sandbox-device-plugin": (
-        "NVIDIA's plugin for Kata containers: it offers GPUs of vfio-pci; keep it, or use the "
-        "recipe for VFIO of the generic plugin"
-    ),
-}
-"""Names of images and programs that are not NVIDIA's plugin, and what to do with them."""
-_FORKS: Final = {
-    "nebuly-ai": f"nos, a fork that partitions by MPS: its nvidia.com/gpu-*gb are its own, {_VGPU}",
-    "4pdosc": _OTHERS["k8s-vgpu"],
-    "deepomatic": "a fork that shares by a flag: use the GPU plugin with sharing.timeSlicing",
-}
-"""Publishers of forks that have the name of NVIDIA's plugin."""
-_JETSON: Final = (
-    "a plugin for Jetson: the GPU plugin serves Tegra systems by itself, as one device of "
-    "nvidia.com/gpu: check what pods ask for"
-)
-_OBJECTS: Final = {
-    "NVIDIADriver": "the driver stays with NVIDIA's operator: give its ClusterPolicy",
-    "GPUCluster": _DRA,
-}
 _SETTINGS: Final = frozenset(
     {
         *("compatWithCPUManager", "migStrategy", "failOnInitError", "deviceListStrategy"),
@@ -97,8 +27,6 @@ _SETTINGS: Final = frozenset(
 )
 """Helm values that show whose they are, where no image is given."""
 _CONFIG: Final = frozenset({"map", "name", "default", "fallbackStrategies"})
-_FILE: Final = frozenset({"version", "flags", "resources", "sharing", "imex"})
-"""Keys of a configuration file of NVIDIA's plugin."""
 _OPERATORS: Final = frozenset(
     {
         *("toolkit", "dcgmExporter", "migManager", "sandboxWorkloads", "nodeStatusExporter"),
@@ -107,8 +35,9 @@ _OPERATORS: Final = frozenset(
     }
 )
 """Helm values of the operator alone."""
-_OF_OPERATOR: Final = frozenset({"config", "version", "repository", "image", "env", "args", "mps"})
-"""Keys of ``devicePlugin`` in values of the operator; that of NVIDIA's chart has none of them."""
+_OPERATORS_CONFIG: Final = frozenset({"create", "name", "default", "data"})
+_SAYS_NVIDIA: Final = re.compile("migStrategy|timeSlicing|^sharing:|^version: v1", re.MULTILINE)
+"""What is in a configuration file of NVIDIA's plugin."""
 ENTRY_POINT: Final = "/bin/entrypoint.sh"
 """Waits for the operator's driver, and starts the plugin with its root and what it has."""
 _OLD_ENTRY_POINT: Final = re.compile(
@@ -123,46 +52,41 @@ def form_of(workload: Workload) -> Form | None:
     What is known and is not migrated is dropped, with what takes its place.
     """
     if why := _reason(workload):
-        others = [path for path, one in siblings(workload) if not is_manager(one)]
-        # The whole document, unless it may have the plugin as well.
-        path = workload.root if len(others) > 1 else workload.root[:1]
-        workload.account.drop(path, why)
+        is_part = workload.values is not None or _may_have_plugin(workload)
+        workload.account.drop(workload.root if is_part else workload.root[:1], why)
         return None
     if workload.kind:
         is_policy = workload.kind == "ClusterPolicy" and _is_of_group(workload)
         return "operator" if is_policy else None
     if workload.values is not None:
-        return _form_of_values(workload.image, workload.values)
+        return _form_of_values(workload, workload.values)
     return "container" if _is_nvidias(workload) and _started(workload) == _PROGRAM else None
+
+
+def _may_have_plugin(workload: Workload) -> bool:
+    """Return whether another container of the pod may be NVIDIA's plugin."""
+    return any(
+        f"/{_NAME}" in str(one.get("image"))
+        for path, one in siblings(workload)
+        if path[-2] == "containers" and path != workload.root and not is_manager(one)
+    )
 
 
 def _reason(workload: Workload) -> str:
     """Return what is said of a workload that is known and is not migrated."""
     if workload.kind:
-        return _OBJECTS.get(workload.kind, "") if _is_of_group(workload) else ""
+        return likes.OBJECTS.get(workload.kind, "") if _is_of_group(workload) else ""
     for name in (workload.name, _started(workload)) if workload.image else ():
-        if name in _OTHERS and (name == workload.name or _is_nvidias(workload)):
-            return _OTHERS[name]
-    if "jetson" in workload.name and "device-plugin" in workload.name:
-        return _JETSON
-    parts = workload.image.split("/")
-    forks = [why for fork, why in _FORKS.items() if fork in parts and workload.name == _NAME]
-    if forks:
-        return forks[0]
-    values = workload.values or {}
-    if "version" in values and {*values} <= _FILE:
-        return "a configuration file: give it with --config beside the manifest or the values"
-    resources = values.get("resources")
-    return _DRA if _has(resources, ("gpus", "computeDomains")) else ""
+        if name in likes.OTHERS and (name == workload.name or _is_nvidias(workload)):
+            return likes.OTHERS[name]
+    if why := likes.of_image(workload.image, _NAME):
+        return why
+    return likes.of_values(workload.values or {}, is_whole=len(workload.root) == 1)
 
 
 def _is_of_group(workload: Workload) -> bool:
     """Return whether an object is of NVIDIA's API: Kyverno has a ClusterPolicy, too."""
     return str((workload.values or {}).get("apiVersion")).startswith("nvidia.com/")
-
-
-def _has(value: Any, keys: Iterable[str]) -> bool:
-    return isinstance(value, Mapping) and any(key in value for key in keys)
 
 
 def _is_nvidias(workload: Workload) -> bool:
@@ -226,24 +150,41 @@ def unwrapped(workload: Workload) -> tuple[Workload, bool]:
     return workload, False
 
 
-def _form_of_values(image: str, values: Mapping[str, Any]) -> Form | None:
-    keys, parts = {*values}, image.split("/")
-    if not image and (keys & _OPERATORS or _has(values.get("devicePlugin"), _OF_OPERATOR)):
+def _form_of_values(workload: Workload, values: Mapping[str, Any]) -> Form | None:
+    keys, image = {*values}, workload.image
+    if not image and (keys & _OPERATORS or _is_operators(values.get("devicePlugin"))):
         return "operator"
-    if image and parts[-1] != _NAME:
+    if image and workload.name != _NAME:
         return None
-    if image and any(one in parts for one in _PUBLISHERS):
+    if image and any(one in image.split("/") for one in _PUBLISHERS):
         return "chart"
-    return "chart" if keys & _SETTINGS or _has_config(values) or _has_cdi(values) else None
+    has_config = _has_config(values, is_whole=len(workload.root) == 1)
+    return "chart" if keys & _SETTINGS or has_config or _has_cdi(values) else None
 
 
-def _has_config(values: Mapping[str, Any]) -> bool:
+def _is_operators(plugin: Any) -> bool:
+    """Return whether ``devicePlugin`` is the operator's: other charts have such a key, too."""
+    if not isinstance(plugin, Mapping):
+        return False
+    if has(plugin, ("image", "repository")):
+        return plugin.get("image") == _NAME or "nvidia" in str(plugin.get("repository"))
+    config = plugin.get("config")
+    return isinstance(config, Mapping) and bool(config) and {*config} <= _OPERATORS_CONFIG
+
+
+def _has_config(values: Mapping[str, Any], *, is_whole: bool) -> bool:
     config = values.get("config")
-    return isinstance(config, Mapping) and bool(config) and {*config} <= _CONFIG
+    if not isinstance(config, Mapping) or not config or not {*config} <= _CONFIG:
+        return False
+    texts = config.get("map")
+    of_plugin = isinstance(texts, Mapping) and any(
+        _SAYS_NVIDIA.search(str(one)) for one in texts.values()
+    )
+    return of_plugin or (is_whole and {*values} <= {"config", *_SETTINGS})
 
 
 def _has_cdi(values: Mapping[str, Any]) -> bool:
-    return _has(values.get("cdi"), ("nvidiaHookPath", "featureFlags"))
+    return has(values.get("cdi"), ("nvidiaHookPath", "featureFlags"))
 
 
 def is_manager(container: Mapping[str, Any]) -> bool:

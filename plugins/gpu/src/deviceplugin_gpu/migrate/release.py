@@ -17,13 +17,13 @@ _SETTERS: Final = {
 
 def note(workload: Workload, result: Migration) -> None:
     """Say what goes with a release of NVIDIA's chart, and which labels our own pods need."""
-    gfd, nfd = (_is_on(workload, name) for name in ("gfd", "nfd"))
+    gfd = _is_on(workload, "gfd", default=False)
     if gfd:
         result.removed.append(
             "GPU feature discovery, and with it the labels nvidia.com/gpu.product and the like, by "
             "which pods select nodes: the component gpu-labels has the GPU plugin write the same"
         )
-    if gfd or nfd:
+    if _is_on(workload, "nfd", default=gfd):
         result.removed.append(
             "Node Feature Discovery of their release, without which nobody sets those labels and "
             "feature.node.kubernetes.io/*: install it by its own chart before, if anybody selects "
@@ -36,9 +36,9 @@ def note(workload: Workload, result: Migration) -> None:
         )
 
 
-def _is_on(workload: Workload, name: str) -> bool:
+def _is_on(workload: Workload, name: str, *, default: bool) -> bool:
     found = workload.has(name, "enabled") if workload.values is not None else None
-    return bool(found and found.value is True)
+    return found.value is True if found else default
 
 
 def _selected(workload: Workload) -> Iterator[tuple[str, str]]:
@@ -76,8 +76,10 @@ def add_mps(workload: Workload, root: Setting | None, result: Migration) -> None
     else:
         result.variables["DP_MPS_ROOT"] = path
         result.mounts["/mps"] = path
-    page = "plugins/gpu/docs/sharing.md has one to apply"
-    daemon = f"{page}, with mps-root {path} and the ConfigMap gpu-config"
+    daemon = (
+        f"plugins/gpu/docs/sharing.md has one to apply, with mps-root {path} and the ConfigMap "
+        "gpu-config"
+    )
     if result.stop or workload.values is not None:
         how = "is stopped with their plugin" if result.stop else "is removed with their release"
         result.removed.append(

@@ -45,7 +45,9 @@ def _of_container(workload: Workload, result: Migration) -> None:
     if is_operators:
         policy = gpu_operator.owner(workload.account.get((workload.root[0], "metadata")))
         result.stop += gpu_operator.stop(policy or "cluster-policy")
-        given[_ROOT] = Setting(workload.place, gpu_operator.driver_root(workload))
+        given[_ROOT] = Setting(
+            workload.place, gpu_operator.mounted(workload, "/driver-root") or gpu_operator.DRIVER
+        )
         result.differs(
             "driver",
             "taken as the operator's container; if driver.enabled is false there, give the file "
@@ -56,8 +58,20 @@ def _of_container(workload: Workload, result: Migration) -> None:
             "set there when the modules gdrdrv and nvidia_fs are loaded; here only by a setting",
         )
     given |= settings.of_container(workload, result)
+    _compare_root(workload, given.get(_ROOT), result)
     release.note(workload, result)
     _write(workload, given, profiles.of_container(workload, given.pop(settings.FILE, None)), result)
+
+
+def _compare_root(workload: Workload, root: Setting | None, result: Migration) -> None:
+    """Say if their container sees another directory than the driver's root, as on NixOS."""
+    mounted = gpu_operator.mounted(workload, "/driver-root").rstrip("/")
+    if mounted and mounted != str(root.value if root else "/").rstrip("/"):
+        result.differs(
+            "/driver-root",
+            f"theirs is {mounted} of the host: mount what the driver consists of there, as "
+            "plugins/gpu/docs/cdi.md says",
+        )
 
 
 def _write(workload: Workload, given: dict[str, Setting], files: Files, result: Migration) -> None:

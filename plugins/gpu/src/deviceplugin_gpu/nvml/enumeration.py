@@ -164,7 +164,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
     pci = known.pci if info is None else _pci(info)
     memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
     total = known.memory if memory is None else int(memory.total)
-    mig_enabled = bool(ask((0, 0), "nvmlDeviceGetMigMode", handle)[0])
+    mig_mode = ask((None, None), "nvmlDeviceGetMigMode", handle)[0]
     _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
     return Gpu(
         index=known.index,
@@ -175,8 +175,9 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         numa=numa.node(f"bus/pci/devices/{pci}", sysfs=sysfs) if pci else None,
         memory=total,
         compute=asked.ask(known.compute, "nvmlDeviceGetCudaComputeCapability"),
-        mig_enabled=mig_enabled,
-        migs=gpu_facts.mig_devices(handle, total) if mig_enabled else (),
+        mig_capable=mig_mode is not None,
+        mig_enabled=bool(mig_mode),
+        migs=gpu_facts.mig_devices(handle, total) if mig_mode else (),
         fabric=fabric(handle),
         problem=_NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),
