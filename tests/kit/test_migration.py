@@ -44,7 +44,7 @@ def test_a_key_that_is_wrong_is_left_below_what_is_dropped() -> None:
     one.drop((0, "a"), "why")
     one.doubt((0, "a", "b"))
     one.doubt((0, "env", 1, "name"))
-    assert [(0, "env"), (0, "a", "b")] == one.left_paths()
+    assert [(0, "env", 0), (0, "env", 1, "name"), (0, "a", "b")] == one.left_paths()
 
 
 def test_keys_that_were_asked_for_are_suggested() -> None:

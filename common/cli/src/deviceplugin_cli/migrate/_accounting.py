@@ -69,7 +69,7 @@ def _drop_unused(source: Input, made: Sequence[Made]) -> None:
     used = {path[0] for path in variables | files}
     for document in source.documents:
         number = document.number
-        if document.kind == "ConfigMap" and number in used:
+        if document.kind == "ConfigMap" and (number in used or account.knows((number, "data"))):
             for key in ("apiVersion", "kind", "metadata", "immutable"):
                 account.take((number, key))
             account.drop((number, "binaryData"), _UNUSED)

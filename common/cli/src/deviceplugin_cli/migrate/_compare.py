@@ -144,7 +144,7 @@ class _Reading:
         patch: dict[str, Any],
     ) -> None:
         """Account for the field ``name`` of a table, which is at ``path``."""
-        if content is None or content in ({}, []):
+        if content is None or content in ({}, []) or name in _meaning.ELSEWHERE:
             return
         meaning = table.get(name) or _by_pattern(table, name)
         if meaning is None:

@@ -56,6 +56,7 @@ class Environment:
     def _add_all(self, index: int, one: Mapping[str, Any]) -> None:
         path, prefix = (*self.root, "envFrom", index), str(one.get("prefix") or "")
         account = self.source.account
+        account.get(path)
         if one.get("secretRef") is not None:
             name = mapping(one, "secretRef").get("name")
             why = f"the Secret {name} is not read: set in ours what the plugin takes from it"

@@ -81,9 +81,13 @@ def _daemon_set(migration: Migration, comparison: Comparison) -> dict[str, Any]:
 
 def _container(migration: Migration, comparison: Comparison) -> dict[str, Any]:
     container = dict(comparison.container)
-    pairs = migration.variables.items()
-    # The kubelet fills in those that stand before.
-    env = [*container.get("env", []), *({"name": name, "value": value} for name, value in pairs)]
+    env = list(container.get("env", []))  # first, because the kubelet fills in what stands before
+    names = [one["name"] for one in env]
+    env += [
+        {"name": name, "value": value}
+        for name, value in migration.variables.items()
+        if name not in names
+    ]
     if env:
         container["env"] = env
     if migration.mounts:
