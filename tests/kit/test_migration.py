@@ -95,3 +95,9 @@ def test_flags_of_what_a_shell_starts_are_refused() -> None:
     workload = Workload(place="p", shell="/bin/sh", arguments=["-c", "x"])
     with pytest.raises(dp.ConfigError, match="p: command: '/bin/sh' is not a plugin"):
         list(flags(workload, []))
+
+
+def test_a_field_that_is_dropped_is_listed() -> None:
+    workload = Workload(place="p", values=VALUES, account=account())
+    workload.drop("why", "a", "b")
+    assert [((0, "a", "b"), "why")] == workload.account.dropped()

@@ -113,7 +113,7 @@ def test_variables_have_the_value_that_the_kubelet_sets(
     [
         (
             {"env": env(("TZ", "UTC"), ("NODE", {"fieldRef": {"fieldPath": "spec.nodeName"}}))},
-            "variables TZ, NODE: has no effect here",
+            "variables TZ, NODE: without effect here",
         ),
         (
             {"env": env(("MIG_STRATEGY", "mixed"), ("MIG_STRATEGY", "none"))},

@@ -219,13 +219,15 @@ def test_one_namespace_and_one_daemon_set_are_chosen(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.add(named("squat", daemon_set(SQUAT, SERIAL)), *(f"n{index:02}" for index in range(12)))
-    cluster.add(named("fpga", daemon_set("intel-fpga-plugin")))
+    cluster.add(named("fpga", daemon_set("intel-fpga-plugin", env={"NODE": "$(ABSENT)"})))
     assert 0 == main(["--from-cluster", "kube-system", "--name=squat"])
     out, (line, _) = seen(capsys)
     assert line.endswith(
         "squat: known; on 12 nodes: n00, n01, n02, n03, n04, n05, n06, n07, n08, n09 and 2 more"
     )
     assert "/dev/ttyUSB*" in out
+    assert "# cluster: DaemonSet kube-system/squat: containers[0]: taken for" in out
+    assert "* DaemonSet: not taken over" in out
     assert "/apis/apps/v1/daemonsets" not in {one.path for one in cluster.asked}
 
 

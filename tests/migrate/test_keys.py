@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.migration import Account
+from deviceplugin.kit.migration import Account, Migration, Workload
 from deviceplugin_cli.migrate import _meaning
-from deviceplugin_cli.migrate._compare import _by_pattern
+from deviceplugin_cli.migrate._compare import _by_pattern, compare
+from deviceplugin_cli.migrate._containers import Found
+from deviceplugin_cli.migrate._documents import Input
 from deviceplugin_cli.migrate._fields import FIELDS, known
 from migration import keys
 from migration.peers import config_map, daemon_set
@@ -90,10 +92,38 @@ def test_all_values_of_a_mapping_are_strings() -> None:
 
 
 def test_a_peer_is_found_among_others() -> None:
-    other = daemon_set("example.com/other", SERIAL)
-    source, made = keys.migrated([other, *whole({}, {}, {}, {}), config_map("a", b="c")])
+    other = daemon_set("example.com/other", SERIAL, env={"A": "$(B)", "B": "c"})
+    values = {"image": {"repository": "example.com/other"}, "a": 1}
+    mine = whole({}, {}, {}, {})
+    source, made = keys.migrated([other, *mine, config_map("a", b="c"), values])
     assert [1] == [one.found.document.number for one in made]
-    assert "DaemonSet, ConfigMap: not taken over" in made[0].migration.differences
+    assert "DaemonSet, ConfigMap, document 3: not taken over" in made[0].migration.differences
     assert [(1, "spec", "template", "spec", "containers", 0, "env", 0)] == (
         source.account.left_paths()
     )
+
+
+def test_the_metadata_of_an_object_is_accounted_for() -> None:
+    metadata = {"name": "p", "uid": "u", "labels": {"team": "a"}, "namespace": "n"}
+    content = {"apiVersion": "a/v1", "kind": "Policy", "metadata": metadata, "status": {"a": 1}}
+    source = Input([("f", {**content, "spec": {"a": 1}})])
+    workload = Workload(place="f", values=content, kind="Policy", account=source.account)
+    found = Found(workload, source.documents[0], {}, (0,), {})
+    compare(found, Migration(peer="p", plugin="gpu", configuration={}))
+    assert ["f: spec: not understood"] == source.account.left()
+    assert {"namespace", "team"} == {str(path[-1]) for path, _ in source.account.dropped()}
+
+
+@pytest.mark.parametrize(
+    ("resources", "words"),
+    [
+        ({"limits": {"memory": "much"}}, "much; ours is 160Mi, and 'much' is not"),
+        ({"limits": {"memory": 10**9}}, "1000000000; ours is 160Mi"),
+        ({"limits": {"example.com/a": 1}}, "1; not taken over"),
+        ({"requests": {"cpu": "10m"}}, ""),
+    ],
+)
+def test_resources_are_compared(resources: dict[str, Any], words: str) -> None:
+    source, _ = keys.migrated(whole({}, {}, {}, {"resources": resources}))
+    said = [why for path, why in source.account.dropped() if "resources" in path]
+    assert [words] == [one[: len(words)] for one in said or [""]]

@@ -93,7 +93,7 @@ class _Reading:
         place = f"{self._found.document.place}: metadata"
         content = known(self._account, (number, "metadata"), ":ObjectMeta", place)
         self._all((number, "metadata"), content or {}, _meaning.METADATA, {})
-        for key in ("apiVersion", "kind"):
+        for key in ("apiVersion", "kind", "status"):
             self._account.take((number, key))
 
     def daemon_set(self) -> None:
@@ -101,7 +101,6 @@ class _Reading:
         self.object_metadata()
         number, place = self._found.document.number, self._found.document.place
         content = known(self._account, (number,), ":DaemonSet", place)
-        self._account.take((number, "status"))
         spec: Mapping[str, Any] = content["spec"]
         template, root = mapping(spec, "template"), self._found.workload.root
         pod = mapping(template, "spec")
