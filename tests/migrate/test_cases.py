@@ -12,6 +12,8 @@ the comment is YAML:
     components  of the overlay, without their folder
     files       the data of the other ConfigMaps, by name
     printed     all documents that are printed, where that is not an overlay
+    patch       what is changed of our DaemonSet: the whole of its spec, without what the order of
+                the migration adds to the affinity
     said        parts of the differences
     error       parts of what is printed if the status is not 0
 """
@@ -26,8 +28,8 @@ from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 KEYS = {
-    *("flags", "status", "plugin", "by_label", "config", "components", "files", "printed"),
-    *("said", "error"),
+    *("flags", "status", "plugin", "by_label", "config", "components", "files", "patch"),
+    *("printed", "said", "error"),
 }
 
 
@@ -51,6 +53,23 @@ def files(overlay: Any) -> dict[str, dict[str, str]]:
                 data = {key: change["value"]} if key else change["value"]
                 found.setdefault(one["target"]["name"], {}).update(data)
     return found
+
+
+def as_kept(spec: Any) -> Any:
+    """Return a patch without the expressions that every migration adds to the affinity."""
+    pod = spec["template"]["spec"]
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in required["nodeSelectorTerms"]:
+        keys = [one["key"] for one in term["matchExpressions"][-2:]]
+        assert keys[0] == "kubernetes.io/arch"
+        assert keys[1].startswith("migrate.deviceplugin.dev/")
+        del term["matchExpressions"][-2:]
+    if required["nodeSelectorTerms"] == [{"matchExpressions": []}]:
+        del pod["affinity"]["nodeAffinity"]
+    for place, key in ((pod, "affinity"), (spec["template"], "spec"), (spec, "template")):
+        if not place[key]:
+            del place[key]
+    return spec
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -83,6 +102,9 @@ def test_a_case(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert wanted["config"] == yaml.safe_load(data.pop("config")["config.yaml"])
     assert wanted.get("components", []) == [Path(one).name for one in overlay.get("components", [])]
     assert wanted.get("files", {}) == data
+    if "patch" in wanted:
+        changed = (one for one in overlay["patches"] if one["target"]["kind"] == "DaemonSet")
+        assert wanted["patch"] == as_kept(yaml.safe_load(next(changed)["patch"])["spec"])
 
 
 def test_every_case_says_what_it_is() -> None:

@@ -240,6 +240,33 @@ def test_variables_are_settings_of_an_object(
     assert "mixed" == yaml.safe_load(capsys.readouterr().out)["spec"]["gpu"]["mig-strategy"]
 
 
+@pytest.mark.parametrize("form", ["kustomize", "helm-values", "operator"])
+def test_a_secret_stays_a_reference_that_nobody_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    name, source = "DP_MIG_STRATEGY", {"secretKeyRef": {"name": "s", "key": "k"}}
+    value = f'workload.variable("{name}").value'
+    install(
+        tmp_path, monkeypatch, f'plugin="gpu", configuration={{}}, variables={{"{name}": {value}}}'
+    )
+    env = [{"name": name, "valueFrom": source}]
+    path = write(tmp_path, daemon_set(LAMP, container={"env": env}))
+    status = main(["migrate", path, f"--output={form}"])
+    out, err = capsys.readouterr()
+    if form == "operator":
+        assert (2, True) == (status, "env: an object has no such field" in err)
+        return
+    assert 0 == status, err
+    said = "* variable DP_MIG_STRATEGY: stays a reference to the Secret s, key k, which has"
+    assert said in " ".join(out.split("\n# "))
+    found = yaml.safe_load(out)
+    if form == "kustomize":
+        patch = yaml.safe_load(found["patches"][-1]["patch"])
+        assert env == patch["spec"]["template"]["spec"]["containers"][0]["env"]
+    else:
+        assert env == found["gpu"]["env"]
+
+
 def test_a_plugin_that_is_not_installed_judges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

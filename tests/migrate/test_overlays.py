@@ -476,3 +476,15 @@ def test_an_empty_list_of_a_peer_stays_one(
 def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendered) -> None:
     migrate({"image": SMARTER, "config": []})
     assert [] == configuration(rendered())
+
+
+def test_what_is_kept_of_a_pod_is_in_ours(migrate: Migrate, rendered: Rendered) -> None:
+    migrate((Path(__file__).parent / "cases/squat-update-strategy.yaml").read_text())
+    (ours,) = (one["spec"] for one in rendered() if one["kind"] == "DaemonSet")
+    assert {"type": "OnDelete"} == {k: v for k, v in ours["updateStrategy"].items() if v}
+    assert 30 == ours["minReadySeconds"]
+    assert "network" == ours["template"]["metadata"]["labels"]["team"]
+    assert "team" not in ours["selector"]["matchLabels"]
+    found = ours["template"]["spec"]
+    assert ("None", [{"name": "mirror"}]) == (found["dnsPolicy"], found["imagePullSecrets"])
+    assert "Always" == found["containers"][0]["imagePullPolicy"]

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, cast
 
 from deviceplugin._app.exit_status import complain
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
@@ -14,7 +15,7 @@ from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet._question import Progress, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 from deviceplugin_cli.migrate import _output, _verify
-from deviceplugin_cli.migrate._accounting import settle
+from deviceplugin_cli.migrate._accounting import drop_others, settle
 from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
@@ -104,7 +105,7 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
     Raises:
         ConfigError: There is none, or something in one is wrong.
     """
-    all_found = list(workloads(source, configuration))
+    every = all_found = list(workloads(source, configuration))
     _say(source.skipped)
     if name:
         all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
@@ -117,6 +118,7 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
     ]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
+    drop_others(source, every, made)
     return made
 
 
@@ -188,7 +190,8 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
-        else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
+        else f"{one.workload.place}: Helm values with the keys "
+        + bounded(", ".join(map(str, one.pod)))
         for one in others
     )
     return f"{places}: not a device plugin that we know; {known}"

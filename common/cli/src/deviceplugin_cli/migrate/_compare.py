@@ -93,7 +93,7 @@ class _Reading:
         place = f"{self._found.document.place}: metadata"
         content = known(self._account, (number, "metadata"), ":ObjectMeta", place)
         self._all((number, "metadata"), content or {}, _meaning.METADATA, {})
-        for key in ("apiVersion", "kind"):
+        for key in ("apiVersion", "kind", "status"):
             self._account.take((number, key))
 
     def daemon_set(self) -> None:
@@ -101,7 +101,6 @@ class _Reading:
         self.object_metadata()
         number, place = self._found.document.number, self._found.document.place
         content = known(self._account, (number,), ":DaemonSet", place)
-        self._account.take((number, "status"))
         spec: Mapping[str, Any] = content["spec"]
         template, root = mapping(spec, "template"), self._found.workload.root
         pod = mapping(template, "spec")
@@ -144,7 +143,7 @@ class _Reading:
         patch: dict[str, Any],
     ) -> None:
         """Account for the field ``name`` of a table, which is at ``path``."""
-        if content is None or content in ({}, []):
+        if content is None or content in ({}, []) or name in _meaning.ELSEWHERE:
             return
         meaning = table.get(name) or _by_pattern(table, name)
         if meaning is None:

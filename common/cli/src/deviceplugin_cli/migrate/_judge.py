@@ -70,7 +70,13 @@ def _read(plugin: Hosted[Any], file: Path, variables: Mapping[str, str]) -> None
 def _files(deployment: Deployment, folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
     """Yield each configuration that the plugin may get, written as a file, and its variables."""
     migration = deployment.migration
-    variables = {name: value for name, value in migration.variables.items() if name != "DP_CONFIG"}
+    # What a Secret or the node has is known when the plugin starts.
+    unknown = {one["name"] for one in deployment.made.comparison.container.get("env", ())}
+    variables = {
+        name: value
+        for name, value in migration.variables.items()
+        if name not in {*unknown, "DP_CONFIG"}
+    }
     main = folder / "config.yaml"
     main.write_text(to_yaml(deployment.configuration), encoding="utf-8")
     others: list[Path] = []

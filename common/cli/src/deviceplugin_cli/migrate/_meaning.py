@@ -169,7 +169,6 @@ METADATA: Final[Mapping[str, Meaning]] = {
 }
 SPEC: Final[Mapping[str, Meaning]] = {
     "selector": _NONE,
-    "template": _NONE,
     "templateGeneration": _NONE,
     "minReadySeconds": Meaning(KEPT, (0,)),
     "revisionHistoryLimit": Meaning(KEPT, (10,)),
@@ -199,7 +198,7 @@ _SECURITY: Final[Mapping[str, Meaning]] = {
     "windowsOptions": _NOT_TAKEN,
 }
 POD: Final[Mapping[str, Meaning]] = {
-    **dict.fromkeys(("containers", "overhead", "priority", "enableServiceLinks"), _NONE),
+    **dict.fromkeys(("overhead", "priority", "enableServiceLinks"), _NONE),
     **dict.fromkeys(_NAMESPACES, Meaning("true; ours does not need it", (False,))),
     **dict.fromkeys(
         (
@@ -275,8 +274,8 @@ CONTAINER: Final[Mapping[str, Meaning]] = {
     "securityContext.readOnlyRootFilesystem": Meaning("false; ours is true", (True,)),
     "securityContext.procMount": Meaning("{}; not taken over", ("Default",)),
 }
-BY_PLUGIN: Final = ("command", "args", "env", "envFrom")
-"""Keys of a container that only its plugin understands."""
+ELSEWHERE: Final = ("template", "containers", "command", "args", "env", "envFrom")
+"""Keys that are accounted for where they are read, the last four by the plugins."""
 CHART: Final[Mapping[str, tuple[str, str]]] = {
     **{
         key: ("PodSpec", key)

@@ -18,7 +18,10 @@ def device_plugin(
     """
     migration, lost = deployment.migration, list[str]()
     whole = _settings(deployment.configuration, "", lost)
+    references = [one["name"] for one in deployment.made.comparison.container.get("env", ())]
     for name, value in migration.variables.items():
+        if name in references:
+            continue  # "env" is what is lost
         if name.startswith(_PREFIX):
             whole[name.removeprefix(_PREFIX).lower().replace("_", "-")] = value
         else:

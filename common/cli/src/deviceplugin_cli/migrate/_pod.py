@@ -11,9 +11,13 @@ _ODD: Final = re.compile("[^a-z0-9]+")
 def container_of(deployment: Deployment) -> dict[str, Any]:
     """Return fields of the plugin's container, without its name."""
     migration, container = deployment.migration, dict(deployment.made.comparison.container)
-    pairs = migration.variables.items()
-    # The kubelet fills in those that stand before.
-    env = [*container.get("env", []), *({"name": name, "value": value} for name, value in pairs)]
+    env = list(container.get("env", []))  # first, because the kubelet fills in what stands before
+    names = [one["name"] for one in env]
+    env += [
+        {"name": name, "value": value}
+        for name, value in migration.variables.items()
+        if name not in names
+    ]
     if env:
         container["env"] = env
     if migration.mounts:
