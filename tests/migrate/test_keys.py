@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Account, Migration, Workload
 from deviceplugin_cli.migrate import _meaning
+from deviceplugin_cli.migrate._chart_keys import CHART, OF_CHARTS
 from deviceplugin_cli.migrate._compare import _by_pattern, compare
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input
@@ -38,8 +39,8 @@ DAEMON_SETS = st.builds(
     whole, *map(keys.of_type, ("DaemonSetSpec", "ObjectMeta", "PodSpec", "Container"))
 )
 CHART_KEYS = {
-    **{key: keys.of_mark(FIELDS[kind][of]) for key, (kind, of) in _meaning.CHART.items()},
-    **{key: st.sampled_from(["a", {"b": True}]) for key in (*_meaning.OF_CHARTS, *OF_NVIDIA)},
+    **{key: keys.of_mark(FIELDS[kind][of]) for key, (kind, of) in CHART.items()},
+    **{key: st.sampled_from(["a", {"b": True}]) for key in (*OF_CHARTS, *OF_NVIDIA)},
 }
 
 

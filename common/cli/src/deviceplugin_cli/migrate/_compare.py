@@ -8,6 +8,7 @@ from typing import Any, Final
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Path
 from deviceplugin_cli.migrate import _meaning
+from deviceplugin_cli.migrate._chart_keys import CHART, OF_CHARTS
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import items, mapping
 from deviceplugin_cli.migrate._environment import drop_harmless, origin, referred
@@ -113,14 +114,14 @@ class _Reading:
     def chart(self) -> None:
         """Account for the usual keys of charts."""
         start = self._found.pod_path
-        for name, (kind, field_name) in _meaning.CHART.items():
+        for name, (kind, field_name) in CHART.items():
             path = (*start, *name.split("."))
             place = f"{self._found.workload.place}: {name}"
             content = known(self._account, path, FIELDS[kind][field_name], place)
             if content is not None:
                 table, patch = self._tables[kind]
                 self._one(path, field_name, content, table, patch)
-        for name, why in _meaning.OF_CHARTS.items():
+        for name, why in OF_CHARTS.items():
             self._account.drop((*start, name), why)
 
     def _all(
