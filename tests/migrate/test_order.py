@@ -1,6 +1,7 @@
 """The commands of a migration: who is stopped, what is removed, and what a kubelet makes of it."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,17 @@ def test_the_image_is_pulled_with_the_secrets_that_there_are(commands: Any) -> N
     assert line.startswith("    kubectl --namespace hw run device-plugin-image ")
     assert "--image a.example/b:1 " in line
     assert '"imagePullSecrets":[{"name":"login"}]' in line
+
+
+def test_names_of_an_input_do_not_become_commands(commands: Any) -> None:
+    odd = "x'; rm y; '"
+    document = owned(odd, "amd.com/v1")
+    document["metadata"] |= {"name": odd, "namespace": odd}
+    document["metadata"]["ownerReferences"][0]["name"] = odd
+    document["spec"]["template"]["spec"]["imagePullSecrets"] = [{"name": odd}]
+    lines = [line for line in commands(document) if line.startswith("    ")]
+    words = [shlex.split(line.replace("'$NODE'", "n"), comments=True) for line in lines]
+    assert not [one for one in words if "rm" in one]
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,8 @@ def _pulled(move: Move) -> Iterator[str]:
             f"{move.deployments[0].name} needs too.)"
         )
     spec = {"nodeName": "NODE", **({"imagePullSecrets": secrets} if secrets else {})}
-    words = json.dumps({"spec": spec}, separators=(",", ":")).replace("NODE", "'$NODE'", 1)
+    words = json.dumps({"spec": spec}, separators=(",", ":"))
+    words = words.replace("'", r"\u0027").replace("NODE", "'$NODE'", 1)  # in a shell's quotes
     kubectl = move.peer.kubectl if secrets else "kubectl"
     for image in dict.fromkeys(move.images):
         yield (

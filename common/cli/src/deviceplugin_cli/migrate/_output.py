@@ -1,6 +1,7 @@
 """The forms of the output, with the order of the migration and all differences as comments."""
 
 import argparse
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ def result(all_made: Sequence[Made], options: argparse.Namespace, name: str) -> 
         *_head(all_made, name),
         _PLACES[options.output].format(file=main),
         "",
-        *_order.there(moves, apply, name),
+        *_order.there(moves, apply, shlex.join(options.manifest) or name),
         "",
         *_differences(found, lost),
     ]
@@ -206,7 +207,7 @@ def _overlays(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Names
     files = {_FILE: _kustomize.of_folders([one.name for one, _ in pairs])}
     for one, image in pairs:
         files[f"{one.name}/{_FILE}"] = _kustomize.overlay(one, image, below)
-    return files, [f"kubectl apply -k {options.directory}"], []
+    return files, [f"kubectl apply -k {shlex.quote(options.directory)}"], []
 
 
 def _objects(pairs: Sequence[tuple[Deployment, Image]], _: argparse.Namespace) -> _Parts:
@@ -235,7 +236,7 @@ def _chart(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespac
 
 def _undo(options: argparse.Namespace, found: Sequence[Deployment]) -> list[str]:
     if options.output == KUSTOMIZE:
-        return [f"kubectl delete -k {options.directory or '.'}"]
+        return [f"kubectl delete -k {shlex.quote(options.directory or '.')}"]
     if options.output == OPERATOR:
         return [f"kubectl delete deviceplugin {_order.object_name(one)}" for one in found]
     name = _helm.release_name(found)

@@ -73,6 +73,11 @@ _GITOPS: Final[Mapping[str, tuple[str, str, str]]] = {
     "Kustomization": ("Flux", '{"spec":{"suspend":true}}', '{"spec":{"suspend":false}}'),
     # What policy it had is not known.
     "Application": ("Argo CD", '{"spec":{"syncPolicy":{"automated":null}}}', ""),
+    "ApplicationSet": (
+        "Argo CD",
+        '{"spec":{"template":{"spec":{"syncPolicy":{"automated":null}}}}}',
+        "",
+    ),
 }
 _FLUX: Final[Mapping[str, str]] = {
     "helm.toolkit.fluxcd.io": "HelmRelease",
@@ -157,7 +162,7 @@ def _of_operator(group: str, kind: str, name: str, namespace: str) -> Keeper:
     home, deployment = _OPERATORS[group]
     scale = f"kubectl --namespace {home} scale deployment {deployment} --replicas"
     where = f" --namespace {shlex.quote(namespace)}" if namespace else ""
-    command, target = f"kubectl{where}", f"{kind.lower()} {shlex.quote(name)}"
+    command, target = f"kubectl{where}", f"{shlex.quote(kind.lower())} {shlex.quote(name)}"
     switch = _SWITCHES.get(kind)
     patch = f"{command} patch {target} --type merge --patch '{switch}'"
     remove = f"    {patch if switch else f'{command} delete {target}'}"

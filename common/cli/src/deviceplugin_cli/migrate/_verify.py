@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from deviceplugin._config.documents.faults import printable
 from deviceplugin.apiserver import ApiServerError, ForbiddenError
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
@@ -60,7 +61,8 @@ def _verify(options: argparse.Namespace) -> int:
         return _SAME
     before = _snapshot.chosen(saved, options.node, wants)
     lines = list(before.lines(now))
-    sys.stdout.writelines(f"{line}\n" for line in [*lines, _summary(before, now, len(lines))])
+    for line in [*lines, _summary(before, now, len(lines))]:
+        sys.stdout.write(f"{printable(line)}\n")
     return _DIFFERENT if lines else _SAME
 
 
