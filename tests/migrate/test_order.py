@@ -14,7 +14,14 @@ import deviceplugin as dp
 from deviceplugin.__main__ import main
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet
-from deviceplugin_testing.simulator import Behaviour, Observer, Pod, SimulatedKubelet, StubPlugin
+from deviceplugin_testing.simulator import (
+    Behaviour,
+    KubeletConfig,
+    Observer,
+    Pod,
+    SimulatedKubelet,
+    StubPlugin,
+)
 from migration.lamp import install
 from migration.peers import daemon_set
 from scripted_plugin import ScriptedPlugin
@@ -263,6 +270,28 @@ def test_a_node_has_its_devices_when_ours_takes_over_and_the_other_leaves(
             assert node.pod(user).running
     assert [2, 2, 2] == allocatable
     assert {2} == {*lists.counts}
+
+
+def test_one_that_the_plugin_watcher_has_found_takes_the_resource_along_twice(
+    kubelet: Kubelet,
+) -> None:
+    kubelet.simulated.stop()
+    config = KubeletConfig(watch_interval=None)
+    node = kubelet.simulated = SimulatedKubelet(kubelet.simulated.root, config=config)
+    other = StubPlugin(node.registry_dir, RESOURCE, IDS, name="other.sock")
+    with kubelet:
+        other.start()
+        node.watch()
+        node.wait_for(RESOURCE, IDS)
+        with kubelet.running(ScriptedPlugin(*map(dp.Device, sorted(IDS)))):
+            node.wait(lambda: node.registration_count(RESOURCE) == 1, what="ours to register")
+            node.wait(lambda: node.socket_of(RESOURCE) != other.socket, what="our list")
+            other.stop()
+            node.wait(lambda: node.registration_count(RESOURCE) == 2, what="ours to notice")
+            node.wait_for(RESOURCE, IDS)
+            node.watch()  # its socket has gone
+            node.wait(lambda: node.registration_count(RESOURCE) == 3, what="ours to notice again")
+            node.wait_for(RESOURCE, IDS)
 
 
 def test_on_the_way_back_the_other_plugin_starts_when_ours_has_left(kubelet: Kubelet) -> None:
