@@ -15,6 +15,9 @@ from deviceplugin_cli.migrate._deployments import Deployment, Image
 from deviceplugin_cli.migrate._peers import Peer, peer_of
 
 BEFORE: Final = "before.json"
+_OPERATORS: Final = "deviceplugin-operator"
+"""The namespace in which our operator deploys."""
+_KEPT: Final = " Pods keep their devices."
 _WAIT: Final = "sleep 10"
 """A DaemonSet counts the nodes that it is for a moment after their labels have changed."""
 
@@ -86,9 +89,10 @@ def there(moves: Sequence[Move], apply: Sequence[str], name: str) -> Iterator[st
 
     ``apply`` deploys the result, and ``name`` is that of the input.
     """
+    drains = any(move.drains for move in moves)
     yield (
-        "No node is without its devices in this order: ours starts beside the other plugin, and "
-        "takes its resources over; then the other leaves the node. Pods keep their devices."
+        "In this order no node is without its devices: ours starts beside the other plugin and "
+        f"takes over, then the other leaves.{'' if drains else _KEPT}"
     )
     yield "1. The image. --image names yours; a node has to be able to pull it:"
     yield "    NODE=the-first-node"
@@ -103,19 +107,18 @@ def there(moves: Sequence[Move], apply: Sequence[str], name: str) -> Iterator[st
     yield "4. The first node:"
     yield from _moved(moves, "node $NODE")
     yield f"    deviceplugin migrate verify {BEFORE} --node $NODE"
-    if any(move.drains for move in moves):
+    if drains:
         yield "5. Each other node like the first."
     else:
-        yield "5. All others; --selector in place of --all makes groups:"
+        yield "5. All others, or groups of them by --selector:"
         yield from _moved(moves, "nodes --all")
     yield f"    deviceplugin migrate verify {BEFORE}"
     yield f"6. The other plugin goes.{_needed(moves)}"
     for move in moves:
         yield from _removed(move)
     yield (
-        f"The way back: deviceplugin migrate back {name}. When the "
-        "other leaves, kubelets up to 1.36 drop the resource, and ours registers again at once. If "
-        "a kubelet restarts while both are on its node and verify then finds 0, delete our pod."
+        f"The way back: deviceplugin migrate back {name}. If a kubelet restarts while both are on "
+        "its node, and verify then finds 0 devices, delete our pod there."
     )
 
 
@@ -124,7 +127,8 @@ def back(moves: Sequence[Move], delete: Sequence[str], files: Sequence[str]) -> 
     yield (
         "The way back. For some seconds a node has no devices to give: kubelets up to 1.36 drop a "
         "resource when one of two plugins leaves, and the other plugin does not notice, as ours "
-        "does. So ours leaves first, while the node takes no new pods. Pods keep their devices."
+        "does. So ours leaves first, while the node takes no new pods."
+        f"{'' if any(move.drains for move in moves) else _KEPT}"
     )
     yield "1. What there is now:"
     yield f"    deviceplugin migrate verify --save {BEFORE}"
@@ -163,7 +167,7 @@ def _there_again(move: Move, files: Sequence[str]) -> Iterator[str]:
 def _moved_back(move: Move) -> Iterator[str]:
     yield f"    kubectl label node $NODE --overwrite {move.away}"
     for one in move.deployments:
-        where = "device-plugins-operator" if move.by_selector else one.name
+        where = _OPERATORS if move.by_selector else one.name
         yield (
             f"    kubectl --namespace {where} wait pod --for delete --timeout 1m "
             "--field-selector spec.nodeName=$NODE"

@@ -229,9 +229,12 @@ def _chart(pairs: Sequence[tuple[Deployment, Image]], options: argparse.Namespac
     if options.output != "helm-values":
         make = _helm.helm_release if options.output == "helmrelease" else _helm.application
         objects = make(name, content, options.chart_repository)
-    install = f"helm upgrade --install {name} {_helm.CHART} --values {file}"
-    apply = install if options.output == "helm-values" else f"kubectl apply -f {file}"
-    return {file: "---\n".join(map(to_yaml, objects))}, [apply], lost
+    apply = {
+        "helm-values": [f"helm upgrade --install {name} {_helm.CHART} --values {file}"],
+        "helmrelease": [f"kubectl apply -f {file}"],
+        "application": [f"kubectl apply -f {file}", f"argocd app sync {name}"],
+    }[options.output]
+    return {file: "---\n".join(map(to_yaml, objects))}, apply, lost
 
 
 def _undo(options: argparse.Namespace, found: Sequence[Deployment]) -> list[str]:
