@@ -44,7 +44,7 @@ def test_a_key_that_is_wrong_is_left_below_what_is_dropped() -> None:
     one.drop((0, "a"), "why")
     one.doubt((0, "a", "b"))
     one.doubt((0, "env", 1, "name"))
-    assert [(0, "env"), (0, "a", "b")] == one.left_paths()
+    assert [(0, "env", 0), (0, "env", 1, "name"), (0, "a", "b")] == one.left_paths()
 
 
 def test_keys_that_were_asked_for_are_suggested() -> None:
@@ -95,3 +95,9 @@ def test_flags_of_what_a_shell_starts_are_refused() -> None:
     workload = Workload(place="p", shell="/bin/sh", arguments=["-c", "x"])
     with pytest.raises(dp.ConfigError, match="p: command: '/bin/sh' is not a plugin"):
         list(flags(workload, []))
+
+
+def test_a_field_that_is_dropped_is_listed() -> None:
+    workload = Workload(place="p", values=VALUES, account=account())
+    workload.drop("why", "a", "b")
+    assert [((0, "a", "b"), "why")] == workload.account.dropped()

@@ -3,11 +3,17 @@
 A case is a file of ``cases/``: the input as it is, below a comment. After the line ``# expect:``
 the comment is YAML:
 
+    flags       of the command, besides the file
     status      of the command; 0 if it is not given
     plugin      the folder of our plugin
+    by_label    whether a label of nodes chooses one of several configurations, which are written
+                into a folder; what follows is about those of nodes without it
     config      the whole of its config.yaml
     components  of the overlay, without their folder
     files       the data of the other ConfigMaps, by name
+    printed     all documents that are printed, where that is not an overlay
+    patch       what is changed of our DaemonSet: the whole of its spec, without what the order of
+                the migration adds to the affinity
     said        parts of the differences
     error       parts of what is printed if the status is not 0
 """
@@ -21,7 +27,10 @@ import yaml
 from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
-KEYS = {"status", "plugin", "config", "components", "files", "said", "error"}
+KEYS = {
+    *("flags", "status", "plugin", "by_label", "config", "components", "files", "patch"),
+    *("printed", "said", "error"),
+}
 
 
 def expected(text: str) -> dict[str, Any]:
@@ -46,26 +55,56 @@ def files(overlay: Any) -> dict[str, dict[str, str]]:
     return found
 
 
+def as_kept(spec: Any) -> Any:
+    """Return a patch without the expressions that every migration adds to the affinity."""
+    pod = spec["template"]["spec"]
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for term in required["nodeSelectorTerms"]:
+        keys = [one["key"] for one in term["matchExpressions"][-2:]]
+        assert keys[0] == "kubernetes.io/arch"
+        assert keys[1].startswith("migrate.deviceplugin.dev/")
+        del term["matchExpressions"][-2:]
+    if required["nodeSelectorTerms"] == [{"matchExpressions": []}]:
+        del pod["affinity"]["nodeAffinity"]
+    for place, key in ((pod, "affinity"), (spec["template"], "spec"), (spec, "template")):
+        if not place[key]:
+            del place[key]
+    return spec
+
+
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = expected(path.read_text(encoding="utf-8"))
-    status = main(["migrate", str(path)])
+    ours = tmp_path / "ours"
+    flags = [f"--directory={ours}"] if wanted.get("by_label") else []
+    status = main(["migrate", str(path), *flags, *wanted.get("flags", [])])
     out, err = capsys.readouterr()
+    if flags:
+        out = (ours / "kustomization.yaml").read_text(encoding="utf-8")
     assert wanted.get("status", 0) == status, err
     for part in wanted.get("error", []):
         assert part in err
     said = " ".join(line.removeprefix("#").strip() for line in out.splitlines())
     for part in wanted.get("said", []):
         assert part in said
+    if "printed" in wanted:
+        assert wanted["printed"] == list(yaml.safe_load_all(out))
+        return
     if "plugin" not in wanted:
         assert "error" in wanted
         return
+    name = f"{wanted['plugin']}-device-plugin{'-rest' if flags else ''}"
+    if flags:
+        out = (ours / name / "kustomization.yaml").read_text(encoding="utf-8")
     overlay = yaml.safe_load(out)
     data = files(overlay)
-    assert f"{wanted['plugin']}-device-plugin" == overlay["namespace"]
+    assert name == overlay["namespace"]
     assert wanted["config"] == yaml.safe_load(data.pop("config")["config.yaml"])
     assert wanted.get("components", []) == [Path(one).name for one in overlay.get("components", [])]
     assert wanted.get("files", {}) == data
+    if "patch" in wanted:
+        changed = (one for one in overlay["patches"] if one["target"]["kind"] == "DaemonSet")
+        assert wanted["patch"] == as_kept(yaml.safe_load(next(changed)["patch"])["spec"])
 
 
 def test_every_case_says_what_it_is() -> None:

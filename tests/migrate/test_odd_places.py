@@ -147,3 +147,4 @@ def test_an_odd_place_is_an_overlay_or_a_clear_error(
     lines = err.getvalue().splitlines()
     assert (status == 2) == bool(lines) == (not out.getvalue())
     assert all(line.startswith("deviceplugin migrate: ") for line in lines)
+    assert "report this" not in err.getvalue()

@@ -24,7 +24,8 @@ SERIAL = "name: serial\ngroups:\n- paths: [{path: /dev/ttyUSB*}]\n"
 def check(manifests: list[Manifest], plugin: str, wide: Collection[str] = ()) -> None:
     """Check manifests by our policy, which asks the plugin what it makes of its settings."""
     found = problems(manifests, f"{plugin}-device-plugin", wide)
-    assert [] == [one for one in found if not one.startswith("pod: nodeSelector is ")]
+    ours = ("pod: nodeSelector is ", "pod: affinity is ")  # kept, and that of a migration
+    assert [] == [one for one in found if not one.startswith(ours)]
 
 
 def test_squats_manifest_becomes_an_overlay_of_the_generic_plugin(
@@ -479,3 +480,15 @@ def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendere
     # Its chart makes no ConfigMap of an empty list, so that the rules of the image apply.
     migrate({"image": SMARTER, "application": {"appName": "x"}, "config": []})
     assert "^snd$" == configuration(rendered())[0]["devicematch"]
+
+
+def test_what_is_kept_of_a_pod_is_in_ours(migrate: Migrate, rendered: Rendered) -> None:
+    migrate((Path(__file__).parent / "cases/squat-update-strategy.yaml").read_text())
+    (ours,) = (one["spec"] for one in rendered() if one["kind"] == "DaemonSet")
+    assert {"type": "OnDelete"} == {k: v for k, v in ours["updateStrategy"].items() if v}
+    assert 30 == ours["minReadySeconds"]
+    assert "network" == ours["template"]["metadata"]["labels"]["team"]
+    assert "team" not in ours["selector"]["matchLabels"]
+    found = ours["template"]["spec"]
+    assert ("None", [{"name": "mirror"}]) == (found["dnsPolicy"], found["imagePullSecrets"])
+    assert "Always" == found["containers"][0]["imagePullPolicy"]

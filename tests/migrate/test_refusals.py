@@ -235,7 +235,8 @@ def test_several_peers_are_chosen_by_name(
         "items": [daemon_set(SQUAT, "--device", SERIAL), other],
     }
     error = refused(both)
-    assert "there are several: choose one with --name: peer.yaml: document 1: items[0]: " in error
+    several = "there are several: choose one with --name, or all with --directory: peer.yaml: "
+    assert several in error
     assert "no DaemonSet is called x" in refused(both, flags=("--name=x",))
     assert 0 == main(["migrate", str(tmp_path / "peer.yaml"), "--name", "fpga"])
     assert "taken for the FPGA plugin" in " ".join(capsys.readouterr().out.split("\n# "))

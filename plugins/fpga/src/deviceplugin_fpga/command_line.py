@@ -11,7 +11,7 @@ import deviceplugin as dp
 from deviceplugin.kit import files, sysfs
 from deviceplugin.kit.hosting import Hosted
 from deviceplugin_fpga.plugin import FpgaPlugin
-from deviceplugin_fpga.resource_names import NAMESPACE
+from deviceplugin_fpga.resource_names import NAMESPACE, read_aliases
 from deviceplugin_fpga.settings import FpgaSettings
 
 INTERPRETERS: Final = (
@@ -92,7 +92,12 @@ def hosted() -> Hosted[FpgaSettings]:
         "sysfs-dir": "every container has its own /sys",
         "hook": "an init container of the manifest writes it",
     }
-    return Hosted(FpgaPlugin, FpgaSettings, lambda _: [f"{NAMESPACE}/*"], owned)
+    return Hosted(FpgaPlugin, FpgaSettings, _resources, owned)
+
+
+def _resources(settings: FpgaSettings) -> list[str]:
+    read_aliases(settings.aliases)  # which the plugin refuses only when it starts
+    return [f"{NAMESPACE}/*"]
 
 
 # Imported late: a plugin on a node never needs these.

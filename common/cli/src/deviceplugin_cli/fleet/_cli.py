@@ -3,14 +3,13 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from deviceplugin.apiserver import ApiServer, ApiServerError
+from deviceplugin.apiserver import ApiServerError
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet import _fleet
 from deviceplugin_cli.fleet._question import Progress, Question, Reader, answer
-from deviceplugin_cli.kubeconfig import find_api_server
+from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 
 _NAME: Final = "deviceplugin-fleet"
 _WRONG: Final = 3
@@ -54,7 +53,7 @@ def _list(options: argparse.Namespace) -> int:
     question = Question(options.resource, options.node, options.selector, pods=not options.no_pods)
     progress = Progress(sys.stderr)
     try:
-        fleet = answer(question, Reader(_api(options), progress))
+        fleet = answer(question, Reader(cluster_of(options, _NAME), progress))
     finally:
         progress.end()
     rows = [row for row in fleet.rows if row.problem or not options.problems]
@@ -64,14 +63,6 @@ def _list(options: argparse.Namespace) -> int:
     else:
         sys.stdout.write(_fleet.table(fleet, shown))
     return _WRONG if options.check and fleet.has_problem else 0
-
-
-def _api(options: argparse.Namespace) -> ApiServer:
-    more = {"timeout": options.timeout, "name": _NAME}
-    if options.api:
-        return ApiServer(options.api, **more)
-    files = [Path(options.kubeconfig)] if options.kubeconfig else []
-    return find_api_server(files, context=options.context, **more)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,9 +77,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-pods", action="store_true", help="do not read pods, which takes longest")
     add("--json", action="store_true", help="print JSON")
     add("--check", action="store_true", help="exit with 3 if anything is wrong or missing")
-    add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
-    add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
-    words = "the API server, such as http://127.0.0.1:8001 of kubectl proxy"
-    add("--api", metavar="URL", help=words)
-    _command_line.add_timeout(parser, 30)
+    add_cluster(parser)
     return parser

@@ -7,6 +7,7 @@ from typing import Final
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Path
 from deviceplugin_cli.migrate._compare import Made
+from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Document, Input, mapping
 
 _PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
@@ -32,7 +33,7 @@ def settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     left = account.left()
     if left and not partial:
         raise ConfigError("\n".join([*left, _PARTIAL]))
-    listed: dict[int, list[tuple[str, str]]] = {index: [] for index in range(len(made))}
+    listed: dict[int, list[tuple[str, str, str]]] = {index: [] for index in range(len(made))}
     others = []
     for path, why in account.dropped():
         number = int(path[0])
@@ -42,15 +43,21 @@ def settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
             continue
         owner = here.get(number)
         whose = made.index(owner) if owner else 0
-        name = (
-            _name(source, path, made)
-            if owner
-            else f"{document.title}: {account.name(path)}".removesuffix(": ")
-        )
-        listed[whose].append((name, why))
+        listed[whose].append((*_name(source, path, made), why))
     for index, one in enumerate(made):
         one.migration.differences += _merged(listed[index])
     made[0].migration.differences += [*_by_kind(others), *left]
+
+
+def drop_others(source: Input, found: Iterable[Found], made: Sequence[Made]) -> None:
+    """Account for documents that were looked at, and of which nothing was made."""
+    needed = {one.found.document.number for one in made}
+    needed.update(number for one in made for number in one.found.read_from)
+    for one in found:
+        # Objects of an operator may be read for others.
+        is_read = one.workload.kind and source.account.knows((one.document.number, "spec"))
+        for number in {one.document.number, *one.read_from} - needed if not is_read else ():
+            source.account.drop((number,), _UNUSED)
 
 
 def _drop_containers(one: Made, made: Sequence[Made]) -> None:
@@ -69,8 +76,7 @@ def _drop_unused(source: Input, made: Sequence[Made]) -> None:
     variables = {
         one.path for each in made for one in each.found.workload.variables.values() if one.path
     }
-    files = {one.path for each in made for one in each.found.workload.files.values()}
-    used = {path[0] for path in variables | files}
+    used = {number for one in made for number in one.found.read_from}
     for document in source.documents:
         number = document.number
         if document.kind == "ConfigMap" and number in used:
@@ -79,40 +85,48 @@ def _drop_unused(source: Input, made: Sequence[Made]) -> None:
             account.drop((number, "binaryData"), _UNUSED)
             for key in mapping(document.content, "data"):
                 if (number, "data", key) not in variables:
-                    account.drop((number, "data", key), "is not a file that the plugin reads")
+                    account.drop((number, "data", key), "no file that the plugin reads")
         elif number not in here and not account.knows((number,)):
             account.drop((number,), _UNUSED)
 
 
-def _name(source: Input, path: Path, made: Sequence[Made]) -> str:
-    """Return how a key is called among the differences: without what stands around it."""
+def _name(source: Input, path: Path, made: Sequence[Made]) -> tuple[str, str]:
+    """Return how a key is called among the differences, without what stands around it.
+
+    The first part is what an item of a list is called; empty for other keys.
+    """
     document, index = source.documents[int(path[0])], len(path) - 1
+    workloads = [one.found for one in made if one.found.document is document]
+    if not workloads:
+        return "", f"{document.title}: {source.account.name(path)}".removesuffix(": ")
     if isinstance(path[index], int) and path[index - 1] in _ITEMS:
         title = source.account.name(path).rpartition("[")[2].rstrip("]")
-        return f"{_ITEMS[str(path[index - 1])]} {title}"
-    workloads = [one.found for one in made if one.found.document is document]
+        return _ITEMS[str(path[index - 1])], title
     bases: list[Path] = [one.workload.root for one in workloads]
     bases += [one.pod_path for one in workloads]
     bases += [(*path[:1], "spec", "template"), (*path[:1], "metadata"), (*path[:1], "spec")]
     base = max((one for one in bases if path[: len(one)] == one), key=len, default=path[:1])
-    return source.account.name((*path[:1], *path[len(base) :]))
+    return "", source.account.name((*path[:1], *path[len(base) :]))
 
 
-def _merged(listed: Iterable[tuple[str, str]]) -> list[str]:
+def _merged(listed: Iterable[tuple[str, str, str]]) -> list[str]:
     """Return a line for each reason, with all that it stands for."""
     names: dict[tuple[str, str], list[str]] = {}
-    for name, why in dict.fromkeys(listed):
-        kind, _, item = name.rpartition(" ")
-        names.setdefault((kind, why), []).append(item)
+    for kind, name, why in dict.fromkeys(listed):
+        names.setdefault((kind, why), []).append(name)
     return [
-        f"{kind + ('s' if len(found) > 1 and kind else '') + ' ' if kind else ''}"
-        f"{', '.join(found)}: {why}"
+        f"{_plural(kind, len(found))}{', '.join(found)}: {why}"
         for (kind, why), found in names.items()
     ]
 
 
+def _plural(kind: str, number: int) -> str:
+    return f"{kind}{'s' if number > 1 and kind != 'envFrom' else ''} " if kind else ""
+
+
 def _by_kind(documents: Iterable[Document]) -> list[str]:
     """Return a line for the documents that nothing was taken from."""
-    found = Counter(one.kind or one.place for one in documents)
+    in_order = sorted(documents, key=lambda one: one.number)
+    found = Counter(one.kind or one.place for one in in_order)
     named = [kind if number == 1 else f"{kind} ({number})" for kind, number in found.items()]
     return [f"{', '.join(named)}: {_UNUSED}"] if named else []

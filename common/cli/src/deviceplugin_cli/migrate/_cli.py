@@ -4,23 +4,23 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any, Final, cast
 
 from deviceplugin._app.exit_status import complain
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet._question import Progress, Reader
-from deviceplugin_cli.kubeconfig import find_api_server
-from deviceplugin_cli.migrate._accounting import settle
+from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
+from deviceplugin_cli.migrate import _output, _verify
+from deviceplugin_cli.migrate._accounting import drop_others, settle
 from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input, read_text
 from deviceplugin_cli.migrate._forms import workloads
-from deviceplugin_cli.migrate._kustomize import overlay
 from deviceplugin_cli.migrate._sources import read_sources
 
 GROUP: Final = "deviceplugin.migrate"
@@ -28,25 +28,40 @@ GROUP: Final = "deviceplugin.migrate"
 
 Migrate = Callable[[Workload], Migration | None]
 _DESCRIPTION: Final = """\
-Read the manifest or the Helm values of another device plugin, and print a kustomization.yaml that
-deploys ours in its place, with our configuration in it. Comments at its top say for which plugin
-the other was taken, what to delete first, and all that is different. Nothing is changed.
+Read the manifest or the Helm values of another device plugin, and print what deploys ours in its
+place, with our configuration in it. Comments at its top have the order of the migration, as
+commands, in which no node is without its devices; and all that is different. Nothing is changed.
 
 MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it names, or the values of a Helm
 chart, or a folder of such files; - is standard input. With --from-cluster the cluster of the
 kubeconfig is asked instead, and all device plugins that it has are listed. Helm templates have to
-be rendered first: helm template ... | deviceplugin migrate -"""
+be rendered first: helm template ... | deviceplugin migrate -
+
+Two more commands: "deviceplugin migrate verify" compares the devices of the cluster before and
+after, and "deviceplugin migrate back" prints the way back. A file of such a name is ./verify."""
 _EXAMPLES: Final = """\
 examples:
   deviceplugin migrate daemonset.yaml > kustomization.yaml && kubectl kustomize .
   deviceplugin migrate daemonset.yaml --config conf.yaml    its configuration is in another file
   deviceplugin migrate clusters/production/                 all YAML and JSON files of a folder
   deviceplugin migrate --from-cluster --name NAME           a DaemonSet of the cluster
+  deviceplugin migrate values.yaml --output helmrelease     as Flux has it
+  deviceplugin migrate all.yaml --directory ours            several DaemonSets, a folder for each
 
-Exit status: 0 if an overlay was printed, 1 if the cluster does not answer, 2 if there is nothing to
-migrate or something is wrong."""
+What our plugin would refuse is not printed. Exit status: 0 if something was printed, 1 if the
+cluster does not answer, 2 if there is nothing to migrate or something is wrong, 3 if it was printed
+and nobody could judge it, because our plugin is not installed here."""
+_BACK: Final = """\
+Print the way back from ours to the other plugin, as commands, for the MANIFEST and the options that
+"deviceplugin migrate" was given. Nothing is changed."""
+_BACK_EXAMPLES: Final = """\
+examples:
+  deviceplugin migrate back daemonset.yaml
+  deviceplugin migrate back values.yaml --output helmrelease
+
+To migrate a file that is called back, write ./back. Exit status: 0, 1 or 2 as for migrate."""
 _CLIENT: Final = "deviceplugin-migrate"
-_DEPLOYMENTS: Final = "device-plugins/deployments"
+_UNJUDGED: Final = 3
 
 
 def plugins() -> list[EntryPoint]:
@@ -65,20 +80,23 @@ def migrations(workload: Workload) -> Iterator[Migration]:
 
 
 def main(argv: Sequence[str]) -> int:
-    return _command_line.run(_parser(), argv, _migrate, (ApiServerError,))
+    """Migrate, or run the sub-command that comes first: files of these names need ``./``."""
+    command, rest = (argv[0], argv[1:]) if argv else ("", argv)
+    if command == "verify":
+        return _verify.main(rest)
+    words = ("migrate back", _BACK, _BACK_EXAMPLES), _back
+    if command != "back":
+        words, rest = (("migrate", _DESCRIPTION, _EXAMPLES), _migrate), argv
+    return _command_line.run(_parser(*words[0]), rest, words[1], (ApiServerError,))
 
 
-def _migrate(options: argparse.Namespace) -> int:
+def _made(options: argparse.Namespace) -> tuple[str, list[Made]]:
+    """Return what the input is called, and what becomes of each peer; raise ``ConfigError``."""
     path, source = _input(options)
     configuration = None if options.config is None else read_text(options.config)
     made = collect(path, source, configuration, options.name)
-    if len(made) > 1:
-        listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
-        raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
     settle(source, made, partial=options.partial)
-    head = list(_head(made[0].found, made[0].migration, path))
-    sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
-    return 0
+    return path, made
 
 
 def collect(path: str, source: Input, configuration: str | None, name: str | None) -> list[Made]:
@@ -87,7 +105,7 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
     Raises:
         ConfigError: There is none, or something in one is wrong.
     """
-    all_found = list(workloads(source, configuration))
+    every = all_found = list(workloads(source, configuration))
     _say(source.skipped)
     if name:
         all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
@@ -100,7 +118,23 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
     ]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
+    drop_others(source, every, made)
     return made
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    name, made = _made(options)
+    found = _output.result(made, options, name)
+    if options.directory:
+        _output.write(found, options.directory)
+    else:
+        sys.stdout.writelines(found.files.values())
+    return 0 if found.is_judged else _UNJUDGED
+
+
+def _back(options: argparse.Namespace) -> int:
+    sys.stdout.write(_output.way_back(_made(options)[1], options))
+    return 0
 
 
 def _input(options: argparse.Namespace) -> tuple[str, Input]:
@@ -114,8 +148,7 @@ def _input(options: argparse.Namespace) -> tuple[str, Input]:
         found = read_sources(paths)
         _say(found.skipped)
         return " ".join(paths), Input(found.documents, found.lenient)
-    files = [Path(options.kubeconfig)] if options.kubeconfig else []
-    api = find_api_server(files, context=options.context, timeout=options.timeout, name=_CLIENT)
+    api = cluster_of(options, _CLIENT)
     progress = Progress(sys.stderr, command="migrate")
     try:
         survey = read_cluster(api, Reader(api, progress), options.from_cluster, _is_known)
@@ -157,47 +190,24 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
-        else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
+        else f"{one.workload.place}: Helm values with the keys "
+        + bounded(", ".join(map(str, one.pod)))
         for one in others
     )
     return f"{places}: not a device plugin that we know; {known}"
 
 
-def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
-    yield f"Made by deviceplugin migrate {path}"
-    image = f", image {found.workload.image}" if found.workload.image else ""
-    yield f"{found.workload.place}: taken for {migration.peer}{image}."
-    yield ""
-    yield (
-        "Put it as kustomization.yaml beside a checkout of device-plugins, look at it with "
-        "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
-        "a resource from each other."
-    )
-    if migration.stop:
-        yield from (f"    {one}" for one in migration.stop)
-    elif found.workload.values is None:
-        namespace, _, name = found.document.name.rpartition("/")
-        where = f"--namespace {namespace} " if namespace else ""
-        yield f"    kubectl {where}delete daemonset {name}"
-    else:
-        yield "    helm uninstall RELEASE"
-    yield "    kubectl apply -k ."
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _command_line.parser("migrate", _DESCRIPTION, _EXAMPLES)
+def _parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser = _command_line.parser(command, description, examples)
     add = parser.add_argument
     words = "a file, a folder, or - for standard input; several are one input"
     add("manifest", metavar="MANIFEST", nargs="*", help=words)
     words = "read what the cluster has, in all namespaces or in this one; nothing is changed there"
     add("--from-cluster", nargs="?", const="", metavar="NAMESPACE", help=words)
-    add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
-    add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
-    _command_line.add_timeout(parser, 30)
+    add_cluster(parser)
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
     words = "print an overlay although keys are not understood: they are listed as differences"
     add("--partial", action="store_true", help=words)
-    words = f"where the overlay finds our manifests ({_DEPLOYMENTS})"
-    add("--deployments", default=_DEPLOYMENTS, metavar="PATH", help=words)
+    _output.add_options(parser)
     return parser

@@ -8,6 +8,7 @@ from typing import Any, Final
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Path
 from deviceplugin_cli.migrate import _meaning
+from deviceplugin_cli.migrate._chart_keys import CHART, OF_CHARTS
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import items, mapping
 from deviceplugin_cli.migrate._environment import drop_harmless, origin, referred
@@ -93,7 +94,7 @@ class _Reading:
         place = f"{self._found.document.place}: metadata"
         content = known(self._account, (number, "metadata"), ":ObjectMeta", place)
         self._all((number, "metadata"), content or {}, _meaning.METADATA, {})
-        for key in ("apiVersion", "kind"):
+        for key in ("apiVersion", "kind", "status"):
             self._account.take((number, key))
 
     def daemon_set(self) -> None:
@@ -101,7 +102,6 @@ class _Reading:
         self.object_metadata()
         number, place = self._found.document.number, self._found.document.place
         content = known(self._account, (number,), ":DaemonSet", place)
-        self._account.take((number, "status"))
         spec: Mapping[str, Any] = content["spec"]
         template, root = mapping(spec, "template"), self._found.workload.root
         pod = mapping(template, "spec")
@@ -114,14 +114,14 @@ class _Reading:
     def chart(self) -> None:
         """Account for the usual keys of charts."""
         start = self._found.pod_path
-        for name, (kind, field_name) in _meaning.CHART.items():
+        for name, (kind, field_name) in CHART.items():
             path = (*start, *name.split("."))
             place = f"{self._found.workload.place}: {name}"
             content = known(self._account, path, FIELDS[kind][field_name], place)
             if content is not None:
                 table, patch = self._tables[kind]
                 self._one(path, field_name, content, table, patch)
-        for name, why in _meaning.OF_CHARTS.items():
+        for name, why in OF_CHARTS.items():
             self._account.drop((*start, name), why)
 
     def _all(
@@ -144,7 +144,7 @@ class _Reading:
         patch: dict[str, Any],
     ) -> None:
         """Account for the field ``name`` of a table, which is at ``path``."""
-        if content is None or content in ({}, []):
+        if content is None or content in ({}, []) or name in _meaning.ELSEWHERE:
             return
         meaning = table.get(name) or _by_pattern(table, name)
         if meaning is None:

@@ -1,7 +1,7 @@
 """The containers of DaemonSets, as plugins see them."""
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,11 +23,14 @@ class Found:
     """The pod's specification; for Helm values, the values; for an object, nothing."""
     pod_path: Path
     container: Mapping[str, Any]
+    read_from: Collection[int] = ()
+    """The numbers of the documents that its variables and its files come from."""
 
 
 def of_daemon_set(document: Document, source: Input, configuration: str | None) -> Iterator[Found]:
     """Yield the containers of a DaemonSet; raise ``ConfigError``."""
-    place = f"{document.place}: DaemonSet {document.name}"
+    is_named = document.place.endswith(document.title)
+    place = document.place if is_named else f"{document.place}: {document.title}"
     pod = get(document.content, place, ".".join(_POD), Mapping)
     path: Path = (document.number, *_POD)
     for index, container in enumerate(items(pod, place, "containers")):
@@ -37,6 +40,7 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
         environment.read(container)
         command = strings(container, inside, "command")
         arguments = [*command[1:], *strings(container, inside, "args")]
+        files = dict(_files(container, pod, inside, source, document.namespace))
         workload = Workload(
             place=inside,
             image=image,
@@ -45,12 +49,13 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
             arguments=tuple(map(environment.expanded, arguments)),
             variables=environment.variables,
             references=environment.references,
-            files=dict(_files(container, pod, inside, source, document.namespace)),
+            files=files,
             configuration=configuration,
             account=source.account,
             root=root,
         )
-        yield Found(workload, document, pod, path, container)
+        read_from = environment.read_from | {int(one.path[0]) for one in files.values()}
+        yield Found(workload, document, pod, path, container, read_from)
 
 
 def split_image(text: str) -> tuple[str, str]:

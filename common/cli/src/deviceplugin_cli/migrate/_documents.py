@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.documents.nodes import MalformedError
 from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
@@ -30,7 +31,7 @@ class Document:
     @property
     def kind(self) -> str:
         """Its Kubernetes kind; empty for Helm values."""
-        return str(self.content.get("kind", ""))
+        return bounded(str(self.content.get("kind") or ""))
 
     @property
     def title(self) -> str:
@@ -46,7 +47,8 @@ class Document:
     def name(self) -> str:
         """Namespace and name of the object."""
         found = mapping(self.content, "metadata")
-        return "/".join(str(found[key]) for key in ("namespace", "name") if found.get(key))
+        names = [str(found[key]) for key in ("namespace", "name") if found.get(key)]
+        return bounded("/".join(names))
 
 
 class Input:

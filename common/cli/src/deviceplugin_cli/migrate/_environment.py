@@ -18,7 +18,7 @@ _HARMLESS: Final = (
     *("MY_NODE_NAME", "K8S_NODE_NAME"),
 )
 """Patterns of variables that set nothing of a device plugin, in capitals."""
-_NO_EFFECT: Final = "has no effect here"
+_NO_EFFECT: Final = "without effect here"
 _OF_THE_POD: Final = ("fieldRef", "resourceFieldRef")
 
 
@@ -32,6 +32,8 @@ class Environment:
     namespace: str
     variables: dict[str, Setting] = field(default_factory=dict)
     references: dict[str, Setting] = field(default_factory=dict)
+    read_from: set[int] = field(default_factory=set)
+    """The documents that variables came from."""
 
     def read(self, container: Mapping[str, Any]) -> None:
         """Set the variables of ``envFrom``, and then those of ``env``; raise ``ConfigError``."""
@@ -56,6 +58,7 @@ class Environment:
     def _add_all(self, index: int, one: Mapping[str, Any]) -> None:
         path, prefix = (*self.root, "envFrom", index), str(one.get("prefix") or "")
         account = self.source.account
+        account.get(path)
         if one.get("secretRef") is not None:
             name = mapping(one, "secretRef").get("name")
             why = f"the Secret {name} is not read: set in ours what the plugin takes from it"
@@ -106,6 +109,7 @@ class Environment:
         before = self.variables.get(name)
         if before is not None and before.path != given.path:
             self.source.account.drop(before.path, f"{name} is set again: the last one counts")
+        self.read_from.add(int(given.path[0]))
         self.references.pop(name, None)
         self.variables[name] = given
 

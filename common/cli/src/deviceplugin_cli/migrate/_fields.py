@@ -210,5 +210,6 @@ class _Reader:
             raise self._wrong(path, content, {**_ONE, **_ONE_OF}[mark[:1]])
 
     def _wrong(self, path: Path, content: Any, wanted: str) -> ConfigError:
-        name = self._account.name(("", *path[self._start :]))
+        above = self._account.name(path[: self._start])
+        name = self._account.name(path).removeprefix(above).removeprefix(".")
         return Setting(": ".join(one for one in (self._place, name) if one), content).wrong(wanted)

@@ -114,6 +114,10 @@ def _label(value: Any, place: Place) -> str:
     return KEPT
 
 
+def _own_label(value: Any, place: Place) -> str:
+    return _label(value, place).replace(KEPT, "not taken over")
+
+
 def _pod_label(value: Any, place: Place) -> str:
     spec = mapping(place.found.document.content, "spec")
     selector = mapping(mapping(spec, "selector"), "matchLabels")
@@ -151,8 +155,8 @@ _LABELS: Final = {
 _NONE: Final = Meaning("")
 _KEEP: Final = Meaning(KEPT)
 _NOT_TAKEN: Final = Meaning("{}; not taken over")
-_NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
-_PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
+NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
+PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 _SERVER: Final = (
     *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generateName"),
     *("generation", "managedFields", "name", "resourceVersion", "selfLink", "uid"),
@@ -162,14 +166,11 @@ METADATA: Final[Mapping[str, Meaning]] = {
     "namespace": Meaning("{}; ours has one of its own, with the labels of pod security"),
     "finalizers": _NOT_TAKEN,
     "ownerReferences": Meaning(_owners),
-    "labels.*": Meaning(lambda value, place: _label(value, place).replace(KEPT, "not taken over")),
-    "annotations.*": Meaning(
-        lambda value, place: _label(value, place).replace(KEPT, "not taken over")
-    ),
+    "labels.*": Meaning(_own_label),
+    "annotations.*": Meaning(_own_label),
 }
 SPEC: Final[Mapping[str, Meaning]] = {
     "selector": _NONE,
-    "template": _NONE,
     "templateGeneration": _NONE,
     "minReadySeconds": Meaning(KEPT, (0,)),
     "revisionHistoryLimit": Meaning(KEPT, (10,)),
@@ -199,8 +200,8 @@ _SECURITY: Final[Mapping[str, Meaning]] = {
     "windowsOptions": _NOT_TAKEN,
 }
 POD: Final[Mapping[str, Meaning]] = {
-    **dict.fromkeys(("containers", "overhead", "priority", "enableServiceLinks"), _NONE),
-    **dict.fromkeys(_NAMESPACES, Meaning("true; ours does not need it", (False,))),
+    **dict.fromkeys(("overhead", "priority", "enableServiceLinks"), _NONE),
+    **dict.fromkeys(NAMESPACES, Meaning("true; ours does not need it", (False,))),
     **dict.fromkeys(
         (
             *("affinity", "dnsConfig", "hostAliases", "imagePullSecrets", "runtimeClassName"),
@@ -243,7 +244,7 @@ POD: Final[Mapping[str, Meaning]] = {
 }
 CONTAINER: Final[Mapping[str, Meaning]] = {
     **dict.fromkeys(("name", "image", "volumeMounts"), _NONE),
-    **dict.fromkeys(_PROBES, Meaning("replaced by ours, of /healthz and /readyz")),
+    **dict.fromkeys(PROBES, Meaning("replaced by ours, of /healthz and /readyz")),
     **dict.fromkeys(
         (
             *("lifecycle", "resizePolicy", "restartPolicy", "restartPolicyRules", "stdin"),
@@ -275,33 +276,5 @@ CONTAINER: Final[Mapping[str, Meaning]] = {
     "securityContext.readOnlyRootFilesystem": Meaning("false; ours is true", (True,)),
     "securityContext.procMount": Meaning("{}; not taken over", ("Default",)),
 }
-BY_PLUGIN: Final = ("command", "args", "env", "envFrom")
-"""Keys of a container that only its plugin understands."""
-CHART: Final[Mapping[str, tuple[str, str]]] = {
-    **{
-        key: ("PodSpec", key)
-        for key in (
-            *("affinity", "dnsConfig", "dnsPolicy", "hostAliases", "imagePullSecrets"),
-            *("nodeSelector", "priorityClassName", "runtimeClassName", "tolerations"),
-            *("schedulerName", "terminationGracePeriodSeconds", *_NAMESPACES),
-            *("topologySpreadConstraints",),
-        )
-    },
-    **{key: ("Container", key) for key in ("resources", "securityContext", "lifecycle", *_PROBES)},
-    "podSecurityContext": ("PodSpec", "securityContext"),
-    "image.pullPolicy": ("Container", "imagePullPolicy"),
-    "imagePullPolicy": ("Container", "imagePullPolicy"),
-    "updateStrategy": ("DaemonSetSpec", "updateStrategy"),
-    "podAnnotations": ("ObjectMeta", "annotations"),
-    "podLabels": ("ObjectMeta", "labels"),
-}
-"""Usual keys of Helm values, and the type and the field of a DaemonSet that they become."""
-OF_CHARTS: Final[Mapping[str, str]] = {
-    "nameOverride": "not taken over",
-    "fullnameOverride": "not taken over",
-    "namespaceOverride": "not taken over; ours has a namespace of its own",
-    "serviceAccount": "ours has one of its own, without a token",
-    "rbac": "ours asks nothing of the API server",
-    "commonLabels": "not taken over",
-}
-"""Usual keys of Helm values that no DaemonSet has, and what becomes of them."""
+ELSEWHERE: Final = ("template", "containers", "command", "args", "env", "envFrom")
+"""Keys that are accounted for where they are read, the last four by the plugins."""

@@ -126,18 +126,17 @@ class Account:
     def _open(self, path: Path, content: Any) -> Iterator[Path]:
         if path in self._reasons or is_absent(content):
             return
-        if isinstance(content, Mapping):
-            below = list(content.items())
-        elif isinstance(content, list):
-            below = list(enumerate(content))
-        else:
+        is_list = isinstance(content, list)
+        if path in self._doubts or not (is_list or isinstance(content, Mapping)):
             yield path
             return
+        below = list(enumerate(content) if is_list else content.items())
         inside = [self._open((*path, key), one) for key, one in below]
         found = [one for each in inside for one in each]
-        # A mapping of which nobody knows anything is one unknown key.
-        whole = len(path) > 1 and found and not self.knows(path)
-        yield from [path] if whole else found
+        # What nobody knows anything of is one unknown key. Items may have been asked for by name.
+        is_known = self.knows(path) or bool(self._doubts.keys() & {*found})
+        is_known = is_known or len(path) == 1 or (is_list and path in self._asked)
+        yield from [path] if found and not is_known else found
 
     def _meant(self, path: Path) -> str:
         there = self._at(path[:-1])

@@ -173,6 +173,8 @@ class Migration:
     """Those of the label's values; ``configuration`` is for nodes without it."""
     removed: list[str] = field(default_factory=list[str])
     """What else goes when the peer's release is removed, and who needs it: a sentence each."""
+    keeps_ids: bool = True
+    """Whether devices have the ids that they had, so that pods keep theirs."""
     stop: list[str] = field(default_factory=list[str])
     """Commands that stop the peer, if that is not to delete its DaemonSet or its release."""
     differences: list[str] = field(default_factory=list[str])

@@ -45,6 +45,7 @@ def migrate(workload: Workload) -> Migration | None:
         plugin="generic",
         configuration=[],
         components=["host-dev"],
+        keeps_ids=False,
         differences=[
             "resource names: the same, smarter-devices/...",
             (
