@@ -128,3 +128,25 @@ def test_resources_are_compared(resources: dict[str, Any], words: str) -> None:
     source, _ = keys.migrated(whole({}, {}, {}, {"resources": resources}))
     said = [why for path, why in source.account.dropped() if "resources" in path]
     assert [words] == [one[: len(words)] for one in said or [""]]
+
+
+def test_each_of_several_peers_lists_what_is_its_own() -> None:
+    first = whole({}, {"name": "a"}, {"hostname": "a"}, {"workingDir": "/a"})
+    second = whole(
+        {}, {"name": "b"}, {"hostname": "b"}, {"envFrom": [{"configMapRef": {"name": "c"}}]}
+    )
+    pod = first[0]["spec"]["template"]["spec"]
+    pod["containers"].append({**pod["containers"][0], "name": "twin", "workingDir": "/twin"})
+    _, made = keys.migrated([*first, *second, config_map("c", TZ="UTC")])
+    said = [
+        [one for one in each.migration.differences if one.startswith(("host", "work", "Config"))]
+        for each in made
+    ]
+    assert [
+        ["host path /dev: mounted read-only, by the component host-dev", *own]
+        for own in (
+            ["hostname: a; not taken over", "workingDir: /a; not taken over"],
+            ["workingDir: /twin; not taken over"],
+            ["hostname: b; not taken over", "ConfigMap c: data.TZ: without effect here"],
+        )
+    ] == said
