@@ -150,3 +150,39 @@ def test_each_of_several_peers_lists_what_is_its_own() -> None:
             ["hostname: b; not taken over", "ConfigMap c: data.TZ: without effect here"],
         )
     ] == said
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (
+            {"volumes": [{"name": "v", "configMap": {"name": "c"}}]},
+            "the ConfigMap c is not in the input: add it if the plugin reads its files",
+        ),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "c"}}]}}]},
+            "the ConfigMap c is not in the input: add it if the plugin reads its files",
+        ),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, "not taken over; ours mounts what it needs"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/k/device-plugins/"}}]}, None),
+        (
+            {"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]},
+            "kept by a patch; without it ours tolerates all taints",
+        ),
+        (
+            {
+                "tolerations": [
+                    {"operator": "Exists", "effect": one} for one in ("NoSchedule", "NoExecute")
+                ]
+            },
+            None,
+        ),
+        ({"nodeSelector": {"a": "b", "c": None}}, "kept by a patch"),
+    ],
+)
+def test_a_key_of_a_pod_means(pod: dict[str, Any], words: str | None) -> None:
+    source, (made,) = keys.migrated(whole({}, {}, pod, {}))
+    (key,) = pod
+    said = {why for path, why in source.account.dropped() if key in path}
+    assert ({words} if words else set()) == said
+    assert None not in made.comparison.pod.get("nodeSelector", {}).values()
