@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,7 @@ def folder(tmp_path: Path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    os.mkfifo(tmp_path / "b/pipe.yaml")
     return tmp_path
 
 
@@ -59,9 +61,10 @@ def test_a_folder_is_one_input(folder: Path, capsys: pytest.CaptureFixture[str])
     assert "* DaemonSet, Service: not taken over" in out
     lines = [line.removeprefix(f"deviceplugin migrate: {folder}/") for line in err.splitlines()]
     assert ["b/list.yaml: document 1: is not a mapping with keys: skipped"] == lines[:1]
-    assert lines[1].startswith("b/template.yaml:1: ")
-    assert lines[1].endswith("a Helm template has to be rendered first: skipped")
-    assert lines[2:] == [
+    assert "b/pipe.yaml: is not a file: skipped" == lines[1]
+    assert lines[2].startswith("b/template.yaml:1: ")
+    assert lines[2].endswith("a Helm template has to be rendered first: skipped")
+    assert lines[3:] == [
         "b/patch.yaml: document 1: DaemonSet peer: spec.template.spec: is missing: skipped"
     ]
 

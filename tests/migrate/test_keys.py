@@ -128,3 +128,61 @@ def test_resources_are_compared(resources: dict[str, Any], words: str) -> None:
     source, _ = keys.migrated(whole({}, {}, {}, {"resources": resources}))
     said = [why for path, why in source.account.dropped() if "resources" in path]
     assert [words] == [one[: len(words)] for one in said or [""]]
+
+
+def test_each_of_several_peers_lists_what_is_its_own() -> None:
+    first = whole({}, {"name": "a"}, {"hostname": "a"}, {"workingDir": "/a"})
+    second = whole(
+        {}, {"name": "b"}, {"hostname": "b"}, {"envFrom": [{"configMapRef": {"name": "c"}}]}
+    )
+    pod = first[0]["spec"]["template"]["spec"]
+    pod["containers"].append({**pod["containers"][0], "name": "twin", "workingDir": "/twin"})
+    _, made = keys.migrated([*first, *second, config_map("c", TZ="UTC")])
+    said = [
+        [one for one in each.migration.differences if one.startswith(("host", "work", "Config"))]
+        for each in made
+    ]
+    assert [
+        ["host path /dev: mounted read-only, by the component host-dev", *own]
+        for own in (
+            ["hostname: a; not taken over", "workingDir: /a; not taken over"],
+            ["workingDir: /twin; not taken over"],
+            ["hostname: b; not taken over", "ConfigMap c: data.TZ: without effect here"],
+        )
+    ] == said
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        (
+            {"volumes": [{"name": "v", "configMap": {"name": "c"}}]},
+            "the ConfigMap c is not in the input: add it if the plugin reads its files",
+        ),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "c"}}]}}]},
+            "the ConfigMap c is not in the input: add it if the plugin reads its files",
+        ),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, "not taken over; ours mounts what it needs"),
+        ({"volumes": [{"name": "v", "hostPath": {"path": "/k/device-plugins/"}}]}, None),
+        (
+            {"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]},
+            "kept by a patch; without it ours tolerates all taints",
+        ),
+        (
+            {
+                "tolerations": [
+                    {"operator": "Exists", "effect": one} for one in ("NoSchedule", "NoExecute")
+                ]
+            },
+            None,
+        ),
+        ({"nodeSelector": {"a": "b", "c": None}}, "kept by a patch"),
+    ],
+)
+def test_a_key_of_a_pod_means(pod: dict[str, Any], words: str | None) -> None:
+    source, (made,) = keys.migrated(whole({}, {}, pod, {}))
+    (key,) = pod
+    said = {why for path, why in source.account.dropped() if key in path}
+    assert ({words} if words else set()) == said
+    assert None not in made.comparison.pod.get("nodeSelector", {}).values()

@@ -29,24 +29,28 @@ def settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     for one in made:
         _drop_containers(one, made)
     _drop_unused(source, made)
-    here = {one.found.document.number: one for one in reversed(made)}
     left = account.left()
     if left and not partial:
         raise ConfigError("\n".join([*left, _PARTIAL]))
     listed: dict[int, list[tuple[str, str, str]]] = {index: [] for index in range(len(made))}
     others = []
     for path, why in account.dropped():
-        number = int(path[0])
-        document = source.documents[number]
-        if path == (number,) and why == _UNUSED:
-            others.append(document)
-            continue
-        owner = here.get(number)
-        whose = made.index(owner) if owner else 0
-        listed[whose].append((*_name(source, path, made), why))
+        if len(path) == 1 and why == _UNUSED:
+            others.append(source.documents[int(path[0])])
+        else:
+            listed[_owner(path, made)].append((*_name(source, path, made), why))
     for index, one in enumerate(made):
         one.migration.differences += _merged(listed[index])
     made[0].migration.differences += [*_by_kind(others), *left]
+
+
+def _owner(path: Path, made: Sequence[Made]) -> int:
+    """Return which peer a key is of: the container's, the document's, or one that reads it."""
+    found = [one.found for one in made]
+    inside = [one.workload.root == path[: len(one.workload.root)] for one in found]
+    same = [one.document.number == path[0] for one in found]
+    reads = [path[0] in one.read_from for one in found]
+    return next((each.index(True) for each in (inside, same, reads) if any(each)), 0)
 
 
 def drop_others(source: Input, found: Iterable[Found], made: Sequence[Made]) -> None:

@@ -58,7 +58,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
     reading = _Reading(found, migration, result)
     if found.workload.values is None:
         reading.daemon_set()
-        result.differences += _absent(found.pod)
+        result.differences += _absent(found)
         for name, path in _moved(found):
             result.volumes.append({"name": name, "hostPath": {"path": path}})
             result.differences.append(f"host path {path}: {KEPT}, for the volume {name}")
@@ -67,6 +67,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
             reading.object_metadata()
         if not found.workload.kind:
             reading.chart()
+            result.differences += _absent(found)
     drop_harmless(found.workload)
     result.container |= _references(found, migration, result)
     return result
@@ -171,14 +172,14 @@ def _by_pattern(table: Mapping[str, Meaning], name: str) -> Meaning | None:
     return next(found, None)
 
 
-def _absent(pod: Mapping[str, Any]) -> Iterator[str]:
+def _absent(found: Found) -> Iterator[str]:
     """Yield what ours has where a peer has nothing."""
-    if not pod.get("tolerations"):
+    if not found.pod.get("tolerations"):
         yield (
             "tolerations: none; ours tolerates all taints, so it also runs on nodes that are "
             "tainted with others: use a nodeSelector to keep it off"
         )
-    if not pod.get("priorityClassName"):
+    if found.workload.values is None and not found.pod.get("priorityClassName"):
         yield "priorityClassName: none; ours is system-node-critical"
 
 

@@ -25,6 +25,8 @@ class Found:
     container: Mapping[str, Any]
     read_from: Collection[int] = ()
     """The numbers of the documents that its variables and its files come from."""
+    missing: Collection[str] = ()
+    """The names of ConfigMaps that its pod mounts and the input lacks."""
 
 
 def of_daemon_set(document: Document, source: Input, configuration: str | None) -> Iterator[Found]:
@@ -33,6 +35,8 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
     place = document.place if is_named else f"{document.place}: {document.title}"
     pod = get(document.content, place, ".".join(_POD), Mapping)
     path: Path = (document.number, *_POD)
+    mounted = [name for one in items(pod, place, "volumes") for name in config_maps(one)]
+    missing = [one for one in mounted if not source.find("ConfigMap", one, document.namespace)]
     for index, container in enumerate(items(pod, place, "containers")):
         inside, root = f"{place}: containers[{index}]", (*path, "containers", index)
         image, tag = split_image(get(container, inside, "image", str))
@@ -55,7 +59,7 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
             root=root,
         )
         read_from = environment.read_from | {int(one.path[0]) for one in files.values()}
-        yield Found(workload, document, pod, path, container, read_from)
+        yield Found(workload, document, pod, path, container, read_from, missing)
 
 
 def split_image(text: str) -> tuple[str, str]:
@@ -63,6 +67,14 @@ def split_image(text: str) -> tuple[str, str]:
     name = text.partition("@")[0]
     head, colon, tag = name.rpartition(":")
     return (head, tag) if colon and "/" not in tag else (name, "")
+
+
+def config_maps(volume: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the ConfigMaps of a volume."""
+    sources = mapping(volume, "projected").get("sources")
+    for one in (volume, *(sources if isinstance(sources, list) else ())):
+        if isinstance(one, Mapping) and mapping(one, "configMap"):
+            yield str(mapping(one, "configMap").get("name"))
 
 
 def _files(

@@ -157,8 +157,15 @@ _SIMPLE: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
     "[": ("lists", lambda one: isinstance(one, list)),
     "{": ("mappings", lambda one: isinstance(one, Mapping)),
 }
-_ONE: Final = {"": "a string: put it in quotes", "#": "a whole number", "~": "a number or a string"}
-_ONE_OF: Final = {"?": "true or false", "[": "a list", ":": "a mapping", "{": "a mapping"}
+_ONE: Final = {
+    "": "a string: put it in quotes",
+    "#": "a whole number",
+    "?": "true or false",
+    "~": "a number or a string",
+    ":": "a mapping",
+    "[": "a list",
+    "{": "a mapping",
+}
 
 
 def known(account: Account, path: Path, mark: str, place: str) -> Any:
@@ -185,8 +192,9 @@ class _Reader:
             return self._list(path, content, mark[2:])
         self._check(path, content, mark)
         if mark.startswith("{}"):
-            for name, one in content.items():
-                self._check((*path, name), one, mark[2:])
+            content = {key: one for key, one in content.items() if one is not None}
+            for key, one in content.items():
+                self._check((*path, key), one, mark[2:])
         return self._fields(path, content, mark[1:]) if mark.startswith(":") else content
 
     def _fields(self, path: Path, content: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -207,7 +215,7 @@ class _Reader:
 
     def _check(self, path: Path, content: Any, mark: str) -> None:
         if not _SIMPLE[mark[:1]][1](content):
-            raise self._wrong(path, content, {**_ONE, **_ONE_OF}[mark[:1]])
+            raise self._wrong(path, content, _ONE[mark[:1]])
 
     def _wrong(self, path: Path, content: Any, wanted: str) -> ConfigError:
         above = self._account.name(path[: self._start])

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._config.documents.faults import bounded, printable
 from deviceplugin._config.quantities import size_in_bytes
 from deviceplugin.kit.migration import Migration
-from deviceplugin_cli.migrate._containers import Found
+from deviceplugin_cli.migrate._containers import Found, config_maps
 from deviceplugin_cli.migrate._documents import mapping
 
 KEPT: Final = "kept by a patch"
@@ -84,8 +84,9 @@ def _ports(value: Any, _place: Place) -> str:
 
 
 def _tolerations(value: Any, _place: Place) -> str:
-    kept = f"{KEPT}; without it ours tolerates all taints"
-    return "" if any(not one.get("key") for one in value) else kept
+    effects = {one.get("effect") or "" for one in value if not one.get("key")}
+    is_all = "" in effects or {"NoSchedule", "NoExecute"} <= effects
+    return "" if is_all else f"{KEPT}; without it ours tolerates all taints"
 
 
 def _pull_policy(value: Any, place: Place) -> str:
@@ -98,11 +99,15 @@ def _owners(value: Any, _place: Place) -> str:
     return f"{names} has made it, and makes it again when it is deleted: migrate that instead"
 
 
-def _volume(value: Any, _place: Place) -> str:
+def _volume(value: Any, place: Place) -> str:
     """Return nothing for what our pod has too, and for files, which are accounted for as such."""
     host = str(mapping(value, "hostPath").get("path") or "").rstrip("/")
     is_ours = host.endswith(("/device-plugins", "/pod-resources"))
-    is_file = bool(mapping(value, "configMap") or mapping(value, "projected"))
+    names = [*config_maps(value)]
+    for name in names:
+        if name in place.found.missing:
+            return f"the ConfigMap {name} is not in the input: add it if the plugin reads its files"
+    is_file = bool(names)
     return "" if is_ours or is_file else "not taken over; ours mounts what it needs"
 
 

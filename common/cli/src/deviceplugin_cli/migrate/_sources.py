@@ -47,6 +47,9 @@ def _read_folder(folder: str, found: Sources) -> None:
     for count, path in enumerate(_files(folder)):
         if count == _MOST_FILES:
             raise ConfigError(f"{folder}: has more than {_MOST_FILES} files: name some of them")
+        if not Path(path).is_file():  # reading a pipe would never end
+            found.skipped.append(f"{path}: is not a file: skipped")
+            continue
         try:
             read = documents(path, read_text(path))
         except ConfigError as error:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from deviceplugin._config.documents.faults import MOST, bounded, nearest, printable
 
@@ -39,9 +39,9 @@ class Account:
         found: Any = [content for _, content in self._documents]
         for step in path:
             if isinstance(found, Mapping):
-                found = found.get(step)
-            elif isinstance(found, list) and isinstance(step, int) and step < len(found):
-                found = found[step]
+                found = cast("Mapping[str | int, Any]", found).get(step)
+            elif isinstance(found, list) and isinstance(step, int):
+                found = next(iter(cast("Sequence[Any]", found)[step : step + 1]), None)
             else:
                 return None
         return found
@@ -82,9 +82,10 @@ class Account:
     def left(self) -> list[str]:
         """Return what nothing has become of: place, key, and the key that may have been meant."""
         paths = self.left_paths()
+        unused = {above: self._unused(above) for above in {path[:-1] for path in paths[:MOST]}}
         lines = [
             f"{self._documents[int(path[0])][0]}: {self.name(path)}: "
-            f"not understood{self._meant(path)}"
+            f"not understood{self._meant(path, unused[path[:-1]])}"
             for path in paths[:MOST]
         ]
         more = len(paths) - MOST
@@ -120,7 +121,8 @@ class Account:
     def _title(self, path: Path) -> str:
         """Return the name of an item of a list; an empty one if it has none."""
         found = self._at(path)
-        name = found.get("name") if isinstance(found, Mapping) else None
+        is_named = isinstance(found, Mapping) and "name" in found
+        name = cast("Mapping[str | int, Any]", found)["name"] if is_named else None
         return name if isinstance(name, str) and _NAME.fullmatch(name) else ""
 
     def _open(self, path: Path, content: Any) -> Iterator[Path]:
@@ -130,7 +132,11 @@ class Account:
         if path in self._doubts or not (is_list or isinstance(content, Mapping)):
             yield path
             return
-        below = list(enumerate(content) if is_list else content.items())
+        below: list[tuple[str | int, Any]] = (
+            list(enumerate(cast("Sequence[Any]", content)))
+            if is_list
+            else list(cast("Mapping[str | int, Any]", content).items())
+        )
         inside = [self._open((*path, key), one) for key, one in below]
         found = [one for each in inside for one in each]
         # What nobody knows anything of is one unknown key. Items may have been asked for by name.
@@ -138,15 +144,19 @@ class Account:
         is_known = is_known or len(path) == 1 or (is_list and path in self._asked)
         yield from [path] if found and not is_known else found
 
-    def _meant(self, path: Path) -> str:
-        there = self._at(path[:-1])
-        is_item = isinstance(there, list)
-        names = [self._title((*path[:-1], index)) for index in range(len(there))] if is_item else []
-        given = names or [str(one) for one in there or ()]
-        wrong = self._title(path) if is_item else str(path[-1])
-        unused = sorted(self._asked.get(path[:-1], set()) - {*given})
-        near = nearest(wrong, unused)
-        return f": did you mean {near!r}?" if wrong and near else ""
+    def _unused(self, path: Path) -> list[str]:
+        """Return the keys, or names of items, that were asked for and are not there."""
+        there = self._at(path)
+        given = {str(one) for one in there or ()}
+        if isinstance(there, list):
+            number = len(cast("Sequence[Any]", there))
+            given = {self._title((*path, index)) for index in range(number)}
+        return sorted(self._asked.get(path, set()) - given)
+
+    def _meant(self, path: Path, unused: Sequence[str]) -> str:
+        wrong = self._title(path) if isinstance(path[-1], int) else str(path[-1])
+        near = nearest(wrong, unused) if wrong else ""
+        return f": did you mean {near!r}?" if near else ""
 
 
 def is_absent(value: Any) -> bool:
