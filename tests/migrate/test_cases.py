@@ -3,6 +3,7 @@
 A case is a file of ``cases/``: the input as it is, below a comment. After the line ``# expect:``
 the comment is YAML:
 
+    flags       of the command
     status      of the command; 0 if it is not given
     plugin      the folder of our plugin
     config      the whole of its config.yaml
@@ -21,7 +22,7 @@ import yaml
 from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
-KEYS = {"status", "plugin", "config", "components", "files", "said", "error"}
+KEYS = {"flags", "status", "plugin", "config", "components", "files", "said", "error"}
 
 
 def expected(text: str) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def files(overlay: Any) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = expected(path.read_text(encoding="utf-8"))
-    status = main(["migrate", str(path)])
+    status = main(["migrate", str(path), *wanted.get("flags", [])])
     out, err = capsys.readouterr()
     assert wanted.get("status", 0) == status, err
     for part in wanted.get("error", []):

@@ -486,5 +486,7 @@ def test_an_empty_list_of_a_peer_stays_one(
 
 
 def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendered) -> None:
-    migrate({"image": SMARTER, "config": []})
+    migrate(
+        daemon_set(SMARTER, **mounting("c", "/root/config")), config_map("c", **{"conf.yaml": "[]"})
+    )
     assert [] == configuration(rendered())

@@ -12,7 +12,7 @@ from deviceplugin.tools import _command_line
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input, documents, read_text
-from deviceplugin_cli.migrate._forms import workloads
+from deviceplugin_cli.migrate._forms import outermost, settle_releases, workloads
 from deviceplugin_cli.migrate._kustomize import overlay
 
 GROUP: Final = "deviceplugin.migrate"
@@ -64,21 +64,20 @@ def _migrate(options: argparse.Namespace) -> int:
         raise ConfigError("standard input cannot be both the manifest and --config")
     source = Input(documents(path, read_text(path)))
     configuration = None if options.config is None else read_text(options.config)
-    all_found = list(workloads(source, configuration))
+    all_found = found = list(workloads(source, configuration))
     if options.name:
         all_found = [one for one in all_found if one.document.name.endswith(options.name)]
         if not all_found:
             raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
-    made = [
-        Made(one, migration, compare(one, migration))
-        for one in all_found
-        for migration in migrations(one.workload)
-    ]
+    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
+    outer = outermost([one for one, _ in known])
+    made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
     if len(made) > 1:
         listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
+    settle_releases(source, found, [made[0].found])
     _settle(source, made, partial=options.partial)
     head = list(_head(made[0].found, made[0].migration, path))
     sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
@@ -89,9 +88,12 @@ def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     """List what is not taken over; raise ``ConfigError`` for what is not understood."""
     account, here = source.account, {one.found.document.number for one in made}
     for document in source.documents:
+        if account.is_made(document.number):
+            continue
         for key in ("apiVersion", "kind", "metadata"):
             account.take((document.number, key))
-        if document.number not in here and not account.knows((document.number, "data")):
+        is_apart = document.number not in {*here, *source.used}
+        if is_apart and not account.knows((document.number, "data")):
             account.drop((document.number,), "not taken over")
     listed = [
         f"{account.name(path) or source.documents[int(path[0])].title}: {why}"
@@ -100,7 +102,8 @@ def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     left = account.left()
     if left and not partial:
         raise ConfigError("\n".join([*left, _PARTIAL]))
-    made[0].migration.differences += [*listed, *left]
+    release = made[0].found.release
+    made[0].migration.differences += [*listed, *left, *(release.notes if release else ())]
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
@@ -112,9 +115,15 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
         else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
-        for one in found
+        for one in outermost(found)
     )
-    return f"{places}: not a device plugin that we know; {known}"
+    cures = dict.fromkeys(
+        f"{one.workload.place}: looked for image.repository at any depth, and for names and keys "
+        f"of charts; the manifests say more: {one.release.rendered} | deviceplugin migrate -"
+        for one in outermost(found)
+        if one.release is not None and one.workload.values is not None
+    )
+    return "\n".join([f"{places}: not a device plugin that we know; {known}", *cures])
 
 
 def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
@@ -127,12 +136,12 @@ def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
         "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
         "a resource from each other."
     )
-    if found.workload.values is None:
+    if found.release is not None:
+        yield f"    {found.release.removal}"
+    else:
         namespace, _, name = found.document.name.rpartition("/")
         where = f"--namespace {namespace} " if namespace else ""
         yield f"    kubectl {where}delete daemonset {name}"
-    else:
-        yield "    helm uninstall RELEASE"
     yield "    kubectl apply -k ."
 
 

@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin.kit.migration import Account, Path, Setting, Workload
@@ -12,6 +12,24 @@ from deviceplugin_cli.migrate._documents import Document, Input, get, items, map
 _VARIABLE: Final = re.compile(r"\$(\$|\(([-A-Za-z0-9_.]+)\))")
 _SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
 _POD: Final = ("spec", "template", "spec")
+
+
+@dataclass(frozen=True)
+class Release:
+    """What makes manifests of Helm values."""
+
+    name: str = "RELEASE"
+    namespace: str = ""
+    removal: str = "helm uninstall RELEASE"
+    """The command that removes it, or what to do."""
+    rendered: str = "helm get manifest RELEASE"
+    """The command that prints its manifests."""
+    marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """``labels`` and ``annotations`` by which its objects say that they are its."""
+    numbers: frozenset[int] = frozenset()
+    """The documents that it and its values are in."""
+    notes: tuple[str, ...] = ()
+    """What cannot be seen in its values, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +42,12 @@ class Found:
     """The pod's specification; for Helm values, the values; for an object, nothing."""
     pod_path: Path
     container: Mapping[str, Any]
+    release: Release | None = None
+    """What it is installed by, if that is not a manifest."""
+    parts: tuple[Path, ...] = ()
+    """The paths of what a chart has made of its values."""
+    scope: Path = ()
+    """Where the values stand that are only about it."""
 
 
 def of_daemon_set(document: Document, source: Input, configuration: str | None) -> Iterator[Found]:

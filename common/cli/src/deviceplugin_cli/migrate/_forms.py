@@ -1,22 +1,136 @@
 """The forms in which people keep a device plugin, by the kind of the document."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
-from deviceplugin.kit.migration import Workload
-from deviceplugin_cli.migrate._containers import Found, of_daemon_set
+from deviceplugin.kit.migration import Account, Path, Workload
+from deviceplugin_cli.migrate._argo import of_application, of_application_set
+from deviceplugin_cli.migrate._containers import Found, Release, of_daemon_set
 from deviceplugin_cli.migrate._documents import Document, Input
+from deviceplugin_cli.migrate._generators import generate
+from deviceplugin_cli.migrate._releases import (
+    of_helm_release,
+    of_helmfile,
+    of_k3s,
+    of_kustomization,
+)
+from deviceplugin_cli.migrate._rendering import NOT_TAKEN, Values
 from deviceplugin_cli.migrate._values import of_values
+
+_WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Document, Input], Iterator[Values]]]] = {
+    ("helm.toolkit.fluxcd.io", "HelmRelease"): of_helm_release,
+    ("argoproj.io", "Application"): of_application,
+    ("argoproj.io", "ApplicationSet"): of_application_set,
+    ("helm.cattle.io", "HelmChart"): of_k3s,
+    ("kustomize.config.k8s.io", "Kustomization"): of_kustomization,
+}
+"""What gives values to charts, by group and kind."""
+
+_OF_PLUGIN: Final = {"args", "command", "env", "envFrom"}
+"""Parts of a container that a plugin has to know."""
 
 
 def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
     """Yield the containers of DaemonSets, Helm values, and objects; raise ``ConfigError``."""
-    for one in source.documents:
+    documents = [*source.documents]
+    generate(source)
+    # What gives values names files, which are no values of their own then.
+    given = {one.number: [*_wrapped(one, source)] for one in documents}
+    for one in documents:
+        for values in given[one.number]:
+            yield from of_values(values, configuration)
+        if one.number in source.used or given[one.number]:
+            continue
         if one.kind == "DaemonSet":
             yield from of_daemon_set(one, source, configuration)
         elif not one.kind and "apiVersion" not in one.content:
-            yield of_values(one, source, configuration)
+            release = Release(
+                rendered="helm template RELEASE CHART --values FILE",
+                numbers=frozenset((one.number,)),
+            )
+            yield from of_values(
+                Values(source, one.place, (one.number,), release, one), configuration
+            )
         elif one.kind and "/" in str(one.content.get("apiVersion", "")):
             yield _of_object(one, source, configuration)
+
+
+def _wrapped(document: Document, source: Input) -> Iterator[Values]:
+    group = str(document.content.get("apiVersion", "")).partition("/")[0]
+    if found := _WRAPPERS.get((group, document.kind)):
+        yield from found(document, source)
+    elif not document.kind and "releases" in document.content:
+        yield from of_helmfile(document, source)
+
+
+def outermost(found: Sequence[Found]) -> list[Found]:
+    """Return what is not inside of another: values of a known chart may have charts in them."""
+    roots = {one.workload.root for one in found}
+    return [
+        one
+        for one in found
+        if not any(one.workload.root[:length] in roots for length in range(len(one.workload.root)))
+    ]
+
+
+def settle_releases(source: Input, found: Sequence[Found], made: Sequence[Found]) -> None:
+    """Account for what charts make of values, and for releases that are not migrated."""
+    account = source.account
+    numbers = {number for one in made if one.release for number in one.release.numbers}
+    source.used |= numbers
+    for one in made:
+        _drop_parts(one)
+        if one.release and not one.parts:
+            _take_image(one)
+    for number in numbers:
+        _take_around(source.documents[number], account)
+    for one in found:
+        if one.release is None or one in made:
+            continue
+        if numbers & one.release.numbers:
+            _leave(one, [each.scope for each in made])
+        else:
+            for number in one.release.numbers:
+                account.drop((number,), NOT_TAKEN)
+
+
+def _take_around(document: Document, account: Account) -> None:
+    """Account for what is not about a release: the object, and what YAML is repeated from."""
+    anchors = [key for key in document.content if str(key).startswith("x-")]
+    for key in ("apiVersion", "kind", "metadata", "status", *anchors):
+        account.take((document.number, key))
+
+
+def _drop_parts(one: Found) -> None:
+    """Account for what a chart makes of values and is not for the plugin to understand."""
+    for part in one.parts:
+        if not _OF_PLUGIN.isdisjoint(part):
+            continue
+        path = (one.document.number, *part)
+        if not one.workload.account.knows(path):
+            one.workload.account.drop(path, NOT_TAKEN)
+
+
+def _take_image(made: Found) -> None:
+    """Account for the image of a chart, from which it was known."""
+    account, root = made.workload.account, (*made.workload.root, "image")
+    if not isinstance(account.get(root), Mapping):
+        account.take(root)
+    for key in ("tag", "pullPolicy", "registry", "repository", "digest"):
+        account.take((*root, key))
+
+
+def _leave(one: Found, scopes: Sequence[Path]) -> None:
+    """Account for what else is in the values of which a part is migrated."""
+    account, scope = one.workload.account, one.scope
+    if any(scope[: len(each)] == each for each in scopes):
+        return
+    # Of values around those that are migrated, the other keys are of other charts.
+    kept = {each[len(scope)] for each in scopes if each[: len(scope)] == scope}
+    for path in [(*scope, key) for key in one.pod if key not in kept] if kept else [scope]:
+        account.drop(path, NOT_TAKEN)
+    for part in one.parts:
+        account.drop((one.document.number, *part), NOT_TAKEN)
 
 
 def _of_object(document: Document, source: Input, configuration: str | None) -> Found:
