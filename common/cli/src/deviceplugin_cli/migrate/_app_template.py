@@ -93,10 +93,12 @@ def _is_off(given: Mapping[str, Any]) -> bool:
 
 def _is_pod(values: Values, *path: str | int) -> bool:
     """Return whether a controller or a container is enabled; what is not is nobody's wish."""
-    if isinstance(values.see(*path), Mapping) and values.is_enabled(*path):
-        return True
-    values.take(*path)
-    return False
+    if not isinstance(values.see(*path), Mapping):
+        return False
+    if not values.is_enabled(*path):
+        values.take(*path)
+        return False
+    return True
 
 
 def _controller(made: Rendering, name: str) -> None:
@@ -286,7 +288,7 @@ def volume(made: Rendering, index: int, identifier: str, names: Mapping[str, str
 def _spec(values: Values, path: Path) -> Path:
     """Return the key of a volume that is written as in a pod."""
     found = values.mapping(*path, "volumeSpec")
-    if len(found) != 1:
+    if len(found) != 1 or not all(isinstance(one, str) for one in found):
         raise Setting(f"{values.place}: {values.name(*path, 'volumeSpec')}", found).wrong(
             "one kind of volume"
         )

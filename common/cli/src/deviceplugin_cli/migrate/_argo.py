@@ -64,10 +64,10 @@ def _of_spec(
         for key in _OTHER_TOOLS:
             why = f"is not read: {release.rendered} | deviceplugin migrate - reads its manifests"
             target.refuse(why, *where, key)
-        chart = str(one.get("chart") or one.get("path") or "")
-        if chart and chart != ".":
+        # A path has any manifests, or a chart of any name.
+        if one.get("chart") or one.get("path"):
             _layers(target, (*where, "helm"), helm)
-            found = target.values(chart, str(one.get("repoURL") or ""))
+            found = target.values(str(one.get("chart") or ""), str(one.get("repoURL") or ""))
             yield replace(found, document=document)
 
 

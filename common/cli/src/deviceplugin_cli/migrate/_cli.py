@@ -36,6 +36,8 @@ examples:
 
 Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
 _PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
+_MOST: Final = 10
+"""Workloads that a message names."""
 _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
@@ -111,19 +113,26 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     known = f"the installed plugins that know peers are {names}"
     if not found:
         return f"{path}: has no DaemonSet and no Helm values; {known}"
-    places = "; ".join(
-        f"{one.workload.place}: image {one.workload.image!r}"
-        if one.workload.values is None
-        else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
-        for one in outermost(found)
-    )
+    shown = [one for one in outermost(found) if not one.workload.kind] or found
+    places = [*map(_looked_at, shown)]
+    more = f"; and {len(places) - _MOST} more" if len(places) > _MOST else ""
     cures = dict.fromkeys(
         f"{one.workload.place}: looked for image.repository at any depth, and for names and keys "
         f"of charts; the manifests say more: {one.release.rendered} | deviceplugin migrate -"
-        for one in outermost(found)
+        for one in shown[:_MOST]
         if one.release is not None and one.workload.values is not None
     )
-    return "\n".join([f"{places}: not a device plugin that we know; {known}", *cures])
+    listed = "; ".join(places[:_MOST])
+    return "\n".join([f"{listed}{more}: not a device plugin that we know; {known}", *cures])
+
+
+def _looked_at(found: Found) -> str:
+    place, values = found.workload.place, found.workload.values
+    if values is None:
+        return f"{place}: image {found.workload.image!r}"
+    if found.workload.kind or not values:
+        return f"{place}: {'an object' if found.workload.kind else 'no Helm values'}"
+    return f"{place}: Helm values with the keys {', '.join(map(str, values))}"
 
 
 def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:

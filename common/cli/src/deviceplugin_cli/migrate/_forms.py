@@ -1,8 +1,10 @@
 """The forms in which people keep a device plugin, by the kind of the document."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
+from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Account, Path, Workload
 from deviceplugin_cli.migrate._argo import of_application, of_application_set
 from deviceplugin_cli.migrate._containers import Found, Release, of_daemon_set
@@ -26,6 +28,8 @@ _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Document, Input], Iterator[V
 }
 """What gives values to charts, by group and kind."""
 
+_PLUGIN: Final = re.compile("plugin|device")
+"""What is in the names of all images of device plugins and of their charts."""
 _OF_PLUGIN: Final = {"args", "command", "env", "envFrom"}
 """Parts of a container that a plugin has to know."""
 
@@ -38,7 +42,7 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
     given = {one.number: [*_wrapped(one, source)] for one in documents}
     for one in documents:
         for values in given[one.number]:
-            yield from of_values(values, configuration)
+            yield from _known(values, configuration)
         if one.number in source.used or given[one.number]:
             continue
         if one.kind == "DaemonSet":
@@ -48,11 +52,31 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
                 rendered="helm template RELEASE CHART --values FILE",
                 numbers=frozenset((one.number,)),
             )
-            yield from of_values(
-                Values(source, one.place, (one.number,), release, one), configuration
-            )
+            values = Values(source, one.place, (one.number,), release, one)
+            yield from _known(values, configuration)
         elif one.kind and "/" in str(one.content.get("apiVersion", "")):
             yield _of_object(one, source, configuration)
+
+
+def _known(values: Values, configuration: str | None) -> list[Found]:
+    """Return what values install; nothing if they are wrong and not of a device plugin."""
+    try:
+        return [*of_values(values, configuration)]
+    except ConfigError:
+        if any(_PLUGIN.search(one) for one in (values.chart, *_images(values.see()))):
+            raise
+        for number in values.release.numbers:
+            values.source.account.drop((number,), NOT_TAKEN)
+        return []
+
+
+def _images(given: Any) -> Iterator[str]:
+    """Yield the names of images at any depth."""
+    if isinstance(given, Mapping):
+        yield from (str(given[key]) for key in ("image", "repository") if key in given)
+        given = [*given.values()]
+    for one in given if isinstance(given, list) else []:
+        yield from _images(one)
 
 
 def _wrapped(document: Document, source: Input) -> Iterator[Values]:

@@ -128,7 +128,9 @@ def _flux_chart(made: Wrapper, spec: Mapping[str, Any], namespace: str) -> tuple
     there = str(origin.get("namespace") or namespace)
     found = made.source.find(str(origin.get("kind")), str(origin.get("name")), there)
     content = mapping(found.content, "spec") if found else {}
-    return str(inner.get("chart") or ""), str(content.get("url") or origin.get("name") or "")
+    # In a repository of Git, the name is a path to a chart of any name.
+    chart = inner.get("chart") if origin.get("kind", "HelmRepository") == "HelmRepository" else ""
+    return str(chart or ""), str(content.get("url") or origin.get("name") or "")
 
 
 def _unfilled(values: Values) -> Iterator[str]:
