@@ -9,6 +9,7 @@ the comment is YAML:
     config      the whole of its config.yaml
     components  of the overlay, without their folder
     files       the data of the other ConfigMaps, by name
+    patch       what is changed of our DaemonSet: the whole of its spec
     said        parts of the differences
     error       parts of what is printed if the status is not 0
 """
@@ -22,7 +23,7 @@ import yaml
 from deviceplugin.__main__ import main
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
-KEYS = {"flags", "status", "plugin", "config", "components", "files", "said", "error"}
+KEYS = {"flags", "status", "plugin", "config", "components", "files", "patch", "said", "error"}
 
 
 def expected(text: str) -> dict[str, Any]:
@@ -67,6 +68,9 @@ def test_a_case(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert wanted["config"] == yaml.safe_load(data.pop("config")["config.yaml"])
     assert wanted.get("components", []) == [Path(one).name for one in overlay.get("components", [])]
     assert wanted.get("files", {}) == data
+    if "patch" in wanted:
+        changed = (one for one in overlay["patches"] if one["target"]["kind"] == "DaemonSet")
+        assert wanted["patch"] == yaml.safe_load(next(changed)["patch"])["spec"]
 
 
 def test_every_case_says_what_it_is() -> None:

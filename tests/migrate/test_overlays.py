@@ -319,7 +319,8 @@ def test_nvidias_static_manifest_becomes_an_overlay_of_the_gpu_plugin(
         "env"
     ]
     said = differences(text)
-    assert any(one.startswith("tolerations: nvidia.com/gpu; ours") for one in said)
+    assert "tolerations: kept by a patch; without it ours tolerates all taints" in said
+    assert [{"key": "nvidia.com/gpu", "operator": "Exists"}] == pod(manifests)["tolerations"]
     assert any(one.startswith("--kubelet-socket: ") for one in said)
 
 
@@ -490,3 +491,15 @@ def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendere
         daemon_set(SMARTER, **mounting("c", "/root/config")), config_map("c", **{"conf.yaml": "[]"})
     )
     assert [] == configuration(rendered())
+
+
+def test_what_is_kept_of_a_pod_is_in_ours(migrate: Migrate, rendered: Rendered) -> None:
+    migrate((Path(__file__).parent / "cases/squat-update-strategy.yaml").read_text())
+    (ours,) = (one["spec"] for one in rendered() if one["kind"] == "DaemonSet")
+    assert {"type": "OnDelete"} == {k: v for k, v in ours["updateStrategy"].items() if v}
+    assert 30 == ours["minReadySeconds"]
+    assert "network" == ours["template"]["metadata"]["labels"]["team"]
+    assert "team" not in ours["selector"]["matchLabels"]
+    found = ours["template"]["spec"]
+    assert ("None", [{"name": "mirror"}]) == (found["dnsPolicy"], found["imagePullSecrets"])
+    assert "Always" == found["containers"][0]["imagePullPolicy"]

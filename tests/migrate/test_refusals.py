@@ -104,7 +104,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
         (
             [daemon_set(SQUAT, "--device", SERIAL, tolerations=5)],
-            f"{IN_POD}tolerations: 5 is not a list of mappings",
+            "document 1: spec.template.spec.tolerations: 5 is not a list of mappings",
         ),
         (
             [daemon_set(SQUAT, **mounting("c", "/c")), {**config_map("c"), "data": [1]}],

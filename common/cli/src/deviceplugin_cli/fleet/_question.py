@@ -61,8 +61,9 @@ class Progress:
     Nothing is written of what is done within a second, or elsewhere within ten.
     """
 
-    def __init__(self, out: TextIO, clock: Clock = MONOTONIC) -> None:
+    def __init__(self, out: TextIO, clock: Clock = MONOTONIC, command: str = "fleet") -> None:
         self._out = out
+        self._command = command
         self._clock = clock
         self._is_terminal = out.isatty()
         self._next = clock.now() + (_PATIENCE if self._is_terminal else _INTERVAL)
@@ -77,7 +78,7 @@ class Progress:
             self._out.write(f"{_CLEAR}{line}")
             self._shown = True
         else:
-            self._out.write(f"deviceplugin fleet: {line}\n")
+            self._out.write(f"deviceplugin {self._command}: {line}\n")
             self._next = self._clock.now() + _INTERVAL
         self._out.flush()
 

@@ -48,6 +48,10 @@ class Accounts(Account):
         for one in self._ends(path):
             super().drop(one, why)
 
+    def doubt(self, path: Path) -> None:
+        for one in self._ends(path):
+            super().doubt(one)
+
     def refuse(self, path: Path, why: str) -> None:
         """Note that what is at ``path`` cannot be read, whoever takes it, and what to do."""
         for one in self._ends(path):

@@ -2,18 +2,26 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import Final, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
+from deviceplugin._app.exit_status import complain
+from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin.tools import _command_line
+from deviceplugin_cli.fleet._question import Progress, Reader
+from deviceplugin_cli.kubeconfig import find_api_server
+from deviceplugin_cli.migrate._accounting import settle
+from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._documents import Input, documents, read_text
+from deviceplugin_cli.migrate._documents import Input, read_text
 from deviceplugin_cli.migrate._forms import outermost, settle_releases, workloads
 from deviceplugin_cli.migrate._kustomize import overlay
+from deviceplugin_cli.migrate._sources import read_sources
 
 GROUP: Final = "deviceplugin.migrate"
 """The group of entry points. The name of an entry point is that of the plugin."""
@@ -22,20 +30,22 @@ Migrate = Callable[[Workload], Migration | None]
 _DESCRIPTION: Final = """\
 Read the manifest or the Helm values of another device plugin, and print a kustomization.yaml that
 deploys ours in its place, with our configuration in it. Comments at its top say for which plugin
-the other was taken, what to delete first, and all that is different. Nothing is changed, and no
-cluster is asked.
+the other was taken, what to delete first, and all that is different. Nothing is changed.
 
-MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it mounts, or the values of a Helm
-chart; - is standard input. Helm templates have to be rendered first: helm template ... |
-deviceplugin migrate -"""
+MANIFEST is a YAML file with a DaemonSet and the ConfigMaps that it names, or the values of a Helm
+chart, or a folder of such files; - is standard input. With --from-cluster the cluster of the
+kubeconfig is asked instead, and all device plugins that it has are listed. Helm templates have to
+be rendered first: helm template ... | deviceplugin migrate -"""
 _EXAMPLES: Final = """\
 examples:
   deviceplugin migrate daemonset.yaml > kustomization.yaml && kubectl kustomize .
   deviceplugin migrate daemonset.yaml --config conf.yaml    its configuration is in another file
-  kubectl -n kube-system get ds,cm -o yaml | deviceplugin migrate - --name NAME
+  deviceplugin migrate clusters/production/                 all YAML and JSON files of a folder
+  deviceplugin migrate --from-cluster --name NAME           a DaemonSet of the cluster
 
-Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
-_PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
+Exit status: 0 if an overlay was printed, 1 if the cluster does not answer, 2 if there is nothing to
+migrate or something is wrong."""
+_CLIENT: Final = "deviceplugin-migrate"
 _MOST: Final = 10
 """Workloads that a message names."""
 _DEPLOYMENTS: Final = "device-plugins/deployments"
@@ -57,63 +67,93 @@ def migrations(workload: Workload) -> Iterator[Migration]:
 
 
 def main(argv: Sequence[str]) -> int:
-    return _command_line.run(_parser(), argv, _migrate)
+    return _command_line.run(_parser(), argv, _migrate, (ApiServerError,))
 
 
 def _migrate(options: argparse.Namespace) -> int:
-    path: str = options.manifest
-    if path == options.config == "-":
-        raise ConfigError("standard input cannot be both the manifest and --config")
-    source = Input(documents(path, read_text(path)))
+    path, source = _input(options)
     configuration = None if options.config is None else read_text(options.config)
-    all_found = found = list(workloads(source, configuration))
-    if options.name:
-        all_found = [one for one in all_found if one.document.name.endswith(options.name)]
-        if not all_found:
-            raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
-    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
-    outer = outermost([one for one, _ in known])
-    made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
-    if not made:
-        raise ConfigError(_nothing_known(path, all_found))
+    made, found = collect(path, source, configuration, options.name)
     if len(made) > 1:
         listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
-    settle_releases(source, found, [made[0].found])
-    _settle(source, made, partial=options.partial)
+    settle_releases(source, found, [one.found for one in made])
+    settle(source, made, partial=options.partial)
+    for one in made:
+        one.migration.differences += one.found.release.notes if one.found.release else ()
     head = list(_head(made[0].found, made[0].migration, path))
     sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
     return 0
 
 
-def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
-    """List what is not taken over; raise ``ConfigError`` for what is not understood."""
-    account, here = source.account, {one.found.document.number for one in made}
-    for document in source.documents:
-        if account.is_made(document.number):
-            continue
-        for key in ("apiVersion", "kind", "metadata"):
-            account.take((document.number, key))
-        is_apart = document.number not in {*here, *source.used}
-        if is_apart and not account.knows((document.number, "data")):
-            account.drop((document.number,), "not taken over")
-    listed = [
-        f"{account.name(path) or source.documents[int(path[0])].title}: {why}"
-        for path, why in account.dropped()
-    ]
-    left = account.left()
-    if left and not partial:
-        raise ConfigError("\n".join([*left, _PARTIAL]))
-    release = made[0].found.release
-    made[0].migration.differences += [*listed, *left, *(release.notes if release else ())]
+def collect(
+    path: str, source: Input, configuration: str | None, name: str | None
+) -> tuple[list[Made], list[Found]]:
+    """Return the peers of the input, or those of the DaemonSet ``name``; one at least.
+
+    And all that was found.
+
+    Raises:
+        ConfigError: There is none, or something in one is wrong.
+    """
+    all_found = found = list(workloads(source, configuration))
+    _say(source.skipped)
+    if name:
+        all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
+        if not all_found:
+            raise ConfigError(f"{path}: no DaemonSet is called {name}")
+    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
+    outer = outermost([one for one, _ in known])
+    made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
+    if not made:
+        raise ConfigError(_nothing_known(path, all_found))
+    return made, found
+
+
+def _input(options: argparse.Namespace) -> tuple[str, Input]:
+    """Return what the input is called, and its documents."""
+    paths: list[str] = options.manifest
+    if bool(paths) == (options.from_cluster is not None):
+        raise ConfigError("name a MANIFEST, or give --from-cluster")
+    if [*paths, options.config].count("-") > 1:
+        raise ConfigError("standard input cannot be both the manifest and --config")
+    if paths:
+        found = read_sources(paths)
+        _say(found.skipped)
+        return " ".join(paths), Input(found.documents, found.lenient)
+    files = [Path(options.kubeconfig)] if options.kubeconfig else []
+    api = find_api_server(files, context=options.context, timeout=options.timeout, name=_CLIENT)
+    progress = Progress(sys.stderr, command="migrate")
+    try:
+        survey = read_cluster(api, Reader(api, progress), options.from_cluster, _is_known)
+    finally:
+        progress.end()
+    _say(survey.seen)
+    return f"--from-cluster {options.from_cluster}".strip(), Input(survey.documents)
+
+
+def _is_known(one: Mapping[str, Any]) -> bool:
+    """Return whether a plugin knows an object of a cluster, which may lack ConfigMaps yet."""
+    try:
+        found = workloads(Input([("cluster", one)]), None)
+        return any(True for each in found for _ in migrations(each.workload))
+    except ConfigError:
+        return True
+
+
+def _say(lines: Sequence[str]) -> None:
+    for line in lines:
+        complain("deviceplugin migrate", line)
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
     names = ", ".join(one.name for one in plugins()) or "none"
     known = f"the installed plugins that know peers are {names}"
-    if not found:
-        return f"{path}: has no DaemonSet and no Helm values; {known}"
-    shown = [one for one in outermost(found) if not one.workload.kind] or found
+    kinds = ", ".join(dict.fromkeys(one.workload.kind for one in found if one.workload.kind))
+    objects = f" and no {kinds} that we know" if kinds else ""
+    shown = [one for one in outermost(found) if not one.workload.kind]
+    if not shown:
+        return f"{path}: has no DaemonSet{objects} and no Helm values; {known}"
     places = [*map(_looked_at, shown)]
     more = f"; and {len(places) - _MOST} more" if len(places) > _MOST else ""
     cures = dict.fromkeys(
@@ -157,7 +197,13 @@ def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("migrate", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("manifest", metavar="MANIFEST", help="the file, or - for standard input")
+    words = "a file, a folder, or - for standard input; several are one input"
+    add("manifest", metavar="MANIFEST", nargs="*", help=words)
+    words = "read what the cluster has, in all namespaces or in this one; nothing is changed there"
+    add("--from-cluster", nargs="?", const="", metavar="NAMESPACE", help=words)
+    add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
+    add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
+    _command_line.add_timeout(parser, 30)
     add("--config", metavar="FILE", help="the other plugin's configuration file")
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
     words = "print an overlay although keys are not understood: they are listed as differences"

@@ -2,31 +2,22 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin._config.quantities import size_in_bytes
-from deviceplugin.kit.migration import Migration
+from deviceplugin.errors import ConfigError
+from deviceplugin.kit.migration import Migration, Path
+from deviceplugin_cli.migrate import _meaning
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._documents import items, mapping, strings
+from deviceplugin_cli.migrate._documents import items, mapping
+from deviceplugin_cli.migrate._environment import drop_harmless, origin, referred
+from deviceplugin_cli.migrate._fields import FIELDS, known
+from deviceplugin_cli.migrate._meaning import KEPT, Meaning, Place
 
 PLUGIN_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
-_LIMIT: Final = "160Mi"
-_REQUEST: Final = "64Mi"
-"""What ours needs without devices, rounded up."""
-_KEPT: Final = ("nodeSelector", "affinity", "runtimeClassName", "imagePullSecrets")
-_NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
-_PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
-_POD_KEYS: Final = ("serviceAccountName", "priorityClassName", "initContainers", "volumes")
-_CONTAINER_KEYS: Final = ("resources", "securityContext", "ports", "volumeMounts", *_PROBES)
-_CHART: Final = {
-    "nameOverride": "not taken over",
-    "fullnameOverride": "not taken over",
-    "namespaceOverride": "not taken over; ours has a namespace of its own",
-}
-_PRIVILEGED: Final = "-privileged"
-"""How the names of components end that make our pod privileged."""
-_OUR_NODES: Final[tuple[Mapping[str, str], ...]] = ({}, {"kubernetes.io/os": "linux"})
+_OURS: Final = {PLUGIN_DIRECTORY: "device-plugins", _POD_RESOURCES: "pod-resources"}
+"""Our volumes, by where they are mounted."""
 
 
 @dataclass
@@ -35,6 +26,12 @@ class Comparison:
 
     pod: dict[str, Any] = field(default_factory=dict)
     """Fields of the pod's specification to patch."""
+    container: dict[str, Any] = field(default_factory=dict)
+    """Fields of our container to patch; ``env`` has variables with values from elsewhere."""
+    spec: dict[str, Any] = field(default_factory=dict)
+    """Fields of the DaemonSet's specification to patch, without its template."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """``labels`` and ``annotations`` of the pods to patch."""
     volumes: list[dict[str, Any]] = field(default_factory=list)
     """Volumes to patch, by name."""
     differences: list[str] = field(default_factory=list)
@@ -50,124 +47,178 @@ class Made:
 
 
 def compare(found: Found, migration: Migration) -> Comparison:
-    """Return what is kept of a peer's pod, and what is different."""
-    is_privileged = any(one.endswith(_PRIVILEGED) for one in migration.components)
+    """Return what is kept of a peer's pod, and what is different.
+
+    Raises:
+        ConfigError: A value is of a type that the API server refuses, or our configuration would
+            have a value that is not in the input.
+    """
     result = Comparison()
-    for key in _KEPT:
-        value = found.pod.get(key)
-        if value and not (key == "nodeSelector" and value in _OUR_NODES):
-            result.pod[key] = value
-            result.differences.append(f"{key}: kept by a patch")
-    result.differences += [
-        *_tolerations(found),
-        *_memory(found.container),
-        *_rights(found, is_privileged=is_privileged),
-        *_network(found),
-        *_others(found),
-    ]
-    _note(found)
-    for name, path in _moved(found):
-        result.volumes.append({"name": name, "hostPath": {"path": path}})
-        result.differences.append(f"host path {path}: kept by a patch, for the volume {name}")
+    reading = _Reading(found, migration, result)
+    if found.workload.values is None:
+        reading.daemon_set()
+        result.differences += _absent(found.pod)
+        for name, path in _moved(found):
+            result.volumes.append({"name": name, "hostPath": {"path": path}})
+            result.differences.append(f"host path {path}: {KEPT}, for the volume {name}")
+    else:
+        if found.document.kind:
+            reading.object_metadata()
+        if not found.workload.kind:
+            reading.chart()
+    drop_harmless(found.workload)
+    result.container |= _references(found, migration, result)
     return result
 
 
-def _note(found: Found) -> None:
-    """Account for what ``compare`` has looked at."""
-    account = found.workload.account
-    for key in (*_KEPT, "tolerations", *_NAMESPACES, *_POD_KEYS):
-        account.take((*found.pod_path, key))
-    for key in _CONTAINER_KEYS:
-        account.take((*found.workload.root, key))
-    for key, why in _CHART.items() if found.workload.values is not None else ():
-        found.workload.drop(why, key)
+class _Reading:
+    """Goes through the keys of a DaemonSet, or of Helm values that become those of one."""
+
+    def __init__(self, found: Found, migration: Migration, result: Comparison) -> None:
+        self._found = found
+        self._migration = migration
+        self._result = result
+        self._account = found.workload.account
+        patches = {
+            "ObjectMeta": (_meaning.TEMPLATE, result.metadata),
+            "DaemonSetSpec": (_meaning.SPEC, result.spec),
+            "PodSpec": (_meaning.POD, result.pod),
+            "Container": (_meaning.CONTAINER, result.container),
+        }
+        self._tables: Mapping[str, tuple[Mapping[str, Meaning], dict[str, Any]]] = patches
+
+    def object_metadata(self) -> None:
+        """Account for the metadata of the document."""
+        number = self._found.document.number
+        place = f"{self._found.document.place}: metadata"
+        content = known(self._account, (number, "metadata"), ":ObjectMeta", place)
+        self._all((number, "metadata"), content or {}, _meaning.METADATA, {})
+        for key in ("apiVersion", "kind"):
+            self._account.take((number, key))
+
+    def daemon_set(self) -> None:
+        """Account for all that the DaemonSet has, but for what only its plugin understands."""
+        self.object_metadata()
+        number, place = self._found.document.number, self._found.document.place
+        content = known(self._account, (number,), ":DaemonSet", place)
+        self._account.take((number, "status"))
+        spec: Mapping[str, Any] = content["spec"]
+        template, root = mapping(spec, "template"), self._found.workload.root
+        pod = mapping(template, "spec")
+        self._all((number, "spec"), spec, *self._tables["DaemonSetSpec"])
+        path: Path = (number, "spec", "template", "metadata")
+        self._all(path, mapping(template, "metadata"), *self._tables["ObjectMeta"])
+        self._all(self._found.pod_path, pod, *self._tables["PodSpec"])
+        self._all(root, pod["containers"][root[-1]], *self._tables["Container"])
+
+    def chart(self) -> None:
+        """Account for the usual keys of charts."""
+        start = self._found.pod_path
+        for name, (kind, field_name) in _meaning.CHART.items():
+            path = (*start, *name.split("."))
+            place = f"{self._found.workload.place}: {name}"
+            content = known(self._account, path, FIELDS[kind][field_name], place)
+            if content is not None:
+                table, patch = self._tables[kind]
+                self._one(path, field_name, content, table, patch)
+        for name, why in _meaning.OF_CHARTS.items():
+            self._account.drop((*start, name), why)
+
+    def _all(
+        self,
+        path: Path,
+        content: Mapping[str, Any],
+        table: Mapping[str, Meaning],
+        patch: dict[str, Any],
+        above: str = "",
+    ) -> None:
+        for key, one in content.items():
+            self._one((*path, key), f"{above}{key}", one, table, patch)
+
+    def _one(
+        self,
+        path: Path,
+        name: str,
+        content: Any,
+        table: Mapping[str, Meaning],
+        patch: dict[str, Any],
+    ) -> None:
+        """Account for the field ``name`` of a table, which is at ``path``."""
+        if content is None or content in ({}, []) or name in _meaning.ELSEWHERE:
+            return
+        meaning = table.get(name) or _by_pattern(table, name)
+        if meaning is None:
+            if isinstance(content, list):
+                content = dict(enumerate(content))
+            inside = content if isinstance(content, Mapping) else {}
+            self._all(path, inside, table, patch, f"{name}.")
+            return
+        words = meaning.of(content, Place(self._found, self._migration, str(path[-1])))
+        if not words:
+            self._account.take(path)
+            return
+        self._account.drop(path, words)
+        if words.startswith(KEPT):
+            # Names of labels have dots.
+            *above, key = name.split(".", 1 if table is _meaning.TEMPLATE else -1)
+            for one in above:
+                patch = patch.setdefault(one, {})
+            patch[key] = content
 
 
-def _tolerations(found: Found) -> Iterator[str]:
-    given = items(found.pod, found.workload.place, "tolerations")
-    keys = [str(one.get("key") or "all taints") for one in given]
-    if "all taints" not in keys:
-        listed = ", ".join(keys) or "none"
+def _by_pattern(table: Mapping[str, Meaning], name: str) -> Meaning | None:
+    found = (one for key, one in table.items() if key.endswith("*") and fnmatchcase(name, key))
+    return next(found, None)
+
+
+def _absent(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ours has where a peer has nothing."""
+    if not pod.get("tolerations"):
         yield (
-            f"tolerations: {listed}; ours tolerates all taints, so it also runs on nodes that are "
+            "tolerations: none; ours tolerates all taints, so it also runs on nodes that are "
             "tainted with others: use a nodeSelector to keep it off"
         )
+    if not pod.get("priorityClassName"):
+        yield "priorityClassName: none; ours is system-node-critical"
 
 
-def _memory(container: Mapping[str, Any]) -> Iterator[str]:
-    limits = mapping(mapping(container, "resources"), "limits")
-    if text := str(limits.get("memory") or ""):
-        yield f"resources.limits.memory: {text}; ours is {_LIMIT}{_too_little(text)}"
-    if "cpu" in limits:
-        yield (
-            f"resources.limits.cpu: {limits['cpu']}; ours has none, because each pod that wants a "
-            "device waits for a plugin that is throttled"
+def _references(found: Found, migration: Migration, result: Comparison) -> dict[str, Any]:
+    """Return the variables that ours refer to, whose values are not in the input."""
+    workload = found.workload
+    written = [*_strings([migration.configuration, migration.profiles, migration.config_maps])]
+    for text in [*written, *migration.mounts.values()]:
+        for name, given in referred(workload, text):
+            raise ConfigError(
+                f"{given.place}: its value is in {origin(given)}, which is not read, and our "
+                f"configuration would need it: write it as the value of {name}"
+            )
+    needed = dict(one for text in migration.variables.values() for one in referred(workload, text))
+    for name, given in needed.items():
+        result.differences.append(
+            f"variable {name}: stays a reference to {origin(given)}, which has to be in our "
+            "namespace"
         )
+    env = [{"name": name, "valueFrom": given.value} for name, given in needed.items()]
+    return {"env": env} if env else {}
 
 
-def _too_little(limit: str) -> str:
-    """Return what a memory limit of a peer would do to our plugin."""
-    try:
-        bytes_ = size_in_bytes(limit)
-    except ValueError as error:
-        return f", and {limit!r} {error}"
-    if bytes_ < size_in_bytes(_REQUEST):
-        return ": with theirs ours would be killed before it registers"
-    return "" if bytes_ >= size_in_bytes(_LIMIT) else ": theirs is too little for many devices"
-
-
-def _rights(found: Found, *, is_privileged: bool) -> Iterator[str]:
-    context = mapping(found.container, "securityContext")
-    if context.get("privileged") and not is_privileged:
-        yield "securityContext.privileged: true; ours is not privileged and has no capabilities"
-    if added := strings(mapping(context, "capabilities"), found.workload.place, "add"):
-        yield f"capabilities: adds {', '.join(added)}; ours has none"
-    user = context.get("runAsUser", mapping(found.pod, "securityContext").get("runAsUser"))
-    if user:
-        yield f"runAsUser: {user}; ours is root without capabilities, for the kubelet's directory"
-    account = found.pod.get("serviceAccountName")
-    if account:
-        yield f"serviceAccountName: {account}; ours has one of its own, without a token"
-
-
-def _network(found: Found) -> Iterator[str]:
-    for key in _NAMESPACES:
-        if found.pod.get(key):
-            yield f"{key}: true; ours does not need it"
-    ports = items(found.container, found.workload.place, "ports")
-    numbers = [str(one.get("containerPort")) for one in ports]
-    if numbers:
-        yield (
-            f"ports: {', '.join(numbers)}; ours is 9494, with /metrics, /healthz and /readyz, and "
-            "a NetworkPolicy closes it: the component monitoring opens it for Prometheus"
-        )
-    for key in _PROBES:
-        if key in found.container:
-            yield f"{key}: replaced by ours, of /healthz and /readyz"
-
-
-def _others(found: Found) -> Iterator[str]:
-    namespace = mapping(found.document.content, "metadata").get("namespace")
-    if namespace:
-        yield f"namespace: {namespace}; ours has one of its own, with the labels of pod security"
-    priority = found.pod.get("priorityClassName")
-    if priority != "system-node-critical" and found.workload.values is None:
-        yield f"priorityClassName: {priority or 'none'}; ours is system-node-critical"
-    for one in items(found.pod, found.workload.place, "initContainers"):
-        yield f"init container {one.get('name')}: not taken over"
-    for one in items(found.pod, found.workload.place, "containers"):
-        if one is not found.container:
-            yield f"container {one.get('name')}: not taken over"
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _strings(one)
+    else:
+        yield str(value)
 
 
 def _moved(found: Found) -> Iterator[tuple[str, str]]:
     """Yield our volumes whose host paths are elsewhere, as for a kubelet with another root."""
-    names = {PLUGIN_DIRECTORY: "device-plugins", _POD_RESOURCES: "pod-resources"}
     place = found.workload.place
     volumes = {str(one.get("name")): one for one in items(found.pod, place, "volumes")}
     for mount in items(found.container, place, "volumeMounts"):
         path = str(mount.get("mountPath", "")).rstrip("/")
         host = mapping(volumes.get(str(mount.get("name")), {}), "hostPath").get("path")
         host = str(host or "")
-        if path in names and host.rstrip("/") not in {"", path}:
-            yield names[path], host
+        if path in _OURS and host.rstrip("/") not in {"", path}:
+            yield _OURS[path], host

@@ -1,15 +1,14 @@
 """The containers of DaemonSets, as plugins see them."""
 
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin.kit.migration import Account, Path, Setting, Workload
+from deviceplugin.kit.migration import Path, Setting, Workload
 from deviceplugin_cli.migrate._documents import Document, Input, get, items, mapping, strings
+from deviceplugin_cli.migrate._environment import Environment, contents
 
-_VARIABLE: Final = re.compile(r"\$(\$|\(([-A-Za-z0-9_.]+)\))")
 _SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
 _POD: Final = ("spec", "template", "spec")
 
@@ -55,27 +54,26 @@ def of_daemon_set(document: Document, source: Input, configuration: str | None) 
     place = f"{document.place}: DaemonSet {document.name}"
     pod = get(document.content, place, ".".join(_POD), Mapping)
     path: Path = (document.number, *_POD)
-    for key in ("apiVersion", "kind", "metadata", "status"):
-        source.account.take((document.number, key))
     for index, container in enumerate(items(pod, place, "containers")):
         inside, root = f"{place}: containers[{index}]", (*path, "containers", index)
-        image, name = split_image(get(container, inside, "image", str)), container.get("name")
-        variables = dict(_variables(container, inside, root))
+        image, tag = split_image(get(container, inside, "image", str))
+        environment = Environment(inside, root, source, document.namespace)
+        environment.read(container)
+        command = strings(container, inside, "command")
+        arguments = [*command[1:], *strings(container, inside, "args")]
         workload = Workload(
             place=inside,
-            image=image[0],
-            tag=image[1],
-            arguments=tuple(
-                _expanded(one, variables, source.account) for one in _arguments(container, inside)
-            ),
-            variables=variables,
-            files=dict(_files(container, pod, inside, source)),
+            image=image,
+            tag=tag,
+            shell=next((one for one in command[:1] if posixpath.basename(one) in _SHELLS), ""),
+            arguments=tuple(map(environment.expanded, arguments)),
+            variables=environment.variables,
+            references=environment.references,
+            files=dict(_files(container, pod, inside, source, document.namespace)),
             configuration=configuration,
             account=source.account,
             root=root,
         )
-        for key in ("image", *(["name"] if name else [])):
-            source.account.take((*root, key))
         yield Found(workload, document, pod, path, container)
 
 
@@ -86,67 +84,30 @@ def split_image(text: str) -> tuple[str, str]:
     return (head, tag) if colon and "/" not in tag else (name, "")
 
 
-def _arguments(container: Mapping[str, Any], place: str) -> list[str]:
-    command = strings(container, place, "command")
-    if command and posixpath.basename(command[0]) in _SHELLS:
-        raise Setting(f"{place}: command", command[0]).wrong(
-            "a plugin: what a shell starts cannot be read"
-        )
-    return [*command[1:], *strings(container, place, "args")]
-
-
-def _expanded(text: str, variables: Mapping[str, Setting], account: Account) -> str:
-    """Return an argument with variables filled in, as the kubelet does."""
-
-    def value(found: re.Match[str]) -> str:
-        if found[1] == "$":
-            return "$"
-        if found[2] not in variables:
-            return found[0]
-        account.take(variables[found[2]].path)
-        return str(variables[found[2]].value)
-
-    return _VARIABLE.sub(value, text)
-
-
-def _variables(
-    container: Mapping[str, Any], place: str, root: Path
-) -> Iterator[tuple[str, Setting]]:
-    for index, one in enumerate(items(container, place, "env")):
-        name = get(one, f"{place}: env[{index}]", "name", str)
-        if one.get("valueFrom") is None:
-            value = one.get("value")
-            text, path = "" if value is None else str(value), (*root, "env", index)
-            yield name, Setting(f"{place}: env: {name}", text, path)
-
-
 def _files(
-    container: Mapping[str, Any], pod: Mapping[str, Any], place: str, source: Input
+    container: Mapping[str, Any], pod: Mapping[str, Any], place: str, source: Input, namespace: str
 ) -> Iterator[tuple[str, Setting]]:
     """Yield path and content of each file of a ConfigMap that is mounted."""
     volumes = {str(one.get("name")): one for one in items(pod, place, "volumes")}
     for mount in items(container, place, "volumeMounts"):
-        volume = mapping(volumes.get(str(mount.get("name")), {}), "configMap")
-        config_map = source.find("ConfigMap", str(volume.get("name")))
-        if config_map is None:
-            continue
+        volume = volumes.get(str(mount.get("name")), {})
+        projected = items(mapping(volume, "projected"), place, "sources")
         path, only = str(mount.get("mountPath", "")), mount.get("subPath")
-        for name, file in _contents(config_map, volume).items():
-            if not only:
-                yield posixpath.normpath(posixpath.join(path, name)), file
-            elif name == only:
-                yield posixpath.normpath(path), file
+        for one in (volume, *projected):
+            for name, file in _contents(mapping(one, "configMap"), place, source, namespace):
+                if not only:
+                    yield posixpath.normpath(posixpath.join(path, name)), file
+                elif name == only:
+                    yield posixpath.normpath(path), file
 
 
-def _contents(config_map: Document, source: Mapping[str, Any]) -> dict[str, Setting]:
-    place = f"{config_map.place}: ConfigMap {config_map.name}"
-    data = config_map.content.get("data") or {}
-    if not isinstance(data, Mapping):
-        raise Setting(f"{place}: data", data).wrong("a mapping of strings")
-    files = {
-        str(key): Setting(f"{place}: data.{key}", str(text), (config_map.number, "data", key))
-        for key, text in data.items()
-    }
-    chosen = items(source, place, "items")
-    found = {str(one.get("path")): files.get(str(one.get("key"))) for one in chosen}
-    return {path: file for path, file in found.items() if file is not None} if chosen else files
+def _contents(
+    volume: Mapping[str, Any], place: str, source: Input, namespace: str
+) -> Iterator[tuple[str, Setting]]:
+    config_map = source.find("ConfigMap", str(volume.get("name")), namespace)
+    files = dict(contents(config_map)) if config_map else {}
+    chosen = items(volume, place, "items")
+    wanted = [(str(one.get("path")), str(one.get("key"))) for one in chosen]
+    for path, key in wanted or zip(files, files, strict=True):
+        if key in files:
+            yield path, files[key]

@@ -2,7 +2,7 @@
 
 import posixpath
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -45,6 +45,11 @@ class Document:
         return f"{self.kind} {self.name}".strip() or self.place
 
     @property
+    def namespace(self) -> str:
+        """Its namespace; empty if it does not say."""
+        return str(mapping(self.content, "metadata").get("namespace") or "")
+
+    @property
     def name(self) -> str:
         """Namespace and name of the object."""
         found = mapping(self.content, "metadata")
@@ -54,8 +59,16 @@ class Document:
 class Input:
     """All documents of the input, and what becomes of their keys."""
 
-    def __init__(self, contents: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """``contents`` are places, for messages, and documents."""
+    def __init__(
+        self, contents: Sequence[tuple[str, Mapping[str, Any]]], lenient: Collection[str] = ()
+    ) -> None:
+        """``contents`` are places, for messages, and documents.
+
+        A DaemonSet of a ``lenient`` place that is not whole, as a patch is, is skipped.
+        """
+        self.lenient = lenient
+        self.skipped: list[str] = []
+        """What was skipped, and why: a line each."""
         self.documents = [Document(*one, number) for number, one in enumerate(contents)]
         self.account = Accounts(contents)
         self.used: set[int] = set()

@@ -46,7 +46,7 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
         if one.number in source.used or given[one.number]:
             continue
         if one.kind == "DaemonSet":
-            yield from of_daemon_set(one, source, configuration)
+            yield from _of_daemon_set(one, source, configuration)
         elif not one.kind and "apiVersion" not in one.content:
             release = Release(
                 rendered="helm template RELEASE CHART --values FILE",
@@ -56,6 +56,16 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
             yield from _known(values, configuration)
         elif one.kind and "/" in str(one.content.get("apiVersion", "")):
             yield _of_object(one, source, configuration)
+
+
+def _of_daemon_set(document: Document, source: Input, configuration: str | None) -> list[Found]:
+    try:
+        return list(of_daemon_set(document, source, configuration))
+    except ConfigError as error:
+        if document.place not in source.lenient:
+            raise
+        source.skipped.append(f"{error}: skipped")
+        return []
 
 
 def _known(values: Values, configuration: str | None) -> list[Found]:

@@ -61,17 +61,35 @@ def _patches(
     yield "ConfigMap", "config", replaced
     for name, data in migration.config_maps.items():
         yield "ConfigMap", name, [{"op": "replace", "value": dict(data), "path": "/data"}]
-    pod = {**comparison.pod, **_container(migration), **_volumes(migration, comparison)}
-    if pod:
+    changed = _daemon_set(migration, comparison)
+    if changed:
         names = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "any"}}
-        yield "DaemonSet", "", {**names, "spec": {"template": {"spec": pod}}}
+        yield "DaemonSet", "", {**names, "spec": changed}
 
 
-def _container(migration: Migration) -> dict[str, Any]:
-    container: dict[str, Any] = {}
-    if migration.variables:
-        pairs = migration.variables.items()
-        container["env"] = [{"name": name, "value": value} for name, value in pairs]
+def _daemon_set(migration: Migration, comparison: Comparison) -> dict[str, Any]:
+    """Return the changes of the DaemonSet's specification."""
+    container = _container(migration, comparison)
+    pod = {**comparison.pod, **container, **_volumes(migration, comparison)}
+    parts = {"metadata": comparison.metadata, "spec": pod}
+    template = {key: part for key, part in parts.items() if part}
+    strategy = comparison.spec.get("updateStrategy", {})
+    if strategy.get("type") == "OnDelete":
+        strategy["rollingUpdate"] = None  # ours has one, which is for the other type
+    return {**comparison.spec, **({"template": template} if template else {})}
+
+
+def _container(migration: Migration, comparison: Comparison) -> dict[str, Any]:
+    container = dict(comparison.container)
+    env = list(container.get("env", []))  # first, because the kubelet fills in what stands before
+    names = [one["name"] for one in env]
+    env += [
+        {"name": name, "value": value}
+        for name, value in migration.variables.items()
+        if name not in names
+    ]
+    if env:
+        container["env"] = env
     if migration.mounts:
         container["volumeMounts"] = [
             {"name": _volume(path), "mountPath": path, "readOnly": True}

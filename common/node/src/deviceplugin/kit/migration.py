@@ -13,11 +13,12 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, cast
 
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.kinds.mappings import checked
 from deviceplugin.errors import ConfigError
+from deviceplugin.kit._account import Account, Path
 
 __all__ = [
     "LOGGING",
@@ -30,9 +31,6 @@ __all__ = [
     "checked",
     "flags",
 ]
-
-Path = tuple[str | int, ...]
-"""Where a value stands in the input: the number of its document from 0, then keys and indexes."""
 
 LOGGING: Final = ("v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")
 """Flags of Go's usual library for logs, which have a value."""
@@ -53,93 +51,7 @@ class Setting:
 
     def wrong(self, wanted: str) -> ConfigError:
         """Return the error that the value is not what is ``wanted``."""
-        return ConfigError(f"{self.place}: {self.value!r} is not {wanted}")
-
-
-class Account:
-    """What becomes of every key of the documents that are migrated.
-
-    A path stands for all that is below it. Null, an empty mapping and an empty list are absent, as
-    Go's programs read them.
-    """
-
-    def __init__(self, documents: Sequence[tuple[str, Any]] = ()) -> None:
-        """``documents`` are places, for messages, and contents."""
-        self._documents = documents
-        self._reasons: dict[Path, str] = {}
-        self._asked: set[Path] = set()
-
-    def get(self, path: Path) -> Any:
-        """Return the value at ``path``, which nothing becomes of by that; None if it is absent."""
-        self._asked.add(path)
-        found: Any = [content for _, content in self._documents]
-        for step in path:
-            if isinstance(found, Mapping):
-                found = found.get(step)
-            elif isinstance(found, list) and isinstance(step, int) and step < len(found):
-                found = found[step]
-            else:
-                return None
-        return found
-
-    def take(self, path: Path) -> None:
-        """Note that what is at ``path`` is taken over, or is nobody's wish, as a default is."""
-        self._asked.add(path)
-        self._reasons[path] = ""
-
-    def drop(self, path: Path, why: str) -> None:
-        """Note that what is at ``path``, if it is there, is not taken over, and why: a phrase."""
-        if not _is_absent(self.get(path)):
-            self._reasons.setdefault(path, why)
-
-    def knows(self, path: Path) -> bool:
-        """Return whether something at ``path`` or below it was taken or dropped."""
-        return any(one[: len(path)] == path for one in self._reasons)
-
-    def name(self, path: Path) -> str:
-        """Return a path for messages, without its document."""
-        text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path[1:])
-        return text.removeprefix(".")
-
-    def dropped(self, below: Path = ()) -> list[tuple[Path, str]]:
-        """Return what is not taken over, and why."""
-        found = self._reasons.items()
-        return [(path, why) for path, why in found if why and path[: len(below)] == below]
-
-    def left(self) -> list[str]:
-        """Return what nothing has become of: place, key, and the key that may have been meant."""
-        return [
-            f"{place}: {self.name(path)}: not understood{self._meant(path)}"
-            for number, (place, content) in enumerate(self._documents)
-            for path in self._open((number,), content)
-        ]
-
-    def _open(self, path: Path, content: Any) -> Iterator[Path]:
-        if path in self._reasons or _is_absent(content):
-            return
-        if isinstance(content, Mapping):
-            below = list(content.items())
-        elif isinstance(content, list):
-            below = list(enumerate(content))
-        else:
-            yield path
-            return
-        inside = [self._open((*path, key), one) for key, one in below]
-        found = [one for each in inside for one in each]
-        # A mapping of which nobody knows anything is one unknown key.
-        whole = len(path) > 1 and found and not self.knows(path)
-        yield from [path] if whole else found
-
-    def _meant(self, path: Path) -> str:
-        there = self.get(path[:-1])
-        siblings = {str(one[-1]) for one in self._asked if one[:-1] == path[:-1]}
-        unused = sorted(siblings - {str(one) for one in there or ()} - {str(path[-1])})
-        near = get_close_matches(str(path[-1]), unused, 1)
-        return f": did you mean {near[0]!r}?" if near else ""
-
-
-def _is_absent(value: Any) -> bool:
-    return value is None or value in ({}, [])
+        return ConfigError(f"{self.place}: {bounded(repr(self.value))} is not {wanted}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +66,15 @@ class Workload:
     """The tag of the image, without a digest; empty if there is none."""
     arguments: Sequence[str] = ()
     """Its arguments, with variables filled in."""
+    shell: str = ""
+    """The shell that its command starts, if it does: the arguments are those of the shell."""
     variables: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
-    """Variables that have a value."""
+    """Its variables. The value of one that is in ``references`` is ``$(NAME)``."""
+    references: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """The ``valueFrom`` of variables that have their values from elsewhere, as from a Secret.
+
+    ``$(NAME)`` is kept in a variable of ours, and refused in our configuration.
+    """
     files: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """Files of ConfigMaps that are mounted, by their paths in the container."""
     configuration: str | None = None
@@ -197,6 +116,7 @@ class Workload:
     def variable(self, name: str) -> Setting | None:
         """Return a variable, and take it over; None if it is not set."""
         found = self.variables.get(name)
+        self.account.get((*self.root, "env", name))
         if found is not None:
             self.account.take(found.path)
         return found
@@ -207,6 +127,7 @@ class Workload:
 
     def drop_variable(self, name: str, why: str) -> None:
         """Note that a variable, if it is set, is not taken over, and why."""
+        self.account.get((*self.root, "env", name))
         if found := self.variables.get(name):
             self.account.drop(found.path, why)
 
@@ -271,9 +192,7 @@ def flags(
         ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.
     """
     place = f"{workload.place}: args"
-    for key in ("command", "args"):
-        workload.account.take((*workload.root, key))
-    arguments = iter(workload.arguments)
+    arguments = _arguments(workload)
     for argument in arguments:
         found = _GO_FLAG.fullmatch(argument)
         if not found:
@@ -288,3 +207,13 @@ def flags(
         if value is None:
             raise ConfigError(f"{place}: {argument!r}: has no value")
         yield name, Setting(f"{place}: --{name}", value)
+
+
+def _arguments(workload: Workload) -> Iterator[str]:
+    if workload.shell:
+        raise Setting(f"{workload.place}: command", workload.shell).wrong(
+            "a plugin: what a shell starts cannot be read"
+        )
+    for key in ("command", "args"):
+        workload.account.take((*workload.root, key))
+    yield from workload.arguments
