@@ -66,7 +66,7 @@ def _migrate(options: argparse.Namespace) -> int:
         raise ConfigError("standard input cannot be both the manifest and --config")
     source = Input(documents(path, read_text(path)))
     configuration = None if options.config is None else read_text(options.config)
-    all_found = found = list(workloads(source, configuration))
+    all_found = list(workloads(source, configuration))
     if options.name:
         all_found = [one for one in all_found if one.document.name.endswith(options.name)]
         if not all_found:
@@ -79,7 +79,7 @@ def _migrate(options: argparse.Namespace) -> int:
     if len(made) > 1:
         listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
-    settle_releases(source, found, [made[0].found])
+    settle_releases(source, [made[0].found])
     _settle(source, made, partial=options.partial)
     head = list(_head(made[0].found, made[0].migration, path))
     sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
