@@ -68,7 +68,8 @@ def _of_spec(
         if one.get("chart") or one.get("path"):
             _layers(target, (*where, "helm"), helm)
             found = target.values(str(one.get("chart") or ""), str(one.get("repoURL") or ""))
-            yield replace(found, document=document)
+            numbers = found.release.numbers | {document.number}
+            yield replace(found, document=document, release=replace(found.release, numbers=numbers))
 
 
 def _layers(made: Wrapper, path: Path, helm: Mapping[str, Any]) -> None:

@@ -73,30 +73,23 @@ def main(argv: Sequence[str]) -> int:
 def _migrate(options: argparse.Namespace) -> int:
     path, source = _input(options)
     configuration = None if options.config is None else read_text(options.config)
-    made, found = collect(path, source, configuration, options.name)
+    made = collect(path, source, configuration, options.name)
     if len(made) > 1:
         listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
-    settle_releases(source, found, [one.found for one in made])
     settle(source, made, partial=options.partial)
-    for one in made:
-        one.migration.differences += one.found.release.notes if one.found.release else ()
     head = list(_head(made[0].found, made[0].migration, path))
     sys.stdout.write(overlay(made[0].migration, made[0].comparison, options.deployments, head))
     return 0
 
 
-def collect(
-    path: str, source: Input, configuration: str | None, name: str | None
-) -> tuple[list[Made], list[Found]]:
+def collect(path: str, source: Input, configuration: str | None, name: str | None) -> list[Made]:
     """Return the peers of the input, or those of the DaemonSet ``name``; one at least.
-
-    And all that was found.
 
     Raises:
         ConfigError: There is none, or something in one is wrong.
     """
-    all_found = found = list(workloads(source, configuration))
+    all_found = list(workloads(source, configuration))
     _say(source.skipped)
     if name:
         all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
@@ -107,7 +100,10 @@ def collect(
     made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
-    return made, found
+    settle_releases(source, [one.found for one in made])
+    for one in made:
+        one.migration.differences += one.found.release.notes if one.found.release else ()
+    return made
 
 
 def _input(options: argparse.Namespace) -> tuple[str, Input]:

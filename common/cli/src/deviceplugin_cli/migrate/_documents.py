@@ -73,6 +73,8 @@ class Input:
         self.account = Accounts(contents)
         self.used: set[int] = set()
         """Documents that others name, as files of values."""
+        self.found: list[Any] = []
+        """What was found in them, each a ``Found``."""
 
     def add(
         self, place: str, content: Mapping[str, Any], origins: Origins | None = None

@@ -41,21 +41,27 @@ def workloads(source: Input, configuration: str | None) -> Iterator[Found]:
     # What gives values names files, which are no values of their own then.
     given = {one.number: [*_wrapped(one, source)] for one in documents}
     for one in documents:
-        for values in given[one.number]:
-            yield from _known(values, configuration)
-        if one.number in source.used or given[one.number]:
-            continue
-        if one.kind == "DaemonSet":
-            yield from _of_daemon_set(one, source, configuration)
-        elif not one.kind and "apiVersion" not in one.content:
-            release = Release(
-                rendered="helm template RELEASE CHART --values FILE",
-                numbers=frozenset((one.number,)),
-            )
-            values = Values(source, one.place, (one.number,), release, one)
-            yield from _known(values, configuration)
-        elif one.kind and "/" in str(one.content.get("apiVersion", "")):
-            yield _of_object(one, source, configuration)
+        for found in _of_document(one, source, given[one.number], configuration):
+            source.found.append(found)
+            yield found
+
+
+def _of_document(
+    document: Document, source: Input, given: Sequence[Values], configuration: str | None
+) -> Iterator[Found]:
+    for one in given:
+        yield from _known(one, configuration)
+    if document.number in source.used or given:
+        return
+    if document.kind == "DaemonSet":
+        yield from _of_daemon_set(document, source, configuration)
+    elif not document.kind and "apiVersion" not in document.content:
+        numbers = frozenset((document.number,))
+        release = Release(rendered="helm template RELEASE CHART --values FILE", numbers=numbers)
+        values = Values(source, document.place, (document.number,), release, document)
+        yield from _known(values, configuration)
+    elif document.kind and "/" in str(document.content.get("apiVersion", "")):
+        yield _of_object(document, source, configuration)
 
 
 def _of_daemon_set(document: Document, source: Input, configuration: str | None) -> list[Found]:
@@ -107,7 +113,7 @@ def outermost(found: Sequence[Found]) -> list[Found]:
     ]
 
 
-def settle_releases(source: Input, found: Sequence[Found], made: Sequence[Found]) -> None:
+def settle_releases(source: Input, made: Sequence[Found]) -> None:
     """Account for what charts make of values, and for releases that are not migrated."""
     account = source.account
     numbers = {number for one in made if one.release for number in one.release.numbers}
@@ -118,7 +124,7 @@ def settle_releases(source: Input, found: Sequence[Found], made: Sequence[Found]
             _take_image(one)
     for number in numbers:
         _take_around(source.documents[number], account)
-    for one in found:
+    for one in source.found:
         if one.release is None or one in made:
             continue
         if numbers & one.release.numbers:

@@ -13,7 +13,9 @@ from deviceplugin_cli.migrate._wrapper import mappings
 def generate(source: Input) -> None:
     """Add the ConfigMaps of all Kustomizations, as far as their files are in the input."""
     for one in [*source.documents]:
-        if one.kind == "Kustomization":
+        if one.kind == "Kustomization" and "configMapGenerator" in one.content:
+            if "helmCharts" not in one.content:
+                source.account.drop((one.number,), "only the ConfigMaps that it makes are read")
             for index, given in mappings(one.content, "configMapGenerator"):
                 _generate(one, source, given, (one.number, "configMapGenerator", index))
 

@@ -166,6 +166,7 @@ def of_k3s(document: Document, source: Input) -> Iterator[Values]:
         source.used.add(config.number)
         source.account.take((config.number, "spec", "failurePolicy"))
         made.text("spec", "valuesContent", number=config.number)
+        made.numbers.add(config.number)
     made.drop("Secrets are not read: what they set is not here", "spec", "valuesSecrets")
     pairs = [
         (str(key), typed(written(one)), (document.number, "spec", "set", key))
@@ -212,7 +213,7 @@ def of_kustomization(document: Document, source: Input) -> Iterator[Values]:
             Release(name, namespace, f"{rendered} | kubectl delete -f -", rendered),
         )
         made.take(path, _KUSTOMIZE)
-        made.take((), ("resources", "namespace", "helmGlobals"))
+        made.take((), ("resources", "namespace", "helmGlobals", "configMapGenerator"))
         made.refuse(_PATCHES.format(rendered), "patches")
         if one.get("valuesMerge") == "merge":
             made.inline(*path, "valuesInline")

@@ -175,7 +175,8 @@ class Rendering:
         for key, name in _PROBES.items():
             one = (*path, key)
             if self.values.mapping(*one) and self.values.is_enabled(*one):
-                self.put((*target, name), self.values.see(*one), one)
+                # Only that there is one counts, and its keys are the chart's.
+                self.put((*target, name, "httpGet", "path"), "/", one)
             else:
                 self.values.take(*one)
 

@@ -22,6 +22,7 @@ class Wrapper:
         self.release = release
         self.place = f"{document.place}: {document.title}"
         self.layers: list[Layer] = []
+        self.numbers = {document.number}
 
     def see(self, *path: str | int) -> Any:
         """Return what is at a path."""
@@ -68,13 +69,13 @@ class Wrapper:
 
     def values(self, chart: str, repository: str = "") -> Values:
         """Return all that is given."""
-        numbers = {self.document.number, *(int(one.path[0]) for one in self.layers)}
+        self.numbers |= {int(one.path[0]) for one in self.layers}
         found = merged(self.source, f"{self.place}: values", self.layers)
         return Values(
             source=self.source,
             place=self.place,
             root=found.path,
-            release=replace(self.release, numbers=frozenset(numbers)),
+            release=replace(self.release, numbers=frozenset(self.numbers)),
             document=self.document,
             chart=PurePosixPath(chart).name,
             repository=f"{repository}/{chart}",
