@@ -28,7 +28,7 @@ def settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     for one in made:
         _drop_containers(one, made)
     _drop_unused(source, made)
-    here = {one.found.document.number: one for one in reversed(made)}
+    here = {number: one for one in reversed(made) for number in _numbers(one)}
     left = account.left()
     if left and not partial:
         raise ConfigError("\n".join([*left, _PARTIAL]))
@@ -47,6 +47,12 @@ def settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     for index, one in enumerate(made):
         one.migration.differences += _merged(listed[index])
     made[0].migration.differences += [*_by_kind(others), *left]
+
+
+def _numbers(made: Made) -> set[int]:
+    """Return the documents that a peer is in."""
+    release = made.found.release
+    return {made.found.document.number, *(release.numbers if release else ())}
 
 
 def _drop_containers(one: Made, made: Sequence[Made]) -> None:
