@@ -144,10 +144,9 @@ def _configure(made: Rendering, peer: _Peer, configuration: str | None) -> None:
     made.put((*_CONTAINER, "args"), [str(one) for one in arguments], ("args",))
     for _, key in settings:
         values.take(key)
-    if not files:
-        return
-    ((where, text),) = list(files.items())[:1]
-    _mount(made, peer, where, text)
+    where, text = next(iter(files.items()), (("args",), ""))
+    if files:
+        _mount(made, peer, where, text)
     if peer is _PEERS[_SMARTER] and isinstance(values.see(*where), list):
         made.put((*POD, "nodeSelector"), values.see("nodeSelector") or _LABEL, ("nodeSelector",))
     if peer is _PEERS[_GENERIC] and not any(flag == "domain" for flag, _ in settings):
@@ -160,7 +159,7 @@ _CRITICAL: Final = "system-node-critical"
 def _files(values: Values, peer: _Peer) -> Iterator[tuple[Path, str]]:
     """Yield the configuration, and where it stands in the values."""
     given = values.see("config")
-    if isinstance(given, Mapping) and {*given} <= {"enabled", "data"}:
+    if isinstance(given, Mapping) and not {"enabled", "data"}.isdisjoint(given):
         if values.is_enabled("config") and (data := given.get("data")):
             yield ("config", "data"), as_text(data)
     elif given:
@@ -199,9 +198,10 @@ def _default_domain(made: Rendering, where: Path, text: str) -> None:
     if part:
         made.put((*_CONTAINER, "env", len(env), "name"), "DOMAIN")
         made.put((*_CONTAINER, "env", len(env), "value"), _DOMAINS[part])
-        return
-    values.source.account.refuse(
-        (*values.root, *where),
-        "the domain of these resources is that of the chart's own values.yaml, which are not here: "
-        "write it as env.DOMAIN, or as domain into the file",
-    )
+    elif where != ("args",) or values.chart == _GENERIC:
+        values.source.account.refuse(
+            (*values.root, *where),
+            "the domain of these resources is that of the chart's own values.yaml, which are not "
+            "here: write it as env.DOMAIN, or as domain into the file; or add the HelmRepository "
+            "or OCIRepository of the chart",
+        )

@@ -1,6 +1,5 @@
 """The forms in which people keep a device plugin, by the kind of the document."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from deviceplugin_cli.migrate._releases import (
     of_kustomization,
 )
 from deviceplugin_cli.migrate._rendering import NOT_TAKEN, Values
-from deviceplugin_cli.migrate._values import of_values
+from deviceplugin_cli.migrate._values import PLUGIN_NAME, of_values
 
 _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Document, Input], Iterator[Values]]]] = {
     ("helm.toolkit.fluxcd.io", "HelmRelease"): of_helm_release,
@@ -28,8 +27,6 @@ _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Document, Input], Iterator[V
 }
 """What gives values to charts, by group and kind."""
 
-_PLUGIN: Final = re.compile("plugin|device")
-"""What is in the names of all images of device plugins and of their charts."""
 _OF_PLUGIN: Final = {"args", "command", "env", "envFrom"}
 """Parts of a container that a plugin has to know."""
 
@@ -79,7 +76,7 @@ def _known(values: Values, configuration: str | None) -> list[Found]:
     try:
         return [*of_values(values, configuration)]
     except ConfigError:
-        if any(_PLUGIN.search(one) for one in (values.chart, *_images(values.see()))):
+        if any(PLUGIN_NAME.search(one) for one in (values.chart, *_images(values.see()))):
             raise
         for number in values.release.numbers:
             values.source.account.drop((number,), NOT_TAKEN)
@@ -137,7 +134,7 @@ def settle_releases(source: Input, made: Sequence[Found]) -> None:
 def _take_around(document: Document, account: Account) -> None:
     """Account for what is not about a release: the object, and what YAML is repeated from."""
     anchors = [key for key in document.content if str(key).startswith("x-")]
-    for key in ("apiVersion", "kind", "metadata", "status", *anchors):
+    for key in ("apiVersion", "kind", "metadata", "operation", "status", *anchors):
         account.take((document.number, key))
 
 
@@ -166,9 +163,14 @@ def _leave(one: Found, scopes: Sequence[Path]) -> None:
     if any(scope[: len(each)] == each for each in scopes):
         return
     # Of values around those that are migrated, the other keys are of other charts.
-    kept = {each[len(scope)] for each in scopes if each[: len(scope)] == scope}
-    for path in [(*scope, key) for key in one.pod if key not in kept] if kept else [scope]:
-        account.drop(path, NOT_TAKEN)
+    kept = [each for each in scopes if each[: len(scope)] == scope]
+    around = {each[:end] for each in kept for end in range(len(scope), len(each) + 1)}
+    for path in around - {*kept}:
+        for key in account.get(path):
+            if (*path, key) not in around:
+                account.drop((*path, key), NOT_TAKEN)
+    if not kept:
+        account.drop(scope, NOT_TAKEN)
     for part in one.parts:
         account.drop((one.document.number, *part), NOT_TAKEN)
 

@@ -1,5 +1,6 @@
 """Helm values, whichever chart they are for."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -17,6 +18,8 @@ _IMAGES: Final = {
     "amd-gpu": "rocm/k8s-device-plugin",
 }
 """The images of vendors' charts, whose values need not name them."""
+PLUGIN_NAME: Final = re.compile("plugin|device|gpu")
+"""What is in the names of device plugins and of their charts."""
 _DEEPEST: Final = 5
 """Charts in charts that are looked at."""
 
@@ -37,7 +40,8 @@ def of_values(values: Values, configuration: str | None, depth: int = 0) -> Iter
     elif is_flat(values):
         yield from of_flat(values, configuration)
     else:
-        yield _of_vendor(values, configuration)
+        if not depth or "image" in content or PLUGIN_NAME.search(values.chart):
+            yield _of_vendor(values, configuration)
         for key in content if depth < _DEEPEST else ():
             inside = replace(values, root=(*values.root, key), chart=str(key))
             yield from of_values(inside, configuration, depth + 1)
