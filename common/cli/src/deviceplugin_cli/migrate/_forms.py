@@ -164,10 +164,10 @@ def _leave(one: Found, scopes: Sequence[Path]) -> None:
         return
     # Of values around those that are migrated, the other keys are of other charts.
     kept = [each for each in scopes if each[: len(scope)] == scope]
-    around = {each[:end] for each in kept for end in range(len(scope), len(each) + 1)}
-    for path in around - {*kept}:
+    around = dict.fromkeys(each[:end] for each in kept for end in range(len(scope), len(each)))
+    for path in around:
         for key in account.get(path):
-            if (*path, key) not in around:
+            if (*path, key) not in (*around, *kept):
                 account.drop((*path, key), NOT_TAKEN)
     if not kept:
         account.drop(scope, NOT_TAKEN)
