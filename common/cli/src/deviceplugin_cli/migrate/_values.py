@@ -11,13 +11,8 @@ from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._flat_charts import image_of, is_flat, of_flat
 from deviceplugin_cli.migrate._rendering import Values
 
-_IMAGES: Final = {
-    "nvidia-device-plugin": "nvcr.io/nvidia/k8s-device-plugin",
-    "intel-device-plugins-gpu": "intel/intel-gpu-plugin",
-    "intel-device-plugins-fpga": "intel/intel-fpga-plugin",
-    "amd-gpu": "rocm/k8s-device-plugin",
-}
-"""The images of vendors' charts, whose values need not name them."""
+_IMAGES: Final = {"nvidia-device-plugin": "nvcr.io/nvidia/k8s-device-plugin"}
+"""The images of charts that no key of their values tells from others."""
 PLUGIN_NAME: Final = re.compile("plugin|device|gpu")
 """What is in the names of device plugins and of their charts."""
 _DEEPEST: Final = 5
