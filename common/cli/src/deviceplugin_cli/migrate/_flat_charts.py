@@ -58,6 +58,8 @@ _NOT_TAKEN: Final = (
 )
 _CONTROLLER: Final = ("labels", "annotations", "replicas", "strategy", "rollingUpdate")
 _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
+_CRITICAL: Final = "system-node-critical"
+"""The priority that these charts give their pods."""
 _LABEL: Final = {"smarter-device-manager": "enabled"}
 """The nodes on which the chart of smarter-device-manager runs, if its values do not say so."""
 
@@ -151,9 +153,6 @@ def _configure(made: Rendering, peer: _Peer, configuration: str | None) -> None:
         made.put((*POD, "nodeSelector"), values.see("nodeSelector") or _LABEL, ("nodeSelector",))
     if peer is _PEERS[_GENERIC] and not any(flag == "domain" for flag, _ in settings):
         _default_domain(made, where, text)
-
-
-_CRITICAL: Final = "system-node-critical"
 
 
 def _files(values: Values, peer: _Peer) -> Iterator[tuple[Path, str]]:
