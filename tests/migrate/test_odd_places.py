@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from deviceplugin.__main__ import main
 from migration.peers import config_map, daemon_set, mounting
+from migration.releases import APP_TEMPLATE, application, helm_release
 
 ODD: Final[tuple[Any, ...]] = (
     *(5, None, True, -1.5, "", "x", [], {}, [[1]], ["x", 5], {"a": {"b": [None]}}, {5: 6}),
@@ -89,7 +90,50 @@ POLICY: Final = [
     },
     config_map("conf", a="sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}"),
 ]
-MANIFESTS: Final = (SQUAT, NVIDIA, VALUES, POLICY)
+RELEASES: Final = [
+    helm_release(
+        "app-template",
+        APP_TEMPLATE,
+        valuesFrom=[
+            {"kind": "ConfigMap", "name": "conf", "valuesKey": "v", "optional": True},
+            {"kind": "ConfigMap", "name": "conf", "valuesKey": "t", "targetPath": "a.b[0]"},
+        ],
+    ),
+    config_map("conf", v="a: {b: [1]}", t="{1, 2}"),
+]
+CHART: Final = [
+    application(
+        "generic-device-plugin",
+        values="deviceDomain: a.example",
+        valueFiles=["a.yaml"],
+        parameters=[{"name": "image.tag", "value": "0.2.1", "forceString": True}],
+    )
+]
+LISTED: Final = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "ApplicationSet",
+    "metadata": {"name": "all"},
+    "spec": {
+        "generators": [{"list": {"elements": [{"mig": "none"}]}}, {"git": {"repoURL": "a"}}],
+        "template": application("nvidia-device-plugin", valuesObject={"migStrategy": "{{mig}}"}),
+    },
+}
+OTHERS: Final = [
+    {
+        "apiVersion": "helm.cattle.io/v1",
+        "kind": "HelmChart",
+        "metadata": {"name": "gpu"},
+        "spec": {"chart": "nvidia-device-plugin", "set": {"migStrategy": "none"}},
+    },
+    {"releases": [{"name": "a", "chart": "b/amd-gpu", "values": ["a.yaml", {"dp": {}}]}]},
+    {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "configMapGenerator": [{"name": "a", "literals": ["b=c"], "files": ["d=e"]}],
+        "helmCharts": [{"name": "smarter-device-manager", "valuesInline": {"config": "[]"}}],
+    },
+]
+MANIFESTS: Final = (SQUAT, NVIDIA, VALUES, POLICY, RELEASES, CHART, [LISTED], OTHERS)
 
 
 def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:

@@ -114,7 +114,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [{"image": SMARTER, "config": []}],
             "config: is missing, and the chart's own is not known",
         ),
-        ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "config[0]"),
+        ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "conf.yaml: [0]"),
         (
             [{"image": SMARTER, "config": [{"devicematch": "nvidia-gpu", "nummaxdevices": 1}]}],
             "has no rules",

@@ -48,20 +48,26 @@ def _owner(path: Path, made: Sequence[Made]) -> int:
     """Return which peer a key is of: the container's, the document's, or one that reads it."""
     found = [one.found for one in made]
     inside = [one.workload.root == path[: len(one.workload.root)] for one in found]
-    same = [one.document.number == path[0] for one in found]
+    same = [path[0] in _numbers(one) for one in made]
     reads = [path[0] in one.read_from for one in found]
     return next((each.index(True) for each in (inside, same, reads) if any(each)), 0)
 
 
 def drop_others(source: Input, found: Iterable[Found], made: Sequence[Made]) -> None:
     """Account for documents that were looked at, and of which nothing was made."""
-    needed = {one.found.document.number for one in made}
+    needed = {number for one in made for number in _numbers(one)}
     needed.update(number for one in made for number in one.found.read_from)
     for one in found:
         # Objects of an operator may be read for others.
         is_read = one.workload.kind and source.account.knows((one.document.number, "spec"))
         for number in {one.document.number, *one.read_from} - needed if not is_read else ():
             source.account.drop((number,), _UNUSED)
+
+
+def _numbers(made: Made) -> set[int]:
+    """Return the documents that a peer is in."""
+    release = made.found.release
+    return {made.found.document.number, *(release.numbers if release else ())}
 
 
 def _drop_containers(one: Made, made: Sequence[Made]) -> None:

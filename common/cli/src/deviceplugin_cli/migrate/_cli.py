@@ -20,7 +20,7 @@ from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input, read_text
-from deviceplugin_cli.migrate._forms import workloads
+from deviceplugin_cli.migrate._forms import outermost, settle_releases, workloads
 from deviceplugin_cli.migrate._sources import read_sources
 
 GROUP: Final = "deviceplugin.migrate"
@@ -62,6 +62,8 @@ examples:
 To migrate a file that is called back, write ./back. Exit status: 0, 1 or 2 as for migrate."""
 _CLIENT: Final = "deviceplugin-migrate"
 _UNJUDGED: Final = 3
+_MOST: Final = 10
+"""Workloads that a message names."""
 
 
 def plugins() -> list[EntryPoint]:
@@ -111,14 +113,15 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
         all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
         if not all_found:
             raise ConfigError(f"{path}: no DaemonSet is called {name}")
-    made = [
-        Made(one, migration, compare(one, migration))
-        for one in all_found
-        for migration in migrations(one.workload)
-    ]
+    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
+    outer = outermost([one for one, _ in known])
+    made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
     drop_others(source, every, made)
+    settle_releases(source, [one.found for one in made])
+    for one in made:
+        one.migration.differences += one.found.release.notes if one.found.release else ()
     return made
 
 
@@ -184,17 +187,28 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
         return "; ".join(f"{place}: {why}" for place, why in reasons.items())
     kinds = ", ".join(dict.fromkeys(one.workload.kind for one in found if one.workload.kind))
     objects = f" and no {kinds} that we know" if kinds else ""
-    others = [one for one in found if not one.workload.kind]
-    if not others:
+    shown = [one for one in outermost(found) if not one.workload.kind]
+    if not shown:
         return f"{path}: has no DaemonSet{objects} and no Helm values; {known}"
-    places = "; ".join(
-        f"{one.workload.place}: image {one.workload.image!r}"
-        if one.workload.values is None
-        else f"{one.workload.place}: Helm values with the keys "
-        + bounded(", ".join(map(str, one.pod)))
-        for one in others
+    places = [*map(_looked_at, shown)]
+    more = f"; and {len(places) - _MOST} more" if len(places) > _MOST else ""
+    cures = dict.fromkeys(
+        f"{one.workload.place}: looked for image.repository at any depth, and for names and keys "
+        f"of charts; the manifests say more: {one.release.rendered} | deviceplugin migrate -"
+        for one in shown[:_MOST]
+        if one.release is not None and one.workload.values is not None
     )
-    return f"{places}: not a device plugin that we know; {known}"
+    listed = "; ".join(places[:_MOST])
+    return "\n".join([f"{listed}{more}: not a device plugin that we know; {known}", *cures])
+
+
+def _looked_at(found: Found) -> str:
+    place, values = found.workload.place, found.workload.values
+    if values is None:
+        return f"{place}: image {found.workload.image!r}"
+    if found.workload.kind or not values:
+        return f"{place}: {'an object' if found.workload.kind else 'no Helm values'}"
+    return f"{place}: Helm values with the keys {bounded(', '.join(map(str, values)))}"
 
 
 def _parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:

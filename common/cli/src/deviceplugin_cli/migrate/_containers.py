@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin.kit.migration import Path, Setting, Workload
@@ -11,6 +11,24 @@ from deviceplugin_cli.migrate._environment import Environment, contents
 
 _SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
 _POD: Final = ("spec", "template", "spec")
+
+
+@dataclass(frozen=True)
+class Release:
+    """What makes manifests of Helm values."""
+
+    name: str = "RELEASE"
+    namespace: str = ""
+    removal: str = "helm uninstall RELEASE"
+    """The command that removes it, or what to do."""
+    rendered: str = "helm get manifest RELEASE"
+    """The command that prints its manifests."""
+    marks: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """``labels`` and ``annotations`` by which its objects say that they are its."""
+    numbers: frozenset[int] = frozenset()
+    """The documents that it and its values are in."""
+    notes: tuple[str, ...] = ()
+    """What cannot be seen in its values, a sentence each."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,12 @@ class Found:
     """The numbers of the documents that its variables and its files come from."""
     missing: Collection[str] = ()
     """The names of ConfigMaps that its pod mounts and the input lacks."""
+    release: Release | None = None
+    """What it is installed by, if that is not a manifest."""
+    parts: tuple[Path, ...] = ()
+    """The paths of what a chart has made of its values."""
+    scope: Path = ()
+    """Where the values stand that are only about it."""
 
 
 def of_daemon_set(document: Document, source: Input, configuration: str | None) -> Iterator[Found]:

@@ -1,16 +1,18 @@
 """The documents of the input, and what is looked up in them."""
 
+import posixpath
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.documents.nodes import MalformedError
 from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.migration import Account, Setting
+from deviceplugin.kit.migration import Setting
+from deviceplugin_cli.migrate._accounts import Accounts, Origins
 
 STANDARD_INPUT: Final = "-"
 _MOST_BYTES: Final = 16 * 1024**2
@@ -32,6 +34,11 @@ class Document:
     def kind(self) -> str:
         """Its Kubernetes kind; empty for Helm values."""
         return bounded(str(self.content.get("kind") or ""))
+
+    @property
+    def file(self) -> str:
+        """The path of its file."""
+        return self.place.partition(": document ")[0]
 
     @property
     def title(self) -> str:
@@ -65,7 +72,39 @@ class Input:
         self.skipped: list[str] = []
         """What was skipped, and why: a line each."""
         self.documents = [Document(*one, number) for number, one in enumerate(contents)]
-        self.account = Account(contents)
+        self.account = Accounts(contents)
+        self.used: set[int] = set()
+        """Documents that others name, as files of values."""
+        self.found: list[Any] = []
+        """What was found in them, each a ``Found``."""
+
+    def add(
+        self, place: str, content: Mapping[str, Any], origins: Origins | None = None
+    ) -> Document:
+        """Add a document that is in another one, or is made of others, which are its origins."""
+        found = Document(place, content, self.account.add(place, content, origins))
+        self.documents.append(found)
+        return found
+
+    def file(self, name: str, near: Document) -> Document | None:
+        """Return a document without a kind, by its file's path; None if it is not there.
+
+        The path is relative to the file of ``near``, or else the end of a file's path.
+        """
+        name = posixpath.normpath(name)
+        files = {one.number: one.file for one in self.documents if "kind" not in one.content}
+        exact = posixpath.normpath(posixpath.join(posixpath.dirname(near.file), name))
+        end = PurePosixPath(name).parts
+        ways = [
+            [number for number, file in files.items() if posixpath.normpath(file) == exact],
+            [
+                number
+                for number, file in files.items()
+                if PurePosixPath(file).parts[-len(end) :] == end
+            ],
+        ]
+        found = next((one for one in ways if one), [])
+        return self.documents[found[0]] if found else None
 
     def find(self, kind: str, name: str, namespace: str = "") -> Document | None:
         """Return an object of the input by its name; None if it is not there.
