@@ -36,6 +36,8 @@ examples:
 
 Exit status: 0 if an overlay was printed, 2 if there is nothing to migrate or something is wrong."""
 _PARTIAL: Final = "nothing was printed; --partial prints the overlay without these keys"
+_READ_BY_OTHERS: Final = ("data", "spec")
+"""Keys of a ConfigMap, or of an object, that a migration of another document has read."""
 _DEPLOYMENTS: Final = "device-plugins/deployments"
 
 
@@ -43,15 +45,19 @@ def plugins() -> list[EntryPoint]:
     return sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
 
 
-def migrations(workload: Workload) -> Iterator[Migration]:
+def migrations(workload: Workload, known: Sequence[Migrate]) -> Iterator[Migration]:
     """Yield what each plugin makes of a workload that it knows."""
-    for entry in plugins():
-        try:
-            migrate = cast("Migrate", entry.load())
-        except ImportError as error:
-            raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
+    for migrate in known:
         if (found := migrate(workload)) is not None:
             yield found
+
+
+def _loaded() -> Iterator[Migrate]:
+    for entry in plugins():
+        try:
+            yield cast("Migrate", entry.load())
+        except ImportError as error:
+            raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,13 +75,14 @@ def _migrate(options: argparse.Namespace) -> int:
         all_found = [one for one in all_found if one.document.name.endswith(options.name)]
         if not all_found:
             raise ConfigError(f"{path}: no DaemonSet is called {options.name}")
+    known = list(_loaded())
     made = [
         Made(one, migration, compare(one, migration))
         for one in all_found
-        for migration in migrations(one.workload)
+        for migration in migrations(one.workload, known)
     ]
     if not made:
-        raise ConfigError(_nothing_known(path, all_found))
+        raise ConfigError(_nothing_known(path, all_found, source))
     if len(made) > 1:
         listed = "; ".join(f"{one.found.workload.place}: {one.migration.peer}" for one in made)
         raise ConfigError(f"{path}: there are several: choose one with --name: {listed}")
@@ -89,9 +96,10 @@ def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     """List what is not taken over; raise ``ConfigError`` for what is not understood."""
     account, here = source.account, {one.found.document.number for one in made}
     for document in source.documents:
+        is_read = any(account.knows((document.number, key)) for key in _READ_BY_OTHERS)
         for key in ("apiVersion", "kind", "metadata"):
             account.take((document.number, key))
-        if document.number not in here and not account.knows((document.number, "data")):
+        if document.number not in here and (not is_read or document.kind == "DaemonSet"):
             account.drop((document.number,), "not taken over")
     listed = [
         f"{account.name(path) or source.documents[int(path[0])].title}: {why}"
@@ -103,7 +111,15 @@ def _settle(source: Input, made: Sequence[Made], *, partial: bool) -> None:
     made[0].migration.differences += [*listed, *left]
 
 
-def _nothing_known(path: str, found: Sequence[Found]) -> str:
+def _nothing_known(path: str, found: Sequence[Found], source: Input) -> str:
+    reasons = {
+        why: one.workload.place
+        for one in reversed(found)
+        for place, why in source.account.dropped(one.workload.root)
+        if place == one.workload.root
+    }
+    if reasons:
+        return "\n".join(f"{place}: {why}" for why, place in reversed(reasons.items()))
     names = ", ".join(one.name for one in plugins()) or "none"
     known = f"the installed plugins that know peers are {names}"
     if not found:
@@ -111,7 +127,8 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     places = "; ".join(
         f"{one.workload.place}: image {one.workload.image!r}"
         if one.workload.values is None
-        else f"{one.workload.place}: Helm values with the keys {', '.join(map(str, one.pod))}"
+        else f"{one.workload.place}: "
+        + (one.workload.kind or f"Helm values with the keys {', '.join(map(str, one.pod))}")
         for one in found
     )
     return f"{places}: not a device plugin that we know; {known}"
@@ -127,10 +144,12 @@ def _head(found: Found, migration: Migration, path: str) -> Iterator[str]:
         "kubectl kustomize, and delete the other plugin first, because two plugins on a node take "
         "a resource from each other."
     )
-    if found.workload.values is None:
+    if migration.switch:
+        yield f"    {migration.switch}"
+    elif kind := found.document.kind.lower():
         namespace, _, name = found.document.name.rpartition("/")
         where = f"--namespace {namespace} " if namespace else ""
-        yield f"    kubectl {where}delete daemonset {name}"
+        yield f"    kubectl {where}delete {kind} {name}"
     else:
         yield "    helm uninstall RELEASE"
     yield "    kubectl apply -k ."

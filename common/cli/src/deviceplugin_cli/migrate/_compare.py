@@ -1,11 +1,11 @@
 """What is kept of a peer's pod, and what is different."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from deviceplugin._config.quantities import size_in_bytes
-from deviceplugin.kit.migration import Migration
+from deviceplugin.kit.migration import Migration, Setting
 from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import items, mapping, strings
 
@@ -14,7 +14,12 @@ _POD_RESOURCES: Final = "/var/lib/kubelet/pod-resources"
 _LIMIT: Final = "160Mi"
 _REQUEST: Final = "64Mi"
 """What ours needs without devices, rounded up."""
-_KEPT: Final = ("nodeSelector", "affinity", "runtimeClassName", "imagePullSecrets")
+_KEPT: Final[Mapping[str, tuple[type[Any], str]]] = {
+    "nodeSelector": (Mapping, "a mapping"),
+    "affinity": (Mapping, "a mapping"),
+    "runtimeClassName": (str, "a string"),
+    "imagePullSecrets": (list, "a list"),
+}
 _NAMESPACES: Final = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
 _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 _POD_KEYS: Final = ("serviceAccountName", "priorityClassName", "initContainers", "volumes")
@@ -50,11 +55,14 @@ class Made:
 
 
 def compare(found: Found, migration: Migration) -> Comparison:
-    """Return what is kept of a peer's pod, and what is different."""
+    """Return what is kept of a peer's pod, and what is different; raise ``ConfigError``."""
+    found = replace(found, pod={**found.pod, **migration.pod})
     is_privileged = any(one.endswith(_PRIVILEGED) for one in migration.components)
     result = Comparison()
-    for key in _KEPT:
+    for key, (kind, wanted) in _KEPT.items():
         value = found.pod.get(key)
+        if value and not isinstance(value, kind):
+            raise Setting(f"{found.workload.place}: {key}", value).wrong(wanted)
         if value and not (key == "nodeSelector" and value in _OUR_NODES):
             result.pod[key] = value
             result.differences.append(f"{key}: kept by a patch")
@@ -66,10 +74,15 @@ def compare(found: Found, migration: Migration) -> Comparison:
         *_others(found),
     ]
     _note(found)
-    for name, path in _moved(found):
+    for name, path in (*_moved(found), *_host_paths(migration)):
         result.volumes.append({"name": name, "hostPath": {"path": path}})
         result.differences.append(f"host path {path}: kept by a patch, for the volume {name}")
     return result
+
+
+def _host_paths(migration: Migration) -> Iterator[tuple[str, str]]:
+    for one in migration.pod.get("volumes", ()):
+        yield one["name"], one["hostPath"]["path"]
 
 
 def _note(found: Found) -> None:

@@ -101,6 +101,12 @@ class Account:
         text = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path[1:])
         return text.removeprefix(".")
 
+    def objects(self, kind: str) -> Iterator[tuple[Path, str]]:
+        """Yield path and place of each object of the input that is of a kind."""
+        for number, (place, content) in enumerate(self._documents):
+            if content.get("kind") == kind:
+                yield (number,), f"{place}: {kind} {self.get((number, 'metadata', 'name'))}"
+
     def dropped(self, below: Path = ()) -> list[tuple[Path, str]]:
         """Return what is not taken over, and why."""
         found = self._reasons.items()
@@ -131,8 +137,8 @@ class Account:
         yield from [path] if whole else found
 
     def _meant(self, path: Path) -> str:
-        there = self.get(path[:-1])
-        siblings = {str(one[-1]) for one in self._asked if one[:-1] == path[:-1]}
+        there, last = self.get(path[:-1]), len(path) - 1
+        siblings = {str(one[last]) for one in self._asked if one[:last] == path[:-1] != one}
         unused = sorted(siblings - {str(one) for one in there or ()} - {str(path[-1])})
         near = get_close_matches(str(path[-1]), unused, 1)
         return f": did you mean {near[0]!r}?" if near else ""
@@ -246,6 +252,10 @@ class Migration:
     """Directories of the host that our container needs, read-only, by their paths in it."""
     config_maps: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """The data of ConfigMaps that a component has, by their names."""
+    pod: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the peer's pod that the input has elsewhere, such as ``nodeSelector``."""
+    switch: str = ""
+    """The command that switches the peer off, where more than it would be deleted."""
     profile_label: str = ""
     """The label of nodes by which the peer chooses one of several configurations."""
     profiles: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -271,7 +281,7 @@ def flags(
         ConfigError: A flag is unknown or lacks its value, or an argument is not a flag.
     """
     place = f"{workload.place}: args"
-    for key in ("command", "args"):
+    for key in ("command", "args") if workload.values is None else ():
         workload.account.take((*workload.root, key))
     arguments = iter(workload.arguments)
     for argument in arguments:
