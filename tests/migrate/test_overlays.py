@@ -186,7 +186,7 @@ def simple(file: dict[str, object]) -> list[object]:
 
 
 INTEL_GPU = (
-    *("-shared-dev-num=4", "-allow-ids=0x56C0,0x56c1", "-deny-ids", "0x49c5"),
+    *("-shared-dev-num=4", "-allow-ids=0x56c0,0x56c1", "-deny-ids", "0x49c5"),
     *("-allocation-policy=packed", "-bypath=none", "-enable-monitoring", "-monitoring-mode=split"),
     *("-health-management", "-wsl=false"),
 )
@@ -194,7 +194,7 @@ INTEL_GPU_KEPT = {
     "device-ids": "card",
     "shares": 4,
     "share-policy": "packed",
-    "include": ["0x56C0", "0x56c1"],
+    "include": ["0x56c0", "0x56c1"],
     "exclude": ["0x49c5"],
     "bypath": "none",
     "enable-monitoring": True,

@@ -119,12 +119,16 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [{"image": SMARTER, "config": [{"devicematch": "nvidia-gpu", "nummaxdevices": 1}]}],
             "has no rules",
         ),
-        ([daemon_set("intel-gpu-plugin", "-shared-dev-num=two")], "'two' is not a whole number"),
+        (
+            [daemon_set("intel-gpu-plugin", "-shared-dev-num=two")],
+            "'two' is not a number of shares",
+        ),
         (
             [daemon_set("intel-gpu-plugin", "-allocation-policy=x")],
             "'x' is not one of none, balanced",
         ),
-        ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "not a device plugin that we know"),
+        ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
+        ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "containers[0]: the labeller: "),
         (
             [daemon_set("rocm/k8s-device-plugin", "-resource_naming_strategy=x")],
             "'x' is not one of single, mixed",

@@ -1,21 +1,35 @@
-"""What ``deviceplugin migrate`` knows of Intel's GPU plugin."""
+"""What becomes of Intel's GPU plugin: of flags, its operator's objects, and values of its chart."""
 
+from collections.abc import Mapping
 from typing import Any, Final, get_args
 
-from deviceplugin.kit.migration import Migration, Setting, Workload, flags
+from deviceplugin.kit.migration import Migration, Workload
+from deviceplugin_intelgpu.migrate.keys import (
+    LOGS,
+    Read,
+    models,
+    number,
+    one_of,
+    place,
+    read,
+    switch,
+)
+from deviceplugin_intelgpu.migrate.peers import Recognized
 from deviceplugin_intelgpu.settings import ByPath, MonitoringMode
 
-_NAME: Final = "intel-gpu-plugin"
-_CHOICES: Final = {
-    "allocation-policy": ("share-policy", ("none", "balanced", "packed")),
-    "bypath": ("bypath", get_args(ByPath)),
-    "monitoring-mode": ("monitoring-mode", get_args(MonitoringMode)),
+KNOWN: Final[Mapping[str, tuple[str, Read]]] = {
+    "shared-dev-num": ("shares", number),
+    "allocation-policy": ("share-policy", one_of("none", "balanced", "packed")),
+    "allow-ids": ("include", models),
+    "deny-ids": ("exclude", models),
+    "bypath": ("bypath", one_of(*get_args(ByPath))),
+    "enable-monitoring": ("enable-monitoring", switch),
+    "monitoring-mode": ("monitoring-mode", one_of(*get_args(MonitoringMode))),
 }
-_LISTS: Final = {"allow-ids": "include", "deny-ids": "exclude"}
-_SHARES: Final = "shared-dev-num"
-_MONITORING: Final = "enable-monitoring"
+"""Their flags, and our settings."""
 _OWN_HEALTH: Final = "not taken over: our plugin has checks of its own, which need no other program"
-_OTHERS: Final = {
+DROPPED: Final[Mapping[str, str]] = {
+    **LOGS,
     "xpumd-endpoint": _OWN_HEALTH,
     "health-management": _OWN_HEALTH,
     "temp-limit": _OWN_HEALTH,
@@ -23,15 +37,14 @@ _OTHERS: Final = {
     "memory-temp-limit": _OWN_HEALTH,
     "wsl": "not supported",
     "prefix": "not supported: sysfs is read at /sys",
-    "v": "use the component verbose instead",
+    "resource-manager": "not supported: parts of a GPU (millicores, memory.max) are not offered; "
+    "their newer releases have none either",
 }
-_SWITCHES: Final = (_MONITORING, "health-management", "wsl")
+"""Their other flags, and why they are not taken over."""
 
 
-def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of Intel's GPU plugin; None for anything else."""
-    if workload.values is not None or workload.name != _NAME:
-        return None
+def migrate(workload: Workload, found: Recognized) -> Migration:
+    """Return what becomes of the plugin; raise ``ConfigError`` for an invalid value."""
     configuration: dict[str, Any] = {"device-ids": "card"}
     result = Migration(
         peer="the GPU plugin of intel-device-plugins-for-kubernetes",
@@ -46,28 +59,16 @@ def migrate(workload: Workload) -> Migration | None:
             "CDI: none; containers get the device nodes",
         ],
     )
-    for name, given in flags(workload, (_SHARES, *_CHOICES, *_LISTS, *_OTHERS), _SWITCHES):
-        if name not in _OTHERS:
-            key, value = _setting(name, given)
-            configuration[key] = value
-        elif given.value != "false":
-            result.differs(f"--{name}", _OTHERS[name])
+    if found.keys is not None and not workload.kind:
+        # What their chart has by itself.
+        configuration["enable-monitoring"] = True
+    configuration.update(read(workload, found, KNOWN, DROPPED, result))
     # Ours prefers different GPUs by default; theirs has no preference among shares.
     configuration.setdefault("share-policy", "none")
+    if place(workload, found, result):
+        result.components.append("intelgpu-labels")
+        result.differs(
+            "labels",
+            "by the component intelgpu-labels, for which Node Feature Discovery has to run",
+        )
     return result
-
-
-def _setting(name: str, given: Setting) -> tuple[str, Any]:
-    text = str(given.value)
-    if name in _CHOICES:
-        key, choices = _CHOICES[name]
-        if text not in choices:
-            raise given.wrong(f"one of {', '.join(choices)}")
-        return key, text
-    if name in _LISTS:
-        return _LISTS[name], [part.strip() for part in text.split(",") if part.strip()]
-    if name == _MONITORING:
-        return _MONITORING, text != "false"
-    if not text.isdecimal():
-        raise given.wrong("a whole number")
-    return "shares", int(text)

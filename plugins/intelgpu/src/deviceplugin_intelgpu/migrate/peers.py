@@ -1,0 +1,122 @@
+"""Intel's plugins and their charts: which one it is, and what its keys stand for."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from deviceplugin import ConfigError
+from deviceplugin.kit.migration import Workload
+
+PLUGINS: Final = ("gpu", "npu", "qat", "sgx", "dsa", "iaa", "dlb")
+_IMAGE: Final = re.compile(rf"intel-({'|'.join(PLUGINS)})-plugin")
+_KIND: Final = re.compile(rf"({'|'.join(PLUGINS)})deviceplugin", re.IGNORECASE)
+LABEL: Final = "intel.feature.node.kubernetes.io/{}"
+"""The label of nodes with the devices of a plugin. A rule of its chart makes it."""
+_OWN_KEYS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("enableMonitoring", "monitoringMode", "allocationPolicy"), "gpu"),
+    **dict.fromkeys(("allowIDs", "denyIDs", "bypathMode", "resourceManager"), "gpu"),
+    **dict.fromkeys(("dpdkDriver", "kernelVfDrivers", "maxNumDevices"), "qat"),
+    **dict.fromkeys(("enclaveLimit", "provisionLimit"), "sgx"),
+}
+"""Helm values that one chart has alone."""
+_SIGNS: Final = frozenset({"sharedDevNum", "nodeFeatureRule", *_OWN_KEYS})
+"""Helm values that show that a chart is Intel's."""
+
+_GENERIC: Final = "no plugin of ours is for it alone; the generic plugin can offer its devices:"
+ADVICE: Final[Mapping[str, str]] = {
+    "qat": (
+        f"{_GENERIC} domain: qat.intel.com, and as an entry {{name: generic, groups: [{{select: "
+        '{subsystem: pci, driver: vfio-pci, vendor: "8086", class: "0b40"}, nodes: [vfio]}], env: '
+        '{"QAT{position}": "{address}"}}; bind the functions to vfio-pci yourself; services and '
+        "heartbeats are not known"
+    ),
+    "sgx": (
+        f"{_GENERIC} domain: sgx.intel.com, and the entries enclave and provision of "
+        "plugins/generic/recipes.yaml; there is no webhook and no sgx.intel.com/epc"
+    ),
+    "dsa": (
+        f"{_GENERIC} domain: dsa.intel.com, and the entries wq-user-dedicated and wq-user-shared "
+        "of plugins/generic/recipes.yaml; work queues have to be configured already"
+    ),
+    "iaa": (
+        f"{_GENERIC} domain: iaa.intel.com, and the entries wq-user-dedicated and wq-user-shared "
+        'of plugins/generic/recipes.yaml with name: "iax!*"; work queues have to be configured '
+        "already"
+    ),
+    "dlb": (
+        f"{_GENERIC} domain: dlb.intel.com, the component host-dev, and as an entry {{name: pf, "
+        "groups: [{paths: [{path: /dev/dlb*}]}]}"
+    ),
+    "operator": (
+        "values of the operator's chart have no settings of a plugin: give its objects, kubectl "
+        "get gpudeviceplugins,npudeviceplugins,fpgadeviceplugins --output yaml"
+    ),
+}
+"""What is said of those that have no plugin here."""
+
+SPEC: Final[Mapping[str, str]] = {
+    "sharedDevNum": "shared-dev-num",
+    "logLevel": "v",
+    "enableMonitoring": "enable-monitoring",
+    "monitoringMode": "monitoring-mode",
+    "preferredAllocationPolicy": "allocation-policy",
+    "allowIDs": "allow-ids",
+    "denyIDs": "deny-ids",
+    "bypathMode": "bypath",
+    "resourceManager": "resource-manager",
+}
+"""Fields of the objects, and the flags that Intel's operator makes of them."""
+VALUES: Final[Mapping[str, str]] = {
+    **{key: flag for key, flag in SPEC.items() if flag != "allocation-policy"},
+    "allocationPolicy": "allocation-policy",
+}
+"""The same for the charts' values."""
+
+
+@dataclass(frozen=True)
+class Recognized:
+    """One of Intel's plugins, and where its settings are."""
+
+    plugin: str
+    prefix: tuple[str, ...] = ()
+    """Of the keys; not for a container."""
+    keys: Mapping[str, str] | None = None
+    """Keys and their flags; None for a container."""
+
+
+def recognized(workload: Workload) -> Recognized | None:
+    """Return which of Intel's plugins it is, or that it is its operator's chart.
+
+    Raises:
+        ConfigError: They are values of one of several charts.
+    """
+    if workload.values is None:
+        found = _IMAGE.fullmatch(workload.name)
+        return Recognized(found[1]) if found else None
+    if workload.kind:
+        found = _KIND.fullmatch(workload.kind)
+        return Recognized(found[1].lower(), ("spec",), SPEC) if found else None
+    return _chart(workload)
+
+
+def _chart(workload: Workload) -> Recognized | None:
+    values = workload.values or {}
+    old = values.get("gpu")
+    if isinstance(old, Mapping) and isinstance(old.get("spec"), Mapping):
+        return Recognized("gpu", ("gpu", "spec"), VALUES)
+    manager = values.get("manager")
+    if isinstance(manager, Mapping) and isinstance(manager.get("devices"), Mapping):
+        return Recognized("operator")
+    if not _SIGNS & values.keys():
+        return None
+    known = {_OWN_KEYS[key] for key in values if key in _OWN_KEYS}
+    selector = values.get("nodeSelector")
+    words = f"{values.get('name')} {[*selector] if isinstance(selector, Mapping) else ''}".lower()
+    known = known or {one for one in PLUGINS if one in words}
+    if len(known) != 1:
+        raise ConfigError(
+            f"{workload.place}: these values can be of several of Intel's charts "
+            f"({', '.join(sorted(known) or PLUGINS)}): add its name, as in name: gpudeviceplugin"
+        )
+    return Recognized(known.pop(), (), VALUES)
