@@ -458,11 +458,11 @@ def test_amds_manifest_becomes_an_overlay_of_the_amd_plugin(
 
 
 def test_amds_chart_becomes_an_overlay_with_labels(migrate: Migrate, rendered: Rendered) -> None:
-    text = migrate({"labeller": {"enabled": True}, "dp": {"args": ["-pulse=2"]}})
+    text = migrate({"labeller": {"enabled": True}, "node_selector": {"a": "b"}})
     manifests = rendered()
     (container,) = pod(manifests)["containers"]
     assert "DP_LABELS_FILE" in {one["name"] for one in container["env"]}
-    assert {"labeller.enabled", "--pulse", "node_selector"} <= {
+    assert {"labeller.enabled", "node_selector"} <= {
         one.partition(": ")[0] for one in differences(text)
     }
     assert "components" not in migrate({"dp": {"image": {"tag": "1.31"}}, "nfd": {}})

@@ -98,7 +98,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ([daemon_set("example.com/k8s-device-plugin")], "not a device plugin that we know"),
         ([daemon_set(SQUAT, env={"DP_CONFIG": "/x"})], "not a device plugin that we know"),
         (
-            [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x"]})],
+            [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x; y"]})],
             "command: '/bin/sh' is not a plugin: what a shell starts cannot be read",
         ),
         ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
@@ -133,7 +133,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [daemon_set("rocm/k8s-device-plugin", "-resource_naming_strategy=x")],
             "'x' is not one of single, mixed",
         ),
-        ([{"dp": {"args": "-pulse=1"}}], "dp.args: '-pulse=1' is not a list of flags"),
+        ([{"dp": {"args": "-pulse=1"}}], "dp.args: not understood"),
         (
             [daemon_set("nfvpe/sriov-device-plugin")],
             "its configuration /etc/pcidp/config.json is not in the manifest",

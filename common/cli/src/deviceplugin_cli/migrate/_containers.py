@@ -11,6 +11,8 @@ from deviceplugin_cli.migrate._documents import Document, Input, get, items, map
 
 _VARIABLE: Final = re.compile(r"\$(\$|\(([-A-Za-z0-9_.]+)\))")
 _SHELLS: Final = frozenset({"ash", "bash", "dash", "sh"})
+_ONE_COMMAND: Final = re.compile(r"(?:exec +)?(?P<command>[-A-Za-z0-9_./=,:@+ ]+)")
+"""What a shell takes for one command, and leaves as it is."""
 _POD: Final = ("spec", "template", "spec")
 
 
@@ -63,12 +65,17 @@ def split_image(text: str) -> tuple[str, str]:
 
 
 def _arguments(container: Mapping[str, Any], place: str) -> list[str]:
-    command = strings(container, place, "command")
-    if command and posixpath.basename(command[0]) in _SHELLS:
-        raise Setting(f"{place}: command", command[0]).wrong(
-            "a plugin: what a shell starts cannot be read"
-        )
-    return [*command[1:], *strings(container, place, "args")]
+    words = [*strings(container, place, "command"), *strings(container, place, "args")]
+    if not container.get("command"):
+        return words
+    if posixpath.basename(words[0]) in _SHELLS:
+        found = _ONE_COMMAND.fullmatch(" ".join(words[2:3]))
+        if words[1:2] != ["-c"] or not found:
+            raise Setting(f"{place}: command", words[0]).wrong(
+                "a plugin: what a shell starts cannot be read"
+            )
+        words = found["command"].split()
+    return words[1:]
 
 
 def _expanded(text: str, variables: Mapping[str, Setting], account: Account) -> str:

@@ -1,8 +1,7 @@
-"""What ``deviceplugin migrate`` knows of AMD's plugin: flags, and values of its Helm chart."""
+"""What becomes of AMD's plugin, whatever it was deployed by, and of its container."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final, get_args
+from collections.abc import Mapping
+from typing import Final, get_args
 
 from deviceplugin.kit.migration import (
     LOGGING,
@@ -14,25 +13,57 @@ from deviceplugin.kit.migration import (
 )
 from deviceplugin_amd.settings import Naming
 
+NAMING: Final = "resource_naming_strategy"
+"""The flag of resource names."""
 _NAME: Final = "k8s-device-plugin"
 _PUBLISHER: Final = "rocm"
 """A part of the image's name: others call theirs k8s-device-plugin, too."""
 _LABELLER: Final = "labeller"
 """How the tags of another program in the same repository begin."""
-_SIGNS: Final = frozenset({"dp", "lbl", "labeller"})
-"""Helm values that show whose they are."""
-_NAMING: Final = "resource_naming_strategy"
+DROPPED: Final[Mapping[str, str]] = {
+    "pulse": "ours always checks health",
+    **dict.fromkeys((*LOGGING, *LOGGING_SWITCHES), "log-level is the setting for logs here"),
+}
+"""Flags, and why they are not taken over."""
+_UNREAD: Final = "not taken over: their program does not read it; include and exclude choose GPUs"
+VARIABLES: Final[Mapping[str, str]] = {
+    "DS_NODE_NAME": "",
+    "AMD_GPU_DEVICE_COUNT": _UNREAD,
+    "CONFIG_FILE_PATH": _UNREAD,
+}
+"""Variables, and why they are not taken over; "" if they are ours to choose."""
+_LABELLED: Final = (
+    "no other DaemonSet here: the component amd-labels writes a file for Node Feature Discovery, "
+    "which has to run"
+)
 
 
 def migrate(workload: Workload) -> Migration | None:
-    """Return what becomes of AMD's plugin; None for anything else."""
-    if not _is_amds(workload):
+    """Return what becomes of a container of the plugin; None for anything else."""
+    is_plugin = workload.name == _NAME and _PUBLISHER in workload.image.split("/")
+    if workload.values is not None or not is_plugin:
         return None
-    configuration: dict[str, Any] = {}
+    if workload.tag.startswith(_LABELLER):
+        workload.account.drop(workload.root, f"the labeller: {_LABELLED}")
+        return None
+    for name, why in VARIABLES.items():
+        workload.drop_variable(name, why)
+    given = dict(flags(workload, (NAMING, *DROPPED), LOGGING_SWITCHES))
+    result = migration(given.pop(NAMING, None))
+    for flag, one in given.items():
+        if one.value != "false":
+            result.differs(f"--{flag}", f"{one.value}; {DROPPED[flag]}")
+    if _has_labeller(workload):
+        add_labels("the labeller", result)
+    return result
+
+
+def migration(naming: Setting | None, *, has_partitions: bool = False) -> Migration:
+    """Return what becomes of the plugin with a strategy of names; raise ``ConfigError``."""
     result = Migration(
         peer="the GPU plugin of AMD (ROCm/k8s-device-plugin)",
         plugin="amd",
-        configuration=configuration,
+        configuration={},
         differences=[
             "resource names: the same",
             (
@@ -42,60 +73,34 @@ def migrate(workload: Workload) -> Migration | None:
             "health: ours is that of each GPU, and does not ask AMD's metrics exporter",
         ],
     )
-    for name, given in _flags(workload):
-        if name == _NAMING:
-            if given.value not in get_args(Naming):
-                raise given.wrong(f"one of {', '.join(get_args(Naming))}")
-            configuration["resource-naming-strategy"] = given.value
-        elif name == "pulse":
-            result.differs("--pulse", f"{given.value}; ours always checks health")
-        elif given.value != "false":
-            result.differs(f"--{name}", f"{given.value}; log-level is the setting for logs here")
-    _add_rights(configuration, result)
-    _add_values(workload, result)
-    return result
-
-
-def _is_amds(workload: Workload) -> bool:
-    if workload.values is not None:
-        return not workload.image and bool(_SIGNS & {*workload.values})
-    is_plugin = workload.name == _NAME and not workload.tag.startswith(_LABELLER)
-    return is_plugin and _PUBLISHER in workload.image.split("/")
-
-
-def _flags(workload: Workload) -> Iterator[tuple[str, Setting]]:
-    given = workload.key("dp", "args") if workload.values is not None else None
-    if given:
-        if not isinstance(given.value, Sequence) or isinstance(given.value, str):
-            raise given.wrong("a list of flags")
-        workload = replace(workload, arguments=[str(one) for one in given.value])
-    yield from flags(workload, ("pulse", _NAMING, *LOGGING), LOGGING_SWITCHES)
-
-
-def _add_rights(configuration: dict[str, Any], result: Migration) -> None:
+    if naming is not None:
+        if naming.value not in get_args(Naming):
+            raise naming.wrong(f"one of {', '.join(get_args(Naming))}")
+        result.configuration = {"resource-naming-strategy": naming.value}
     why = "for partitions, links between GPUs and clean hand-over"
-    if configuration.get("resource-naming-strategy") == "mixed":
+    if has_partitions or (naming is not None and naming.value == "mixed"):
         result.components.append("amd-privileged")
         result.differs("privileged", f"by the component amd-privileged, {why}")
     else:
         result.differs(
             "privileged", f"not needed for whole GPUs; add the component amd-privileged {why}"
         )
+    return result
 
 
-def _add_values(workload: Workload, result: Migration) -> None:
-    """Take over what their chart does besides."""
-    if workload.values is None:
-        return
-    if (labels := workload.key("labeller", "enabled")) and labels.value:
-        result.components.append("amd-labels")
-        result.differs(
-            "labeller.enabled",
-            "no other DaemonSet here: the component amd-labels writes a file for Node Feature "
-            "Discovery, which has to run",
-        )
-    result.differs(
-        "node_selector", "not taken over: ours runs everywhere, and is idle without a GPU"
-    )
-    workload.key("node_selector")
-    workload.key("dp", "image")
+def add_labels(what: str, result: Migration) -> None:
+    """Have the plugin write the labels of AMD's labeller."""
+    result.components.append("amd-labels")
+    result.differs(what, _LABELLED)
+
+
+def _has_labeller(workload: Workload) -> bool:
+    """Return whether a DaemonSet of the input is the labeller's."""
+    account = workload.account
+    for path, _ in account.objects("DaemonSet"):
+        containers = account.get((*path, "spec", "template", "spec", "containers"))
+        for one in containers if isinstance(containers, list) else ():
+            image = str(one.get("image")) if isinstance(one, Mapping) else ""
+            if f"{_NAME}:{_LABELLER}" in image:
+                return True
+    return False
