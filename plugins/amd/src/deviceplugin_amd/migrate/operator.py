@@ -10,6 +10,8 @@ from deviceplugin import ConfigError
 from deviceplugin.kit.migration import Migration, Setting, Workload
 from deviceplugin_amd.migrate.plugin import NAMING, migration
 
+CHART: Final = "gpu-operator-charts"
+"""The name of the operator's chart."""
 KIND: Final = "DeviceConfig"
 STAYS: Final = (
     *("driver", "metricsExporter", "configManager", "testRunner", "remediationWorkflow"),
@@ -48,6 +50,8 @@ VALUES: Final = (
     *("configManager", "utilsContainer", "defaultDCMConfigMap", "global", "crds"),
 )
 """Values of the operator's chart beside the DeviceConfig."""
+SIGNS: Final = frozenset({"kmmDevicePlugin", "installdefaultNFDRule", "crds"})
+"""Values that show that the chart is the operator's."""
 _OFF: Final = {"spec": {"devicePlugin": {"enableDevicePlugin": False}}}
 _STANDARD: Final = "/var/lib/kubelet/device-plugins"
 
@@ -61,11 +65,15 @@ def migrate(workload: Workload) -> Migration | None:
     if workload.kind == KIND:
         workload.key("status")
         return _migrate(workload, ("spec",))
-    if workload.kind or "deviceConfig" not in (workload.values or {}):
+    values = workload.values or {}
+    if workload.kind or not {"deviceConfig", *SIGNS} & values.keys():
         return None
     install = workload.has("crds", "defaultCR", "install")
-    if install and install.value is False:
-        raise ConfigError(f"{install.place}: false makes no {KIND}: give the one that is used")
+    if "deviceConfig" not in values or (install and install.value is False):
+        workload.account.drop(
+            workload.root[:1], f"{CHART}: has no {KIND}: give the one that is used"
+        )
+        return None
     result = _migrate(workload, ("deviceConfig", "spec"))
     _note_rest(workload, (), VALUES, result)
     return result

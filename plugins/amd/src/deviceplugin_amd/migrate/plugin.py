@@ -15,7 +15,8 @@ from deviceplugin_amd.settings import Naming
 
 NAMING: Final = "resource_naming_strategy"
 """The flag of resource names."""
-_NAME: Final = "k8s-device-plugin"
+NAME: Final = "k8s-device-plugin"
+"""The last part of the image's name."""
 _PUBLISHER: Final = "rocm"
 """A part of the image's name: others call theirs k8s-device-plugin, too."""
 _LABELLER: Final = "labeller"
@@ -25,13 +26,7 @@ DROPPED: Final[Mapping[str, str]] = {
     **dict.fromkeys((*LOGGING, *LOGGING_SWITCHES), "log-level is the setting for logs here"),
 }
 """Flags, and why they are not taken over."""
-_UNREAD: Final = "not taken over: their program does not read it; include and exclude choose GPUs"
-VARIABLES: Final[Mapping[str, str]] = {
-    "DS_NODE_NAME": "",
-    "AMD_GPU_DEVICE_COUNT": _UNREAD,
-    "CONFIG_FILE_PATH": _UNREAD,
-}
-"""Variables, and why they are not taken over; "" if they are ours to choose."""
+_UNREAD: Final = "not taken over: their program reads no variables; include and exclude choose GPUs"
 _LABELLED: Final = (
     "no other DaemonSet here: the component amd-labels writes a file for Node Feature Discovery, "
     "which has to run"
@@ -40,14 +35,14 @@ _LABELLED: Final = (
 
 def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of a container of the plugin; None for anything else."""
-    is_plugin = workload.name == _NAME and _PUBLISHER in workload.image.split("/")
+    is_plugin = workload.name == NAME and _PUBLISHER in workload.image.split("/")
     if workload.values is not None or not is_plugin:
         return None
     if workload.tag.startswith(_LABELLER):
         workload.account.drop(workload.root, f"the labeller: {_LABELLED}")
         return None
-    for name, why in VARIABLES.items():
-        workload.drop_variable(name, why)
+    for name in workload.variables:
+        workload.drop_variable(name, f"{name}: {_UNREAD}")
     given = dict(flags(workload, (NAMING, *DROPPED), LOGGING_SWITCHES))
     result = migration(given.pop(NAMING, None))
     for flag, one in given.items():
@@ -101,6 +96,6 @@ def _has_labeller(workload: Workload) -> bool:
         containers = account.get((*path, "spec", "template", "spec", "containers"))
         for one in containers if isinstance(containers, list) else ():
             image = str(one.get("image")) if isinstance(one, Mapping) else ""
-            if f"{_NAME}:{_LABELLER}" in image:
+            if f"{NAME}:{_LABELLER}" in image:
                 return True
     return False
