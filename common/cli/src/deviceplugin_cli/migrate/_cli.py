@@ -115,8 +115,8 @@ def _nothing_known(path: str, found: Sequence[Found], source: Input) -> str:
     reasons = {
         why: one.workload.place
         for one in reversed(found)
-        for place, why in source.account.dropped(one.workload.root)
-        if place == one.workload.root
+        for place, why in source.account.dropped()
+        if place in (one.workload.root, one.workload.root[:1])
     }
     if reasons:
         return "\n".join(f"{place}: {why}" for why, place in reversed(reasons.items()))

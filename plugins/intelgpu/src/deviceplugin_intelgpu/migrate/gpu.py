@@ -59,7 +59,7 @@ def migrate(workload: Workload, found: Recognized) -> Migration:
             "CDI: none; containers get the device nodes",
         ],
     )
-    if found.keys is not None and not workload.kind:
+    if found.is_chart:
         # What their chart has by itself.
         configuration["enable-monitoring"] = True
     configuration.update(read(workload, found, KNOWN, DROPPED, result))

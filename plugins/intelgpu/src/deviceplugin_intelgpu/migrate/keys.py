@@ -37,6 +37,7 @@ VARIABLES: Final = ("NODE_NAME", "HOST_IP")
 OF_CHART: Final[Mapping[str, str]] = {
     "name": "",
     "annotations": "of their object; not needed",
+    "enabled": "",
     "nodeFeatureRule": "",
 }
 """The same for values of the charts that its objects do not have."""
@@ -133,14 +134,7 @@ def place(workload: Workload, found: Recognized, result: Migration) -> bool:
     """
     if found.keys is None:
         return False
-    given = workload.has(*found.prefix, "initImage")
-    if given and isinstance(given.value, Mapping) and given.value.get("enable") is False:
-        workload.account.take(given.path)
-    for key, why in UNUSED.items():
-        if why:
-            workload.drop(why, *found.prefix, key)
-        elif (given := workload.key(*found.prefix, key)) and key != "image":
-            result.pod[key] = given.value
+    _note_others(workload, found, result)
     if not _is_ruled(workload, found):
         return False
     label, selector = LABEL.format(found.plugin), result.pod.get("nodeSelector")
@@ -155,14 +149,30 @@ def place(workload: Workload, found: Recognized, result: Migration) -> bool:
     return True
 
 
+def _note_others(workload: Workload, found: Recognized, result: Migration) -> None:
+    if found.above and found.above == found.prefix:
+        for key in {*(workload.values or {})} - {*found.above}:
+            workload.drop("not taken over: of another chart", key)
+    init = workload.has(*found.prefix, "initImage")
+    if init and isinstance(init.value, Mapping) and init.value.get("enable") is False:
+        workload.account.take(init.path)
+    for key, why in UNUSED.items():
+        if why:
+            workload.drop(why, *found.prefix, key)
+        elif (given := workload.key(*found.prefix, key)) and key != "image":
+            result.pod[key] = given.value
+
+
 def _is_ruled(workload: Workload, found: Recognized) -> bool:
     if workload.kind:
         workload.key("status")
         rules = [one for one, _ in workload.account.objects("NodeFeatureRule")]
         names = [workload.account.get((*one, "metadata", "name")) for one in rules]
         return RULE.format(found.plugin) in names
-    above = found.prefix[:-1]
-    for key, why in (OF_FIRST_CHART if above else OF_CHART).items():
-        workload.drop(why, *above, key) if why else workload.key(*above, key)
-    given = workload.has(*above, "nodeFeatureRule")
-    return not above if given is None else switch(given)
+    if not found.is_chart:
+        return False
+    is_first = found.prefix != found.above
+    for key, why in (OF_FIRST_CHART if is_first else OF_CHART).items():
+        workload.drop(why, *found.above, key) if why else workload.key(*found.above, key)
+    given = workload.has(*found.above, "nodeFeatureRule")
+    return not is_first if given is None else switch(given)

@@ -1,9 +1,9 @@
 """Intel's plugins and their charts: which one it is, and what its keys stand for."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin import ConfigError
 from deviceplugin.kit.migration import Workload
@@ -24,6 +24,15 @@ _SIGNS: Final = frozenset({"sharedDevNum", "nodeFeatureRule", *_OWN_KEYS})
 """Helm values that show that a chart is Intel's."""
 
 _GENERIC: Final = "no plugin of ours is for it alone; the generic plugin can offer its devices:"
+_CHART: Final = "intel-device-plugins-{}"
+_INSTALLER: Final = (
+    ("metadata", "name"),
+    ("spec", "chart", "spec", "chart"),
+    ("spec", "chartRef", "name"),
+    ("spec", "source", "chart"),
+)
+"""Where objects that install a chart name it."""
+_WORD: Final = re.compile(rf"(?<![a-z])(?:({'|'.join(PLUGINS)})(?:deviceplugin)?|i915)(?![a-z])")
 ADVICE: Final[Mapping[str, str]] = {
     "qat": (
         f"{_GENERIC} domain: qat.intel.com, and as an entry {{name: generic, groups: [{{select: "
@@ -74,15 +83,26 @@ VALUES: Final[Mapping[str, str]] = {
 """The same for the charts' values."""
 
 
+COMMUNITY: Final[Mapping[str, str]] = {"sharedDeviceNumber": "shared-dev-num"}
+"""The same for charts of others that name the image of a plugin."""
+
+
 @dataclass(frozen=True)
 class Recognized:
     """One of Intel's plugins, and where its settings are."""
 
     plugin: str
-    prefix: tuple[str, ...] = ()
-    """Of the keys; not for a container."""
     keys: Mapping[str, str] | None = None
     """Keys and their flags; None for a container."""
+    prefix: tuple[str, ...] = ()
+    """Of the keys."""
+    above: tuple[str, ...] = ()
+    """Of the keys of a chart that its objects do not have."""
+
+    @property
+    def is_chart(self) -> bool:
+        """Whether it is Intel's chart, which has settings by itself."""
+        return self.keys is VALUES
 
 
 def recognized(workload: Workload) -> Recognized | None:
@@ -91,32 +111,44 @@ def recognized(workload: Workload) -> Recognized | None:
     Raises:
         ConfigError: They are values of one of several charts.
     """
+    image = _IMAGE.fullmatch(workload.name)
     if workload.values is None:
-        found = _IMAGE.fullmatch(workload.name)
-        return Recognized(found[1]) if found else None
+        return Recognized(image[1]) if image else None
     if workload.kind:
-        found = _KIND.fullmatch(workload.kind)
-        return Recognized(found[1].lower(), ("spec",), SPEC) if found else None
-    return _chart(workload)
+        kind = _KIND.fullmatch(workload.kind)
+        return Recognized(kind[1].lower(), SPEC, ("spec",)) if kind else None
+    return Recognized(image[1], COMMUNITY) if image else _chart(workload, workload.values)
 
 
-def _chart(workload: Workload) -> Recognized | None:
-    values = workload.values or {}
+def _chart(workload: Workload, values: Mapping[str, Any]) -> Recognized | None:
+    for name in PLUGINS:
+        inside = (_CHART.format(name),)
+        chart = values.get(inside[0])
+        if isinstance(chart, Mapping) and chart.get("enabled") is not False:
+            return Recognized(name, VALUES, inside, inside)
     old = values.get("gpu")
     if isinstance(old, Mapping) and isinstance(old.get("spec"), Mapping):
-        return Recognized("gpu", ("gpu", "spec"), VALUES)
+        return Recognized("gpu", VALUES, ("gpu", "spec"), ("gpu",))
     manager = values.get("manager")
-    if isinstance(manager, Mapping) and isinstance(manager.get("devices"), Mapping):
+    has_devices = isinstance(manager, Mapping) and isinstance(manager.get("devices"), Mapping)
+    if has_devices or "controllerExtraArgs" in values:
         return Recognized("operator")
     if not _SIGNS & values.keys():
         return None
-    known = {_OWN_KEYS[key] for key in values if key in _OWN_KEYS}
-    selector = values.get("nodeSelector")
-    words = f"{values.get('name')} {[*selector] if isinstance(selector, Mapping) else ''}".lower()
-    known = known or {one for one in PLUGINS if one in words}
+    known = {_OWN_KEYS[key] for key in values if key in _OWN_KEYS} or set(_named(workload))
     if len(known) != 1:
         raise ConfigError(
             f"{workload.place}: these values can be of several of Intel's charts "
             f"({', '.join(sorted(known) or PLUGINS)}): add its name, as in name: gpudeviceplugin"
         )
-    return Recognized(known.pop(), (), VALUES)
+    return Recognized(known.pop(), VALUES)
+
+
+def _named(workload: Workload) -> Iterator[str]:
+    """Yield the plugins that values, or what installs the chart with them, name."""
+    values, account = workload.values or {}, workload.account
+    selector = values.get("nodeSelector")
+    words = [values.get("name"), *(selector if isinstance(selector, Mapping) else ())]
+    words += [account.get((*workload.root[:1], *path)) for path in _INSTALLER]
+    for found in _WORD.finditer(" ".join(map(str, words)).lower()):
+        yield found[1] or "gpu"
