@@ -17,6 +17,7 @@ _IDS: Final = {"interfaceId": "interface", "afuId": "function"}
 """Their fields, and ours."""
 _OF_REGIONS: Final = "regiondevel"
 """The mode of the plugin in which an FpgaRegion is used."""
+_MODES: Final = {"AcceleratorFunction": ("af", "region"), "FpgaRegion": (_OF_REGIONS,)}
 _WAYS: Final[Mapping[str, tuple[str, str]]] = {
     "fpga-aliases": (
         "aliases",
@@ -82,6 +83,8 @@ def _entry(one: Workload, mode: str) -> dict[str, str]:
     fields = {field: _text(one, "spec", field) for field in FIELDS[one.kind]}
     one.key("status")
     theirs = fields.pop("mode", _OF_REGIONS)
+    if theirs not in _MODES[one.kind]:
+        raise ValueError(f"their mode {theirs!r} is not one of {', '.join(_MODES[one.kind])}")
     if theirs != mode:
         raise ValueError(f"they are of the mode {theirs}, and the plugin's is {mode}")
     ids = {_IDS[field]: _checked(canonical, value) for field, value in fields.items()}
@@ -106,9 +109,8 @@ def _is_new(
     entry: Mapping[str, str], found: Sequence[Mapping[str, str]], *, is_alias: bool
 ) -> bool:
     """Return whether no other is the same; raise ``ValueError`` if one is in its way."""
-    ids = {key: value for key, value in entry.items() if key != "name"}
     for other in found:
-        is_same = ids.items() <= other.items()
+        is_same = {**other, "name": entry["name"]} == entry
         if other["name"] == entry["name"] and not is_same:
             raise ValueError("the name is of something else in another namespace")
         # Several functions of a region are several names, but of aliases a device has one.
