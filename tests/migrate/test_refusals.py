@@ -128,6 +128,10 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "'x' is not one of none, balanced",
         ),
         ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
+        (
+            [daemon_set("intel-gpu-plugin", nodeSelector={"gpu": True})],
+            "nodeSelector: {'gpu': True} is not a mapping of strings: put them in quotes",
+        ),
         ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "containers[0]: the labeller: "),
         (
             [daemon_set("rocm/k8s-device-plugin", "-resource_naming_strategy=x")],

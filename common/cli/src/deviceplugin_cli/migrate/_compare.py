@@ -59,13 +59,9 @@ def compare(found: Found, migration: Migration) -> Comparison:
     found = replace(found, pod={**found.pod, **migration.pod})
     is_privileged = any(one.endswith(_PRIVILEGED) for one in migration.components)
     result = Comparison()
-    for key, (kind, wanted) in _KEPT.items():
-        value = found.pod.get(key)
-        if value and not isinstance(value, kind):
-            raise Setting(f"{found.workload.place}: {key}", value).wrong(wanted)
-        if value and not (key == "nodeSelector" and value in _OUR_NODES):
-            result.pod[key] = value
-            result.differences.append(f"{key}: kept by a patch")
+    for key, value in _kept(found):
+        result.pod[key] = value
+        result.differences.append(f"{key}: kept by a patch")
     result.differences += [
         *_tolerations(found),
         *_memory(found.container),
@@ -78,6 +74,19 @@ def compare(found: Found, migration: Migration) -> Comparison:
         result.volumes.append({"name": name, "hostPath": {"path": path}})
         result.differences.append(f"host path {path}: kept by a patch, for the volume {name}")
     return result
+
+
+def _kept(found: Found) -> Iterator[tuple[str, Any]]:
+    for key, (kind, wanted) in _KEPT.items():
+        value = found.pod.get(key)
+        setting = Setting(f"{found.workload.place}: {key}", value)
+        if value and not isinstance(value, kind):
+            raise setting.wrong(wanted)
+        labels = value.items() if value and key == "nodeSelector" else ()
+        if not all(isinstance(text, str) for label in labels for text in label):
+            raise setting.wrong("a mapping of strings: put them in quotes")
+        if value and not (key == "nodeSelector" and value in _OUR_NODES):
+            yield key, value
 
 
 def _host_paths(migration: Migration) -> Iterator[tuple[str, str]]:
