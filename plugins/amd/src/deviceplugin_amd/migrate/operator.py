@@ -12,6 +12,7 @@ from deviceplugin_amd.migrate.plugin import NAMING, migration
 
 CHART: Final = "gpu-operator-charts"
 """The name of the operator's chart."""
+GROUP: Final = "amd.com/"
 KIND: Final = "DeviceConfig"
 STAYS: Final = (
     *("driver", "metricsExporter", "configManager", "testRunner", "remediationWorkflow"),
@@ -62,10 +63,10 @@ def migrate(workload: Workload) -> Migration | None:
     Raises:
         ConfigError: A value is invalid, or there is no plugin for containers.
     """
-    if workload.kind == KIND:
+    values = workload.values or {}
+    if workload.kind == KIND and str(values.get("apiVersion")).startswith(GROUP):
         workload.key("status")
         return _migrate(workload, ("spec",))
-    values = workload.values or {}
     if workload.kind or not {"deviceConfig", *SIGNS} & values.keys():
         return None
     install = workload.has("crds", "defaultCR", "install")
@@ -103,11 +104,9 @@ def _migrate(workload: Workload, spec: tuple[str, ...]) -> Migration:
             workload.key(*plugin, key)
     _note_rest(workload, spec, STAYS, result)
     result.differs(
-        "the node labeller", "stays with AMD's operator: leave enableNodeLabeller as it is"
-    )
-    result.differs(
         "enableDevicePlugin",
-        "false leaves the rest of AMD's operator as it is; releases before 1.5.0 do not have it",
+        "false leaves the rest of AMD's operator as it is, the node labeller too; releases before "
+        "1.5.0 do not have it",
     )
     result.switch = _switch(workload)
     return result

@@ -11,6 +11,7 @@ from deviceplugin.kit.migration import Workload
 PLUGINS: Final = ("gpu", "npu", "qat", "sgx", "dsa", "iaa", "dlb")
 _IMAGE: Final = re.compile(rf"intel-({'|'.join(PLUGINS)})-plugin")
 _KIND: Final = re.compile(rf"({'|'.join(PLUGINS)})deviceplugin", re.IGNORECASE)
+_GROUP: Final = "deviceplugin.intel.com/"
 LABEL: Final = "intel.feature.node.kubernetes.io/{}"
 """The label of nodes with the devices of a plugin. A rule of its chart makes it."""
 _OWN_KEYS: Final[Mapping[str, str]] = {
@@ -116,7 +117,8 @@ def recognized(workload: Workload) -> Recognized | None:
         return Recognized(image[1]) if image else None
     if workload.kind:
         kind = _KIND.fullmatch(workload.kind)
-        return Recognized(kind[1].lower(), SPEC, ("spec",)) if kind else None
+        is_intels = str(workload.values.get("apiVersion")).startswith(_GROUP)
+        return Recognized(kind[1].lower(), SPEC, ("spec",)) if kind and is_intels else None
     return Recognized(image[1], COMMUNITY) if image else _chart(workload, workload.values)
 
 
