@@ -169,7 +169,13 @@ def _network(found: Found) -> Iterator[str]:
 
 
 def _others(found: Found) -> Iterator[str]:
-    namespace = mapping(found.document.content, "metadata").get("namespace")
+    metadata = mapping(found.document.content, "metadata")
+    for one in items(metadata, f"{found.document.place}: metadata", "ownerReferences"):
+        yield (
+            f"owner {one.get('kind')} {one.get('name')}: an operator makes the {found.document.kind} "
+            "anew if it is deleted: switch it off there, or migrate that object"
+        )
+    namespace = metadata.get("namespace")
     if namespace:
         yield f"namespace: {namespace}; ours has one of its own, with the labels of pod security"
     priority = found.pod.get("priorityClassName")
