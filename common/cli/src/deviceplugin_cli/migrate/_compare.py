@@ -172,8 +172,8 @@ def _others(found: Found) -> Iterator[str]:
     metadata = mapping(found.document.content, "metadata")
     for one in items(metadata, f"{found.document.place}: metadata", "ownerReferences"):
         yield (
-            f"owner {one.get('kind')} {one.get('name')}: an operator makes the {found.document.kind} "
-            "anew if it is deleted: switch it off there, or migrate that object"
+            f"owner {one.get('kind')} {one.get('name')}: its operator makes the DaemonSet anew if "
+            "it is deleted: switch it off there, or migrate that object"
         )
     namespace = metadata.get("namespace")
     if namespace:
