@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from deviceplugin.__main__ import main
 from deviceplugin._config.loading import load
+from deviceplugin.kit.migration import Account, Workload
 from deviceplugin.tools.agent import _sections
 from deviceplugin_amd.migrate import chart, operator
 from deviceplugin_fpga.migrate import names, plugin
@@ -136,6 +137,20 @@ def test_known_keys_are_understood_and_unknown_ones_are_named(
         (folder / "config.yaml").write_text(_config_maps(out)["config"])
         name = yaml.safe_load(out)["namespace"].removesuffix("-device-plugin")
         load(_sections.hosted(name).settings, flags={}, file=folder / "config.yaml", environ={})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"chart": {"spec": {"chart": "intel-device-plugins-gpu"}}}, {"source": {"chart": "i915"}}],
+)
+def test_what_installs_one_of_intels_charts_says_which(spec: dict[str, Any]) -> None:
+    values = {"sharedDevNum": 4, "nodeFeatureRule": True}
+    account = Account(
+        [("peer.yaml", {"metadata": {"name": "x"}, "spec": spec | {"values": values}})]
+    )
+    root = (0, "spec", "values")
+    found = peers.recognized(Workload(place="x", values=values, account=account, root=root))
+    assert "gpu" == (found and found.plugin)
 
 
 NAMES: Final = st.fixed_dictionaries(

@@ -21,6 +21,12 @@ SERIAL = "name: serial\ngroups:\n- paths: [{path: /dev/ttyUSB*}]\n"
 IN_POD = "peer.yaml: document 1: DaemonSet kube-system/peer: containers[0]: "
 
 
+def device_config(**plugin: object) -> dict[str, object]:
+    """Return an object of AMD's operator."""
+    spec = {"devicePlugin": plugin}
+    return {"apiVersion": "amd.com/v1alpha1", "kind": "DeviceConfig", "spec": spec}
+
+
 @pytest.fixture
 def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
     """Return what migrates documents and returns the error."""
@@ -138,6 +144,15 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "'x' is not one of single, mixed",
         ),
         ([{"dp": {"args": "-pulse=1"}}], "dp.args: not understood"),
+        (
+            [device_config(enableDevicePlugin="no")],
+            "spec.devicePlugin.enableDevicePlugin: 'no' is not true or false",
+        ),
+        (
+            [device_config(kubeletSocketPath="dp")],
+            "kubeletSocketPath: 'dp' is not an absolute path",
+        ),
+        ([device_config(imageRegistrySecret={"name": 5})], "{'name': 5} is not a name of a secret"),
         (
             [daemon_set("nfvpe/sriov-device-plugin")],
             "its configuration /etc/pcidp/config.json is not in the manifest",
