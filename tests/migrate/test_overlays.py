@@ -187,7 +187,7 @@ def simple(file: dict[str, object]) -> list[object]:
 
 
 INTEL_GPU = (
-    *("-shared-dev-num=4", "-allow-ids=0x56C0,0x56c1", "-deny-ids", "0x49c5"),
+    *("-shared-dev-num=4", "-allow-ids=0x56c0,0x56c1", "-deny-ids", "0x49c5"),
     *("-allocation-policy=packed", "-bypath=none", "-enable-monitoring", "-monitoring-mode=split"),
     *("-health-management", "-wsl=false"),
 )
@@ -195,7 +195,7 @@ INTEL_GPU_KEPT = {
     "device-ids": "card",
     "shares": 4,
     "share-policy": "packed",
-    "include": ["0x56C0", "0x56c1"],
+    "include": ["0x56c0", "0x56c1"],
     "exclude": ["0x49c5"],
     "bypath": "none",
     "enable-monitoring": True,
@@ -446,11 +446,11 @@ def test_amds_manifest_becomes_an_overlay_of_the_amd_plugin(
 
 
 def test_amds_chart_becomes_an_overlay_with_labels(migrate: Migrate, rendered: Rendered) -> None:
-    text = migrate({"labeller": {"enabled": True}, "dp": {"args": ["-pulse=2"]}})
+    text = migrate({"labeller": {"enabled": True}, "node_selector": {"a": "b"}})
     manifests = rendered()
     (container,) = pod(manifests)["containers"]
     assert "DP_LABELS_FILE" in {one["name"] for one in container["env"]}
-    assert {"labeller.enabled", "--pulse", "node_selector"} <= {
+    assert {"labeller.enabled", "node_selector"} <= {
         one.partition(": ")[0] for one in differences(text)
     }
     assert "components" not in migrate({"dp": {"image": {"tag": "1.31"}}, "nfd": {}})

@@ -30,7 +30,5 @@ def test_the_page_shows_what_the_command_prints(
 
 
 def test_every_page_on_a_peer_names_the_command() -> None:
-    # Intel's manifest is migrated; common/docs/migrate.md says so.
-    without = {ROOT / "plugins/intelgpu/docs/coming-from-intel.md"}
-    pages = {*ROOT.glob("plugins/*/docs/coming-from*.md")} - without
+    pages = [*ROOT.glob("plugins/*/docs/coming-from*.md")]
     assert [] == [page for page in pages if "`deviceplugin migrate " not in page.read_text()]

@@ -21,6 +21,12 @@ SERIAL = "name: serial\ngroups:\n- paths: [{path: /dev/ttyUSB*}]\n"
 IN_POD = "peer.yaml: document 1: DaemonSet kube-system/peer: containers[0]: "
 
 
+def device_config(**plugin: object) -> dict[str, object]:
+    """Return an object of AMD's operator."""
+    spec = {"devicePlugin": plugin}
+    return {"apiVersion": "amd.com/v1alpha1", "kind": "DeviceConfig", "spec": spec}
+
+
 @pytest.fixture
 def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
     """Return what migrates documents and returns the error."""
@@ -94,7 +100,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ([daemon_set("example.com/k8s-device-plugin")], "not a device plugin that we know"),
         ([daemon_set(SQUAT, env={"DP_CONFIG": "/x"})], "not a device plugin that we know"),
         (
-            [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x"]})],
+            [daemon_set(SQUAT, container={"command": ["/bin/sh", "-c", "x; y"]})],
             "command: '/bin/sh' is not a plugin: what a shell starts cannot be read",
         ),
         ([daemon_set(SQUAT, container={"args": [1]})], "args: [1] is not a list of strings"),
@@ -119,17 +125,34 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [{"image": SMARTER, "config": [{"devicematch": "nvidia-gpu", "nummaxdevices": 1}]}],
             "has no rules",
         ),
-        ([daemon_set("intel-gpu-plugin", "-shared-dev-num=two")], "'two' is not a whole number"),
+        (
+            [daemon_set("intel-gpu-plugin", "-shared-dev-num=two")],
+            "'two' is not a number of shares",
+        ),
         (
             [daemon_set("intel-gpu-plugin", "-allocation-policy=x")],
             "'x' is not one of none, balanced",
         ),
-        ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "not a device plugin that we know"),
+        ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
+        (
+            [daemon_set("intel-gpu-plugin", nodeSelector={"gpu": True})],
+            "nodeSelector: {'gpu': True} is not a mapping of strings: put them in quotes",
+        ),
+        ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "containers[0]: the labeller: "),
         (
             [daemon_set("rocm/k8s-device-plugin", "-resource_naming_strategy=x")],
             "'x' is not one of single, mixed",
         ),
-        ([{"dp": {"args": "-pulse=1"}}], "dp.args: '-pulse=1' is not a list of flags"),
+        ([{"dp": {"args": "-pulse=1"}}], "dp.args: not understood"),
+        (
+            [device_config(enableDevicePlugin="no")],
+            "spec.devicePlugin.enableDevicePlugin: 'no' is not true or false",
+        ),
+        (
+            [device_config(kubeletSocketPath="dp")],
+            "kubeletSocketPath: 'dp' is not an absolute path",
+        ),
+        ([device_config(imageRegistrySecret={"name": 5})], "{'name': 5} is not a name of a secret"),
         (
             [daemon_set("nfvpe/sriov-device-plugin")],
             "its configuration /etc/pcidp/config.json is not in the manifest",

@@ -59,7 +59,8 @@ def canonical(text: str) -> str:
     return found
 
 
-def _alias_name(text: str) -> str:
+def alias_name(text: str) -> str:
+    """Return a name as it is. The message of a ValueError continues after the value."""
     if not _NAME.fullmatch(text):
         raise ValueError(
             "is not 1 to 63 letters, digits, '-', '_' or '.' with a letter or digit at both ends"
@@ -97,7 +98,7 @@ _ID: Final = configuration.text().to(canonical)
 _ALIAS: Final = record(
     _Alias,
     {
-        "name": needed(configuration.text().to(_alias_name)),
+        "name": needed(configuration.text().to(alias_name)),
         "interface": needed(_ID),
         "function": _ID,
     },

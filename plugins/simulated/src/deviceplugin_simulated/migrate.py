@@ -25,6 +25,7 @@ def migrate(workload: Workload) -> Migration | None:
     named = any(one.endswith(_FILE) for one in (*workload.arguments, *workload.files))
     if workload.values is not None or not (named or workload.name == _NAME):
         return None
+    workload.drop_variable("NODE_NAME", "NODE_NAME: ours is the name of the node")
     path = next((one.value for name, one in flags(workload, ["config"]) if name == "config"), _FILE)
     file = workload.file(f"/{path.lstrip('/')}", f"its configuration {path}")
     given = checked(of_text(str(file.value), file.place), _read)

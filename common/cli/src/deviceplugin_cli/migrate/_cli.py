@@ -72,13 +72,19 @@ def plugins() -> list[EntryPoint]:
 
 def migrations(workload: Workload) -> Iterator[Migration]:
     """Yield what each plugin makes of a workload that it knows."""
-    for entry in plugins():
-        try:
-            migrate = cast("Migrate", entry.load())
-        except ImportError as error:
-            raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
+    for migrate in _loaded():
         if (found := migrate(workload)) is not None:
             yield found
+
+
+def _loaded() -> list[Migrate]:
+    found = []
+    for entry in plugins():
+        try:
+            found.append(cast("Migrate", entry.load()))
+        except ImportError as error:
+            raise ConfigError(f"the plugin {entry.name} cannot be imported: {error}") from error
+    return found
 
 
 def main(argv: Sequence[str]) -> int:
@@ -176,15 +182,16 @@ def _say(lines: Sequence[str]) -> None:
 
 
 def _nothing_known(path: str, found: Sequence[Found]) -> str:
+    reasons = {  # of a plugin that knows it, and that it is not migrated
+        why: one.workload.place
+        for one in reversed(found)
+        for place, why in one.workload.account.dropped()
+        if place in (one.workload.root, one.workload.root[:1])
+    }
+    if reasons:
+        return "\n".join(f"{place}: {why}" for why, place in reversed(reasons.items()))
     names = ", ".join(one.name for one in plugins()) or "none"
     known = f"the installed plugins that know peers are {names}"
-    reasons = {
-        one.workload.place: why
-        for one in found
-        for _, why in one.workload.account.dropped((one.document.number,))
-    }
-    if reasons:  # of a plugin that knows it, and that it is not migrated
-        return "; ".join(f"{place}: {why}" for place, why in reasons.items())
     kinds = ", ".join(dict.fromkeys(one.workload.kind for one in found if one.workload.kind))
     objects = f" and no {kinds} that we know" if kinds else ""
     shown = [one for one in outermost(found) if not one.workload.kind]

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.migration import Migration, Path
+from deviceplugin.kit.migration import Account, Migration, Path
 from deviceplugin_cli.migrate import _meaning
 from deviceplugin_cli.migrate._chart_keys import CHART, OF_CHARTS
 from deviceplugin_cli.migrate._containers import Found
@@ -68,6 +68,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
         if not found.workload.kind:
             reading.chart()
             result.differences += _absent(found)
+    reading.others(migration.pod)
     drop_harmless(found.workload)
     result.container |= _references(found, migration, result)
     return result
@@ -115,8 +116,12 @@ class _Reading:
     def chart(self) -> None:
         """Account for the usual keys of charts."""
         start = self._found.pod_path
+        others = self._migration.pod
         for name, (kind, field_name) in CHART.items():
             path = (*start, *name.split("."))
+            if name in others:
+                self._account.take(path)
+                continue
             place = f"{self._found.workload.place}: {name}"
             content = known(self._account, path, FIELDS[kind][field_name], place)
             if content is not None:
@@ -124,6 +129,23 @@ class _Reading:
                 self._one(path, field_name, content, table, patch)
         for name, why in OF_CHARTS.items():
             self._account.drop((*start, name), why)
+
+    def others(self, fields: Mapping[str, Any]) -> None:
+        """Take over fields of the pod that the plugin has found elsewhere in the input."""
+        apart, place = Account([("", fields)]), self._found.workload.place
+        for key in fields:
+            content = known(apart, (0, key), FIELDS["PodSpec"][key], f"{place}: {key}")
+            if key == "volumes":
+                self._result.volumes += content
+                words = [f"host path {one['hostPath']['path']}: {KEPT}" for one in content]
+            elif content:
+                where = Place(self._found, self._migration, key)
+                words = [f"{key}: {_meaning.POD[key].of(content, where)}"]
+            else:
+                continue
+            self._result.differences += [one for one in words if not one.endswith(": ")]
+            if words[0].startswith(f"{key}: {KEPT}"):
+                self._result.pod[key] = content
 
     def _all(
         self,

@@ -69,6 +69,12 @@ class Account:
         steps = [self._step(path[: end + 1]) for end in range(1, len(path))]
         return bounded("".join(steps).removeprefix("."))
 
+    def objects(self, kind: str) -> Iterator[tuple[Path, str]]:
+        """Yield path and place of each object of the input that is of a kind."""
+        for number, (place, content) in enumerate(self._documents):
+            if content.get("kind") == kind:
+                yield (number,), f"{place}: {kind} {self.get((number, 'metadata', 'name'))}"
+
     def dropped(self, below: Path = ()) -> list[tuple[Path, str]]:
         """Return what is not taken over, and why; nothing that is below another such path."""
         found = {path: why for path, why in self._reasons.items() if why}
@@ -106,8 +112,8 @@ class Account:
         return [*found, *below]
 
     def _ask(self, path: Path) -> None:
-        if path:
-            self._asked.setdefault(path[:-1], set()).add(str(path[-1]))
+        for end in range(1, len(path) + 1):
+            self._asked.setdefault(path[: end - 1], set()).add(str(path[end - 1]))
 
     def _note(self, path: Path, why: str) -> None:
         self._reasons[path] = why

@@ -36,6 +36,8 @@ LOGGING: Final = ("v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_a
 """Flags of Go's usual library for logs, which have a value."""
 LOGGING_SWITCHES: Final = ("logtostderr", "alsologtostderr")
 """Its flags without a value."""
+_ONE_COMMAND: Final = re.compile(r"(?:exec +)?(?P<command>[-A-Za-z0-9_./=,:@+ ]+)")
+"""What a shell takes for one command, and leaves as it is."""
 _GO_FLAG: Final = re.compile("--?([A-Za-z][-A-Za-z0-9_.]*)(=(.*))?", re.DOTALL)
 
 
@@ -167,6 +169,8 @@ class Migration:
     """Directories of the host that our container needs, read-only, by their paths in it."""
     config_maps: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """The data of ConfigMaps that a component has, by their names."""
+    pod: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of the peer's pod that the input has elsewhere, such as ``nodeSelector``."""
     profile_label: str = ""
     """The label of nodes by which the peer chooses one of several configurations."""
     profiles: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
@@ -214,10 +218,15 @@ def flags(
 
 
 def _arguments(workload: Workload) -> Iterator[str]:
+    words = workload.arguments
     if workload.shell:
-        raise Setting(f"{workload.place}: command", workload.shell).wrong(
-            "a plugin: what a shell starts cannot be read"
-        )
-    for key in ("command", "args"):
+        script = [*words, "", ""][1]
+        found = _ONE_COMMAND.fullmatch(script) if [*words] == ["-c", script] else None
+        if found is None:
+            raise Setting(f"{workload.place}: command", workload.shell).wrong(
+                "a plugin: what a shell starts cannot be read"
+            )
+        words = found["command"].split()[1:]
+    for key in ("command", "args") if workload.values is None else ():
         workload.account.take((*workload.root, key))
-    yield from workload.arguments
+    yield from words
