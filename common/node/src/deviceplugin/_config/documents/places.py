@@ -12,6 +12,7 @@ from deviceplugin._config.documents.nodes import (
     Kind,
     MalformedError,
     check_size,
+    decoded,
     of_json,
     of_value,
 )
@@ -166,22 +167,24 @@ def of_file(path: Path) -> Place:
     """Return the outermost place of a file in TOML, JSON or YAML, according to its extension.
 
     A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file, and one
-    that only has null, is an empty mapping. Duplicate keys are faults, wherever they are.
+    that only has null, is an empty mapping. Duplicate keys are faults, wherever they are. Keys at
+    the top that begin with ``x-`` are ignored: they are for what anchors name.
     ConfigError if the file cannot be read, or is not valid. A pipe is not read, because it could
     not be read again.
     """
     faults = Faults(lambda line: f"{path}:{line}" if line else str(path))
     try:
-        text = content(path, LONGEST).decode("utf-8-sig")
+        text = content(path, LONGEST)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: not valid: {error.reason} of UTF-8") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
     root = _root(path.suffix, text, faults)
-    return Place(faults, DocumentNode("mapping")) if root.kind == "nothing" else root
+    if root.kind == "nothing":
+        return Place(faults, DocumentNode("mapping"))
+    pairs = root.node.pairs
+    root.node.pairs = {key: pairs[key] for key in pairs if not key.startswith("x-")}
+    return root
 
 
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
@@ -197,10 +200,11 @@ def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
     return _root(language, text, Faults(locate))
 
 
-def plain_documents(text: str, name: str = "") -> list[Any]:
-    """Return all documents of a string in YAML as Python objects. Messages call it ``name``.
+def plain_documents(text: str | bytes, name: str = "") -> list[Any]:
+    """Return all documents in YAML or JSON as Python objects. Messages call them ``name``.
 
-    ConfigError if it is not valid, or has more values than are read.
+    Bytes are in UTF-8, UTF-16 or UTF-32. ConfigError if one is not valid, or has more values than
+    are read.
     """
     from deviceplugin._config.documents.yaml_nodes import plain
 
@@ -223,9 +227,10 @@ def of_plain(value: Any, name: str = "") -> Place:
     return Place(Faults(lambda _line: ""), of_value(value), name)
 
 
-def _root(language: str, text: str, faults: Faults) -> Place:
+def _root(language: str, text: str | bytes, faults: Faults) -> Place:
     node = None
     try:
+        text = decoded(text)
         if language == ".json":
             node = of_json(text)
         elif language == ".toml":
