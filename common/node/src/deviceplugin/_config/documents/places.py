@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -108,6 +109,11 @@ class Place:
         """Return the place of ``key`` in a mapping, whether or not the key is there."""
         return Place(self.faults, self.node.pairs.get(key, self.node), self._inner(key))
 
+    def without(self, *keys: str) -> "Place":
+        """Return this mapping without some of its keys."""
+        pairs = {key: node for key, node in self.node.pairs.items() if key not in keys}
+        return Place(self.faults, replace(self.node, pairs=pairs), self.key)
+
     def _inner(self, key: str) -> str:
         shown = printable(key)
         return f"{self.key}.{shown}" if self.key else shown
@@ -182,9 +188,7 @@ def of_file(path: Path) -> Place:
     root = _root(path.suffix, text, faults)
     if root.kind == "nothing":
         return Place(faults, DocumentNode("mapping"))
-    pairs = root.node.pairs
-    root.node.pairs = {key: pairs[key] for key in pairs if not key.startswith("x-")}
-    return root
+    return root.without(*(key for key in root.node.pairs if key.startswith("x-")))
 
 
 def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
