@@ -200,9 +200,15 @@ def test_a_label_that_names_no_file_is_an_error(folder: Path) -> None:
     with pytest.raises(dp.ConfigError, match=r"names 'mps', .*known are a.b, a.example, default"):
         chosen(folder, lamps="mps")
     (folder / "default").unlink()
-    expected = rf"has a.b, a.example, red.yaml: name the file of this node by its label {LABEL} "
+    expected = rf"has a.b, a.example, red.yaml: call one n, as .* by the label {LABEL} \(in node-la"
     with pytest.raises(dp.ConfigError, match=expected):
         chosen(folder)
+    with pytest.raises(dp.ConfigError, match=r"call one as node-name says, .* that node-label nam"):
+        LampSettings.of_file(folder)
+    (folder / "default.toml").touch()
+    expected = "default.toml, no other is for this node"
+    assert expected == LampSettings.of_file(folder).node_choice
+    (folder / "default.toml").unlink()
     for name in ("a.b", "a.example"):
         (folder / name).unlink()
     assert chosen(folder).node_choice.startswith("red.yaml, the only one; none of nodes")
@@ -219,6 +225,12 @@ def test_labels_are_read_as_the_downward_api_writes_them(tmp_path: Path) -> None
     assert expected == labels.read(path), "configurations of running pods must not change"
     path.write_text("")
     assert {} == labels.read(path), "they were taken away"
+    path.unlink()
+    path.mkdir()
+    assert {} == labels.read(path)
+    for wrong, problem in ((path, "Is a directory"), (Path("/dev/zero"), "not a regular file")):
+        with pytest.raises(dp.ConfigError, match=f"^node-labels-file: {wrong}: {problem}$"):
+            NodeLabels().read(wrong)
     assert "" == NodeFacts(labels={"": "a"}).wanted
 
 

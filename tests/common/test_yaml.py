@@ -185,5 +185,7 @@ def test_what_is_only_for_anchors_is_ignored_at_the_top_of_a_file(tmp_path: Path
     file = tmp_path / "c.yaml"
     file.write_text("x-one: &one {a: 1}\nx-two: 2\nb: {<<: *one}\nc: {x-three: 3}\n")
     assert {"b": {"a": 1}, "c": {"x-three": 3}} == of_file(file).plain()
+    assert {"x-one": 1, "b": 1} == of_text("x-one: &one 1\nb: *one").plain()
+    assert {"b": 1} == of_text("x-one: &one 1\nb: *one", is_file=True).plain()
     file.write_text("x-one: 1\nx-one: 2\n")
     assert [f"{file}:2: x-one: given twice"] == of_file(file).faults.lines

@@ -62,19 +62,26 @@ class NodeLabels:
     """The labels of this node in a file of the downward API, or of ``deviceplugin node-labels``."""
 
     def __init__(self) -> None:
-        self._last: Mapping[str, str] = {}
+        self._last: Mapping[str, str] | None = None
 
     def read(self, path: Path | None) -> Mapping[str, str]:
-        """Return the labels, or those of the last time while the file cannot be read.
+        """Return the labels; none while there is no file.
 
-        A file that vanishes must not change the configuration under running pods.
+        While the file cannot be read, they are those of the last time: a file that vanishes must
+        not change the configuration under running pods. ConfigError if there was no last time.
         """
-        if path is not None:
-            with suppress(OSError, ValueError):
+        try:
+            if path is not None:
                 lines = content(path, LONGEST).decode(errors="replace").splitlines()
                 pairs = (line.partition("=") for line in lines if "=" in line)
                 self._last = {key.strip(): _unquoted(value.strip()) for key, _, value in pairs}
-        return self._last
+        except FileNotFoundError:  # it may come
+            pass
+        except (OSError, ValueError) as error:
+            if self._last is None:
+                problem = getattr(error, "strerror", None) or error
+                raise ConfigError(f"node-labels-file: {path}: {problem}") from error
+        return self._last or {}
 
 
 def _unquoted(text: str) -> str:
@@ -100,22 +107,23 @@ def file(path: Path, node: NodeFacts) -> tuple[Path, str]:
     files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
     known = {one.stem: one for one in files if one.suffix in _EXTENSIONS}
     known |= {one.name: one for one in files}
-    label = node.label or "node-label"
     names = [one.name for one in files]
     if node.wanted:
         if node.wanted not in known:
             raise ConfigError(f"{path}: {node.unknown(names)}")
         found = known[node.wanted]
-        return found, f"{found.name}, by label {label}={node.wanted}"
+        return found, f"{found.name}, by label {node.label}={node.wanted}"
     if node.name in known:
         return known[node.name], f"{known[node.name].name}, by node {node.name}"
     if _DEFAULT in known:
-        return known[_DEFAULT], f"{known[_DEFAULT].name}, without label {label}"
+        why = f"without label {node.label}" if node.label else "no other is for this node"
+        return known[_DEFAULT], f"{known[_DEFAULT].name}, {why}"
     if len(files) == 1:
         return files[0], f"{files[0].name}, the only one"
+    label, name = node.label or "that node-label names", node.name or "as node-name says"
     raise ConfigError(
-        f"{path}: has {', '.join(names) or 'nothing'}: name the file of this node by its label "
-        f"{label} (in node-labels-file), or call one as the node (node-name), or {_DEFAULT}"
+        f"{path}: has {', '.join(names) or 'nothing'}: call one {name}, as this node, or "
+        f"{_DEFAULT}, or name one by the label {label} (in node-labels-file)"
     )
 
 

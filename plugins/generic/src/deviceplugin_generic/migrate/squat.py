@@ -83,7 +83,8 @@ def _file(
         return {}, [], None
     file = workload.file(posixpath.normpath(path), f"the file {path} of --config")
     language = posixpath.splitext(path)[1] or ".yaml"
-    root = of_text(str(file.value), file.place, ".yaml" if language == ".yml" else language)
+    language = ".yaml" if language == ".yml" else language
+    root = of_text(str(file.value), file.place, language, is_file=True)
     return checked(root, _read)
 
 

@@ -188,20 +188,26 @@ def of_file(path: Path) -> Place:
     root = _root(path.suffix, text, faults)
     if root.kind == "nothing":
         return Place(faults, DocumentNode("mapping"))
-    return root.without(*(key for key in root.node.pairs if key.startswith("x-")))
+    return _without_anchors(root)
 
 
-def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
+def of_text(text: str, name: str = "", language: str = ".yaml", *, is_file: bool = False) -> Place:
     """Return the outermost place of a document in a string, which messages call ``name``.
 
-    ConfigError if it is not valid.
+    If it is that of a file, keys that begin with ``x-`` are ignored as there. ConfigError if it is
+    not valid.
     """
     many = "\n" in text.strip()
 
     def locate(line: int) -> str:
         return ": ".join(part for part in (name, f"line {line}" if line and many else "") if part)
 
-    return _root(language, text, Faults(locate))
+    root = _root(language, text, Faults(locate))
+    return _without_anchors(root) if is_file else root
+
+
+def _without_anchors(root: Place) -> Place:
+    return root.without(*(key for key in root.node.pairs if key.startswith("x-")))
 
 
 def plain_documents(text: str | bytes, name: str = "") -> list[Any]:
