@@ -240,6 +240,12 @@ def test_a_start_waits_a_while_for_a_file_that_is_to_come(tmp_path: Path) -> Non
     assert None is missing(LampSettings, {}) is missing(LampSettings, flags)
     flags["node-labels-file"] = f"{tmp_path}/absent"
     assert tmp_path / "absent" == missing(LampSettings, flags)
+    long = f"{tmp_path}/{'x' * 300}"
+    flags["node-labels-file"] = long
+    assert missing(LampSettings, flags) is None
+    for problem, given in ((f"^node-labels-file: {long}", tmp_path), (f"^{long}", Path(long))):
+        with pytest.raises(dp.ConfigError, match=f"{problem}: File name too long$"):
+            load(LampSettings, flags=flags if given == tmp_path else {}, file=given, environ={})
     flags["node-labels-file"] = "wrong"
     assert missing(LampSettings, flags) is None, "loading the settings reports it"
 

@@ -60,6 +60,8 @@ def test_a_tab_that_indents_is_refused_by_its_name(text: str, line: int) -> None
 def test_what_else_is_wrong_with_a_header_or_a_tag_is_told() -> None:
     with pytest.raises(ConfigError, match=r"^line 1: not valid: expected chomping or indentation"):
         of_text("a: |x\n  b")
+    with pytest.raises(ConfigError, match=r"^line 2: not valid: expected the node content, but"):
+        of_text("a:\n \t[1,,2]")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])

@@ -1,6 +1,7 @@
 """The labels of this node at a start: another container may be about to write their file."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,4 +21,10 @@ def missing(settings: type[Settings], flags: Mapping[str, Any]) -> Path | None:
     if path is None:
         return None
     seconds = setting("node_labels_wait").total_seconds()
-    return None if Waiter().until(path.exists, seconds, every=_EVERY) else path
+    return None if Waiter().until(partial(_exists, path), seconds, every=_EVERY) else path
+
+
+def _exists(path: Path) -> bool:
+    with suppress(OSError):
+        return path.exists()
+    return True  # reading it reports why not

@@ -102,9 +102,12 @@ def file(path: Path, node: NodeFacts) -> tuple[Path, str]:
     Raises:
         ConfigError: The label names no file, or without a label there are several.
     """
-    if not path.is_dir():
-        return path, ""
-    files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+    try:
+        if not path.is_dir():
+            return path, ""
+        files = sorted(one for one in path.iterdir() if one.is_file() and one.name[0] != ".")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
     known = {one.stem: one for one in files if one.suffix in _EXTENSIONS}
     known |= {one.name: one for one in files}
     names = [one.name for one in files]

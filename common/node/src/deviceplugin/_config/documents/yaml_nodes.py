@@ -30,6 +30,8 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError)
 """What PyYAML raises, also for scalars that do not fit their tag."""
+_NOT_HERE: Final = "are not allowed here"
+"""How it ends its messages on keys and entries that cannot begin where they do."""
 
 
 def compose(text: str | bytes) -> DocumentNode | None:
@@ -91,7 +93,7 @@ def _loading(text: str, most: int = MAX_NODES) -> Iterator[Any]:
     except _UNREADABLE as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
-        if mark and loader and mark.line == loader.tabbed:
+        if loader and mark and mark.line == loader.tabbed and problem.endswith(_NOT_HERE):
             problem = TAB
         raise MalformedError(problem, mark.line + 1 if mark else 0) from error
 
