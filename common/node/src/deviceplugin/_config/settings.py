@@ -126,7 +126,7 @@ class Settings:
     def open_file(cls, path: Path) -> Place:
         """Return the outermost place of the configuration file at ``path``.
 
-        A directory never gets here: one of its files is chosen before, for this node.
+        Override it to choose one of several files, for example if ``path`` is a directory.
 
         Raises:
             ConfigError: It cannot be read.
