@@ -202,6 +202,7 @@ def test_labels_that_come_late_are_taken(kubelet: Kubelet, config: Path, file: P
         listed.wait_for(RESOURCE, FEW, {"one0"})
 
 
+@pytest.mark.slow
 def test_two_plugins_choose_by_labels_of_their_own(
     kubelet: Kubelet, config: Path, file: Path
 ) -> None:
