@@ -11,6 +11,7 @@ import deviceplugin as dp
 from deviceplugin._app.node_labels import missing
 from deviceplugin._config.loading import load
 from deviceplugin._config.node_choice import NodeFacts, NodeLabels
+from deviceplugin.kit.configuration import settings_schema
 
 LABEL = "example.com/lamps"
 FILE = """
@@ -157,13 +158,15 @@ def test_a_label_that_names_nothing_is_an_error_with_what_there_is(file: Path) -
         chosen(file, lamps="none", **many)
 
 
-def test_settings_of_a_section_or_of_ones_own_called_nodes_are_not_chosen_from(file: Path) -> None:
+def test_settings_of_ones_own_called_nodes_are_not_chosen_from(file: Path) -> None:
     @dataclass(frozen=True, kw_only=True)
     class NodeSettings(dp.Settings):
         nodes: tuple[str, ...] = ()
 
     file.write_text("nodes: [a]")
     assert ("a",) == NodeSettings.of_file(file).nodes
+    assert "array" == settings_schema(NodeSettings)["properties"]["nodes"]["type"]
+    assert "object" == settings_schema(LampSettings)["properties"]["nodes"]["items"]["type"]
 
 
 @pytest.fixture
@@ -253,5 +256,6 @@ def test_a_start_waits_a_while_for_a_file_that_is_to_come(tmp_path: Path) -> Non
 def test_what_was_chosen_cannot_be_set_but_be_read_again(file: Path) -> None:
     file.write_text("node-choice: nodes[0], by node n\n")
     assert "" == LampSettings.of_file(file).node_choice
+    assert "" == load(LampSettings, flags={"node-choice": ""}, environ={}).node_choice
     with pytest.raises(dp.ConfigError, match=r"^--node-choice: 'x' cannot be set: "):
         load(LampSettings, flags={"node-choice": "x"}, environ={})
