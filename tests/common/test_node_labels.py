@@ -65,7 +65,8 @@ def test_labels_are_written_as_the_downward_api_does(cluster: Cluster, file: Pat
         (Answer(404, "no node"), "no node"),
         (Answer(503, "busy"), "busy"),
         (Answer.of([]), "not an object"),
-        (Answer.of({"metadata": 1}), "the answer is not a node"),
+        (Answer.of({"metadata": 1}), "node 'n1': the answer is not this node"),
+        (Answer.of({"metadata": {}, "items": []}), "node 'n1': the answer is not this node"),
         (Answer(raw=b""), "127.0.0.1"),
     ],
 )

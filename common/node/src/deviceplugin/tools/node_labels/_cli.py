@@ -76,8 +76,8 @@ def _labels(api: ApiServer, node: str) -> str:
     # From the server's cache: that may be a moment old, and costs it the least.
     answer = api.get(f"/api/v1/nodes/{node}", {"resourceVersion": "0"})
     metadata = answer.get("metadata")
-    if not isinstance(metadata, Mapping):
-        raise UnavailableError(f"node {node}: the answer is not a node")
+    if not isinstance(metadata, Mapping) or metadata.get("name") != node:
+        raise UnavailableError(f"node {node!r}: the answer is not this node")
     labels = metadata.get("labels")
     found = labels if isinstance(labels, Mapping) else {}
     return "".join(f'{key}="{value}"\n' for key, value in sorted(found.items()))
