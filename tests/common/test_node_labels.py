@@ -83,7 +83,7 @@ def test_what_cannot_be_read_leaves_the_file_as_it_is(
     assert 1 == once(cluster, file)
     assert 'pool="a"\n' == file.read_text()
     *_, record = map(json.loads, capsys.readouterr().err.splitlines())
-    assert "labels of the node not written" == record["event"]
+    assert "node labels not written" == record["event"]
     assert expected in record["error"]
 
 
@@ -185,7 +185,7 @@ def test_a_plugin_starts_without_labels_and_takes_them_when_they_come(
         started(listed.plugin_dir, *words(config, file, "100ms")) as process,
         beside(cluster, file),
     ):
-        assert str(file) == process.wait_for("labels of the node not there yet")["file"]
+        assert str(file) == process.wait_for("node labels missing")["file"]
         listed.wait_for(RESOURCE, {"one0"})
         cluster.problem, cluster.labels = None, {LABEL: "few"}
         process.wait_for("configuration reloaded")
@@ -196,7 +196,7 @@ def test_a_plugin_starts_without_labels_and_takes_them_when_they_come(
 def test_labels_that_come_late_are_taken(kubelet: Kubelet, config: Path, file: Path) -> None:
     listed = kubelet.simulated
     with started(listed.plugin_dir, *words(config, file, "1ms")) as process:
-        assert str(file) == process.wait_for("labels of the node not there yet")["file"]
+        assert str(file) == process.wait_for("node labels missing")["file"]
         listed.wait_for(RESOURCE, {"one0"})
         write(file, f'{LABEL}="few"\n')
         process.wait_for("configuration reloaded")

@@ -150,7 +150,7 @@ class _Command:
         _log.configure(settings.log_level, settings.log_format)
         self._warn_of_variables(options)
         if missing:
-            log.warning("labels of the node not there yet", extra={"file": str(missing)})
+            log.warning("node labels missing", extra={"file": str(missing)})
         if options.once:
             from deviceplugin._app.preview import show  # a plugin that serves does not need it
 

@@ -58,13 +58,13 @@ def _keep(options: argparse.Namespace) -> int:
         problem, wait = "", options.interval * random.uniform(*_SPREAD)  # noqa: S311
         try:
             if files.write(options.file, _labels(api, options.node), durable=False):
-                log.info("labels of the node written", extra={"file": str(options.file)})
+                log.info("node labels written", extra={"file": str(options.file)})
         except ApiServerError as error:
             problem, wait = advised(error, _ADVICE), error.after + backoff.next_wait()
         except OSError as error:
             problem, wait = str(error), backoff.next_wait()
         if problem:
-            problems.say("labels", "labels of the node not written", error=problem)
+            problems.say("labels", "node labels not written", error=problem)
         else:
             problems.over("labels")
             backoff.reset()
