@@ -11,7 +11,7 @@ import json
 import shutil
 import tarfile
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +29,12 @@ SOURCE: Final = DEPLOYMENTS / "chart"
 SCHEMA: Final = "values.schema.yaml"
 NAME: Final = "device-plugins"
 RUNBOOKS: Final = "common/docs/runbooks.md"
-OWNERS: Final = {"node-annotation": "fpga", "host-network-facts": "rdma"}
-"""What plugin a component is for, where its name does not begin with that."""
+OWNERS: Final[Mapping[str, str | None]] = {
+    "node-annotation": "fpga",
+    "node-labels": None,
+    "host-network-facts": "rdma",
+}
+"""What plugin a component is for, where its name does not begin with that; None if for all."""
 NOT_OFFERED: Final = frozenset({"kubelet-root", "microk8s"})
 """Components for which there is a value."""
 

@@ -14,7 +14,8 @@ from deviceplugin._config.documents.faults import MOST
 from deviceplugin._config.documents.nodes import MAX_NODES, DocumentNode, MalformedError
 from deviceplugin._config.documents.places import LONGEST
 from deviceplugin._config.documents.toml_nodes import MOST_NAMES
-from deviceplugin._config.documents.yaml_nodes import MOST_MERGED, plain
+from deviceplugin._config.documents.yaml_loader import MOST_MERGED
+from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import InvalidError, of_file, of_plain, of_text
 
@@ -39,7 +40,7 @@ TOO_MANY = f"more than {MAX_NODES} keys and values"
         ("c.yaml", b"a: " + b"[" * 500, "{}: not valid: nested too deeply"),
         ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a string"),
         ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
-        ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:2: not valid: but found another document"),
+        ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:3: not valid: a second document begins here"),
         ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}: not valid: nested too deeply"),
         ("c.toml", b"a = " + b"[" * 9000, "{}: not valid: nested too deeply"),
     ],
@@ -231,7 +232,7 @@ def test_what_a_file_says_is_taken(
 
 
 def test_a_date_that_cannot_be_is_told_where_it_is_taken() -> None:
-    root = of_text("a: 2001-99-99\nb: !!python/none x\n")
+    root = of_text("a: !!timestamp 2001-99-99\nb: !!python/none x\n")
     for key, expected in (("a", "line 1: a: not valid"), ("b", "line 2: b: not valid")):
         with pytest.raises(InvalidError, match=f"^{expected}$"):
             root.keys()[key].plain()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from deviceplugin import ConfigError, Settings
+from deviceplugin._config.documents.faults import bounded
 from deviceplugin._config.loading import (
     config_file,
     hidden_variables,
@@ -41,6 +42,7 @@ class OwnSettings(Settings):
 
 
 NAMES = [key(field) for field in fields(Settings)]
+KNOWN = f"unknown key: known are {', '.join(NAMES)}"
 
 
 def read(tmp_path: Path, text: str = "", *, name: str = "config.yaml", **flags: str) -> OwnSettings:
@@ -131,7 +133,8 @@ def test_a_wrong_value_is_told_with_where_it_stands(tmp_path: Path) -> None:
     assert expected == problem(file=file, environ=environ)
     flags = {"log-level": ""}
     assert f"--log-level: '' {levels}" == problem(file=file, environ=environ, flags=flags)
-    assert f"{tmp_path}/x: No such file or directory" == problem(file=tmp_path / "x")
+    expected = f"{tmp_path / 'none'}: No such file or directory"
+    assert expected == problem(file=tmp_path / "none")
 
 
 def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_an_unknown_key_is_told_with_the_nearest_known_one(tmp_path: Path) -> No
     assert [
         f"{file}:1: plugin_dir: unknown key: did you mean 'plugin-dir'?",
         f"{file}:1: log-levle: unknown key: did you mean 'log-level'?",
-        f"{file}:1: zzz: unknown key: known are {', '.join(NAMES)}",
+        f"{file}:1: zzz: {bounded(KNOWN)}",
     ] == problem(file=file).splitlines()
 
 
@@ -390,7 +393,7 @@ def test_keys_that_a_plugin_makes_up_are_unknown(tmp_path: Path) -> None:
     file.write_text("a: 1\n")
     assert [
         f"{file}:1: log-levle: unknown key: did you mean 'log-level'?",
-        f"{file}:1: a: unknown key: known are {', '.join(NAMES)}",
+        f"{file}:1: a: {bounded(KNOWN)}",
     ] == problem(OddSettings, file=file).splitlines()
 
 

@@ -199,7 +199,7 @@ def _single(manifests: list[Manifest]) -> Any:
 
 
 def test_nothing_of_one_plugin_is_removed_with_another(tmp_path: Path) -> None:
-    components = ("dra", "events", "evict", "node-annotation", "startup-taint")
+    components = ("dra", "events", "evict", "node-annotation", "node-labels", "startup-taint")
     for plugin in ("fpga", "gpu"):
         (tmp_path / plugin).mkdir()
         place, name = overlay(tmp_path / plugin, plugin, *components), f"{plugin}-device-plugin"
@@ -368,6 +368,25 @@ def test_a_node_has_its_own_configuration_or_the_deployments(tmp_path: Path) -> 
     sources = [one["configMap"] for one in volume["projected"]["sources"]]
     items = [{"key": "config.yaml", "path": "default"}]
     assert [{"name": "rdma-config", "items": items}, {"name": "config-per-node"}] == sources
+
+
+def test_the_labels_of_the_node_are_written_where_the_plugin_looks(tmp_path: Path) -> None:
+    manifests = render(overlay(tmp_path, "gpu", "gpu-node-config", "node-labels"))
+    own = container_of(manifests)
+    beside = container_of(manifests, "node-labels")
+    file = Path({one["name"]: one.get("value") for one in own["env"]}["DP_NODE_LABELS_FILE"])
+    mounts = [
+        {one["name"]: one["mountPath"] for one in container["volumeMounts"]}["node-labels"]
+        for container in (own, beside)
+    ]
+    assert [str(file.parent)] * 2 == mounts
+    assert f"--file={file}" in beside["args"]
+    assert "gpu-device-plugin:0.1.0" == beside["image"]
+    assert "api-access" not in {one["name"] for one in own["volumeMounts"]}
+    words = [word for word in beside["args"] if not word.startswith("--file")]
+    command = [sys.executable, *beside["command"][1:], *words, f"--file={tmp_path}/x", "--api=x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "'x' is not http:// or https://" in done.stderr
 
 
 def test_the_page_about_mps_is_a_deployment_that_fits_together(tmp_path: Path) -> None:

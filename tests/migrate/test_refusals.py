@@ -276,7 +276,7 @@ def test_files_that_cannot_be_read_are_named(
     assert 2 == main(["migrate", str(tmp_path / "odd")])
     assert [
         "absent: No such file or directory",
-        "odd: is not UTF-8: byte 3",
+        "odd:1: invalid start byte of UTF-8",
         "standard input cannot be both the manifest and --config",
         "odd: is longer than 2 bytes",
     ] == [

@@ -92,9 +92,9 @@ def _check(files: Sequence[Path]) -> int:
 def _faults(file: Path) -> Iterator[str]:
     """Yield what is wrong with a file, and print the names of valid objects."""
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         objects = [one for one in plain_documents(text) if one is not None]
-    except (OSError, ValueError, dp.ConfigError) as error:
+    except (OSError, dp.ConfigError) as error:
         yield f"{file}: {error.strerror if isinstance(error, OSError) else error}"
         return
     ours = [one for one in objects if isinstance(one, dict) and one.get("kind") == KIND]

@@ -3,8 +3,7 @@
 import re
 import subprocess
 import sys
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
@@ -13,8 +12,8 @@ import deviceplugin as dp
 from deviceplugin._config import loading
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import helps
-from deviceplugin_gpu.configuration.node_choice import LABEL, NodeFacts
-from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, of_node, without_effect
+from deviceplugin_gpu.configuration.node_choice import LABEL
+from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, without_effect
 from patience import PATIENCE
 
 FOLDER = Path(__file__).parents[3] / "plugins/gpu"
@@ -150,8 +149,12 @@ def test_the_file_on_the_page_is_accepted(tmp_path: Path) -> None:
     assert 4 == found.sharing.shares[0].replicas
     assert (("*H100*", "nvidia.com/h100"),) == found.resources.gpus
     path.write_text(nodes)
-    for facts, expected in (
-        (NodeFacts("train-1", {LABEL: "shared"}), f"nodes[2] (shared), by label {LABEL}=shared"),
-        (NodeFacts("train-1"), "nodes[0], by node train-1"),
+    labels = tmp_path / "labels"
+    flags = {"node-name": "train-1", "node-labels-file": str(labels)}
+    for label, expected in (
+        (f"{LABEL}=shared", f"nodes[2] (shared), by label {LABEL}=shared"),
+        ("", "nodes[0], by node train-1"),
     ):
-        assert expected == of_node(partial(replace, facts)).of_file(path).node_choice.text
+        labels.write_text(label)
+        found = loading.load(GpuSettings, flags=dict(flags), file=path, environ={})
+        assert expected == found.node_choice

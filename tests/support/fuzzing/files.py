@@ -21,13 +21,13 @@ from deviceplugin_gpu.snapshot import Gpu
 from deviceplugin_simulated.scenario import load
 from deviceplugin_simulated.settings import SimulatedSettings
 from fuzzing.cluster import SPECS
-from fuzzing.samples import JSON, TOML, YAML, seeds
+from fuzzing.samples import JSON, TABS, TOML, YAML, seeds
 from fuzzing.target import Target, reads_file
 from manifests.kustomize import ROOT
 from migration.peers import config_map, daemon_set, mounting
 
 _BLOCK: Final = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_FORMS: Final = (YAML, JSON, TOML)
+_FORMS: Final = (YAML, TABS, JSON, TOML)
 
 
 _SETTINGS: Final = {name: _sections.hosted(name).settings for name in _sections.names()}
@@ -165,7 +165,7 @@ def _specification(path: Path) -> None:
 TARGETS: Final = (
     *_plugins(),
     Target("scenario", seeds(*_SCENARIOS, forms=_FORMS), reads_file(_scenario), (ConfigError,)),
-    Target("manifest of a peer", seeds(*_PEERS, forms=[YAML, JSON]), reads_file(_migrate)),
+    Target("manifest of a peer", seeds(*_PEERS, forms=[YAML, TABS]), reads_file(_migrate)),
     Target("NVIDIA's CDI", seeds(_CDI, forms=[YAML, JSON]), reads_file(_toolkit, "nvidia")),
     Target("CDI", seeds(_CDI, forms=[YAML, JSON]), reads_file(_specification), (SpecError,)),
 )

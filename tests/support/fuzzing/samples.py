@@ -25,6 +25,7 @@ ODD: Final = (
 """Values as they are written. All but the last are JSON, which YAML reads too."""
 _TOKENS: Final = (
     *(b"\0", b"\n", b"\r\n\r\n", b" ", b'"', b"'", b"{", b"}", b"[", b"]", b":", b",", b"-", b"#"),
+    *(b"\t", b"\n---\n", b"\n\t", b"\nx-a: ", b"\xff\xfe", b"\0{\0"),
     *(b"\xff", b"\xed\xa0\x80", b"\x1b[31m", b"null", b"../", b"9" * 40, b"a" * 5000, b"&a *a <<"),
 )
 _LONGEST: Final = 5000
@@ -49,6 +50,7 @@ def _toml(document: Any) -> str:
 
 JSON: Final = Form(".json", json.dumps)
 YAML: Final = Form(".yaml", lambda document: str(yaml.safe_dump(document, width=10**9)))
+TABS: Final = Form(".yaml", lambda document: json.dumps(document, indent="\t"))
 TOML: Final = Form(".toml", _toml)
 
 

@@ -257,7 +257,8 @@ def _of_volumes(
         if "hostPath" in volume:
             yield from _of_host_path(name, volume["hostPath"], allowed)
     for mount in mounts:
-        if mount["mountPath"] not in writable and not mount.get("readOnly"):
+        is_own = "emptyDir" in volumes.get(mount["name"], ())
+        if mount["mountPath"] not in writable and not mount.get("readOnly") and not is_own:
             yield f"mount {mount['name']}: can be written to"
     for container in containers:
         yield from _of_last_words(container)

@@ -38,7 +38,7 @@ _USE_SCC = {
     "verbs": ["use"],
 }
 _GET_NODES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
-"""For a plugin that reads an annotation of its node."""
+"""For a plugin that reads an annotation of its node, or a container that reads its labels."""
 _DRA = [
     {
         "apiGroups": ["resource.k8s.io"],
@@ -148,7 +148,9 @@ def access_problems(manifests: Sequence[Manifest], container: Manifest) -> Itera
     may[account["name"]] = [_CREATE_EVENTS, use]
     driver = account.get("annotations", {}).get("deviceplugin.dev/driver")
     dra = [*_DRA, {**_PUBLISH, "resourceNames": [driver]}]
-    may[account["name"]] += [*([_GET_NODES] if asks else []), *([dra] if has_dra else [])]
+    found = by_container(manifests)
+    reads = asks or "node-labels" in found
+    may[account["name"]] += [*([_GET_NODES] if reads else []), *([dra] if has_dra else [])]
     for name, role in bound(manifests):
         if role["rules"] not in may.get(name, ()):
             yield f"{role['kind']}: {name} may {role['rules']}"
@@ -157,7 +159,6 @@ def access_problems(manifests: Sequence[Manifest], container: Manifest) -> Itera
             place = subject["kind"], subject.get("namespace")
             if place != ("ServiceAccount", account["namespace"]):
                 yield f"{binding['kind']}: is for {subject}"
-    found = by_container(manifests)
     if not (asks or has_dra) and container["name"] in found:
         yield "container: has a token"
     for name, rights in found.items():

@@ -42,6 +42,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "events": Command(_NODE, "report a node's unhealthy devices as Events"),
     "evict": Command(_NODE, "evict pods whose device has been unhealthy for too long"),
     "migrate": Command(_CLI, "turn the manifest of another plugin into one of ours"),
+    "node-labels": Command(_NODE, "keep a node's labels in a file, for a plugin"),
     "record": Command(_NODE, "print what plugins read of this machine, for an issue"),
     "startup-taint": Command(_NODE, "remove a node's taint once its devices are registered"),
 }

@@ -18,6 +18,7 @@ CUSTOM: Final = "custom"
 """The name for a plugin that is not in this repository."""
 
 _DOWNWARD: Final = "the manifest takes it from the pod's node"
+_PROFILES: Final = "profiles of the object are for different nodes"
 _DRA: Final = "the operator deploys device plugins only, no DRA drivers"
 _OF_HTTPS: Final = "the component https sets it, with the Secret that belongs to it"
 OWNED: Final[Mapping[str, str]] = {
@@ -28,6 +29,10 @@ OWNED: Final[Mapping[str, str]] = {
     "protocol": _DRA,
     "driver-name": _DRA,
     "node-name": _DOWNWARD,
+    "node-labels-file": _PROFILES,
+    "node-labels-wait": _PROFILES,
+    "node-label": _PROFILES,
+    "node-choice": "the plugin finds it by itself",
     "cdi-dir": MOUNTED,
     "driver-dir": _DRA,
     "on-unhealthy": _DRA,

@@ -136,7 +136,7 @@ def settings_of(name: str) -> dict[str, Any]:
     keys = {
         plugin.renamed.get(key, key): structural(one)
         for key, one in known.items()
-        if key not in kept(name)
+        if key not in kept(name) and key != "nodes"  # the object has profiles for that
     }
     return {
         "type": "object",

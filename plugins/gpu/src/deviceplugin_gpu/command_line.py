@@ -6,17 +6,16 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from itertools import zip_longest
-from pathlib import Path
+from functools import partial
 from threading import Thread
 from typing import Final, NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import MOUNTED, Hosted
 from deviceplugin.kit.log import Problems
-from deviceplugin_gpu.configuration.node_choice import NodeFacts, NodeReader, Reloading
+from deviceplugin_gpu.configuration.node_choice import Reloading, models
 from deviceplugin_gpu.configuration.setting_kinds import DOMAIN
-from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, of_node, without_effect
+from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, without_effect
 from deviceplugin_gpu.discovery import gpu_discovery
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.host import Roots
@@ -34,12 +33,12 @@ _FLAG: Final = "--config-file"
 class Command:
     """Makes plugin objects: one at the start, and one each time the settings are read.
 
-    If ``node`` is given, they are also read again when its name, labels or models change.
+    If ``models`` is given, they are also read again when these change.
     """
 
-    def __init__(self, node: Callable[[], NodeFacts] | None = None) -> None:
+    def __init__(self, models: Callable[[], tuple[str, ...]] | None = None) -> None:
         # Taken before the settings are read, so that a later change is noticed.
-        self._node = Reloading(node, _ask_for_reload) if node else None
+        self._node = Reloading(models, _ask_for_reload) if models else None
         self._driver: Driver | None = None
         self._ignored = Problems(log)
 
@@ -67,14 +66,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
     """
     arguments = _with_config(_with_two_dashes(sys.argv[1:] if argv is None else argv))
-    name = _given(arguments, "--node-name", "DP_NODE_NAME", "NODE_NAME")
-    labels = _given(arguments, "--node-labels-file", "DP_NODE_LABELS_FILE")
-
-    node = NodeReader(name, Path(labels) if labels else None, Roots().proc)
-    has_file = _given(arguments, "--config", "DP_CONFIG")
+    has_file = "DP_CONFIG" in os.environ or any(word[:8] == "--config" for word in arguments)
     dp.main(
-        Command(node.facts if has_file else None).make,
-        settings=of_node(node.facts),
+        Command(partial(models, Roots().proc) if has_file else None).make,
+        settings=GpuSettings,
         description="Advertise NVIDIA GPUs and their MIG devices, whole or shared, and report "
         "which of them are unhealthy. Flags, variables and files of NVIDIA's plugin are accepted: "
         "--config-file is --config.",
@@ -91,8 +86,6 @@ def hosted() -> Hosted[GpuSettings]:
         "labels-file": "it needs a directory: deployments/components/gpu-labels",
         "kubelet-socket": "plugin-dir has replaced it",
         "cdi-feature-flags": "it has no effect",
-        "node-labels-file": "use profiles of the object instead",
-        "node-choice": "the plugin finds it by itself",
     }
     return Hosted(
         lambda settings: command.make(replace(settings, fail_on_init_error=False)),
@@ -130,16 +123,6 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
     named = any(word.partition("=")[0] in {"--config", _FLAG} for word in arguments)
     if file and not named and "DP_CONFIG" not in os.environ:
         found.append(f"--config={file}")
-    return found
-
-
-def _given(arguments: Sequence[str], name: str, *variables: str) -> str:
-    """Return the value of the flag ``name`` that takes effect; empty if it is not given."""
-    found = next((os.environ[one] for one in variables if one in os.environ), "")
-    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
-        flag, given, value = word.partition("=")
-        if flag == name:
-            found = value if given else following
     return found
 
 

@@ -240,7 +240,7 @@ class _Merged:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        root = compose(content(path, _LONGEST).decode())
+        root = compose(content(path, _LONGEST))
     except MalformedError as error:
         place = f"{path}:{error.line}" if error.line else str(path)
         raise ConfigError(f"{place}: {error}") from error

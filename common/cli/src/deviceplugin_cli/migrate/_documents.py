@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from deviceplugin._config.documents.faults import bounded
-from deviceplugin._config.documents.nodes import MalformedError
+from deviceplugin._config.documents.nodes import MalformedError, decoded
 from deviceplugin._config.documents.yaml_nodes import plain
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Setting
@@ -133,9 +133,9 @@ def read_text(path: str) -> str:
     if len(content) > _MOST_BYTES:
         raise ConfigError(f"{path}: is longer than {_MOST_BYTES} bytes")
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8: byte {error.start}") from error
+        return decoded(content)
+    except MalformedError as error:
+        raise ConfigError(f"{path}:{error.line}: {error}") from error
 
 
 def documents(path: str, text: str) -> list[tuple[str, Mapping[str, Any]]]:

@@ -25,10 +25,11 @@ from typing import (
     runtime_checkable,
 )
 
-from deviceplugin._app import exit_status, flags
+from deviceplugin._app import exit_status, flags, node_labels
 from deviceplugin._app.reload import FileChanges, reload
 from deviceplugin._app.signals import Signals, end_by
 from deviceplugin._config import loading, settings_class
+from deviceplugin._config.node_choice import NodeLabels
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
@@ -124,6 +125,7 @@ class _Command:
         self._default_config = default_config
         self._description = description
         self._changes = FileChanges()
+        self._labels = NodeLabels()
         self._settings = settings or Settings
         self._takes_settings = settings is not None
         stem = Path(sys.argv[0]).stem
@@ -139,12 +141,16 @@ class _Command:
         if options.version:
             sys.stdout.write(f"{self.name} {self._version()}\n")
             return 0
+        serves = not (options.print_config or options.once)
+        missing = node_labels.missing(self._settings, self._given(options)) if serves else None
         settings = self._load(options)
         if options.print_config:
             sys.stdout.write(json.dumps(dump(settings), indent=2) + "\n")
             return 0
         _log.configure(settings.log_level, settings.log_format)
         self._warn_of_variables(options)
+        if missing:
+            log.warning("node labels missing", extra={"file": str(missing)})
         if options.once:
             from deviceplugin._app.preview import show  # a plugin that serves does not need it
 
@@ -192,16 +198,20 @@ class _Command:
                 return version(name)
         return "unknown"
 
+    def _given(self, options: argparse.Namespace) -> Mapping[str, Any]:
+        keys = {loading.key(field) for field in fields(self._settings)}
+        return {name: value for name, value in vars(options).items() if name in keys}
+
     def _load(self, options: argparse.Namespace) -> Settings:
         """Return the current settings; record the content of files before they are read."""
-        keys = {loading.key(field) for field in fields(self._settings)}
-        given = {name: value for name, value in vars(options).items() if name in keys}
+        given = self._given(options)
         file = options.config or loading.config_file()
         other = None if file else self._default_config
-        self._changes.note([path for path in (file, other) if path])
+        labels = loading.before_file(self._settings, "node_labels_file", flags=given)
+        self._changes.note([path for path in (file, other, labels) if path])
         if other and other.exists():
             file = other
-        settings = loading.load(self._settings, flags=given, file=file)
+        settings = loading.load(self._settings, flags=given, file=file, labels=self._labels)
         self._changes.add(settings_files(settings))
         return settings
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+_OWN_WAY: Final = {"protocol", "node_choice"}
+"""Settings of the framework that a reload applies, or that are only shown."""
+
+
 def reload(
     host: "Host",
     before: Settings,
@@ -51,7 +55,8 @@ def reload(
     changed = [
         key(field)
         for field in fields(Settings)
-        if field.name != "protocol" and getattr(settings, field.name) != getattr(before, field.name)
+        if field.name not in _OWN_WAY
+        and getattr(settings, field.name) != getattr(before, field.name)
     ]
     if changed:
         log.warning("restart required to apply settings", extra={"settings": ", ".join(changed)})

@@ -3,16 +3,20 @@
 import os
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields
+from contextlib import suppress
+from dataclasses import MISSING, Field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from deviceplugin._config import node_choice
 from deviceplugin._config import values as _values
 from deviceplugin._config.documents import faults, places
 from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.kinds.mappings import finished
+from deviceplugin._config.node_choice import NODES, NodeFacts, NodeLabels
 from deviceplugin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,14 +65,43 @@ def load(
     flags: Mapping[str, str | list[str]],
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    labels: NodeLabels | None = None,
 ) -> S:
     """Return ``settings`` from flags, environment and file; the first that has a value wins.
 
     ``flags`` maps the key of a field to a string or a list of strings. ConfigError has everything
-    that is wrong, a line each: the place, and what is valid there.
+    that is wrong, a line each: the place, and what is valid there. If ``file`` is a directory, or
+    has ``nodes``, it is read for this node, whose ``labels`` are those of ``node-labels-file``.
     """
     environment = os.environ if environ is None else environ
-    return _load(settings, flags, environment, None if file is None else settings.open_file(file))
+    if file is None:
+        return _load(settings, flags, environment)
+    early = partial(before_file, settings, flags=flags, environ=environment)
+    found = (labels or NodeLabels()).read(early("node_labels_file"))
+    node = NodeFacts(early("node_name"), early("node_label"), found, settings.node_facts())
+    path, why = node_choice.file(file, node)
+    if why:  # a label that names the file does not name an entry of it too
+        node = replace(node, label="")
+    return _load(settings, flags, environment, settings.open_file(path), node, why)
+
+
+def before_file(
+    settings: type[S],
+    name: str,
+    *,
+    flags: Mapping[str, str | list[str]],
+    environ: Mapping[str, str] | None = None,
+) -> Any:
+    """Return a setting that has to be known before a file is read: of a flag or the environment.
+
+    It is the default where these are wrong, which ``load`` reports.
+    """
+    (field,) = (one for one in fields(settings) if one.name == name)
+    environment = os.environ if environ is None else environ
+    with suppress(ConfigError):
+        for where, value in _sources(key(field), field, flags, environment, {}):
+            return read_field(field, typing.get_type_hints(settings)[name], where, value)
+    return field.default
 
 
 def load_section(settings: type[S], section: Place | None) -> S:
@@ -84,12 +117,14 @@ def _load(
     settings: type[S],
     flags: Mapping[str, str | list[str]],
     environment: Mapping[str, str],
-    root: Place | None,
+    root: Place | None = None,
+    node: NodeFacts | None = None,
+    why: str = "",
 ) -> S:
     problems: list[str] = []
     types = typing.get_type_hints(settings)
     known = {key(field): field for field in fields(settings)}
-    by_file = {} if root is None else _in_file(settings, root, known)
+    by_file, choice = ({}, "") if root is None else _in_file(settings, root, known, node)
     values: dict[str, Any] = {}
     for name, field in known.items():
         found = next(_sources(name, field, flags, environment, by_file), None)
@@ -107,6 +142,8 @@ def _load(
     problems += [] if root is None else root.faults.lines
     if problems:
         raise ConfigError("\n".join(problems))
+    choice = "; ".join(filter(None, (why, choice)))
+    values |= {"node_choice": choice} if choice else {}
     try:
         return settings(**values)
     except ValueError as error:  # from a __post_init__ that checks several settings together
@@ -114,23 +151,32 @@ def _load(
 
 
 def _in_file(
-    settings: type[S], root: Place, known: Mapping[str, "Field[Any]"]
-) -> Mapping[str, object]:
-    """Return the values in a file by the keys of settings; unknown keys are recorded as faults."""
-    try:
-        found = settings.from_file(root)
-    except InvalidError:
-        return {}
-    for name, value in found.items():
-        if name not in known:
-            place = value if isinstance(value, Place) else root.within(name)
-            place.fault(f"unknown key: {faults.suggestion(name, known)}")
+    settings: type[S], root: Place, known: Mapping[str, "Field[Any]"], node: NodeFacts | None
+) -> tuple[Mapping[str, object], str]:
+    """Return the values in a file by key, and why those; unknown keys are recorded as faults."""
+
+    def read(place: Place) -> Mapping[str, object]:
+        try:
+            found = dict(settings.from_file(place))
+        except InvalidError:
+            return {}
+        found.pop("node-choice", None)  # what --print-config writes can be read again
+        for name in [name for name in found if name not in known]:
+            value = found.pop(name)
+            unknown = value if isinstance(value, Place) else place.within(name)
+            unknown.fault(f"unknown key: {faults.suggestion(name, known)}")
+        return found
+
+    if node is None or NODES in known:
+        found, choice = read(root), ""
+    else:
+        found, choice = node_choice.of_node(root, node, read)
     types = typing.get_type_hints(settings)
     return {
         name: value
         for name, value in found.items()
-        if name in known and not is_null(known[name], types[known[name].name], value)
-    }
+        if not is_null(known[name], types[known[name].name], value)
+    }, choice
 
 
 def is_null(field: "Field[Any]", kind: Any, value: object) -> bool:

@@ -7,7 +7,7 @@ field is its help.
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,11 @@ from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import key
 from deviceplugin._config.names import HostName, check_driver_name
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
+
+
+def _refuse_choice(text: str) -> None:
+    if text:
+        raise ValueError("cannot be set: put the node's label or name into the file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,19 @@ class Settings:
     """Name of the DRA driver, which DeviceClasses and claims refer to. By default it is made of the
     plugin's resource: gopher.example.com for example.com/gopher."""
     node_name: str = dataclasses.field(default="", metadata={"env": "NODE_NAME"})
-    """Name of this node; in a pod, spec.nodeName. DRA needs it."""
+    """Name of this node; in a pod, spec.nodeName. DRA needs it, and it can select from the nodes of
+    a file, and a file of a directory."""
+    node_labels_file: Path | None = dataclasses.field(default=None, metadata={"watch": True})
+    """File with the labels of this node, which select in the same way, as the component node-labels
+    or the downward API writes it. It can be a flag or a variable, and has no effect in a file."""
+    node_labels_wait: timedelta = timedelta(seconds=10)
+    """How long a start waits for node-labels-file, which another container may be about to write.
+    Then the plugin starts as on a node without labels, until the file is there."""
+    node_label: str = ""
+    """Key of the label that names an entry of nodes, or a file of a directory. It can be a flag or
+    a variable, and has no effect in a file."""
+    node_choice: str = dataclasses.field(default="", metadata={"check": _refuse_choice})
+    """What was chosen for this node, and why. It cannot be set."""
     cdi_dir: Path = Path("/var/run/cdi")
     """Directory in which the container runtime finds CDI specifications. All that a container gets
     through DRA is written there."""
@@ -128,6 +145,14 @@ class Settings:
         if root.kind != "mapping":
             raise root.fault("must have keys and values, as in 'log-level: debug'")
         return root.keys()
+
+    @classmethod
+    def node_facts(cls) -> Mapping[str, Sequence[str]]:
+        """Return what an entry of ``nodes`` can be matched by besides node and label, by its key.
+
+        Each fact has any number of values. The keys are always the same.
+        """
+        return {}
 
     @classmethod
     def of_file(cls, path: Path) -> Self:

@@ -5,11 +5,12 @@ import inspect
 import typing
 from collections.abc import Iterator
 from dataclasses import Field, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from deviceplugin._config import values as _values
 from deviceplugin._config.kinds.kind import Schema
 from deviceplugin._config.loading import key
+from deviceplugin._config.node_choice import NODES
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
 
@@ -77,7 +78,17 @@ def settings_schema(settings: type[Settings]) -> Schema:
         key(field): _of_field(field, types[field.name], texts.get(key(field), ""))
         for field in fields(settings)
     }
+    if NODES not in properties:
+        properties[NODES] = _NODES_SCHEMA
     return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+_NODES_SCHEMA: Final[Schema] = {
+    "type": ["array", "null"],
+    "items": {"type": "object"},
+    "description": "What differs from node to node: entries with a name, a match of node and "
+    "label, or both, and other keys of the file.",
+}
 
 
 def _of_field(field: "Field[Any]", kind: Any, text: str) -> Schema:

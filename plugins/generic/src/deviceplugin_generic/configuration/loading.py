@@ -173,7 +173,11 @@ def read(root: Place) -> Mapping[str, object]:
     if root.kind == "list":
         found = smarter_read(root)
         return {"device": Devices(found.pop("configuration")), **found}
-    settings: dict[str, object] = {"device": Devices(Configuration(place=str(root)))}
+    settings: dict[str, object] = {}
+    if not root.key.startswith(
+        "nodes["
+    ):  # an entry of nodes may leave the devices of the rest as they are
+        settings["device"] = Devices(Configuration(place=str(root)))
     names: dict[str, str] = {}
     for name, place in _keys(root):
         key = SETTINGS.get(name, name)

@@ -100,7 +100,8 @@ def _file(
     if language not in _ENDINGS:
         what = _OTHERS.get(language, "a language that theirs does not know by its name")
         raise dp.ConfigError(f"{file.place}: is in {what}: write it as YAML, with keys as in JSON")
-    return checked(of_text(str(file.value), file.place, language), partial(_read, result))
+    root = of_text(str(file.value), file.place, language, is_file=True)
+    return checked(root, partial(_read, result))
 
 
 def _read(

@@ -1,20 +1,13 @@
 """The configuration file: version v1, as the reference plugin has it, and the keys of settings."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-import deviceplugin as dp
 from deviceplugin.kit.configuration import InvalidError, Place
-from deviceplugin_gpu.configuration import node_choice
-from deviceplugin_gpu.configuration.node_choice import NodeFacts
 
 VERSION: Final = "v1"
 _TOP: Final = ("version", "flags", "resources", "sharing", "imex")
-_NODES: Final = "nodes"
-_CHOSEN: Final = "node-choice"
-_OF_NODE: Final = frozenset({"node-name", "node-labels-file", _CHOSEN})
-"""Settings that are needed before a file is read. They have no effect in a file."""
 _FLAGS: Final = {
     "migStrategy": "mig-strategy",
     "failOnInitError": "fail-on-init-error",
@@ -43,29 +36,23 @@ _OTHERS: Final = {
 """Keys for gpu-feature-discovery, which reads the same file. They are accepted and ignored."""
 
 
-def read(
-    root: Place, known: Collection[str], node: NodeFacts | None = None, why: str = ""
-) -> Mapping[str, object]:
+def read(root: Place, known: Collection[str]) -> Mapping[str, object]:
     """Return the settings in a file, by the keys of settings. Faults are collected.
 
-    The file may have keys of settings, listed in ``known``, beside those of version v1. The entry
-    of ``nodes`` that is for ``node`` overrides the rest. ``why`` says why this file was chosen;
-    empty if there was no choice.
+    The file may have keys of settings, listed in ``known``, beside those of version v1.
     """
-    node = node or NodeFacts()
-    top = root.keys((*_TOP, _NODES, *known, *_OF_NODE))
+    top = root.keys((*_TOP, *known))
     if "version" in top:
         _check_version(top["version"])
-    found: dict[str, object] = {**_settings(top, known)}
-    parts = list(_entries(_said(top, _NODES), known))
-    try:
-        number, chosen = node_choice.entry([one for one, _ in parts], node, by_label=not why)
-    except dp.ConfigError as error:
-        raise root.fault(str(error)) from error
-    if number is not None:
-        found |= parts[number][1]
-    if why or chosen.text:
-        found[_CHOSEN] = node_choice.Chosen("; ".join(filter(None, (why, chosen.text))))
+    found = {key: top[key] for key in top if key in known and key not in _TOP}
+    flags = _within(top, "flags", (*_FLAGS, *_OTHERS["flags"], "plugin", "gfd"))
+    _collect(flags, _FLAGS, found)
+    _collect(_within(flags, "plugin", _PLUGIN_FLAGS), _PLUGIN_FLAGS, found)
+    _collect(_within(top, "imex", _IMEX), _IMEX, found)
+    _within(flags, "gfd", _OTHERS["flags.gfd"])
+    for key in ("resources", "sharing"):
+        if place := _said(top, key):
+            found[key] = place
     return found
 
 
@@ -77,29 +64,6 @@ def _check_version(place: Place) -> None:
 def _said(given: Mapping[str, Place], key: str) -> Place | None:
     """Return the place at ``key``; None if it is absent or empty."""
     return given[key] if key in given and given[key].kind != "nothing" else None
-
-
-def _entries(
-    places: Place | None, known: Collection[str]
-) -> Iterator[tuple[node_choice.NodeEntry, Mapping[str, Place]]]:
-    for place in places.items() if places else ():
-        with suppress(InvalidError):
-            keys = place.keys((*node_choice.ENTRY_KEYS, *_TOP[1:], *known))
-            yield node_choice.NodeEntry.read(place, keys), _settings(keys, known)
-
-
-def _settings(top: Mapping[str, Place], known: Collection[str]) -> dict[str, Place]:
-    own = [key for key in top if key in known and key not in {*_TOP, *_OF_NODE}]
-    found = {key: top[key] for key in own}
-    flags = _within(top, "flags", (*_FLAGS, *_OTHERS["flags"], "plugin", "gfd"))
-    _collect(flags, _FLAGS, found)
-    _collect(_within(flags, "plugin", _PLUGIN_FLAGS), _PLUGIN_FLAGS, found)
-    _collect(_within(top, "imex", _IMEX), _IMEX, found)
-    _within(flags, "gfd", _OTHERS["flags.gfd"])
-    for key in ("resources", "sharing"):
-        if place := _said(top, key):
-            found[key] = place
-    return found
 
 
 def _within(given: Mapping[str, Place], key: str, known: Collection[str]) -> Mapping[str, Place]:

@@ -1,7 +1,7 @@
 """The settings of the GPU plugin."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
@@ -12,8 +12,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
-from deviceplugin_gpu.configuration import config_file, node_choice
-from deviceplugin_gpu.configuration.node_choice import Chosen, NodeFacts
+from deviceplugin_gpu.configuration import config_file
+from deviceplugin_gpu.configuration.node_choice import LABEL, models
 from deviceplugin_gpu.configuration.setting_kinds import (
     NAMING,
     SHARING,
@@ -21,6 +21,7 @@ from deviceplugin_gpu.configuration.setting_kinds import (
     Sharing,
     Strategies,
 )
+from deviceplugin_gpu.host import Roots
 
 _PREFIX: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/([A-Za-z0-9][-\w.]{0,9})?)?", re.ASCII
@@ -158,12 +159,9 @@ class GpuSettings(dp.Settings):
     labels_file: Path | None = None
     """File below the features.d of Node Feature Discovery, to which the node's labels are written;
     none by default."""
-
-    node_labels_file: Path | None = None
-    """File with labels, as the downward API writes it, which select from the file's nodes, as
-    node-name does. Both can be a flag or a variable, and have no effect in the file."""
-    node_choice: Chosen = field(default=Chosen())
-    """What the configuration chose for this node, and why. It cannot be set."""
+    node_label: str = LABEL
+    """Key of the label that names an entry of nodes, or a file of a directory. It can be a flag or
+    a variable, and has no effect in a file."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -174,8 +172,8 @@ class GpuSettings(dp.Settings):
 
     @classmethod
     @override
-    def open_file(cls, path: Path) -> Place:
-        return super().open_file(node_choice.file(path, NodeFacts())[0])
+    def node_facts(cls) -> Mapping[str, Sequence[str]]:
+        return {"model": models(Roots().proc)}
 
     @classmethod
     @override
@@ -198,27 +196,6 @@ class GpuSettings(dp.Settings):
 
 def _keys() -> list[str]:
     return [one.name.replace("_", "-") for one in fields(GpuSettings)]
-
-
-def of_node(facts: Callable[[], NodeFacts]) -> type[GpuSettings]:
-    """Return settings whose file is read for the node that ``facts`` returns."""
-    why = ""
-
-    class NodeSettings(GpuSettings):
-        @classmethod
-        @override
-        def open_file(cls, path: Path) -> Place:
-            nonlocal why
-            file, why = node_choice.file(path, facts())
-            return dp.Settings.open_file(file)
-
-        @classmethod
-        @override
-        def from_file(cls, root: Place) -> Mapping[str, object]:
-            return config_file.read(root, _keys(), facts(), why)
-
-    NodeSettings.__doc__ = GpuSettings.__doc__
-    return NodeSettings
 
 
 def _problems(settings: GpuSettings) -> Iterator[str]:

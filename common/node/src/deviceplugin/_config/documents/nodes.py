@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -23,6 +24,7 @@ _KINDS: Final[Mapping[type, Kind]] = {
 }
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 """The tokens of a valid document."""
+_NEXT: Final = re.compile(r"[^ \t\r\n]|$")
 
 
 class MalformedError(ValueError):
@@ -31,6 +33,19 @@ class MalformedError(ValueError):
     def __init__(self, problem: str, line: int = 0) -> None:
         super().__init__(" ".join(problem.split()))
         self.line = line
+
+
+def decoded(text: str | bytes) -> str:
+    """Return a document as a string. Bytes are in UTF-8, UTF-16 or UTF-32.
+
+    A byte order mark may be there, and is removed. MalformedError if they are in none of them.
+    """
+    try:
+        made = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise MalformedError(f"{error.reason} of {error.encoding.upper()}", line) from error
+    return made.removeprefix("\ufeff")
 
 
 def too_deep(line: int = 0) -> MalformedError:
@@ -125,21 +140,49 @@ def check_size(root: Any, most: int = MAX_NODES) -> None:
 
 def of_json(text: str) -> DocumentNode | None:
     """Return the outermost value of JSON; None for an empty document; MalformedError if invalid."""
-    if not text.strip():
-        return None
     try:
-        document = json.loads(text)
+        return of_valid_json(text) if text.strip() else None
     except json.JSONDecodeError as error:
         raise MalformedError(error.msg, error.lineno) from error
-    except ValueError as error:  # a number of more digits than Python accepts
-        raise MalformedError(str(error)) from error
-    except RecursionError as error:
-        raise too_deep() from error
+
+
+def of_valid_json(text: str) -> DocumentNode:
+    """Return the outermost value of JSON. JSONDecodeError if it is not JSON.
+
+    MalformedError if it is, and there are too many values, or they are nested too deeply.
+    """
+    with _decoding():
+        document = json.loads(text)
     check_size(document)
     tokens = _tokens(text)
     root = _node(*next(tokens), tokens)
     assert next(tokens, None) is None  # or the tokens are not json's
     return root
+
+
+def values_of_json(text: str, most: int) -> list[Any]:
+    """Return all values of JSON, which may follow one another; errors as ``of_valid_json``."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
+    text = text.strip()
+    with _decoding():
+        while at < len(text) and len(found) <= most:
+            value, end = decoder.raw_decode(text, at)
+            found.append(value)
+            at = next(_NEXT.finditer(text, end)).start()
+    check_size(found, most)
+    return found
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    try:
+        yield
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # a number of more digits than Python accepts
+        raise MalformedError(str(error)) from error
+    except RecursionError as error:
+        raise too_deep() from error
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int]]:

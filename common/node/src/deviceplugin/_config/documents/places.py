@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ from deviceplugin._config.documents.nodes import (
     Kind,
     MalformedError,
     check_size,
+    decoded,
     of_json,
     of_value,
 )
@@ -107,6 +109,11 @@ class Place:
         """Return the place of ``key`` in a mapping, whether or not the key is there."""
         return Place(self.faults, self.node.pairs.get(key, self.node), self._inner(key))
 
+    def without(self, *keys: str) -> "Place":
+        """Return this mapping without some of its keys."""
+        pairs = {key: node for key, node in self.node.pairs.items() if key not in keys}
+        return Place(self.faults, replace(self.node, pairs=pairs), self.key)
+
     def _inner(self, key: str) -> str:
         shown = printable(key)
         return f"{self.key}.{shown}" if self.key else shown
@@ -166,41 +173,48 @@ def of_file(path: Path) -> Place:
     """Return the outermost place of a file in TOML, JSON or YAML, according to its extension.
 
     A file that is neither ``.toml`` nor ``.json`` is YAML, and needs PyYAML. An empty file, and one
-    that only has null, is an empty mapping. Duplicate keys are faults, wherever they are.
+    that only has null, is an empty mapping. Duplicate keys are faults, wherever they are. Keys at
+    the top that begin with ``x-`` are ignored: they are for what anchors name.
     ConfigError if the file cannot be read, or is not valid. A pipe is not read, because it could
     not be read again.
     """
     faults = Faults(lambda line: f"{path}:{line}" if line else str(path))
     try:
-        text = content(path, LONGEST).decode("utf-8-sig")
+        text = content(path, LONGEST)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{path}:{line}: not valid: {error.reason} of UTF-8") from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}: a configuration is a text file") from error
     root = _root(path.suffix, text, faults)
-    return Place(faults, DocumentNode("mapping")) if root.kind == "nothing" else root
+    if root.kind == "nothing":
+        return Place(faults, DocumentNode("mapping"))
+    return _without_anchors(root)
 
 
-def of_text(text: str, name: str = "", language: str = ".yaml") -> Place:
+def of_text(text: str, name: str = "", language: str = ".yaml", *, is_file: bool = False) -> Place:
     """Return the outermost place of a document in a string, which messages call ``name``.
 
-    ConfigError if it is not valid.
+    If it is that of a file, keys that begin with ``x-`` are ignored as there. ConfigError if it is
+    not valid.
     """
     many = "\n" in text.strip()
 
     def locate(line: int) -> str:
         return ": ".join(part for part in (name, f"line {line}" if line and many else "") if part)
 
-    return _root(language, text, Faults(locate))
+    root = _root(language, text, Faults(locate))
+    return _without_anchors(root) if is_file else root
 
 
-def plain_documents(text: str, name: str = "") -> list[Any]:
-    """Return all documents of a string in YAML as Python objects. Messages call it ``name``.
+def _without_anchors(root: Place) -> Place:
+    return root.without(*(key for key in root.node.pairs if key.startswith("x-")))
 
-    ConfigError if it is not valid, or has more values than are read.
+
+def plain_documents(text: str | bytes, name: str = "") -> list[Any]:
+    """Return all documents in YAML or JSON as Python objects. Messages call them ``name``.
+
+    Bytes are in UTF-8, UTF-16 or UTF-32. ConfigError if one is not valid, or has more values than
+    are read.
     """
     from deviceplugin._config.documents.yaml_nodes import plain
 
@@ -223,9 +237,10 @@ def of_plain(value: Any, name: str = "") -> Place:
     return Place(Faults(lambda _line: ""), of_value(value), name)
 
 
-def _root(language: str, text: str, faults: Faults) -> Place:
+def _root(language: str, text: str | bytes, faults: Faults) -> Place:
     node = None
     try:
+        text = decoded(text)
         if language == ".json":
             node = of_json(text)
         elif language == ".toml":

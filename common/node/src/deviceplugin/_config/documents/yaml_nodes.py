@@ -1,7 +1,8 @@
-"""YAML as nodes or plain values, with limits on what a short text asks for. Imports PyYAML."""
+"""YAML, and JSON in it, as nodes or plain values. Imports PyYAML."""
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import yaml
@@ -12,59 +13,79 @@ from deviceplugin._config.documents.nodes import (
     Kind,
     MalformedError,
     check_size,
+    decoded,
+    of_valid_json,
     too_deep,
-    too_many,
+    values_of_json,
 )
+from deviceplugin._config.documents.yaml_loader import MERGE, TAB, TAG, Loader, key_of
 
-_TAG: Final = "tag:yaml.org,2002:"
-_MERGE: Final = f"{_TAG}merge"
-"""The kind of ``<<``."""
-MOST_MERGED: Final = 10_000
-"""Keys of a document that ``<<`` merges."""
 _KINDS: Final[dict[str, Kind]] = {
-    f"{_TAG}str": "text",
-    f"{_TAG}int": "integer",
-    f"{_TAG}float": "number",
-    f"{_TAG}bool": "boolean",
-    f"{_TAG}null": "nothing",
-    f"{_TAG}timestamp": "date",
+    f"{TAG}str": "text",
+    f"{TAG}int": "integer",
+    f"{TAG}float": "number",
+    f"{TAG}bool": "boolean",
+    f"{TAG}null": "nothing",
+    f"{TAG}timestamp": "date",
 }
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError)
 """What PyYAML raises, also for scalars that do not fit their tag."""
+_NOT_HERE: Final = "are not allowed here"
+"""How it ends its messages on keys and entries that cannot begin where they do."""
 
 
-def compose(text: str) -> DocumentNode | None:
-    """Return the outermost value; None for a document without any; MalformedError if not valid."""
-    with _translated():
-        loader = _Loader(text)
-        root = loader.get_single_node()
-        if root is None:
-            return None
-        node = _Nodes(loader).node(root)
-        check_size(node)
-        return node
+def compose(text: str | bytes) -> DocumentNode | None:
+    """Return the outermost value of the only document that has one; None if there is none.
 
-
-def plain(text: str, most: int = MAX_NODES) -> list[Any]:
-    """Return all documents as Python objects, as ``yaml.safe_load_all`` does.
-
-    MalformedError if one is not valid, or has more than ``most`` keys and values. Those that
-    aliases repeat count each time.
+    JSON is read as JSON. What is not quite JSON, such as one with comments, is YAML.
+    MalformedError if it is not valid, or if a second document has a value.
     """
-    with _translated():
-        loader: Any = _Loader(text, most)
-        found = []
-        while loader.check_data():
-            found.append(loader.get_data())
-        check_size(found, most)
-        return found
+    text = decoded(text)
+    if _may_be_json(text):
+        with suppress(json.JSONDecodeError):
+            return of_valid_json(text)
+    with _loading(text) as loader:
+        found: list[DocumentNode] = []
+        while loader.check_node():
+            found.append(_Nodes(loader).node(loader.get_node()))
+            check_size(found[-1])
+        given = [one for one in found if one.kind != "nothing"]
+        if len(given) > 1:
+            problem = "a second document begins here: a configuration has one"
+            raise MalformedError(problem, given[1].line)
+        return next(iter([*given, *found]), None)
+
+
+def plain(text: str | bytes, most: int = MAX_NODES) -> list[Any]:
+    """Return all documents as Python objects. Keys are strings, as they are written.
+
+    Values of JSON may follow one another. MalformedError if one is not valid, or has more than
+    ``most`` keys and values. Those that aliases repeat count each time.
+    """
+    text = decoded(text)
+    found: list[Any] = []
+    if _may_be_json(text):
+        with suppress(json.JSONDecodeError):
+            found = values_of_json(text, most)
+    if not found:
+        with _loading(text, most) as loader:
+            while loader.check_data():
+                found.append(loader.get_data())
+            check_size(found, most)
+    return found
+
+
+def _may_be_json(text: str) -> bool:
+    return text.lstrip()[:1] in {"{", "["}
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Raise MalformedError for whatever PyYAML raises."""
+def _loading(text: str, most: int = MAX_NODES) -> Iterator[Any]:
+    """Yield a loader, and raise MalformedError for whatever PyYAML raises."""
+    loader = None
     try:
-        yield
+        loader = Loader(text, most)
+        yield loader
     except RecursionError as error:
         raise too_deep() from error
     except MalformedError:
@@ -72,60 +93,15 @@ def _translated() -> Iterator[None]:
     except _UNREADABLE as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
+        if loader and mark and mark.line == loader.tabbed and problem.endswith(_NOT_HERE):
+            problem = TAB
         raise MalformedError(problem, mark.line + 1 if mark else 0) from error
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads documents of at most ``most`` keys and values in all, before aliases repeat them."""
-
-    def __init__(self, text: str, most: int = MAX_NODES) -> None:
-        super().__init__(text)
-        self._most = most
-        self._composed = self._merged = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Return the next node; PyYAML calls this for each."""
-        self._composed += 1
-        if self._composed > self._most:
-            raise too_many(self.line + 1, self._most)
-        return super().compose_node(parent, index)
-
-    def flatten_mapping(self, node: Any) -> None:
-        """Put what ``<<`` merges before the keys of ``node`` itself, each key once.
-
-        PyYAML's own repeats a key for each mapping on the way, so that a dozen lines fill memory.
-        """
-        bases = [base for key, value in node.value if key.tag == _MERGE for base in _bases(value)]
-        node.value = [pair for pair in node.value if pair[0].tag != _MERGE]
-        merged: dict[Any, Any] = {}
-        for base in bases:
-            self.flatten_mapping(base)
-            merged |= {_identity(pair[0]): pair for pair in base.value}
-        self._merged += len(merged)
-        if self._merged > MOST_MERGED:
-            problem = f"<< merges more than {MOST_MERGED} keys"
-            raise MalformedError(problem, node.start_mark.line + 1)
-        node.value = [*merged.values(), *node.value]
-
-
-def _bases(value: Any) -> list[Any]:
-    """Return the mappings of a ``<<``. Of one key in several, the last counts here."""
-    found = value.value[::-1] if isinstance(value, yaml.SequenceNode) else [value]
-    for one in found:
-        if not isinstance(one, yaml.MappingNode):
-            problem = f"expected a mapping or list of mappings for merging, but found {one.id}"
-            raise MalformedError(problem, one.start_mark.line + 1)
-    return found
-
-
-def _identity(key: Any) -> object:
-    return (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else id(key)
 
 
 class _Nodes:
     """Makes nodes of PyYAML's nodes. An alias is the same node as its anchor."""
 
-    def __init__(self, loader: _Loader) -> None:
+    def __init__(self, loader: Loader) -> None:
         self._loader: Any = loader
         self._made: dict[int, DocumentNode] = {}
 
@@ -152,22 +128,16 @@ class _Nodes:
         return DocumentNode(kind, line, given.value, value)
 
     def _fill(self, node: DocumentNode, given: Any) -> None:
-        own = sum(key.tag != _MERGE for key, _ in given.value)
+        own = sum(key.tag != MERGE for key, _ in given.value)
         self._loader.flatten_mapping(given)
         merged = len(given.value) - own
         for key, value in given.value[:merged]:
-            node.pairs[self._key(key)] = self.node(value)
+            node.pairs[key_of(key)] = self.node(value)
         seen: set[str] = set()
         for key, value in given.value[merged:]:
-            name = self._key(key)
+            name = key_of(key)
             if name in seen:
                 node.repeated.append((name, key.start_mark.line + 1))
             seen.add(name)
             node.pairs.pop(name, None)
             node.pairs[name] = self.node(value)
-
-    @staticmethod
-    def _key(key: Any) -> str:
-        if key.id != "scalar":
-            raise MalformedError("a key must be a string", key.start_mark.line + 1)
-        return str(key.value)

@@ -90,10 +90,13 @@ def _integer(place: Place) -> int | None:
     if place.kind != "integer":
         return None
     try:
-        # Digits are decimal, although YAML reads them as octal after a 0.
-        return int(place.raw) if place.raw.isdecimal() else place.plain()
+        decimal = int(place.raw) if place.raw.isdecimal() else place.plain()
+        if decimal != place.plain():
+            problem = f"{place.raw} is octal in YAML: write {place.plain()} or {decimal}"
+            raise place.fault(problem)
     except ValueError:  # more digits than Python accepts
         return None
+    return decimal
 
 
 def number(least: float = float("-inf"), most: float = float("inf")) -> Kind[float]:

@@ -17,6 +17,7 @@ from deviceplugin._config.documents.faults import InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.loading import key
+from deviceplugin._config.node_choice import NODES
 from deviceplugin._config.settings import Settings, written
 from deviceplugin._platform import hooks
 from deviceplugin.errors import ConfigError
@@ -118,7 +119,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
         found = Settings.from_file(root)
     except InvalidError:
         found = {}
-    names = [name for name in found if name not in _OF_ALL]
+    names = [name for name in found if name not in {*_OF_ALL, NODES}]
     for name in names:
         if name not in installed:
             near = faults.suggestion(name, [*installed, *_OF_ALL])

@@ -1,6 +1,5 @@
 """Pods from manifests in JSON or YAML."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,7 @@ from deviceplugin_testing.simulator._pods.pod import (
 
 def documents(path: Path) -> list[Any]:
     """Return the documents in ``path``; raise ``OSError`` or ``ValueError``."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        return [json.loads(text)]
-    return plain(text)
+    return plain(path.read_bytes())
 
 
 class ManifestError(Exception):

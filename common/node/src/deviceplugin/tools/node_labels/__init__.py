@@ -1,0 +1,1 @@
+"""``deviceplugin node-labels``: keeps the labels of this node in a file, for a plugin beside it."""
