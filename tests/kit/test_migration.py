@@ -92,9 +92,14 @@ def test_a_value_in_a_message_is_cut() -> None:
 
 
 def test_flags_of_what_a_shell_starts_are_refused() -> None:
-    workload = Workload(place="p", shell="/bin/sh", arguments=["-c", "x"])
-    with pytest.raises(dp.ConfigError, match="p: command: '/bin/sh' is not a plugin"):
-        list(flags(workload, []))
+    def read(*arguments: str) -> list[str]:
+        workload = Workload(place="p", shell="/bin/sh", arguments=arguments)
+        return [name for name, _ in flags(workload, [], ["a"])]
+
+    for odd in (["-c"], ["-c", "x; y"], ["-c", "x", "y"], ["x"], []):
+        with pytest.raises(dp.ConfigError, match="p: command: '/bin/sh' is not a plugin"):
+            read(*odd)
+    assert ["a"] == read("-c", "exec x --a")
 
 
 def test_a_field_that_is_dropped_is_listed() -> None:

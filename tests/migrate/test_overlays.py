@@ -477,9 +477,6 @@ def test_an_empty_file_of_smarters_stays_one(migrate: Migrate, rendered: Rendere
     file = config_map("c", **{"conf.yaml": "[]"})
     migrate(daemon_set(SMARTER, **mounting("c", "/root/config")), file)
     assert [] == configuration(rendered())
-    # Its chart makes no ConfigMap of an empty list, so that the rules of the image apply.
-    migrate({"image": SMARTER, "application": {"appName": "x"}, "config": []})
-    assert "^snd$" == configuration(rendered())[0]["devicematch"]
 
 
 def test_what_is_kept_of_a_pod_is_in_ours(migrate: Migrate, rendered: Rendered) -> None:

@@ -118,7 +118,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ),
         (
             [{"image": SMARTER, "config": []}],
-            "config: is missing, and the chart's own is not known",
+            "has no devices, so those of the chart apply",
         ),
         ([{"image": SMARTER, "config": [{"devicematch": "("}]}], "conf.yaml: [0]"),
         (
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
         (
             [daemon_set("intel-gpu-plugin", nodeSelector={"gpu": True})],
-            "nodeSelector: {'gpu': True} is not a mapping of strings: put them in quotes",
+            "nodeSelector.gpu: True is not a string: put it in quotes",
         ),
         ([daemon_set("rocm/k8s-device-plugin:labeller-1.3")], "containers[0]: the labeller: "),
         (

@@ -89,15 +89,17 @@ def _drop_unused(source: Input, made: Sequence[Made]) -> None:
     used = {number for one in made for number in one.found.read_from}
     for document in source.documents:
         number = document.number
-        if document.kind == "ConfigMap" and number in used:
-            for key in ("apiVersion", "kind", "metadata", "immutable"):
-                account.take((number, key))
-            account.drop((number, "binaryData"), _UNUSED)
-            for key in mapping(document.content, "data"):
-                if (number, "data", key) not in variables:
-                    account.drop((number, "data", key), "no file that the plugin reads")
-        elif number not in here and not account.knows((number,)):
+        is_config_map = document.kind == "ConfigMap" and number in used
+        if not is_config_map and not account.knows((number,)):
             account.drop((number,), _UNUSED)
+        if number in here or not (is_config_map or account.knows((number,))):
+            continue
+        for key in ("apiVersion", "kind", "metadata", "immutable", "status"):
+            account.take((number, key))
+        for key in mapping(document.content, "data") if is_config_map else ():
+            if (number, "data", key) not in variables:
+                account.drop((number, "data", key), "no file that the plugin reads")
+        account.drop((number, "binaryData"), _UNUSED)
 
 
 def _name(source: Input, path: Path, made: Sequence[Made]) -> tuple[str, str]:
@@ -108,7 +110,8 @@ def _name(source: Input, path: Path, made: Sequence[Made]) -> tuple[str, str]:
     document, index = source.documents[int(path[0])], len(path) - 1
     workloads = [one.found for one in made if one.found.document is document]
     if not workloads:
-        return "", f"{document.title}: {source.account.name(path)}".removesuffix(": ")
+        title = f"{document.title}: " if document.kind else ""
+        return "", f"{title}{source.account.name(path)}".removesuffix(": ")
     if isinstance(path[index], int) and path[index - 1] in _ITEMS:
         title = source.account.name(path).rpartition("[")[2].rstrip("]")
         return _ITEMS[str(path[index - 1])], title

@@ -118,6 +118,7 @@ def of_application_set(document: Document, source: Input) -> Iterator[Values]:
     release = Release(
         removal=f"kubectl {namespace}delete applicationset {name}  # and in git",
         rendered=rendered,
+        application_set=(name, str(meta.get("namespace") or "")),
     )
     done: list[Any] = []
     for element in elements or [{}]:

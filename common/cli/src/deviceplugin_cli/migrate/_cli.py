@@ -10,7 +10,7 @@ from deviceplugin._app.exit_status import complain
 from deviceplugin._config.documents.faults import bounded
 from deviceplugin.apiserver import ApiServerError
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.migration import Migration, Workload
+from deviceplugin.kit.migration import Migration, Path, Workload
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet._question import Progress, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
@@ -119,9 +119,7 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
         all_found = [one for one in all_found if f"/{one.document.name}".endswith(f"/{name}")]
         if not all_found:
             raise ConfigError(f"{path}: no DaemonSet is called {name}")
-    known = [(one, migration) for one in all_found for migration in migrations(one.workload)]
-    outer = outermost([one for one, _ in known])
-    made = [Made(*one, compare(*one)) for one in known if one[0] in outer]
+    made = [Made(one, each, compare(one, each)) for one, each in _outermost(all_found)]
     if not made:
         raise ConfigError(_nothing_known(path, all_found))
     drop_others(source, every, made)
@@ -129,6 +127,19 @@ def collect(path: str, source: Input, configuration: str | None, name: str | Non
     for one in made:
         one.migration.differences += one.found.release.notes if one.found.release else ()
     return made
+
+
+def _outermost(found: Sequence[Found]) -> Iterator[tuple[Found, Migration]]:
+    """Yield what is known, unless it is inside of what is: a chart's values have others in them."""
+    known: dict[int, list[Migration]] = {}
+    roots: set[Path] = set()
+    for index in sorted(range(len(found)), key=lambda index: len(found[index].workload.root)):
+        workload = found[index].workload
+        if not any(workload.root[:end] in roots for end in range(len(workload.root))):
+            known[index] = list(migrations(workload))
+            roots |= {workload.root} if known[index] else set()
+    for index in sorted(known):
+        yield from ((found[index], one) for one in known[index])
 
 
 def _migrate(options: argparse.Namespace) -> int:

@@ -58,7 +58,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
     reading = _Reading(found, migration, result)
     if found.workload.values is None:
         reading.daemon_set()
-        result.differences += _absent(found)
+        result.differences += _absent(found, migration)
         for name, path in _moved(found):
             result.volumes.append({"name": name, "hostPath": {"path": path}})
             result.differences.append(f"host path {path}: {KEPT}, for the volume {name}")
@@ -67,7 +67,7 @@ def compare(found: Found, migration: Migration) -> Comparison:
             reading.object_metadata()
         if not found.workload.kind:
             reading.chart()
-            result.differences += _absent(found)
+            result.differences += _absent(found, migration)
     reading.others(migration.pod)
     drop_harmless(found.workload)
     result.container |= _references(found, migration, result)
@@ -135,14 +135,17 @@ class _Reading:
         apart, place = Account([("", fields)]), self._found.workload.place
         for key in fields:
             content = known(apart, (0, key), FIELDS["PodSpec"][key], f"{place}: {key}")
+            if not content:
+                continue
             if key == "volumes":
                 self._result.volumes += content
-                words = [f"host path {one['hostPath']['path']}: {KEPT}" for one in content]
-            elif content:
+                words = [
+                    f"host path {one['hostPath']['path']}: {KEPT}, for the volume {one['name']}"
+                    for one in content
+                ]
+            else:
                 where = Place(self._found, self._migration, key)
                 words = [f"{key}: {_meaning.POD[key].of(content, where)}"]
-            else:
-                continue
             self._result.differences += [one for one in words if not one.endswith(": ")]
             if words[0].startswith(f"{key}: {KEPT}"):
                 self._result.pod[key] = content
@@ -194,9 +197,9 @@ def _by_pattern(table: Mapping[str, Meaning], name: str) -> Meaning | None:
     return next(found, None)
 
 
-def _absent(found: Found) -> Iterator[str]:
+def _absent(found: Found, migration: Migration) -> Iterator[str]:
     """Yield what ours has where a peer has nothing."""
-    if not found.pod.get("tolerations"):
+    if not found.pod.get("tolerations") and not migration.pod.get("tolerations"):
         yield (
             "tolerations: none; ours tolerates all taints, so it also runs on nodes that are "
             "tainted with others: use a nodeSelector to keep it off"

@@ -27,6 +27,8 @@ class Release:
     """``labels`` and ``annotations`` by which its objects say that they are its."""
     numbers: frozenset[int] = frozenset()
     """The documents that it and its values are in."""
+    application_set: tuple[str, str] | None = None
+    """Name and namespace of the ApplicationSet that makes it."""
     notes: tuple[str, ...] = ()
     """What cannot be seen in its values, a sentence each."""
 

@@ -89,6 +89,11 @@ _FLUX: Final[Mapping[str, str]] = {
 def peer_of(made: Made) -> Peer:
     """Return the DaemonSet of a peer, and who keeps it."""
     document, keeper = made.found.document, _keeper(made.found.document)
+    if release := made.found.release:
+        if release.application_set:
+            keeper = _of_gitops("ApplicationSet", *release.application_set)
+        elif keeper is None or not keeper.stop:
+            keeper = replace(keeper or Keeper(""), ends=[f"    {release.removal}"])
     if stop := [f"    {one}" for one in made.migration.stop]:
         of_gpus = made.migration.plugin == "gpu"
         keeper = replace(_OF_GPUS if of_gpus else keeper or Keeper(""), ends=stop)

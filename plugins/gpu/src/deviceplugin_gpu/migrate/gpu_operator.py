@@ -138,6 +138,7 @@ class Policy:
             if one.get("valueFrom") is None
         }
         root = (*self.workload.root, *path)
+        self.workload.account.take((*root, "args"))
         return replace(
             self.workload, place=place, arguments=arguments, variables=variables, root=root
         )

@@ -137,7 +137,9 @@ def _chart(workload: Workload, values: Mapping[str, Any]) -> Recognized | None:
         return Recognized("operator")
     if not _SIGNS & values.keys():
         return None
-    known = {_OWN_KEYS[key] for key in values if key in _OWN_KEYS} or set(_named(workload))
+    own = workload.name.removeprefix("intel-").removesuffix("-plugin")
+    known = {own} & {*PLUGINS} or {_OWN_KEYS[key] for key in values if key in _OWN_KEYS}
+    known = known or set(_named(workload))
     if len(known) != 1:
         raise ConfigError(
             f"{workload.place}: these values can be of several of Intel's charts "
