@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 68_900,
-    "of deviceplugin": 28_650,
+    "lines of source": 77_000,
+    "of deviceplugin": 29_550,
     "of deviceplugin-testing": 17_900,
-    "of deviceplugin-cli": 1_850,
-    "of the plugins": 17_100,
+    "of deviceplugin-cli": 6_700,
+    "of the plugins": 19_500,
     "of the operator": 3_600,
     "lines of build and demo": 4_700,
-    "lines of tests, with e2e": 102_200,
+    "lines of tests, with e2e": 106_200,
     "lines of generated files": 5_000,
     "pages": 90,
-    "words on pages": 79_000,
+    "words on pages": 82_200,
     "words on the longest page": 2_500,
-    "KiB of the wheel that a node installs": 1_220,
+    "KiB of the wheel that a node installs": 1_260,
     "arrows between rooms": 110,
 }
 """The most that each figure may be."""

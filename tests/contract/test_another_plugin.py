@@ -21,6 +21,18 @@ PLUGINS = sorted({path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
     ("deviceplugin_cli/migrate", "template"): "a key of workloads",
+    **dict.fromkeys(
+        [("deviceplugin_cli/migrate", name) for name in ("amd", "intel", "nvidia", "gpu")],
+        "operators and images of vendors, as they call them, and who takes a patch back",
+    ),
+    **dict.fromkeys(
+        [
+            ("deviceplugin_cli/migrate/output", name)
+            for name in ("fpga", "generic", "intelgpu", "rdma", "simulated")
+        ],
+        "what the manifest of a plugin has in its file, which has to be taken back",
+    ),
+    ("deviceplugin_cli/migrate/charts", "generic"): "the name of a chart",
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
     ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
     (

@@ -15,9 +15,9 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Migration, Workload
 from deviceplugin_cli.migrate._compare import Comparison, Made
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._deployments import Deployment, deployments, manifest_keys
 from deviceplugin_cli.migrate._documents import Document
-from deviceplugin_cli.migrate._judge import hosted, judge
+from deviceplugin_cli.migrate.output._deployments import Deployment, deployments, manifest_keys
+from deviceplugin_cli.migrate.output._judge import hosted, judge
 from manifests.kustomize import ROOT, kustomized
 from migration.lamp import install
 from migration.peers import daemon_set

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.__main__ import main
-from deviceplugin_cli.migrate._layers import assign, steps, typed
+from deviceplugin_cli.migrate.charts._layers import assign, steps, typed
 from migration.releases import APP_TEMPLATE, application, helm_release
 
 NVIDIA: Final[Mapping[str, tuple[Any, ...]]] = {

@@ -14,7 +14,6 @@ from deviceplugin.kit.migration import Migration, Path, Workload
 from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet._question import Progress, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
-from deviceplugin_cli.migrate import _output, _verify
 from deviceplugin_cli.migrate._accounting import drop_others, settle
 from deviceplugin_cli.migrate._cluster import read_cluster
 from deviceplugin_cli.migrate._compare import Made, compare
@@ -22,6 +21,7 @@ from deviceplugin_cli.migrate._containers import Found
 from deviceplugin_cli.migrate._documents import Input, read_text
 from deviceplugin_cli.migrate._forms import outermost, settle_releases, workloads
 from deviceplugin_cli.migrate._sources import read_sources
+from deviceplugin_cli.migrate.output import _result, _verify
 
 GROUP: Final = "deviceplugin.migrate"
 """The group of entry points. The name of an entry point is that of the plugin."""
@@ -144,16 +144,16 @@ def _outermost(found: Sequence[Found]) -> Iterator[tuple[Found, Migration]]:
 
 def _migrate(options: argparse.Namespace) -> int:
     name, made = _made(options)
-    found = _output.result(made, options, name)
+    found = _result.result(made, options, name)
     if options.directory:
-        _output.write(found, options.directory)
+        _result.write(found, options.directory)
     else:
         sys.stdout.writelines(found.files.values())
     return 0 if found.is_judged else _UNJUDGED
 
 
 def _back(options: argparse.Namespace) -> int:
-    sys.stdout.write(_output.way_back(_made(options)[1], options))
+    sys.stdout.write(_result.way_back(_made(options)[1], options))
     return 0
 
 
@@ -241,5 +241,5 @@ def _parser(command: str, description: str, examples: str) -> argparse.ArgumentP
     add("--name", metavar="NAME", help="the DaemonSet, if there are several")
     words = "print an overlay although keys are not understood: they are listed as differences"
     add("--partial", action="store_true", help=words)
-    _output.add_options(parser)
+    _result.add_options(parser)
     return parser

@@ -5,18 +5,18 @@ from typing import Any, Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Account, Path, Workload
-from deviceplugin_cli.migrate._argo import of_application, of_application_set
 from deviceplugin_cli.migrate._containers import Found, Release, of_daemon_set
 from deviceplugin_cli.migrate._documents import Document, Input
-from deviceplugin_cli.migrate._generators import generate
-from deviceplugin_cli.migrate._releases import (
+from deviceplugin_cli.migrate.charts._argo import of_application, of_application_set
+from deviceplugin_cli.migrate.charts._generators import generate
+from deviceplugin_cli.migrate.charts._releases import (
     of_helm_release,
     of_helmfile,
     of_k3s,
     of_kustomization,
 )
-from deviceplugin_cli.migrate._rendering import NOT_TAKEN, Values
-from deviceplugin_cli.migrate._values import PLUGIN_NAME, of_values
+from deviceplugin_cli.migrate.charts._rendering import NOT_TAKEN, Values
+from deviceplugin_cli.migrate.charts._values import PLUGIN_NAME, of_values
 
 _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Document, Input], Iterator[Values]]]] = {
     ("helm.toolkit.fluxcd.io", "HelmRelease"): of_helm_release,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deviceplugin_cli.migrate._deployments import Deployment, Image
-from deviceplugin_cli.migrate._pod import container_of, volumes_of
-from deviceplugin_cli.migrate._text import to_yaml
+from deviceplugin_cli.migrate.output._deployments import Deployment, Image
+from deviceplugin_cli.migrate.output._pod import container_of, volumes_of
+from deviceplugin_cli.migrate.output._text import to_yaml
 
 _HEADER = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 

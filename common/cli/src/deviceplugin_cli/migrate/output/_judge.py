@@ -14,8 +14,8 @@ from deviceplugin._config.settings import dump
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.configuration import resource_name_problem
 from deviceplugin.kit.hosting import Hosted
-from deviceplugin_cli.migrate._deployments import Deployment
-from deviceplugin_cli.migrate._text import to_yaml
+from deviceplugin_cli.migrate.output._deployments import Deployment
+from deviceplugin_cli.migrate.output._text import to_yaml
 
 REFUSED: Final = "the result would be refused: report this, with the input"
 _OPERATOR: Final = "deviceplugin-operator"

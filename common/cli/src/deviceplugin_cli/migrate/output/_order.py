@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from deviceplugin_cli.migrate._deployments import Deployment, Image
-from deviceplugin_cli.migrate._peers import Peer, peer_of
+from deviceplugin_cli.migrate.output._deployments import Deployment, Image
+from deviceplugin_cli.migrate.output._peers import Peer, peer_of
 
 BEFORE: Final = "before.json"
 _OPERATORS: Final = "deviceplugin-operator"

@@ -8,9 +8,9 @@ from typing import Any, Final
 from deviceplugin.kit.migration import Path
 from deviceplugin_cli.migrate._containers import Release
 from deviceplugin_cli.migrate._documents import Document, Input, mapping
-from deviceplugin_cli.migrate._layers import of_pairs, typed
-from deviceplugin_cli.migrate._rendering import NOT_TAKEN, Values, written
-from deviceplugin_cli.migrate._wrapper import Wrapper, mappings, option
+from deviceplugin_cli.migrate.charts._layers import of_pairs, typed
+from deviceplugin_cli.migrate.charts._rendering import NOT_TAKEN, Values, written
+from deviceplugin_cli.migrate.charts._wrapper import Wrapper, mappings, option
 
 _IN_GIT: Final = "# and in git, or it is made anew"
 _FLUX: Final = (

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from deviceplugin.kit.migration import Path, Setting
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._rendering import NOT_TAKEN, POD, Rendering, Values, written
+from deviceplugin_cli.migrate.charts._rendering import NOT_TAKEN, POD, Rendering, Values, written
 
 POD_OPTIONS: Final = (
     *("affinity", "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks"),

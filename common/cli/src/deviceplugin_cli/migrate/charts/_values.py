@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from deviceplugin.kit.migration import Workload
-from deviceplugin_cli.migrate._app_template import is_app_template, of_app_template
 from deviceplugin_cli.migrate._containers import Found
-from deviceplugin_cli.migrate._flat_charts import image_of, is_flat, of_flat
-from deviceplugin_cli.migrate._rendering import Values
+from deviceplugin_cli.migrate.charts._app_template import is_app_template, of_app_template
+from deviceplugin_cli.migrate.charts._flat_charts import image_of, is_flat, of_flat
+from deviceplugin_cli.migrate.charts._rendering import Values
 
 _IMAGES: Final = {"nvidia-device-plugin": "nvcr.io/nvidia/k8s-device-plugin"}
 """The images of charts that no key of their values tells from others."""

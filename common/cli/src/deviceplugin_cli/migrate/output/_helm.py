@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
-from deviceplugin_cli.migrate._deployments import Deployment, Image, manifest_keys
-from deviceplugin_cli.migrate._pod import container_of, volumes_of
+from deviceplugin_cli.migrate.output._deployments import Deployment, Image, manifest_keys
+from deviceplugin_cli.migrate.output._pod import container_of, volumes_of
 
 CHART: Final = "device-plugins"
 _POD: Final = (

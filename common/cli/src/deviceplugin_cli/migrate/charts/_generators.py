@@ -6,8 +6,8 @@ from typing import Any
 from deviceplugin.kit.migration import Path
 from deviceplugin_cli.migrate._accounts import made_of
 from deviceplugin_cli.migrate._documents import Document, Input, strings
-from deviceplugin_cli.migrate._rendering import as_text
-from deviceplugin_cli.migrate._wrapper import mappings
+from deviceplugin_cli.migrate.charts._rendering import as_text
+from deviceplugin_cli.migrate.charts._wrapper import mappings
 
 
 def generate(source: Input) -> None:

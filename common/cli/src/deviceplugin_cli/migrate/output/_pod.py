@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from deviceplugin_cli.migrate._deployments import Deployment
+from deviceplugin_cli.migrate.output._deployments import Deployment
 
 _ODD: Final = re.compile("[^a-z0-9]+")
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deviceplugin_cli.migrate._deployments import Deployment, Image, manifest_keys
+from deviceplugin_cli.migrate.output._deployments import Deployment, Image, manifest_keys
 
 _PREFIX: Final = "DP_"
 

@@ -8,8 +8,8 @@ from typing import Any
 from deviceplugin.kit.migration import Path
 from deviceplugin_cli.migrate._containers import Release
 from deviceplugin_cli.migrate._documents import Document, Input
-from deviceplugin_cli.migrate._layers import Layer, merged, of_text
-from deviceplugin_cli.migrate._rendering import Values
+from deviceplugin_cli.migrate.charts._layers import Layer, merged, of_text
+from deviceplugin_cli.migrate.charts._rendering import Values
 
 
 class Wrapper:

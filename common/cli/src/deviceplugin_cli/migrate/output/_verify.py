@@ -14,9 +14,9 @@ from deviceplugin.tools import _command_line
 from deviceplugin_cli.fleet._facts import LIVING, node_facts
 from deviceplugin_cli.fleet._question import Progress, Question, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
-from deviceplugin_cli.migrate import _snapshot
 from deviceplugin_cli.migrate._documents import read_text
-from deviceplugin_cli.migrate._snapshot import Snapshot
+from deviceplugin_cli.migrate.output import _snapshot
+from deviceplugin_cli.migrate.output._snapshot import Snapshot
 
 _NAME: Final = "deviceplugin-migrate"
 _DIFFERENT: Final = 1

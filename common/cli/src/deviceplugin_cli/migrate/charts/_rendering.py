@@ -9,7 +9,7 @@ from deviceplugin.kit.migration import Path, Setting
 from deviceplugin_cli.migrate._accounts import made_of
 from deviceplugin_cli.migrate._containers import Found, Release, of_daemon_set
 from deviceplugin_cli.migrate._documents import Document, Input
-from deviceplugin_cli.migrate._layers import assign
+from deviceplugin_cli.migrate.charts._layers import assign
 
 POD: Final = ("spec", "template", "spec")
 NOT_TAKEN: Final = "not taken over"

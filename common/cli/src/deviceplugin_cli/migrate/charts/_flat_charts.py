@@ -7,7 +7,8 @@ from typing import Final
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.migration import Path, Setting
-from deviceplugin_cli.migrate._app_template import (
+from deviceplugin_cli.migrate._containers import Found, split_image
+from deviceplugin_cli.migrate.charts._app_template import (
     CONTAINER_FIELDS,
     POD_OPTIONS,
     config_maps,
@@ -16,8 +17,14 @@ from deviceplugin_cli.migrate._app_template import (
     single_volumes,
     texts,
 )
-from deviceplugin_cli.migrate._containers import Found, split_image
-from deviceplugin_cli.migrate._rendering import NOT_TAKEN, POD, Rendering, Values, as_text, written
+from deviceplugin_cli.migrate.charts._rendering import (
+    NOT_TAKEN,
+    POD,
+    Rendering,
+    Values,
+    as_text,
+    written,
+)
 
 _CONTAINER: Final = (*POD, "containers", 0)
 

@@ -1,0 +1,1 @@
+"""What installs charts, and the charts whose values are read."""
