@@ -10,7 +10,7 @@ import pytest
 
 import deviceplugin as dp
 from containers.unshare import POSSIBLE
-from deviceplugin._app.signals import ending_at_once
+from deviceplugin._app.signals import ending_at_once, set_when_stopped
 
 BOTH = [signal.SIGINT, signal.SIGTERM]
 IMPORT = """
@@ -101,3 +101,16 @@ def test_a_command_that_is_interrupted_before_it_serves_ends_by_the_signal(
     finally:
         signal.signal(signal.SIGINT, before)
     assert ([signal.SIGINT], 130) == (raised, ended.value.code)
+
+
+@pytest.mark.parametrize("number", BOTH)
+def test_a_stop_sets_the_event_of_a_tool(number: signal.Signals) -> None:
+    handlers = {one: signal.getsignal(one) for one in BOTH}
+    try:
+        stop = set_when_stopped()
+        assert not stop.is_set()
+        signal.raise_signal(number)
+        assert stop.is_set()
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)

@@ -45,6 +45,14 @@ def end_by(number: int, _frame: FrameType | None = None) -> NoReturn:
     os._exit(128 + number)  # the first process of a container survives its own signals
 
 
+def set_when_stopped() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set, from now on."""
+    stop = threading.Event()
+    for number in _DEFAULTS:
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
 class Signals:
     """Pending signals, and the end of the host. Several signals of one kind count as one.
 

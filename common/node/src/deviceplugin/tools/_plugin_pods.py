@@ -6,7 +6,6 @@ Several are visited at a time, none twice at once, and slow ones seldom.
 import argparse
 import logging
 import re
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from deviceplugin._app.signals import set_when_stopped
 from deviceplugin._config.kinds.scalars import NAME_PATTERN, matches
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, Watch
@@ -238,9 +238,7 @@ class Visits:
 
 def keep_visiting(make: Callable[[str], Visit], plugins: Plugins, interval: float) -> None:
     """Visit ``plugins`` every ``interval`` seconds until the process is told to stop."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_when_stopped()
     pool = ThreadPoolExecutor(MOST, thread_name_prefix="visit")
     visits = Visits(make, pool)
     try:

@@ -2,7 +2,6 @@
 
 import argparse
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
+from deviceplugin._app.signals import set_when_stopped
 from deviceplugin._telemetry import log as _log
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line
@@ -67,9 +67,7 @@ def _report_once(options: argparse.Namespace, watch: Watch, sender: Sender) -> i
 
 
 def _keep_reporting(options: argparse.Namespace, watch: Watch, sender: Sender) -> int:
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_when_stopped()
     thread = threading.Thread(target=sender.run, name="sender", daemon=True)
     thread.start()
     problems = Problems(log)

@@ -3,13 +3,13 @@
 import argparse
 import logging
 import random
-import signal
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
+from deviceplugin._app.signals import set_when_stopped
 from deviceplugin._telemetry import log as _log
 from deviceplugin.apiserver import ApiServer, ApiServerError, UnavailableError
 from deviceplugin.kit import files
@@ -50,9 +50,7 @@ def main(argv: Sequence[str]) -> int:
 def _keep(options: argparse.Namespace) -> int:
     api = api_server(options, _NAME)
     _log.configure("info", "auto")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = threading.Event() if options.once else set_when_stopped()
     problems, backoff = Problems(log), Backoff(1.0, max(1.0, options.interval))
     while True:
         problem, wait = "", options.interval * random.uniform(*_SPREAD)  # noqa: S311
