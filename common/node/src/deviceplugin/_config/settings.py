@@ -7,19 +7,24 @@ field is its help.
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from deviceplugin._config import loading
+from deviceplugin._config import loading, node_choice
 from deviceplugin._config import values as _values
-from deviceplugin._config.documents import node_files, places
+from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import key
 from deviceplugin._config.names import HostName, check_driver_name
+from deviceplugin._config.node_choice import NodeFacts
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
+
+_NODE_NAMES = ("DP_NODE_NAME", "NODE_NAME")
+"""Variables of the setting ``node-name``, which is needed before a file is read."""
 
 
 def _refuse_choice(text: str) -> None:
@@ -126,13 +131,15 @@ class Settings:
     def open_file(cls, path: Path) -> Place:
         """Return the outermost place of the configuration file at ``path``.
 
-        In a directory that is the file with the name of this node, or else the one called default.
-        Override it to choose one of several files in another way.
+        In a directory that is the file with the name of this node, as ``load`` chooses it, or else
+        the one called default. Override it to choose one of several files in another way.
 
         Raises:
             ConfigError: It cannot be read.
         """
-        return places.of_file(node_files.of_node(path))
+        names = map(os.environ.get, _NODE_NAMES)
+        node = NodeFacts(next(filter(None, names), ""))
+        return places.of_file(node_choice.file(path, node)[0])
 
     @classmethod
     def from_file(cls, root: Place) -> Mapping[str, object]:

@@ -27,18 +27,13 @@ _OWN: Final = {
     "nvidia-gpu": 10,
 }
 """The rules in its image, of 1.1.2 to 1.20.12, which apply where no others are mounted."""
-_CHART: Final = {
-    "application": "ours has names of its own",
-    "configuration": "put its nodeSelector into the DaemonSet of ours",
-}
-"""Values of its chart besides config and the image."""
 _FLAGS: Final = ("config", "v", "vmodule", "stderrthreshold", "log_dir", "log_backtrace_at")
 _SWITCHES: Final = ("pass-device-specs", "logtostderr", "alsologtostderr")
 
 
 def migrate(workload: Workload) -> Migration | None:
     """Return what becomes of smarter-device-manager; None for anything else."""
-    if workload.name != _NAME:
+    if workload.name != _NAME or workload.values is not None:
         return None
     result = Migration(
         peer=_NAME,
@@ -71,8 +66,6 @@ def migrate(workload: Workload) -> Migration | None:
 
 
 def _rules(workload: Workload, result: Migration) -> Place:
-    if workload.values is not None:
-        return _of_values(workload, result)
     for name in workload.variables:
         workload.drop_variable(name, "theirs does not read it")
     path = _FILE
@@ -83,21 +76,6 @@ def _rules(workload: Workload, result: Migration) -> Place:
         return _own(workload, result)
     file = workload.file(path, f"{path}, which is mounted there,")
     return of_text(str(file.value), file.place)
-
-
-def _of_values(workload: Workload, result: Migration) -> Place:
-    for key, why in _CHART.items():
-        workload.drop(why, key)
-    given = workload.key("config")
-    if given is not None and given.value:
-        is_text = isinstance(given.value, str)  # as in the chart of k8s-at-home
-        return (of_text if is_text else of_plain)(given.value, given.place)
-    if not workload.has("application"):  # another chart has rules of its own
-        raise dp.ConfigError(
-            f"{workload.place}: config: is missing, and the chart's own is not known here: give "
-            "all values, as helm get values RELEASE --all prints them"
-        )
-    return _own(workload, result)
 
 
 def _has_no_file(workload: Workload, path: str) -> bool:
