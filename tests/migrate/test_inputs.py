@@ -202,6 +202,9 @@ def test_all_device_plugins_of_a_cluster_are_shown(
 ) -> None:
     cluster.add(smarter(), "n2", "n1")
     cluster.add(named("other", daemon_set("example.com/other", volumes=[DEVICES])))
+    ours = named("ours", daemon_set("example.com/gpu-device-plugin", volumes=[DEVICES]))
+    ours["metadata"]["labels"] = {"app.kubernetes.io/part-of": "device-plugins"}
+    cluster.add(ours)
     cluster.add(named("proxy", daemon_set("example.com/kube-proxy")), "n1")
     cluster.objects["/api/v1/namespaces/kube-system/configmaps/rules"] = {
         key: one
@@ -213,6 +216,7 @@ def test_all_device_plugins_of_a_cluster_are_shown(
     assert [
         "DaemonSet kube-system/smarter: known; on 2 nodes: n1, n2",
         "DaemonSet kube-system/other: not known; on no node",
+        "DaemonSet kube-system/ours: ours; on no node",
     ] == lines
     assert "devicematch: ^snd$" in out
     assert {"GET"} == {one.method for one in cluster.asked}

@@ -84,7 +84,7 @@ class _Reading:
             known = is_known(one)
             if known or _serves_devices(one):
                 above = _owner(one, owners)
-                words = f"made by {above}" if above else "known" if known else "not known"
+                words = f"made by {above}" if above else "known" if known else _stranger(one)
                 self._survey.seen.append(f"{_title(one)}: {words}; {self._nodes(one)}")
                 wanted += [one] if known and not above else []
         for one in wanted:
@@ -180,6 +180,11 @@ def _owner(one: Object, uids: set[Any]) -> str:
     owners = mapping(one, "metadata").get("ownerReferences") or []
     found = [one for one in owners if one.get("uid") in uids]
     return f"{found[0].get('kind')} {found[0].get('name')}" if found else ""
+
+
+def _stranger(daemon_set: Object) -> str:
+    labels = mapping(mapping(daemon_set, "metadata"), "labels")
+    return "ours" if labels.get("app.kubernetes.io/part-of") == "device-plugins" else "not known"
 
 
 def _serves_devices(daemon_set: Object) -> bool:
