@@ -200,6 +200,18 @@ def test_a_gpu_that_was_away_and_is_back_has_been_reset(node: Node, *, is_found:
     assert [TIMEOUT, "", ""] == node.look(after=100), "a further error waits long again"
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_counter_of_energy_that_began_anew_tells_a_reset(kept: Node, *, stopped: bool) -> None:
+    kept.look(energy={"g0": 5000, "g1": 5000})
+    for uuid in ("g0", "g1", "g2"):
+        kept.health.saw_xid(uuid, 109)
+    assert [TIMEOUT] * 3 == kept.look(energy={"g0": 5000, "g1": 5001, "g2": 5000})
+    if stopped:
+        kept.started()
+    assert [TIMEOUT] * 3 == kept.look(after=59, energy={"g0": 10, "g1": 5001})
+    assert ["", TIMEOUT, TIMEOUT] == kept.look(after=1, energy={"g0": 11, "g1": 5002, "g2": 5000})
+
+
 def test_the_drivers_word_on_resets_is_taken(node: Node) -> None:
     node.health.saw_xid("g0", 109)
     assert [TIMEOUT, "", ""] == node.look(after=700, needs_reset={"g0": True})

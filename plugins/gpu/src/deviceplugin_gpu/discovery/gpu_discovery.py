@@ -165,7 +165,8 @@ class GpuDiscovery:
         if changed or self._watch.deaf or not self._watch.hears(gpus):
             self._watch.renew()
         self._gpus = gpus
-        self._driver.health.observe(found.snapshot, self._unheard(gpus), found.needs_reset)
+        unheard = self._unheard(gpus)
+        self._driver.health.observe(found.snapshot, unheard, found.needs_reset, found.energy)
         strange = list(map(str, found.unidentified))
         if not found.snapshot.gpus:
             self._explain(None)

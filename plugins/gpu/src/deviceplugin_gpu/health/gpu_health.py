@@ -72,6 +72,7 @@ class Health:
         self._parents: Mapping[str, str] = {}
         self._problems: Mapping[str, str] = {}
         self._advice: Mapping[str, bool] = {}
+        self._energy: Mapping[str, int] = {}
         self._failure = ""
         self._verdicts: dict[str, Verdict] = {}
         self._slow = SteadyHealth[str](clock=clock)
@@ -114,10 +115,12 @@ class Health:
         snapshot: Snapshot,
         problems: Mapping[str, str] = _NOTHING,
         needs_reset: Mapping[str, bool] = _NOTHING,
+        energy: Mapping[str, int] = _NOTHING,
     ) -> None:
         """Record what a discovery found: GPUs, and other problems by UUID.
 
-        ``needs_reset`` is whether the driver calls for a reset, if it says so at all.
+        ``needs_reset`` is whether the driver calls for a reset, and ``energy`` the millijoules used
+        since the driver was loaded or the GPU was reset, of those of which it says so at all.
         """
         with self._lock:
             self._failure = ""
@@ -128,7 +131,11 @@ class Health:
                 for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.migs))
             }
             self._problems, self._advice = dict(problems), dict(needs_reset)
+            self._energy = dict(energy)
             self._acquit()
+            for uuid in self._energy.keys() & self._incidents.keys():
+                for incident in self._incidents[uuid].values():
+                    incident.has_used(self._energy[uuid])
             self._slow.keep({*self._gpus})
             for gpu in snapshot.gpus:
                 self._observe_clocks(gpu)
@@ -173,6 +180,7 @@ class Health:
             before.since if before else self._wall(),
             self._clock(),
             suspected and (before is None or before.suspected),
+            energy=self._energy.get(uuid, 0),
         )
         return before is None
 

@@ -28,7 +28,14 @@ class Incident:
     suspected: bool = False
     """Whether the driver did not name the GPU."""
     reset: bool = False
-    """Whether the GPU has been missing since, which most likely was a reset."""
+    """Whether the GPU has been missing since, or its counter of energy began anew: it was reset."""
+    energy: int = 0
+    """What that counter has reached since, in millijoules; 0 if the driver has none."""
+
+    def has_used(self, energy: int) -> None:
+        """Note what the driver's counter of energy has reached: only a reset takes it back."""
+        self.reset |= energy < self.energy
+        self.energy = energy
 
     @property
     def xid(self) -> Xid:
@@ -82,6 +89,6 @@ def _read(kept: list[Mapping[str, Any]], now: float) -> dict[int, Incident]:
     for entry in kept:
         number, since, last = int(entry["number"]), float(entry["since"]), float(entry["last"])
         last = last if last <= now else now  # noqa: FURB136 - NaN is neither smaller nor larger
-        states = bool(entry["suspected"]), bool(entry["reset"])
+        states = bool(entry["suspected"]), bool(entry["reset"]), int(entry.get("energy") or 0)
         found[number] = Incident(number, since, last, *states)
     return found

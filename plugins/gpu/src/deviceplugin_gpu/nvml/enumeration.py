@@ -26,6 +26,7 @@ _NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
 _NEAREST: Final = Nearness.INTERNAL
+_ENERGY: Final = "nvmlDeviceGetTotalEnergyConsumption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,9 @@ class Enumeration:
 
     needs_reset: Mapping[str, bool]
     """Whether the driver calls for a reset, by UUID, if it says so at all."""
+
+    energy: Mapping[str, int]
+    """The millijoules used since the driver was loaded or the GPU was reset, by UUID, if known."""
 
     unanswered: tuple[str, ...]
     """Failed queries about a GPU, with the error. The GPU can be used without the answers."""
@@ -135,7 +139,9 @@ def enumerate_gpus(
     needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
     addresses.update(gpu.pci for gpu in missing)
     unread = unidentified(unknown[len(missing) :], cards, addresses)
-    return Enumeration(snapshot, handles, unread, needs_reset, tuple(unanswered))
+    used = {uuid: _value(None, _ENERGY, handle) for uuid, handle in handles.items()}
+    energy = {uuid: value for uuid, value in used.items() if value is not None}
+    return Enumeration(snapshot, handles, unread, needs_reset, energy, tuple(unanswered))
 
 
 def _gpu(index: int, asked: Questions, sysfs: Path, known: Gpu | None) -> Gpu:
