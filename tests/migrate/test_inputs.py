@@ -132,6 +132,21 @@ def test_an_input_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
     ] == capsys.readouterr().err.splitlines()
 
 
+@pytest.mark.parametrize(
+    "head", ["", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"]
+)
+def test_a_kustomization_is_no_helm_values_and_says_what_renders_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str
+) -> None:
+    path = tmp_path / "my kustomization" / "kustomization.yaml"
+    path.parent.mkdir()
+    path.write_text(f"{head}resources: [daemonset.yaml]\nimages: [{{name: a, newTag: b}}]\n")
+    assert 2 == main([str(path)])
+    render = f"kubectl kustomize '{path.parent}' | deviceplugin migrate -"
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert f"deviceplugin migrate: {path}: names manifests: {render}" == last
+
+
 # Clusters
 
 

@@ -1,6 +1,8 @@
 """The command line of ``deviceplugin migrate``, and what installed plugins know of their peers."""
 
 import argparse
+import posixpath
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -207,7 +209,16 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     objects = f" and no {kinds} that we know" if kinds else ""
     shown = [one for one in outermost(found) if not one.workload.kind]
     if not shown:
-        return f"{path}: has no DaemonSet{objects} and no Helm values; {known}"
+        files = dict.fromkeys(one.document.file for one in found if one.document.is_kustomization)
+        return "\n".join(
+            [
+                f"{path}: has no DaemonSet{objects} and no Helm values; {known}",
+                *(
+                    f"{one}: names manifests: {_render(one)} | deviceplugin migrate -"
+                    for one in files
+                ),
+            ]
+        )
     places = [*map(_looked_at, shown)]
     more = f"; and {len(places) - _MOST} more" if len(places) > _MOST else ""
     cures = dict.fromkeys(
@@ -218,6 +229,10 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     )
     listed = "; ".join(places[:_MOST])
     return "\n".join([f"{listed}{more}: not a device plugin that we know; {known}", *cures])
+
+
+def _render(kustomization: str) -> str:
+    return f"kubectl kustomize {shlex.quote(posixpath.dirname(kustomization) or '.')}"
 
 
 def _looked_at(found: Found) -> str:

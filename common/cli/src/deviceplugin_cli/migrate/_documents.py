@@ -1,6 +1,7 @@
 """The documents of the input, and what is looked up in them."""
 
 import posixpath
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,14 @@ _MOST_VALUES: Final = 500_000
 """Keys and values of a file. A DaemonSet has some 500."""
 
 
+KUSTOMIZATION: Final = {
+    "apiVersion": "kustomize.config.k8s.io/v1beta1",
+    "kind": "Kustomization",
+}
+"""What a file of that name has, also where it does not say so."""
+_IS_KUSTOMIZATION: Final = re.compile(r"(.*/)?[Kk]ustomization(\.ya?ml)?: document ")
+
+
 @dataclass(frozen=True)
 class Document:
     """A document of a file."""
@@ -34,6 +43,11 @@ class Document:
     def kind(self) -> str:
         """Its Kubernetes kind; empty for Helm values."""
         return bounded(str(self.content.get("kind") or ""))
+
+    @property
+    def is_kustomization(self) -> bool:
+        """Whether it names manifests for kustomize."""
+        return KUSTOMIZATION["apiVersion"] == self.content.get("apiVersion")
 
     @property
     def file(self) -> str:
@@ -163,6 +177,8 @@ def _of(place: str, content: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if content.get("kind") == "List" and isinstance(items, list):
         for index, item in enumerate(items):
             yield from _of(f"{place}: items[{index}]", item)
+    elif "kind" not in content and _IS_KUSTOMIZATION.match(place):
+        yield place, {**KUSTOMIZATION, **content}
     else:
         yield place, content
 
