@@ -13,7 +13,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import Outcome, Pod
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
@@ -68,10 +68,6 @@ def wait_for_reasons(node: Node, expected: dict[str, str]) -> None:
     eventually(lambda: expected == reasons(node), str(expected))
 
 
-def wait_healthy(node: Node, *expected: str) -> None:
-    eventually(lambda: set(expected) == node.kubelet.healthy(RESOURCE), f"{expected} healthy")
-
-
 def held_as(device_id: str, pod: str) -> str:
     return f"held as {device_id} by pod default/{pod}"
 
@@ -80,25 +76,26 @@ def offered_as(device_id: str) -> str:
     return f"its device node is offered as {device_id} now"
 
 
-def wait_admitted(node: Node, pod: Pod) -> Outcome:
+def wait_admitted(node: Node, pod: Pod) -> None:
     """Try until the kubelet has the list with which it admits ``pod``."""
-    outcomes: list[Outcome] = []
 
     def admitted() -> bool:
         node.kubelet.tick()
-        outcomes.append(node.kubelet.run(pod))
-        if not outcomes[-1]:
+        outcome = node.kubelet.run(pod)
+        if not outcome:
             node.kubelet.delete(pod)
-        return bool(outcomes[-1])
+        return bool(outcome)
 
     eventually(admitted, "the pod to be admitted")
-    return outcomes[-1]
 
 
-def test_a_new_id_is_no_new_device(kubelet: Kubelet, paths: Sequence[Path]) -> None:
+@pytest.mark.parametrize("http_address", ["127.0.0.1:0", "off"])
+def test_a_new_id_is_no_new_device(
+    kubelet: Kubelet, paths: Sequence[Path], http_address: str
+) -> None:
     one, two = paths
     plugin = ScriptedPlugin(stick("one", one))
-    with running(kubelet, plugin) as node:
+    with running(kubelet, plugin, http_address=http_address) as node:
         assert node.kubelet.run(FIRST)
         plugin.set(stick("one+two", one, two))
         wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
@@ -108,7 +105,8 @@ def test_a_new_id_is_no_new_device(kubelet: Kubelet, paths: Sequence[Path]) -> N
             node.allocate("one+two")
         node.kubelet.terminate(FIRST)
         node.kubelet.delete(SECOND)
-        wait_healthy(node, "one+two")
+        expected = {"one+two"}
+        eventually(lambda: expected == node.kubelet.healthy(RESOURCE), f"{expected} healthy")
         wait_admitted(node, SECOND)
 
 
@@ -121,17 +119,6 @@ def test_what_was_given_out_before_a_restart_is_still_held(
     with running(kubelet, ScriptedPlugin(stick("one+two", one, two))) as node:
         wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
         assert not node.kubelet.run(SECOND)
-
-
-def test_without_http_a_device_is_free_again_too(kubelet: Kubelet, paths: Sequence[Path]) -> None:
-    one, two = paths
-    plugin = ScriptedPlugin(stick("one", one))
-    with running(kubelet, plugin, http_address="off") as node:
-        assert node.kubelet.run(FIRST)
-        plugin.set(stick("one+two", one, two))
-        eventually(lambda: "one+two" in reasons(node), "the device to be held")
-        node.kubelet.terminate(FIRST)
-        wait_healthy(node, "one+two")
 
 
 class TwoNames(ScriptedPlugin):

@@ -1,10 +1,10 @@
 """Registering, and recovering from every way to lose a registration."""
 
 import random
+import socket
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,24 +43,20 @@ def test_a_plugin_that_starts_before_the_kubelet_registers_once_it_is_there(
 ) -> None:
     kubelet.simulated.stop()
     kubelet.simulated.kubelet_socket.unlink()
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        kubelet.simulated.start()
-        node.wait_for(RESOURCE, {"a", "b"})
-
-
-def test_a_plugin_waits_for_the_plugin_directory_to_appear(kubelet: Kubelet) -> None:
-    kubelet.simulated.stop()
-    kubelet.simulated.kubelet_socket.unlink()
     kubelet.simulated.plugin_dir.rmdir()
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         kubelet.simulated.start()
         node.wait_for(RESOURCE, {"a", "b"})
 
 
-def test_the_first_list_is_complete(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a", sick("b"))) as node:
-        node.wait_for(RESOURCE, {"a"}, {"b"})
-        assert 1 == node.kubelet.lists_received(RESOURCE)
+def test_the_first_list_is_complete_and_sockets_are_removed_at_the_end(kubelet: Kubelet) -> None:
+    name = f"{'a' * 100}.example.com/{'b' * 60}"
+    with kubelet.running(ScriptedPlugin("a", sick("b"), resource=name)) as node:
+        node.wait_for(name, {"a"}, {"b"})
+        assert 1 == node.kubelet.lists_received(name)
+        (own,) = kubelet.simulated.plugin_dir.glob("aaa*.sock")
+        assert len("x" * 40 + "-123456.sock") == len(own.name), "however long the resource's is"
+    assert [kubelet.simulated.kubelet_socket] == [*kubelet.simulated.plugin_dir.glob("*.sock")]
 
 
 def test_a_socket_that_is_deleted_is_replaced(kubelet: Kubelet) -> None:
@@ -114,29 +110,18 @@ def test_a_plugin_may_name_the_socket_of_its_resource(kubelet: Kubelet) -> None:
     assert not path.is_symlink()
 
 
-def test_sockets_are_removed_at_the_end(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-    assert [] == own_sockets(kubelet)
-
-
 def test_what_a_killed_plugin_left_behind_is_removed_and_what_lives_is_not(
     kubelet: Kubelet,
 ) -> None:
     directory = kubelet.simulated.plugin_dir
-    kept = ScriptedPlugin("a", "b")
-    with kubelet.running(kept) as node:
+    with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         (live,) = own_sockets(kubelet)
         dead = directory / "example.com_thing-0badf0.sock"
         other = directory / "example.com_thing-else.sock"
         for path in (dead, other):
-            server = grpc.server(ThreadPoolExecutor(1))
-            server.add_insecure_port(f"unix:{path}")
-            server.start()
-            path.rename(directory / "aside")
-            server.stop(None).wait()
-            (directory / "aside").rename(path)
+            with closing(socket.socket(socket.AF_UNIX)) as server:
+                server.bind(str(path))
         remove_stale_sockets(RESOURCE, directory)
         assert {live, other} == set(own_sockets(kubelet))
 
@@ -187,23 +172,17 @@ def test_every_stream_sees_the_last_of_a_hundred_rapid_changes(kubelet: Kubelet)
         node.wait_for(RESOURCE, {"a", "b", "last"})
 
 
-@contextmanager
-def _streams(socket: Path, count: int) -> Iterator[list[Any]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(stream(socket)) for _ in range(count)]
-
-
 def test_surplus_streams_are_refused_and_the_others_go_on(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
+    with kubelet.running(ScriptedPlugin("a")) as node, ExitStack() as stack:
         node.wait_for(RESOURCE, {"a"})
         (socket,) = own_sockets(kubelet)
-        with _streams(socket, MAX_STREAMS - 1) as streams:
-            assert MAX_STREAMS - 1 == len([next(s) for s in streams])
-            with stream(socket) as surplus, pytest.raises(grpc.RpcError) as refusal:
-                next(surplus)
-            assert grpc.StatusCode.RESOURCE_EXHAUSTED is refusal.value.code()
-            node.allocate("a")
-            assert (RESOURCE,) == tuple(node.kubelet.registered)
+        streams = [stack.enter_context(stream(socket)) for _ in range(MAX_STREAMS - 1)]
+        assert MAX_STREAMS - 1 == len([next(one) for one in streams])
+        with stream(socket) as surplus, pytest.raises(grpc.RpcError) as refusal:
+            next(surplus)
+        assert grpc.StatusCode.RESOURCE_EXHAUSTED is refusal.value.code()
+        node.allocate("a")
+        assert (RESOURCE,) == tuple(node.kubelet.registered)
 
 
 def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
@@ -363,14 +342,6 @@ def test_a_kubelet_that_is_away_is_reported_once_for_all_resources(
     said = [str(vars(record)["error"]) for record in caplog.records if record.message == told]
     assert any("no such socket" in error for error in said)
     assert len(set(said)) == len(said)
-
-
-def test_a_long_resource_name_has_a_socket_name_of_bounded_length(kubelet: Kubelet) -> None:
-    long = f"{'a' * 100}.example.com/{'b' * 60}"
-    with kubelet.running(ScriptedPlugin("a", resource=long)) as node:
-        node.wait_for(long, {"a"})
-        (socket,) = kubelet.simulated.plugin_dir.glob("aaa*.sock")
-        assert len("x" * 40 + "-123456.sock") == len(socket.name)
 
 
 @EVERY_RELEASE
