@@ -6,7 +6,6 @@ import threading
 import urllib.request
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -69,9 +68,7 @@ def threads() -> list[str]:
 
 def all_end(*, but: str = "") -> None:
     """Wait for the end of all threads, with the names of those that are left as the reason."""
-    with suppress(AssertionError):
-        eventually(lambda: {but}.issuperset(threads()), "all threads to end")
-    assert {but} >= set(threads())
+    eventually(lambda: {but}.issuperset(threads()), f"the end of {threads()}")
 
 
 def test_a_garbage_collector_that_is_off_stays_off(kubelet: Kubelet) -> None:
@@ -91,6 +88,8 @@ def test_a_plugin_stops_without_a_kubelet(kubelet: Kubelet) -> None:
 
 
 def test_run_goes_on_until_its_event_is_set(kubelet: Kubelet) -> None:
+    with pytest.raises(dp.ConfigError, match=r"^run\(\) needs at least one plugin$"):
+        dp.run()
     stop = Event()
     arguments = {"settings": kubelet.settings(), "stop": stop}
     thread = threading.Thread(target=dp.run, args=(ScriptedPlugin("a"),), kwargs=arguments)
@@ -99,11 +98,6 @@ def test_run_goes_on_until_its_event_is_set(kubelet: Kubelet) -> None:
     stop.set()
     thread.join(5)
     assert not thread.is_alive()
-
-
-def test_run_without_plugins_is_a_configuration_error() -> None:
-    with pytest.raises(dp.ConfigError, match=r"^run\(\) needs at least one plugin$"):
-        dp.run()
 
 
 def test_a_plugin_directory_with_too_long_a_path_is_a_configuration_error() -> None:

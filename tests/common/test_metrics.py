@@ -10,29 +10,31 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
 from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 
 
+def scraped(metrics: Metrics) -> list[Sample]:
+    text = metrics.expose("")[1].decode()
+    return [one for family in text_string_to_metric_families(text) for one in family.samples]
+
+
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """The values of ``name`` as they are scraped, by the values of their labels by name."""
-    text = metrics.expose("")[1].decode()
     return {
         tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for sample in scraped(metrics)
         if name == sample.name
     }
 
 
 def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
     """The labels of each metric, but for a histogram's buckets."""
-    text = metrics.expose("")[1].decode()
     return {
         sample.name: tuple(sorted(sample.labels))
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for sample in scraped(metrics)
         if not sample.name.endswith(("_bucket", "_sum", "_created"))
     }
 
@@ -96,44 +98,38 @@ def test_the_names_and_labels_are_those_that_are_promised() -> None:
 
 
 def test_the_versions_that_run_are_told() -> None:
-    text = Metrics().expose("")[1].decode()
-    (info,) = (
-        sample.labels
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if "deviceplugin_build_info" == sample.name
-    )
-    assert {
-        "version": version("deviceplugin"),
-        "python": platform.python_version(),
-        "grpc": version("grpcio"),
-    } == info
+    versions = (version("grpcio"), platform.python_version(), version("deviceplugin"))
+    assert {versions: 1} == samples(Metrics(), "deviceplugin_build_info")
 
 
 def test_devices_are_counted_at_each_scrape() -> None:
-    counts = [("x.io/a", 2, 1)]
     metrics = Metrics()
-    metrics.devices = lambda: counts
-    assert {("healthy", "x.io/a"): 2, ("unhealthy", "x.io/a"): 1} == samples(
-        metrics, "deviceplugin_devices"
-    )
-    counts[:] = [("x.io/b", 0, 0)]
-    assert {("healthy", "x.io/b"): 0, ("unhealthy", "x.io/b"): 0} == samples(
-        metrics, "deviceplugin_devices"
-    )
+    for count in (("x.io/a", 2, 1), ("x.io/b", 0, 0)):
+        metrics.devices = lambda count=count: [count]  # type: ignore[misc]
+        name, healthy, unhealthy = count
+        expected = {("healthy", name): healthy, ("unhealthy", name): unhealthy}
+        assert expected == samples(metrics, "deviceplugin_devices")
 
 
-def test_holders_are_told_by_device_and_counted() -> None:
+def test_holders_are_told_by_device_and_counted_and_absent_where_they_are_not_known() -> None:
     metrics = Metrics()
     holders = [("x.io/a", "1", "ns", "pod", "main"), ("x.io/a", "1", "ns", "pod", "side")]
-    metrics.attribution = lambda: [Attribution("x.io/a", 3, 2, {"1": holders})]
-    assert {
-        ("main", "1", "ns", "pod", "x.io/a"): 1,
-        ("side", "1", "ns", "pod", "x.io/a"): 1,
-    } == samples(metrics, "deviceplugin_device_allocated")
-    assert {("x.io/a",): 1} == samples(metrics, "deviceplugin_devices_allocated")
-    assert {("x.io/a",): 2} == samples(metrics, "deviceplugin_devices_free")
-    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
+    metrics.attribution = lambda: [
+        Attribution("x.io/a", 3, 2, {"1": holders}),
+        Attribution("x.io/b", 3, 3, None),
+    ]
+    expected = {
+        "device_allocated": {
+            ("main", "1", "ns", "pod", "x.io/a"): 1,
+            ("side", "1", "ns", "pod", "x.io/a"): 1,
+        },
+        "devices_allocated": {("x.io/a",): 1},
+        "devices_free": {("x.io/a",): 2},
+        "devices_allocatable": {("x.io/a",): 3, ("x.io/b",): 3},
+    }
+    assert expected == {name: samples(metrics, f"deviceplugin_{name}") for name in expected}
+    taken = metrics.exposition.additions.taken
+    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= taken
 
 
 def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
@@ -157,20 +153,6 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
     )
 
 
-def test_the_name_for_holders_is_taken() -> None:
-    metrics = Metrics()
-    additions = metrics.exposition.additions
-    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= additions.taken
-
-
-def test_holders_that_are_not_known_are_absent_and_not_0() -> None:
-    metrics = Metrics()
-    metrics.attribution = lambda: [Attribution("x.io/a", 3, 3, None)]
-    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
-    for name in ("devices_allocated", "devices_free", "device_allocated"):
-        assert {} == samples(metrics, f"deviceplugin_{name}")
-
-
 def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_stay() -> None:
     metrics = Metrics()
     for resource in ("x.io/a", "x.io/b"):
@@ -179,9 +161,13 @@ def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_sta
         metrics.registrations.labels(resource).inc()
     for gone in ("x.io/a", "x.io/none"):
         metrics.forget(gone)
-    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_registered")
-    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_streams")
-    assert {("x.io/a",): 1, ("x.io/b",): 1} == samples(metrics, "deviceplugin_registrations_total")
+    left = {("x.io/b",): 1}
+    expected = {
+        "registered": left,
+        "streams": left,
+        "registrations_total": {**left, ("x.io/a",): 1},
+    }
+    assert expected == {name: samples(metrics, f"deviceplugin_{name}") for name in expected}
 
 
 def test_times_are_counted_in_buckets() -> None:

@@ -18,7 +18,6 @@ from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 QUICK = timedelta(milliseconds=50)
-RIVAL = "example.com/rival"
 FIRST, SECOND = (Pod.of(name, main={RESOURCE: 1}) for name in ("first", "second"))
 
 
@@ -64,16 +63,13 @@ def reasons(node: Node) -> dict[str, str]:
     }
 
 
-def wait_for_reasons(node: Node, expected: dict[str, str]) -> None:
+def wait_for_reasons(node: Node) -> None:
+    """Wait until the first pod's device is closed under both of its ids."""
+    expected = {
+        "one": "its device node is offered as one+two now",
+        "one+two": "held as one by pod default/first",
+    }
     eventually(lambda: expected == reasons(node), str(expected))
-
-
-def held_as(device_id: str, pod: str) -> str:
-    return f"held as {device_id} by pod default/{pod}"
-
-
-def offered_as(device_id: str) -> str:
-    return f"its device node is offered as {device_id} now"
 
 
 def wait_admitted(node: Node, pod: Pod) -> None:
@@ -98,7 +94,7 @@ def test_a_new_id_is_no_new_device(
     with running(kubelet, plugin, http_address=http_address) as node:
         assert node.kubelet.run(FIRST)
         plugin.set(stick("one+two", one, two))
-        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        wait_for_reasons(node)
         node.wait_for(RESOURCE, set(), {"one", "one+two"})
         assert not node.kubelet.run(SECOND)
         with pytest.raises(grpc.RpcError, match="held as one by pod default/first"):
@@ -117,45 +113,8 @@ def test_what_was_given_out_before_a_restart_is_still_held(
     with running(kubelet, ScriptedPlugin(stick("one", one))) as node:
         assert node.kubelet.run(FIRST)
     with running(kubelet, ScriptedPlugin(stick("one+two", one, two))) as node:
-        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        wait_for_reasons(node)
         assert not node.kubelet.run(SECOND)
-
-
-class TwoNames(ScriptedPlugin):
-    """Offers each device under two resources."""
-
-    @override
-    def discover(self) -> Iterable[dp.Device]:
-        for device in super().discover():
-            for name in (RESOURCE, RIVAL):
-                yield dp.Device(device.id, resource=name, nodes=device.nodes)
-
-
-def test_a_device_under_two_resources_has_one_holder(
-    kubelet: Kubelet, paths: Sequence[Path]
-) -> None:
-    with running(kubelet, TwoNames(*(stick(path.name, path) for path in paths))) as node:
-        node.wait_for(RIVAL, {"one", "two"})
-        assert node.kubelet.run(Pod.of("first", main={RESOURCE: 1}))
-        eventually(lambda: 1 == len(node.kubelet.healthy(RIVAL)), "the rival to be unhealthy")
-        assert node.kubelet.run(Pod.of("second", main={RIVAL: 1}))
-        assert not node.kubelet.run(Pod.of("third", main={RIVAL: 1}))
-
-
-def test_two_plugins_of_a_process_do_not_give_out_one_device(
-    kubelet: Kubelet, paths: Sequence[Path]
-) -> None:
-    one, two = paths
-    plugins = (
-        ScriptedPlugin(stick("mine", one)),
-        ScriptedPlugin(stick("yours", one), stick("other", two), resource=RIVAL),
-    )
-    with running(kubelet, *plugins) as node:
-        node.wait_for(RIVAL, {"yours", "other"})
-        node.allocate("mine", resource=RESOURCE)
-        node.wait_for(RIVAL, {"other"}, {"yours"})
-        with pytest.raises(grpc.RpcError, match=r"held as mine of example\.com/thing"):
-            node.allocate("yours", resource=RIVAL)
 
 
 # A kubelet that has lost its checkpoint, and with it what pods hold.

@@ -6,11 +6,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
-import inotify_simple
 import pytest
 
 from deviceplugin._kubelet.server import remove_stale_sockets
@@ -21,7 +19,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet, stream
-from patience import PATIENCE, eventually
+from patience import eventually
 from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick
 
@@ -78,20 +76,6 @@ def test_a_plugin_directory_that_is_replaced_is_followed(kubelet: Kubelet) -> No
         simulated.start()
         node.wait_for(RESOURCE, {"a", "b"})
         assert 1 == len(own_sockets(kubelet))
-
-
-def test_without_inotify_the_poll_alone_recovers(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def exhausted(**_options: object) -> None:
-        raise OSError(24, "Too many open files")
-
-    without = SimpleNamespace(INotify=exhausted, flags=inotify_simple.flags)
-    monkeypatch.setattr("deviceplugin._platform.file_watcher.inotify_simple", without)
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-        node.restart_kubelet()
-        node.wait_for(RESOURCE, {"a", "b"})
 
 
 def test_a_plugin_may_name_the_socket_of_its_resource(kubelet: Kubelet) -> None:
@@ -183,30 +167,6 @@ def test_surplus_streams_are_refused_and_the_others_go_on(kubelet: Kubelet) -> N
         assert grpc.StatusCode.RESOURCE_EXHAUSTED is refusal.value.code()
         node.allocate("a")
         assert (RESOURCE,) == tuple(node.kubelet.registered)
-
-
-def test_who_watches_before_the_registration_is_not_taken_for_the_kubelet(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watching = threading.Event()
-    register = by_kubelet_socket.KubeletSocket.register
-
-    def register_late(*arguments: Any) -> Any:
-        assert watching.wait(PATIENCE)
-        return register(*arguments)
-
-    monkeypatch.setattr(by_kubelet_socket.KubeletSocket, "register", register_late)
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        (socket,) = eventually(lambda: own_sockets(kubelet), "the socket")
-        with stream(socket) as stranger:
-            next(stranger)
-            watching.set()
-            node.wait_for(RESOURCE, {"a"})
-            server = node.host._endpoints.servers()[RESOURCE]
-        streams = node.host._metrics.streams.labels(RESOURCE)
-        eventually(lambda: 1 == streams.value, "the end of the stranger's stream")
-        assert server.watched
-        assert 1 == node.kubelet.registration_count(RESOURCE)
 
 
 # Kubelets that misbehave.

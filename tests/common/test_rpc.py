@@ -51,11 +51,11 @@ def test_a_client_can_call_every_method_of_the_service(calls: Any) -> None:
         "ListAndWatch",
         "PreStartContainer",
     ] == sorted(calls)
-
-
-def test_messages_are_decoded_on_both_sides(calls: Any) -> None:
     answer = calls["GetDevicePluginOptions"](pb.Empty(), timeout=PATIENCE)
     assert pb.DevicePluginOptions(pre_start_required=True) == answer
+    with pytest.raises(grpc.RpcError) as raised:  # it is not written
+        calls["Allocate"](pb.AllocateRequest(), timeout=PATIENCE)
+    assert "UNIMPLEMENTED: Method not found!" == rpc.status_text(raised.value)
 
 
 def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
@@ -64,12 +64,6 @@ def test_what_is_encoded_already_is_sent_as_it_is(calls: Any) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         next(stream)
     assert "RESOURCE_EXHAUSTED: enough" == rpc.status_text(raised.value)
-
-
-def test_a_method_that_is_not_written_is_unimplemented(calls: Any) -> None:
-    with pytest.raises(grpc.RpcError) as raised:
-        calls["Allocate"](pb.AllocateRequest(), timeout=PATIENCE)
-    assert "UNIMPLEMENTED: Method not found!" == rpc.status_text(raised.value)
 
 
 def test_an_attempt_that_failed_makes_no_other_connection_wait(tmp_path: Path) -> None:
