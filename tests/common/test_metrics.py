@@ -1,6 +1,5 @@
 import platform
 import threading
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
@@ -13,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
-from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
+from deviceplugin._telemetry.metrics import Attribution, Metrics
 
 
 def scraped(metrics: Metrics) -> list[Sample]:
@@ -28,73 +27,6 @@ def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
         for sample in scraped(metrics)
         if name == sample.name
     }
-
-
-def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
-    """The labels of each metric, but for a histogram's buckets."""
-    return {
-        sample.name: tuple(sorted(sample.labels))
-        for sample in scraped(metrics)
-        if not sample.name.endswith(("_bucket", "_sum", "_created"))
-    }
-
-
-def test_the_names_and_labels_are_those_that_are_promised() -> None:
-    metrics = Metrics()
-    metrics.devices = lambda: [("x.io/dev", 1, 0)]
-    for metric in (metrics.registrations, metrics.registered, metrics.streams):
-        metric.labels("x.io/dev")
-    metrics.registration_failures.labels("x.io/dev", "refused")
-    metrics.allocations.labels("x.io/dev", "OK")
-    metrics.allocation_seconds.labels("x.io/dev")
-    metrics.discovery_seconds.labels("Plugin")
-    metrics.discovery_errors.labels("Plugin")
-    metrics.discovery_success.labels("Plugin")
-    metrics.skipped_devices.labels("Plugin")
-    metrics.shortfalls.labels("Plugin")
-    metrics.count_skipped_samples("Plugin", 1)
-    metrics.released.labels("x.io/dev")
-    metrics.count_pod_resources("List", "OK")
-    metrics.offered = lambda: [Offered("x.io/dev", 1, 0, 1)]
-    metrics.claims_prepared.labels("dev.x.io").set(1)
-    metrics.claim_calls.labels("dev.x.io", "prepare", "OK")
-    metrics.slice_writes.labels("dev.x.io", "create", "OK")
-    metrics.claim_seconds.labels("dev.x.io", "prepare")
-    metrics.count_api_request("GET", 200)
-    held = {"d": [("x.io/dev", "d", "default", "pod", "main")]}
-    metrics.attribution = lambda: [Attribution("x.io/dev", 2, 1, held, 1)]
-    assert {
-        "deviceplugin_build_info": ("grpc", "python", "version"),
-        "deviceplugin_registrations_total": ("resource",),
-        "deviceplugin_registration_failures_total": ("reason", "resource"),
-        "deviceplugin_registered": ("resource",),
-        "deviceplugin_kubelet_restarts_total": (),
-        "deviceplugin_lost_directories": (),
-        "deviceplugin_streams": ("resource",),
-        "deviceplugin_allocations_total": ("code", "resource"),
-        "deviceplugin_allocation_duration_seconds_count": ("resource",),
-        "deviceplugin_discovery_duration_seconds_count": ("plugin",),
-        "deviceplugin_discovery_errors_total": ("plugin",),
-        "deviceplugin_discovery_last_success_timestamp_seconds": ("plugin",),
-        "deviceplugin_skipped_devices": ("plugin",),
-        "deviceplugin_skipped_samples": ("plugin",),
-        "deviceplugin_shortfalls": ("plugin",),
-        "deviceplugin_devices": ("health", "resource"),
-        "deviceplugin_devices_allocatable": ("resource",),
-        "deviceplugin_devices_allocated": ("resource",),
-        "deviceplugin_devices_free": ("resource",),
-        "deviceplugin_devices_degraded": ("resource",),
-        "deviceplugin_device_allocated": ("container", "device", "namespace", "pod", "resource"),
-        "deviceplugin_released_devices_total": ("resource",),
-        "deviceplugin_pod_resources_requests_total": ("code", "method"),
-        "deviceplugin_devices_offered": ("protocol", "resource"),
-        "deviceplugin_devices_leaving": ("resource",),
-        "deviceplugin_claims_prepared": ("driver",),
-        "deviceplugin_claim_calls_total": ("code", "driver", "method"),
-        "deviceplugin_claim_call_duration_seconds_count": ("driver", "method"),
-        "deviceplugin_slice_writes_total": ("action", "code", "driver"),
-        "deviceplugin_api_requests_total": ("code", "method"),
-    } == labels(metrics)
 
 
 def test_the_versions_that_run_are_told() -> None:

@@ -4,7 +4,7 @@ from threading import Event
 import pytest
 from typing_extensions import override
 
-from deviceplugin import Allocation, Device, DeviceNode, Plugin
+from deviceplugin import Device, Plugin
 from deviceplugin.plugin import Capabilities, overrides
 
 HOOKS = ["allocate", "prefer", "pre_start", "changes", "released", "metrics", "start", "stop"]
@@ -30,15 +30,6 @@ def test_overriding_a_hook_here_or_in_a_parent_offers_it() -> None:
             assert [hook] == [name for name in HOOKS if overrides(plugin, name)]
             capabilities = Capabilities.of(plugin)._asdict()
             assert [hook] == [name for name, is_there in capabilities.items() if is_there]
-
-
-def test_by_default_a_container_gets_the_recipes_of_its_devices() -> None:
-    shared = DeviceNode("/dev/shared")
-    one = Device("1", nodes=[DeviceNode("/dev/1"), shared])
-    two = Device("2", nodes=[DeviceNode("/dev/2"), shared])
-    nodes = (DeviceNode("/dev/1"), shared, DeviceNode("/dev/2"))
-    assert Allocation(nodes=nodes) == Plain().allocate([one, two])
-    assert Allocation() == Plain().allocate([])
 
 
 def test_optional_hooks_are_there_only_where_they_are_written() -> None:

@@ -128,6 +128,9 @@ class Node:
     def mode(self) -> Mode:
         return self.ownership.mode
 
+    def dra(self) -> Dra | None:
+        return self.switch.dra
+
     def free(self) -> set[Key]:
         """What a claim can get."""
         return {
@@ -145,7 +148,7 @@ def node() -> Node:
 
 def test_without_a_switch_nothing_is_done_and_nothing_is_made(node: Node) -> None:
     assert math.inf == node.step()
-    assert ([], "device-plugin", None) == (node.side.did, node.mode(), node.switch.dra)
+    assert ([], "device-plugin", None) == (node.side.did, node.mode(), node.dra())
 
 
 def test_dra_begins_to_offer_what_the_kubelet_has_acknowledged(
@@ -236,12 +239,12 @@ def test_the_device_plugin_offers_what_is_in_no_slice_and_dra_ends_with_its_last
     node.side.idle = False
     node.ownership.unprepare(CLAIM.uid)
     assert 1.0 == node.step()
-    assert node.switch.dra is not None
+    assert node.dra() is not None
     assert node.ownership.concerns_dra(NAME)  # no new registration as devices become free
     node.side.idle = True
     assert math.inf == node.step()
     assert not node.ownership.concerns_dra(NAME)
-    assert (["stop", "finish"], None) == (node.side.did[-2:], node.switch.dra)
+    assert (["stop", "finish"], None) == (node.side.did[-2:], node.dra())
 
 
 def test_what_was_published_before_the_start_is_withdrawn_once_all_is_discovered() -> None:

@@ -29,9 +29,13 @@ def test_a_thread_is_used_again_by_the_name_of_its_task() -> None:
 
 def test_a_task_never_waits_for_another() -> None:
     threads, together = Threads(PATIENCE), Barrier(21)
+
+    def meet() -> None:
+        together.wait(PATIENCE)
+
     for _ in range(20):
-        threads.run("hang", lambda: together.wait(PATIENCE))
-    together.wait(PATIENCE)
+        threads.run("meet", meet)
+    meet()
 
 
 def test_a_thread_without_a_task_ends() -> None:

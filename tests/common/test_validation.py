@@ -57,8 +57,8 @@ CDI_NAMES = [
     *("nvidia.com/gpu=0", "vendor/class=name", "k8s.gpu.example.com/gpu=0b3-gpu-1"),
     *("v/c=0:1.2_3-4", "Vendor-1.com/my_class.v2=GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c"),
 ]
-NUMBERS = {"b": 2**63 - 1, "c": -(2**63), "d": True, "e": Version("1.2.3")}
-QUANTITIES = ["0", "4", "80Gi", "1.5G", "500m", "1e3", "2E", "1E-3", 0, 2**63 - 1]
+NUMBERS: dict[str, Any] = {"b": 2**63 - 1, "c": -(2**63), "d": True, "e": Version("1.2.3")}
+QUANTITIES: list[Any] = ["0", "4", "80Gi", "1.5G", "500m", "1e3", "2E", "1E-3", 0, 2**63 - 1]
 
 
 @pytest.mark.parametrize(
