@@ -175,27 +175,21 @@ def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
         (config(users=[{"user": {}}]), "users[0]: name: is missing"),
         (config(users=[{"name": "u"}]), "users[u]: user: is missing"),
         (config(users=[{"name": "u", "user": "x"}]), "users[u]: user: is not a mapping"),
-        (config({"server": None}), "clusters[k]: cluster: server: is missing"),
-        (config({"server": []}), "clusters[k]: cluster: server: is not a string"),
-        (
-            config({"insecure-skip-tls-verify": "yes"}),
-            "clusters[k]: cluster: insecure-skip-tls-verify: is not true or false",
+        *(
+            (config({key: value}), f"clusters[k]: cluster: {key}: {said}")
+            for key, value, said in (
+                ("server", None, "is missing"),
+                ("server", [], "is not a string"),
+                ("insecure-skip-tls-verify", "yes", "is not true or false"),
+                ("certificate-authority-data", "?", "is not base64 of a PEM"),
+                ("certificate-authority", "none.crt", "[Errno 2]"),
+                ("proxy-url", "http://proxy", "is not supported: use kubectl proxy"),
+            )
         ),
-        (
-            config({"certificate-authority-data": "?"}),
-            "clusters[k]: cluster: certificate-authority-data: is not base64 of a PEM",
+        *(
+            (config(user={key: "x"}), f"users[u]: user: {key}: is not supported")
+            for key in ("as", "auth-provider", "username")
         ),
-        (
-            config({"certificate-authority": "none.crt"}),
-            "clusters[k]: cluster: certificate-authority: [Errno 2]",
-        ),
-        (
-            config({"proxy-url": "http://proxy"}),
-            "clusters[k]: cluster: proxy-url: is not supported: use kubectl proxy",
-        ),
-        (config(user={"as": "me"}), "users[u]: user: as: is not supported"),
-        (config(user={"auth-provider": {"name": "gcp"}}), "auth-provider: is not supported"),
-        (config(user={"username": "me"}), "username: is not supported"),
         (
             config(user={"client-key-data": in_base64("x")}),
             "users[u]: user: client-certificate and client-key are only used together",
