@@ -17,8 +17,9 @@ import deviceplugin as dp
 from deviceplugin._app import command
 from deviceplugin._app.host import Host
 from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import RELEASES, Pod
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
+from releases import THREE_RELEASES
 from scripted_plugin import RESOURCE, ScriptedPlugin, WaitingPlugin, sick
 
 
@@ -122,7 +123,7 @@ class NamedPlugin(ScriptedPlugin):
         return dp.Allocation(envs={"BY": self.name})
 
 
-@pytest.mark.parametrize("kubelet_version", [RELEASES[0], RELEASES[-1]])
+@THREE_RELEASES
 def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None:
     old, new = NamedPlugin("old", "a", "b"), NamedPlugin("new", "b", "c")
     hooks = [("start", RESOURCE), ("stop", RESOURCE)]

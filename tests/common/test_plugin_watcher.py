@@ -22,7 +22,7 @@ from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import KubeletConfig
 from kubelets.odd_kubelet import stream
 from patience import PATIENCE, eventually
-from releases import EVERY_RELEASE
+from releases import THREE_RELEASES
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved
 
 SOCKET = "example.com_thing-reg.sock"
@@ -51,7 +51,7 @@ def test_the_watcher_finds_the_plugin(watcher: Kubelet) -> None:
     assert [] == list(watcher.simulated.registry_dir.iterdir())
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})

@@ -20,7 +20,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, Node
 from kubelets.odd_kubelet import odd_kubelet, stream
 from patience import eventually
-from releases import EVERY_RELEASE
+from releases import THREE_RELEASES
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved, descriptors, sick
 
 
@@ -35,7 +35,7 @@ def registered_anew(node: Node, before: int) -> None:
     node.wait_for(RESOURCE, {"a", "b"})
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_plugin_that_starts_before_the_kubelet_registers_once_it_is_there(
     kubelet: Kubelet,
 ) -> None:
@@ -304,7 +304,7 @@ def test_a_kubelet_that_is_away_is_reported_once_for_all_resources(
     assert len(set(said)) == len(said)
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet: Kubelet) -> None:
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
