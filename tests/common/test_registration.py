@@ -306,10 +306,19 @@ def test_a_kubelet_that_is_away_is_reported_once_for_all_resources(
 
 @THREE_RELEASES
 def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet: Kubelet) -> None:
+    simulated = kubelet.simulated
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
+        before = simulated.registration_count(RESOURCE)
+
+        def is_there() -> bool:
+            """Return whether the other is registered, or was, and the first is back already."""
+            return {"c": "Healthy"} == simulated.devices(RESOURCE) or simulated.registration_count(
+                RESOURCE
+            ) > before + 1
+
         with kubelet.running(ScriptedPlugin("c")):
-            node.kubelet.wait(lambda: node.kubelet.devices(RESOURCE) == {"c": "Healthy"})
+            simulated.wait(is_there)
         node.wait_for(RESOURCE, {"a", "b"})
 
 
