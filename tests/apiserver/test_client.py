@@ -279,7 +279,7 @@ def test_who_asks_is_said_and_no_token_without_tls_and_no_proxy_is_used(
 
 
 def test_devices_are_counted_as_the_api_server_writes_them() -> None:
-    others = {
+    not_plugged_in = {
         "cpu": "8",
         "hugepages-2Mi": "0",
         "kubernetes.io/batch-cpu": "4",
@@ -298,4 +298,4 @@ def test_devices_are_counted_as_the_api_server_writes_them() -> None:
         "example.com/none": 0,
         "example.com/number": 3,
     }
-    assert expected == devices_in({**others, **amounts})
+    assert expected == devices_in({**not_plugged_in, **amounts})

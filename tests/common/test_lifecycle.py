@@ -69,7 +69,7 @@ def threads() -> list[str]:
 
 def all_end(*, but: str = "") -> None:
     """Wait for the end of all threads, with the names of those that are left as the reason."""
-    eventually(lambda: {but}.issuperset(threads()), f"the end of {threads()}")
+    eventually(lambda: {but}.issuperset(threads()), lambda: f"the end of {threads()}")
 
 
 def test_a_garbage_collector_that_is_off_stays_off(kubelet: Kubelet) -> None:

@@ -69,7 +69,10 @@ def test_a_start_that_does_not_end_keeps_nobody_from_asking_why(
         assert 200 == ask(listener.port)
 
 
-def test_one_that_is_stopped_during_the_start_loads_nothing_and_leaves_its_port() -> None:
+def test_one_that_is_stopped_during_the_start_loads_nothing_and_leaves_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_listener, "_LONGEST_START", PATIENCE)
     loading = Loading()
     listener = Listener("127.0.0.1:0", loading.make, started=lambda: False)
     with running(listener):

@@ -106,8 +106,9 @@ def test_a_socket_that_goes_or_is_replaced_meanwhile_is_not_blamed(sockets: Sock
     one, other = sockets.by_name["a"], sockets.by_name["b"]
     one.well, one.meanwhile = False, replace
     other.well, other.gone = False, True
-    assert "" == sockets.after(60, rounds=60)
+    assert "" == sockets.after(60)
     assert not sockets.liveness._silent
+    assert "" == sockets.after(60, rounds=60)
 
 
 def test_new_sockets_of_a_resource_that_are_silent_too_do_not_begin_anew(sockets: Sockets) -> None:
@@ -248,7 +249,9 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Servicer, "GetDevicePluginOptions", refuse)
     with kubelet.running(ScriptedPlugin("a")) as node:
         servers = node.host._endpoints.servers
-        eventually(lambda: [one for one in servers().values() if one.answers(PATIENCE)], "it")
+        eventually(
+            lambda: [one for one in servers().values() if one.answers(PATIENCE)], "a refusal"
+        )
 
 
 def test_the_process_is_not_alive_while_its_socket_is_dead(

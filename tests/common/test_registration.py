@@ -313,7 +313,8 @@ def test_a_plugin_comes_back_when_another_one_for_its_resource_has_left(kubelet:
 
         def is_there() -> bool:
             """Return whether the other is registered, or was, and the first is back already."""
-            return {"c": "Healthy"} == simulated.devices(RESOURCE) or simulated.registration_count(
+            devices = simulated.devices(RESOURCE)
+            return {"c": "Healthy"} == devices or simulated.registration_count(
                 RESOURCE
             ) > before + 1
 
