@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
-from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 
 
 def scraped(metrics: Metrics) -> list[Sample]:
@@ -41,6 +41,14 @@ def test_devices_are_counted_at_each_scrape() -> None:
         name, healthy, unhealthy = count
         expected = {("healthy", name): healthy, ("unhealthy", name): unhealthy}
         assert expected == samples(metrics, "deviceplugin_devices")
+
+
+def test_what_each_protocol_offers_is_told() -> None:
+    metrics = Metrics()
+    metrics.offered = lambda: [Offered("x.io/a", 2, 1, 3)]
+    expected = {("device-plugin", "x.io/a"): 2, ("dra", "x.io/a"): 1}
+    assert expected == samples(metrics, "deviceplugin_devices_offered")
+    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_leaving")
 
 
 def test_holders_are_told_by_device_and_counted_and_absent_where_they_are_not_known() -> None:

@@ -17,7 +17,7 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.offer import Offer
 from deviceplugin._kubelet.server import ResourceServer
 from deviceplugin._platform.hooks import Hooks
-from deviceplugin._platform.unix_sockets import advised, check_exists
+from deviceplugin._platform.unix_sockets import advised, check_exists, try_socket
 from deviceplugin._registration.by_kubelet_socket import KubeletSocket, is_directory
 from deviceplugin._telemetry.metrics import Metrics
 from idle_tracker import IdleTracker
@@ -95,11 +95,14 @@ def test_an_error_of_a_directory_is_told_with_advice(error: OSError, text: str) 
     assert text == advised(error)
 
 
-def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none() -> None:
+def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none(directory: Path) -> None:
     odd = Path("/") / ("x" * 300)
     assert not is_directory(odd)
     with pytest.raises(OSError, match=f"^{odd}: File name too long$"):
         check_exists(odd)
+    text = f"^{directory}: cannot make a socket in it: AF_UNIX path too long$"
+    with pytest.raises(OSError, match=text):
+        try_socket(directory / ("x" * 107))
 
 
 DELETE = """
