@@ -40,24 +40,18 @@ def watcher(kubelet_version: str) -> Iterator[Kubelet]:
         shutil.rmtree(root)
 
 
-def test_the_watcher_finds_the_plugin(watcher: Kubelet) -> None:
+@THREE_RELEASES
+def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
+    registry = watcher.simulated.registry_dir
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
-        assert [watcher.simulated.registry_dir / SOCKET] == list(
-            watcher.simulated.registry_dir.iterdir()
-        )
+        assert [registry / SOCKET] == list(registry.iterdir())
         node.allocate("a")
-    assert [] == list(watcher.simulated.registry_dir.iterdir())
-
-
-@THREE_RELEASES
-def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
-    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
-        node.wait_for(RESOURCE, {"a"})
         for _ in range(3):
             node.restart_kubelet()
             node.wait_for(RESOURCE, {"a"})
+    assert [] == list(registry.iterdir())
 
 
 def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(watcher: Kubelet) -> None:

@@ -57,20 +57,17 @@ def test_the_first_list_is_complete_and_sockets_are_removed_at_the_end(kubelet: 
     assert [kubelet.simulated.kubelet_socket] == [*kubelet.simulated.plugin_dir.glob("*.sock")]
 
 
-def test_a_socket_that_is_deleted_is_replaced(kubelet: Kubelet) -> None:
+def test_a_socket_that_is_deleted_is_replaced_and_so_is_a_plugin_directory(
+    kubelet: Kubelet,
+) -> None:
+    simulated = kubelet.simulated
     with kubelet.running(ScriptedPlugin("a", "b")) as node:
         node.wait_for(RESOURCE, {"a", "b"})
-        before = node.kubelet.registration_count(RESOURCE)
+        before = simulated.registration_count(RESOURCE)
         (old,) = own_sockets(kubelet)
         old.unlink()
         registered_anew(node, before)
         assert [old] != own_sockets(kubelet)
-
-
-def test_a_plugin_directory_that_is_replaced_is_followed(kubelet: Kubelet) -> None:
-    simulated = kubelet.simulated
-    with kubelet.running(ScriptedPlugin("a", "b")) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
         simulated.stop()
         simulated.plugin_dir.rename(simulated.root / "old")
         simulated.start()
