@@ -4,14 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.podresources import Holdings, PodResources
 from deviceplugin._platform.checkpoint import FILE_NAME
+from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
 from patience import eventually
@@ -196,3 +198,25 @@ def test_a_kubelet_that_restarts_with_its_checkpoint_has_forgotten_nothing(
         wait_admitted(node, SECOND)
         wait_known(node, "first", "second")
         assert "device of a running pod forgotten by the kubelet" not in caplog.messages
+
+
+def test_what_another_kubelet_answers_in_place_of_the_one_that_was_asked_forgets_nothing(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def get(_service: object, pods: object) -> Holdings:
+        asked.append(pods)
+        return Holdings(frozenset(), frozenset({("default", "first")}))
+
+    def restarted(_service: object, _kubelet: object) -> NoReturn:
+        raise KubeletUnavailableError("the kubelet restarted meanwhile")
+
+    with running(kubelet, ScriptedPlugin("a")) as node:
+        assert node.kubelet.run(FIRST)
+        held = node.host._tracker.held
+        eventually(lambda: {"a"} == held(RESOURCE), "the checkpoint to be read")
+        monkeypatch.setattr(PodResources, "get", get)
+        monkeypatch.setattr(PodResources, "check_same", restarted)
+        eventually(lambda: len(asked) > 1, "the answer to the first question to be judged")
+        assert {"a"} == held(RESOURCE)
