@@ -31,7 +31,8 @@ def test_over_tls_the_token_is_sent_as_it_is_now(tmp_path: Path) -> None:
 
 
 @needs_openssl
-def test_an_authority_that_is_renewed_holds_from_the_next_request(tmp_path: Path) -> None:
+def test_a_server_that_is_not_known_is_told_nothing(tmp_path: Path) -> None:
+    """Nor is one whose authority is new, until that is there."""
     old_context, old = certificate(tmp_path / "old")
     new_context, new = certificate(tmp_path / "new")
     account = Account(written(tmp_path / "account", old))
@@ -41,43 +42,30 @@ def test_an_authority_that_is_renewed_holds_from_the_next_request(tmp_path: Path
         api = ApiServer(script.url, account)
         with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY"):
             api.get("/x")
+        assert [] == script.asked
         written(tmp_path / "account", new)
         assert {} == api.get("/x")
 
 
 @needs_openssl
-def test_a_server_that_is_not_known_is_told_nothing(tmp_path: Path) -> None:
-    context, _ = certificate(tmp_path)
-    _, foreign = certificate(tmp_path / "other")
-    account = Account(written(tmp_path / "account", foreign))
-    with (
-        running(Script(), context) as script,
-        pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY"),
-    ):
-        ApiServer(script.url, account).get("/x")
-    assert [] == script.asked
-
-
-@needs_openssl
-@pytest.mark.parametrize("missing", ["token", "ca.crt"])
-def test_a_file_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("token", None, "No such file or directory: '/.*/token'$"),
+        ("ca.crt", None, "No such file or directory: '/.*/ca.crt'$"),
+        ("token", b"\xff\xfe", "can't decode byte 0xff"),
+        ("ca.crt", b"not a certificate", "does not contain a certificate"),
+    ],
+)
+def test_files_that_cannot_be_used_are_for_now(
+    tmp_path: Path, file: str, content: bytes | None, reason: str
+) -> None:
     _, authority = certificate(tmp_path)
     place = written(tmp_path / "account", authority)
-    (place / missing).unlink()
-    with pytest.raises(UnavailableError, match=missing):
-        ApiServer("https://127.0.0.1:1", Account(place)).get("/x")
-
-
-def test_certificates_that_are_none_are_for_now(tmp_path: Path) -> None:
-    account = Account(written(tmp_path / "account", "not a certificate"))
-    with pytest.raises(UnavailableError):
-        ApiServer("https://127.0.0.1:1", account).get("/x")
-
-
-def test_a_token_that_is_not_text_is_for_now(tmp_path: Path) -> None:
-    place = written(tmp_path / "account", "")
-    (place / "token").write_bytes(b"\xff\xfe")
-    with pytest.raises(UnavailableError):
+    (place / file).unlink()
+    if content is not None:
+        (place / file).write_bytes(content)
+    with pytest.raises(UnavailableError, match=reason):
         ApiServer("https://127.0.0.1:1", Account(place)).get("/x")
 
 

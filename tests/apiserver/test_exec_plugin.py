@@ -5,6 +5,7 @@ import ssl
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,11 @@ def runs(folder: Path) -> int:
     return len((folder / "runs").read_text().splitlines())
 
 
+def asked(folder: Path) -> Json:
+    found: Json = json.loads((folder / "asked").read_text())
+    return found
+
+
 def plugin(folder: Path, values: Json, cluster: Json | None = None) -> ExecPlugin:
     whole = {"apiVersion": V1, "command": "./login", **values}
     return exec_plugin(ConfigEntry("exec", folder, whole), ConfigEntry("k", folder, cluster or {}))
@@ -57,12 +63,8 @@ def test_a_token_is_returned_by_a_program_beside_the_file_and_kept(tmp_path: Pat
     printing(tmp_path, printed({"token": "t"}))
     found = plugin(tmp_path, {})
     assert ("t", "t", 1) == (found.credential().token, found.credential().token, runs(tmp_path))
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert (V1, False, None) == (
-        asked["apiVersion"],
-        asked["spec"]["interactive"],
-        asked["spec"].get("cluster"),
-    )
+    told = asked(tmp_path)
+    assert (V1, {"interactive": False}) == (told["apiVersion"], told["spec"])
 
 
 def test_arguments_variables_and_the_cluster_are_passed_on(tmp_path: Path) -> None:
@@ -80,8 +82,7 @@ def test_arguments_variables_and_the_cluster_are_passed_on(tmp_path: Path) -> No
     }
     found = plugin(tmp_path, {**values, "provideClusterInfo": True}, cluster)
     assert "mea-b" == found.credential().token
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert {"server": "https://k", "config": wanted} == asked["spec"]["cluster"]
+    assert {"server": "https://k", "config": wanted} == asked(tmp_path)["spec"]["cluster"]
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(3600, 1), (11, 1), (9, 2), (-1, 2)])
@@ -143,8 +144,10 @@ def test_an_answer_that_is_no_credential_is_refused_and_not_shown(
 
 
 def test_a_program_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
-    program(tmp_path, 'test "$(wc -l < "$1")" -gt 1')
     found = plugin(tmp_path, {"args": [str(tmp_path / "runs")]})
+    with pytest.raises(ConfigError, match=r"login: .*No such file or directory: '.*/login'$"):
+        found.credential()
+    program(tmp_path, 'test "$(wc -l < "$1")" -gt 1')
     with pytest.raises(ConfigError, match=r"no credentials: .*/login: exit status 1"):
         found.credential()
     with pytest.raises(ConfigError, match="did not print"):
@@ -153,11 +156,9 @@ def test_a_program_that_fails_is_told_and_tried_again(tmp_path: Path) -> None:
 
 def test_a_program_that_is_not_installed_is_told_with_advice(tmp_path: Path) -> None:
     values = {"command": "no-such-program-here", "installHint": "see https://example.com"}
-    with pytest.raises(ConfigError, match=r"no-such-program-here: .*No such file.*") as error:
+    text = r"no-such-program-here: .*No such file.*\nsee https://example.com$"
+    with pytest.raises(ConfigError, match=text):
         plugin(tmp_path, values).credential()
-    assert str(error.value).endswith("\nsee https://example.com")
-    with pytest.raises(ConfigError, match=r"login: .*No such file"):
-        plugin(tmp_path, {}).credential()
 
 
 def test_a_program_that_does_not_end_is_not_waited_for(
@@ -176,8 +177,7 @@ def test_a_program_that_does_not_end_is_not_waited_for(
         ({"apiVersion": "v1alpha1"}, "exec: apiVersion: 'v1alpha1' is not one of"),
         ({"interactiveMode": "Sometimes"}, "exec: interactiveMode: 'Sometimes' is not one of"),
         ({"interactiveMode": "Always"}, "exec: interactiveMode: Always needs a terminal"),
-        ({"args": "a"}, "exec: args: is not a list of strings"),
-        ({"args": [1]}, "exec: args: is not a list of strings"),
+        *(({"args": args}, "exec: args: is not a list of strings") for args in ("a", [1])),
         ({"env": [{}]}, "exec: env[0]: name: is missing"),
     ],
 )
@@ -187,20 +187,12 @@ def test_what_is_wrong_is_named(tmp_path: Path, values: Json, said: str) -> None
     assert said in str(error.value)
 
 
-class Terminal:
-    """A standard input that somebody types into."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(("mode", "interactive"), [("Always", True), ("Never", False)])
 def test_at_a_terminal_a_program_may_ask_unless_it_never_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, interactive: bool
 ) -> None:
     printing(tmp_path, printed({"token": "t"}))
     with monkeypatch.context() as patch:
-        patch.setattr(sys, "stdin", Terminal())
+        patch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
         plugin(tmp_path, {"interactiveMode": mode}).credential()
-    asked = json.loads((tmp_path / "asked").read_text())
-    assert interactive == asked["spec"]["interactive"]
+    assert interactive == asked(tmp_path)["spec"]["interactive"]

@@ -136,6 +136,8 @@ def test_the_default_is_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         connection([], "")
     written(tmp_path / ".kube/config", config())
     assert URL == connection([], "")[0]
+    with pytest.raises(ConfigError, match="missing: No such file or directory"):
+        connection([tmp_path / "missing"], "")
 
 
 def test_a_context_needs_no_user_and_another_can_be_named(tmp_path: Path) -> None:
@@ -173,33 +175,31 @@ def test_a_token_that_cannot_be_sent_is_in_no_message(tmp_path: Path) -> None:
         (config(users=[{"user": {}}]), "users[0]: name: is missing"),
         (config(users=[{"name": "u"}]), "users[u]: user: is missing"),
         (config(users=[{"name": "u", "user": "x"}]), "users[u]: user: is not a mapping"),
-        (config({"server": None}), "clusters[k]: cluster: server: is missing"),
-        (config({"server": []}), "clusters[k]: cluster: server: is not a string"),
-        (
-            config({"insecure-skip-tls-verify": "yes"}),
-            "clusters[k]: cluster: insecure-skip-tls-verify: is not true or false",
+        *(
+            (config({key: value}), f"clusters[k]: cluster: {key}: {said}")
+            for key, value, said in (
+                ("server", None, "is missing"),
+                ("server", [], "is not a string"),
+                ("insecure-skip-tls-verify", "yes", "is not true or false"),
+                ("certificate-authority-data", "?", "is not base64 of a PEM"),
+                ("certificate-authority", "none.crt", "[Errno 2]"),
+                ("proxy-url", "http://proxy", "is not supported: use kubectl proxy"),
+            )
         ),
-        (
-            config({"certificate-authority-data": "?"}),
-            "clusters[k]: cluster: certificate-authority-data: is not base64 of a PEM",
+        *(
+            (config(user={key: "x"}), f"users[u]: user: {key}: is not supported")
+            for key in ("as", "auth-provider", "username")
         ),
-        (
-            config({"certificate-authority": "none.crt"}),
-            "clusters[k]: cluster: certificate-authority: [Errno 2]",
-        ),
-        (
-            config({"proxy-url": "http://proxy"}),
-            "clusters[k]: cluster: proxy-url: is not supported: use kubectl proxy",
-        ),
-        (config(user={"as": "me"}), "users[u]: user: as: is not supported"),
-        (config(user={"auth-provider": {"name": "gcp"}}), "auth-provider: is not supported"),
-        (config(user={"username": "me"}), "username: is not supported"),
         (
             config(user={"client-key-data": in_base64("x")}),
             "users[u]: user: client-certificate and client-key are only used together",
         ),
         ("[]", "is not a kubeconfig"),
         ("a: [", ":1: "),
+        (
+            'contexts:\n- name: "\\u0000"\n  context: ""\n',
+            r"contexts['\x00']: context: is not a mapping",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, content: Json | str, said: str) -> None:
@@ -216,37 +216,15 @@ def test_a_certificate_or_token_without_end_is_not_read(tmp_path: Path) -> None:
             read_token(tmp_path / name)
 
 
-def test_a_name_that_cannot_be_printed_is_escaped(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text('contexts:\n- name: "\\u0000"\n  context: ""\n')
-    with pytest.raises(ConfigError, match=r"contexts\['\\x00'\]: context: is not a mapping"):
-        connection([tmp_path / "config"], "")
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="missing: No such file or directory"):
-        connection([tmp_path / "missing"], "")
-    (tmp_path / "odd").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="odd:1: invalid start byte of UTF-8"):
-        connection([tmp_path / "odd"], "")
-
-
-@pytest.mark.parametrize(
-    ("cluster", "user", "said"),
-    [
-        ({"certificate-authority-data": in_base64("x")}, {}, "certificate-authority is not a"),
-        (
-            {},
-            {"client-certificate-data": in_base64("x"), "client-key-data": in_base64("y")},
-            "the client certificate and its key cannot be used",
-        ),
-    ],
-)
-def test_certificates_that_are_none_are_told(
-    tmp_path: Path, cluster: Json, user: Json, said: str
-) -> None:
-    path = written(tmp_path / "config", config(cluster, user))
-    with pytest.raises(ConfigError, match=said):
-        api_server_of([path]).get("/x")
+def test_certificates_that_are_none_are_told(tmp_path: Path) -> None:
+    none, other = in_base64("x"), in_base64("y")
+    pair = {"client-certificate-data": none, "client-key-data": other}
+    for content, said in (
+        (config({"certificate-authority-data": none}), "certificate-authority is not a"),
+        (config(user=pair), "the client certificate and its key cannot be used"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            api_server_of([written(tmp_path / "config", content)]).get("/x")
 
 
 def test_names_are_shown_in_a_short_line_whatever_they_are(tmp_path: Path) -> None:

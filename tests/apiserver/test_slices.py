@@ -2,7 +2,6 @@
 
 import base64
 import json
-import threading
 from typing import Any
 
 import pytest
@@ -75,41 +74,34 @@ def test_a_watch_tells_the_slices_and_their_version(script: Script) -> None:
         watch.stop()
 
     watch = slices(script).watch(changed, errors.append)
-    thread = threading.Thread(target=watch.run)
-    thread.start()
-    thread.join(30)
+    watch.run()
     assert ([({"s1": ONE}, "5")], []) == (told, errors)
     assert [SELECTOR] * 2 == [asked.query["fieldSelector"] for asked in script.asked]
 
 
-REFERENCE = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-n1"}
-
-
-def test_the_token_of_a_pod_has_the_uid_of_its_node(script: Script) -> None:
-    found = token({"kubernetes.io": {"node": {"name": "n1", "uid": "u-n1"}}})
-    assert REFERENCE == slices(script, found).owner()
-    assert [] == script.asked
-
-
 @pytest.mark.parametrize(
-    "found",
+    ("found", "asked"),
     [
-        token({"kubernetes.io": {"node": {"name": "another", "uid": "u"}}}),
-        token({"kubernetes.io": {"node": {"name": "n1"}}}),
-        token({"kubernetes.io": {"node": "n1"}}),
-        token({"kubernetes.io": []}),
-        "",
+        (token({"kubernetes.io": {"node": {"name": "n1", "uid": "u-n1"}}}), []),
+        *(
+            (other, ["/api/v1/nodes/n1"])
+            for other in (
+                token({"kubernetes.io": {"node": {"name": "another", "uid": "u"}}}),
+                token({"kubernetes.io": {"node": {"name": "n1"}}}),
+                token({"kubernetes.io": {"node": "n1"}}),
+                token({"kubernetes.io": []}),
+                "",
+            )
+        ),
     ],
 )
-def test_without_it_the_node_is_read(script: Script, found: str | Exception) -> None:
+def test_without_a_token_that_has_the_uid_of_the_node_that_is_read(
+    script: Script, found: str, asked: list[str]
+) -> None:
     script.answers.append(Answer.of({"metadata": {"uid": "u-n1"}}))
-    assert REFERENCE == slices(script, found).owner()
-    assert ["/api/v1/nodes/n1"] == [asked.path for asked in script.asked]
-
-
-def test_a_token_that_cannot_be_read_is_an_error_that_may_pass(script: Script) -> None:
-    with pytest.raises(UnavailableError, match="no token"):
-        slices(script, OSError("no token")).owner()
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u-n1"}
+    assert owner == slices(script, found).owner()
+    assert asked == [one.path for one in script.asked]
 
 
 def test_without_the_right_to_read_it_there_is_no_owner(script: Script) -> None:
@@ -117,6 +109,8 @@ def test_without_the_right_to_read_it_there_is_no_owner(script: Script) -> None:
     assert slices(script).owner() is None
     with pytest.raises(ApiServerError, match="500"):
         slices(script).owner()
+    with pytest.raises(UnavailableError, match="no token"):
+        slices(script, OSError("no token")).owner()
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "a.!!!.c", token([1]), f"a.{'W' * 90_001}.c"])

@@ -34,7 +34,7 @@ from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Container, Pod
 from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually
-from releases import EVERY_RELEASE
+from releases import THREE_RELEASES
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 QUICK = timedelta(milliseconds=50)
@@ -110,7 +110,7 @@ def listed(node: Node) -> bool:
 # Attribution.
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
     with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
         node.kubelet.run(POD)
@@ -288,7 +288,7 @@ def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(
     assert [["a"]] == plugin.released_ids
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
@@ -306,7 +306,7 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet)
 # Releases.
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a", "b")
     pods = [Pod.of(f"pod{number}", main={RESOURCE: 2}) for number in range(3)]
@@ -359,7 +359,7 @@ def test_an_allocation_for_a_pod_that_is_rejected_after_all_is_released(kubelet:
 INIT = Pod("nursery", [Container("main")], [Container("first", {RESOURCE: 1})])
 
 
-@EVERY_RELEASE
+@THREE_RELEASES
 def test_a_device_of_an_init_container_is_released_after_its_pod(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

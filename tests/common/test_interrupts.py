@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,31 +50,36 @@ def test_the_first_process_of_a_container_ends_too() -> None:
     assert (128 + number, "", "") == (done.returncode, done.stdout, done.stderr)
 
 
-def test_whoever_handles_signals_goes_on_doing_so() -> None:
-    handlers = [signal.getsignal(number) for number in BOTH]
-    previous = signal.signal(signal.SIGTERM, lambda *_: None)
-    try:
-        own = signal.getsignal(signal.SIGTERM)
-        with ending_at_once():
-            assert own == signal.getsignal(signal.SIGTERM)
-            assert handlers[0] != signal.getsignal(signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[list[object]]:
+    """Give the handlers of this process, which are there again afterwards."""
+    before = [signal.getsignal(number) for number in BOTH]
+    yield [*before]
+    for number, handler in zip(BOTH, before, strict=True):
+        signal.signal(number, handler)
+
+
+def test_whoever_handles_signals_goes_on_doing_so(handlers: list[object]) -> None:
+    def own(_number: int, _frame: object) -> None:
+        raise NotImplementedError
+
+    previous = signal.signal(signal.SIGTERM, own)
+    with ending_at_once():
+        assert own == signal.getsignal(signal.SIGTERM)
+        assert handlers[0] != signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGTERM, previous)
     assert handlers == [signal.getsignal(number) for number in BOTH]
 
 
-def test_only_the_main_thread_can_set_handlers_and_others_may_import_too() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    seen: list[object] = []
-
-    def enter() -> None:
+def test_only_the_main_thread_can_set_handlers_and_others_may_import_too(
+    handlers: list[object],
+) -> None:
+    def enter() -> object:
         with ending_at_once():
-            seen.append(signal.getsignal(signal.SIGINT))
+            return signal.getsignal(signal.SIGINT)
 
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert [before] == seen
+    with ThreadPoolExecutor(1) as pool:
+        assert handlers[0] == pool.submit(enter).result()
 
 
 class Interrupted(dp.Plugin):
@@ -88,29 +94,17 @@ class Interrupted(dp.Plugin):
 def test_a_command_that_is_interrupted_before_it_serves_ends_by_the_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def leave(status: int) -> None:
-        raise SystemExit(status)
-
     raised: list[int] = []
     monkeypatch.setattr(signal, "raise_signal", raised.append)
-    monkeypatch.setattr(os, "_exit", leave)
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        with pytest.raises(SystemExit) as ended:
-            dp.main(Interrupted, argv=["--once"])
-    finally:
-        signal.signal(signal.SIGINT, before)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        dp.main(Interrupted, argv=["--once"])
     assert ([signal.SIGINT], 130) == (raised, ended.value.code)
 
 
 @pytest.mark.parametrize("number", BOTH)
 def test_a_stop_sets_the_event_of_a_tool(number: signal.Signals) -> None:
-    handlers = {one: signal.getsignal(one) for one in BOTH}
-    try:
-        stop = set_when_stopped()
-        assert not stop.is_set()
-        signal.raise_signal(number)
-        assert stop.is_set()
-    finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
+    stop = set_when_stopped()
+    assert not stop.is_set()
+    signal.raise_signal(number)
+    assert stop.is_set()

@@ -6,7 +6,6 @@ import threading
 import urllib.request
 import weakref
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -18,9 +17,10 @@ import deviceplugin as dp
 from deviceplugin._app import command
 from deviceplugin._app.host import Host
 from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import RELEASES, Pod
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
-from scripted_plugin import RESOURCE, ScriptedPlugin, sick
+from releases import THREE_RELEASES
+from scripted_plugin import RESOURCE, ScriptedPlugin, WaitingPlugin, sick
 
 
 def get(node: Node, path: str) -> tuple[int, str]:
@@ -35,23 +35,16 @@ def get(node: Node, path: str) -> tuple[int, str]:
 # Stopping.
 
 
-def test_devices_that_need_the_plugin_are_unhealthy_before_its_stream_ends(
-    kubelet: Kubelet,
+@pytest.mark.parametrize(("needs_process", "lists"), [(True, 2), (False, 1)])
+def test_only_devices_that_need_the_plugin_are_unhealthy_before_its_stream_ends(
+    kubelet: Kubelet, needs_process: bool, lists: int
 ) -> None:
-    class NeededPlugin(ScriptedPlugin):
-        needs_process = True
-
-    with kubelet.running(NeededPlugin("a", sick("b"))) as node:
+    plugin = ScriptedPlugin("a", sick("b"))
+    plugin.needs_process = needs_process
+    with kubelet.running(plugin) as node:
         node.wait_for(RESOURCE, {"a"}, {"b"})
     kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)
-    assert 2 == kubelet.simulated.lists_received(RESOURCE)
-
-
-def test_devices_that_outlive_the_plugin_are_not_reported_unhealthy_by_it(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-    kubelet.simulated.wait(lambda: RESOURCE not in kubelet.simulated.registered)
-    assert 1 == kubelet.simulated.lists_received(RESOURCE)
+    assert lists == kubelet.simulated.lists_received(RESOURCE)
 
 
 OURS = (
@@ -76,17 +69,7 @@ def threads() -> list[str]:
 
 def all_end(*, but: str = "") -> None:
     """Wait for the end of all threads, with the names of those that are left as the reason."""
-    with suppress(AssertionError):
-        eventually(lambda: {but}.issuperset(threads()), "all threads to end")
-    assert {but} >= set(threads())
-
-
-def test_stopping_ends_every_thread(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
-        node.wait_for(RESOURCE, {"a"})
-        get(node, "/metrics")
-        assert len(threads()) >= 6
-    all_end()
+    eventually(lambda: {but}.issuperset(threads()), lambda: f"the end of {threads()}")
 
 
 def test_a_garbage_collector_that_is_off_stays_off(kubelet: Kubelet) -> None:
@@ -106,6 +89,8 @@ def test_a_plugin_stops_without_a_kubelet(kubelet: Kubelet) -> None:
 
 
 def test_run_goes_on_until_its_event_is_set(kubelet: Kubelet) -> None:
+    with pytest.raises(dp.ConfigError, match=r"^run\(\) needs at least one plugin$"):
+        dp.run()
     stop = Event()
     arguments = {"settings": kubelet.settings(), "stop": stop}
     thread = threading.Thread(target=dp.run, args=(ScriptedPlugin("a"),), kwargs=arguments)
@@ -114,23 +99,6 @@ def test_run_goes_on_until_its_event_is_set(kubelet: Kubelet) -> None:
     stop.set()
     thread.join(5)
     assert not thread.is_alive()
-
-
-def test_run_without_plugins_is_a_configuration_error() -> None:
-    with pytest.raises(dp.ConfigError, match=r"^run\(\) needs at least one plugin$"):
-        dp.run()
-
-
-def test_a_socket_name_that_is_too_long_is_said_to_be(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
-) -> None:
-    plugin = ScriptedPlugin("a")
-    plugin.socket_name, event = "x" * 107, "socket name not available"
-    with kubelet.running(plugin) as node:
-        eventually(lambda: event in [r.getMessage() for r in caplog.records], "the log")
-        node.wait_for(RESOURCE, {"a"})
-    (record,) = (vars(one) for one in caplog.records if one.getMessage() == event)
-    assert "AF_UNIX path too long" == record["error"]
 
 
 def test_a_plugin_directory_with_too_long_a_path_is_a_configuration_error() -> None:
@@ -155,14 +123,15 @@ class NamedPlugin(ScriptedPlugin):
         return dp.Allocation(envs={"BY": self.name})
 
 
-@pytest.mark.parametrize(
-    "kubelet_version", [RELEASES[0], RELEASES[len(RELEASES) // 2], RELEASES[-1]]
-)
+@THREE_RELEASES
 def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None:
     old, new = NamedPlugin("old", "a", "b"), NamedPlugin("new", "b", "c")
     hooks = [("start", RESOURCE), ("stop", RESOURCE)]
     with kubelet.running(old) as node:
         node.wait_for(RESOURCE, {"a", "b"})
+        with pytest.raises(dp.ConfigError):
+            node.host.replace([NamedPlugin("odd", resource="nonsense")])
+        assert {"BY": "old"} == dict(node.allocate("a").envs)
         node.host.replace([new])
         node.wait_for(RESOURCE, {"b", "c"}, {"a"})
         assert {"BY": "new"} == dict(node.allocate("c").envs)
@@ -173,18 +142,12 @@ def test_a_plugin_is_replaced_without_registering_anew(kubelet: Kubelet) -> None
     assert hooks == new.hooks
 
 
-def test_a_replacement_that_cannot_be_leaves_the_old_one(kubelet: Kubelet) -> None:
-    with kubelet.running(NamedPlugin("old", "a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-        with pytest.raises(dp.ConfigError):
-            node.host.replace([NamedPlugin("new", resource="nonsense")])
-        assert {"BY": "old"} == dict(node.allocate("a").envs)
-
-
 # What is told over HTTP.
 
 
-def test_probes_tell_whether_devices_can_be_allocated(kubelet: Kubelet) -> None:
+def test_probes_tell_whether_devices_can_be_allocated_and_stopping_ends_every_thread(
+    kubelet: Kubelet,
+) -> None:
     with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: (200, "ok\n") == get(node, "/readyz"), "readiness")
@@ -195,6 +158,8 @@ def test_probes_tell_whether_devices_can_be_allocated(kubelet: Kubelet) -> None:
         away = (503, "example.com/thing: waiting for the kubelet\n")
         eventually(lambda: away == get(node, "/readyz"), "the loss to be told")
         assert (200, "ok\n") == get(node, "/healthz")
+        assert len(threads()) >= 6
+    all_end()
 
 
 def samples(node: Node) -> dict[str, float]:
@@ -209,10 +174,11 @@ def samples(node: Node) -> dict[str, float]:
 
 
 def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin("a", sick("b"))
-    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+    plugin, other = ScriptedPlugin("a", sick("b")), ScriptedPlugin("c", resource="x.io/other")
+    with kubelet.running(plugin, other, http_address="127.0.0.1:0") as node:
         node.wait_for(RESOURCE, {"a"}, {"b"})
-        node.allocate("a")
+        node.wait_for("x.io/other", {"c"})
+        node.allocate("a", resource=RESOURCE)
         node.restart_kubelet()
         node.wait_for(RESOURCE, {"a"}, {"b"})
         plugin.fail(OSError("gone"))
@@ -227,6 +193,7 @@ def test_metrics_count_what_happens(kubelet: Kubelet) -> None:
             "deviceplugin_allocations_total OK example.com/thing": 1.0,
             "deviceplugin_allocation_duration_seconds_count example.com/thing": 1.0,
             "deviceplugin_skipped_devices ScriptedPlugin": 0.0,
+            "deviceplugin_discovery_errors_total ScriptedPlugin-2": 0.0,
         }
         eventually(lambda: expected.items() <= samples(node).items(), f"the metrics {expected}")
         # At least: a kubelet that is about to stop may take one more.
@@ -260,31 +227,23 @@ def test_an_endpoint_that_ends_by_what_is_no_exception_ends_the_process(kubelet:
                 raise error
             return ""
 
-    failed = f"endpoint-{RESOURCE} failed: {type(error).__name__}"
+    failed = f"endpoint-{RESOURCE} failed: SystemExit"
     with pytest.raises(RuntimeError, match=failed) as raised, kubelet.running(Plugin("a")):
         eventually(lambda: "host" not in threads(), "the process to end")
     assert error is raised.value.__cause__
 
 
 def test_a_hanging_allocation_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
-    release, asked = Event(), Event()
-
-    class HangingPlugin(ScriptedPlugin):
-        @override
-        def allocate(self, devices: object) -> dp.Allocation:
-            asked.set()
-            release.wait(30)
-            return dp.Allocation()
-
-    with kubelet.running(HangingPlugin("a")) as node:
+    plugin = WaitingPlugin("a")
+    with kubelet.running(plugin) as node:
         node.wait_for(RESOURCE, {"a"})
         pod = Pod.of("pod", main={RESOURCE: 1})
         admission = threading.Thread(target=node.kubelet.admit, args=(pod,))
         admission.start()
-        assert asked.wait(5)
+        assert plugin.asked.wait(5)
     admission.join(5)
     all_end(but="hook-allocate")
-    release.set()
+    plugin.go_on.set()
 
 
 def test_what_the_old_plugin_finds_after_its_replacement_does_not_count(kubelet: Kubelet) -> None:
@@ -308,18 +267,6 @@ def test_what_the_old_plugin_finds_after_its_replacement_does_not_count(kubelet:
         release.set()
         node.wait_for("example.com/new", {"b"})
         node.kubelet.wait(lambda: ["example.com/new"] == list(node.kubelet.registered))
-
-
-def test_plugins_of_one_class_have_names_of_their_own(kubelet: Kubelet) -> None:
-    other = ScriptedPlugin("b0", resource="x.io/other")
-    with kubelet.running(ScriptedPlugin("a0"), other, http_address="127.0.0.1:0") as node:
-        node.wait_for(RESOURCE, {"a0"})
-        node.wait_for("x.io/other", {"b0"})
-        found = samples(node)
-    name = "deviceplugin_discovery_errors_total"
-    assert {f"{name} ScriptedPlugin", f"{name} ScriptedPlugin-2"} == {
-        key for key in found if key.startswith(name)
-    }
 
 
 def test_a_resource_comes_back_after_a_stop_hook_that_took_its_time(kubelet: Kubelet) -> None:

@@ -2,18 +2,19 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
-import deviceplugin as dp
 from deviceplugin._http import listener as _listener
+from deviceplugin._http import server
 from deviceplugin._http.listener import Listener
 from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.fixture import Kubelet
 from http_server import View
 from patience import PATIENCE, eventually
+from scripted_plugin import ScriptedPlugin
 
 
 class Loading:
@@ -40,12 +41,10 @@ def running(listener: Listener) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
-def ask(port: int, path: str = "/healthz") -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    connection.request("GET", path)
-    status = connection.getresponse().status
-    connection.close()
-    return status
+def ask(port: int) -> int:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
 
 
 def test_a_client_that_comes_before_the_server_is_loaded_is_answered(
@@ -111,21 +110,12 @@ def test_a_server_that_cannot_be_loaded_is_not_lost() -> None:
         socket.create_connection(("127.0.0.1", listener.port))
 
 
-class One(dp.Plugin):
-    resource = "listener.example/dev"
-
-    def discover(self) -> list[dp.Device]:
-        return [dp.Device("a")]
-
-
 def test_a_plugin_that_cannot_load_its_server_ends_and_says_why(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from deviceplugin._http import server
-
     monkeypatch.delattr(server, "HttpServer")  # as if the import failed
     with (
         pytest.raises(ImportError, match="cannot import name 'HttpServer'"),
-        kubelet.running(One(), http_address="127.0.0.1:0"),
+        kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0"),
     ):
         eventually(lambda: "fatal error, stopping" in caplog.text, "the error to be logged")

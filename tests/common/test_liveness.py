@@ -99,19 +99,16 @@ def test_where_none_ever_answered_a_restart_mends_nothing() -> None:
     assert "" == sockets.after(60, rounds=60)
 
 
-def test_a_socket_that_goes_meanwhile_is_not_blamed(sockets: Sockets) -> None:
-    socket = sockets.by_name["a"]
-    socket.well, socket.gone = False, True
-    assert "" == sockets.after(60, rounds=60)
-
-
-def test_a_socket_that_is_replaced_meanwhile_is_not_blamed(sockets: Sockets) -> None:
+def test_a_socket_that_goes_or_is_replaced_meanwhile_is_not_blamed(sockets: Sockets) -> None:
     def replace() -> None:
         sockets.by_name["a"] = Socket("a2")
 
-    sockets.by_name["a"].well, sockets.by_name["a"].meanwhile = False, replace
+    one, other = sockets.by_name["a"], sockets.by_name["b"]
+    one.well, one.meanwhile = False, replace
+    other.well, other.gone = False, True
     assert "" == sockets.after(60)
     assert not sockets.liveness._silent
+    assert "" == sockets.after(60, rounds=60)
 
 
 def test_new_sockets_of_a_resource_that_are_silent_too_do_not_begin_anew(sockets: Sockets) -> None:
@@ -121,13 +118,8 @@ def test_new_sockets_of_a_resource_that_are_silent_too_do_not_begin_anew(sockets
         sockets.by_name["a"].well = False
         problem = sockets.after(60)
     assert re.match(DEAD.format("a6"), problem)
-
-
-def test_a_resource_that_is_withdrawn_is_not_dead(sockets: Sockets) -> None:
-    sockets.by_name["a"].well = False
-    assert sockets.after(60, rounds=9)
     del sockets.by_name["a"]
-    assert "" == sockets.after(60)
+    assert "" == sockets.after(60), "the resource is withdrawn"
 
 
 def test_nobody_is_asked_without_open_files_to_do_so(
@@ -143,18 +135,12 @@ def test_nobody_is_asked_without_open_files_to_do_so(
 # Who is asked, and what is told.
 
 
-def test_many_sockets_take_turns() -> None:
-    names = [f"r{number:02}" for number in range(20)]
-    sockets = Sockets(*names)
+def test_many_sockets_take_turns_and_wait_while_a_silent_one_is_asked_in_every_round() -> None:
+    sockets = Sockets(*(f"r{number:02}" for number in range(20)))
     sockets.after(60)
     assert 8 == sum(socket.asked for socket in sockets.by_name.values())
     sockets.after(60, rounds=9)
     assert {socket.asked >= 3 for socket in sockets.by_name.values()} == {True}
-
-
-def test_one_that_is_silent_is_asked_in_every_round_and_the_others_wait() -> None:
-    sockets = Sockets(*(f"r{number:02}" for number in range(20)))
-    sockets.after(60)
     sockets.by_name["r01"].well = False
     sockets.after(60, rounds=4)
     before = {name: socket.asked for name, socket in sockets.by_name.items()}
@@ -225,11 +211,16 @@ def blocked() -> Iterator[None]:
             over.result()
 
 
-def test_a_server_answers_and_one_that_has_stopped_does_not(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
+@pytest.mark.parametrize("http_address", ["127.0.0.1:0", "off"])
+def test_a_server_answers_until_it_stops_and_is_asked_where_somebody_can_ask_for_health(
+    kubelet: Kubelet, http_address: str
+) -> None:
+    with kubelet.running(ScriptedPlugin("a"), http_address=http_address) as node:
         node.wait_for(RESOURCE, {"a"})
         served = server(node)
         assert served.answers(PATIENCE)
+        actors = [name for name, *_ in node.host._group._actors]
+        assert ("off" != http_address) == ("liveness" in actors)
     assert not served.answers(PATIENCE)
 
 
@@ -255,15 +246,12 @@ def test_a_refusal_is_an_answer(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatc
     async def refuse(_self: object, _request: object, context: Context) -> None:
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
 
-    monkeypatch.setattr("deviceplugin._kubelet.service.Servicer.GetDevicePluginOptions", refuse)
+    monkeypatch.setattr(Servicer, "GetDevicePluginOptions", refuse)
     with kubelet.running(ScriptedPlugin("a")) as node:
-
-        def one_answers() -> bool:
-            return any(
-                served.answers(PATIENCE) for served in node.host._endpoints.servers().values()
-            )
-
-        eventually(one_answers, "a refusal")
+        servers = node.host._endpoints.servers
+        eventually(
+            lambda: [one for one in servers().values() if one.answers(PATIENCE)], "a refusal"
+        )
 
 
 def test_the_process_is_not_alive_while_its_socket_is_dead(
@@ -286,12 +274,3 @@ def test_the_process_is_not_alive_while_its_socket_is_dead(
         monkeypatch.setattr(liveness, "_TIMEOUT", PATIENCE)
         ours.ask()
         assert "" == node.host.alive()
-
-
-def test_sockets_are_asked_only_where_somebody_can_ask_for_health(kubelet: Kubelet) -> None:
-    with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0") as node:
-        node.wait_for(RESOURCE, {"a"})
-        assert "liveness" in [name for name, *_ in node.host._group._actors]
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-        assert "liveness" not in [name for name, *_ in node.host._group._actors]

@@ -1,6 +1,5 @@
 import platform
 import threading
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
@@ -10,130 +9,67 @@ from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
 from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
 
 
+def scraped(metrics: Metrics) -> list[Sample]:
+    text = metrics.expose("")[1].decode()
+    return [one for family in text_string_to_metric_families(text) for one in family.samples]
+
+
 def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
     """The values of ``name`` as they are scraped, by the values of their labels by name."""
-    text = metrics.expose("")[1].decode()
     return {
         tuple(sample.labels[label] for label in sorted(sample.labels)): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        for sample in scraped(metrics)
         if name == sample.name
     }
 
 
-def labels(metrics: Metrics) -> Mapping[str, tuple[str, ...]]:
-    """The labels of each metric, but for a histogram's buckets."""
-    text = metrics.expose("")[1].decode()
-    return {
-        sample.name: tuple(sorted(sample.labels))
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if not sample.name.endswith(("_bucket", "_sum", "_created"))
-    }
-
-
-def test_the_names_and_labels_are_those_that_are_promised() -> None:
-    metrics = Metrics()
-    metrics.devices = lambda: [("x.io/dev", 1, 0)]
-    for metric in (metrics.registrations, metrics.registered, metrics.streams):
-        metric.labels("x.io/dev")
-    metrics.registration_failures.labels("x.io/dev", "refused")
-    metrics.allocations.labels("x.io/dev", "OK")
-    metrics.allocation_seconds.labels("x.io/dev")
-    metrics.discovery_seconds.labels("Plugin")
-    metrics.discovery_errors.labels("Plugin")
-    metrics.discovery_success.labels("Plugin")
-    metrics.skipped_devices.labels("Plugin")
-    metrics.shortfalls.labels("Plugin")
-    metrics.count_skipped_samples("Plugin", 1)
-    metrics.released.labels("x.io/dev")
-    metrics.count_pod_resources("List", "OK")
-    metrics.offered = lambda: [Offered("x.io/dev", 1, 0, 1)]
-    metrics.claims_prepared.labels("dev.x.io").set(1)
-    metrics.claim_calls.labels("dev.x.io", "prepare", "OK")
-    metrics.slice_writes.labels("dev.x.io", "create", "OK")
-    metrics.claim_seconds.labels("dev.x.io", "prepare")
-    metrics.count_api_request("GET", 200)
-    held = {"d": [("x.io/dev", "d", "default", "pod", "main")]}
-    metrics.attribution = lambda: [Attribution("x.io/dev", 2, 1, held, 1)]
-    assert {
-        "deviceplugin_build_info": ("grpc", "python", "version"),
-        "deviceplugin_registrations_total": ("resource",),
-        "deviceplugin_registration_failures_total": ("reason", "resource"),
-        "deviceplugin_registered": ("resource",),
-        "deviceplugin_kubelet_restarts_total": (),
-        "deviceplugin_lost_directories": (),
-        "deviceplugin_streams": ("resource",),
-        "deviceplugin_allocations_total": ("code", "resource"),
-        "deviceplugin_allocation_duration_seconds_count": ("resource",),
-        "deviceplugin_discovery_duration_seconds_count": ("plugin",),
-        "deviceplugin_discovery_errors_total": ("plugin",),
-        "deviceplugin_discovery_last_success_timestamp_seconds": ("plugin",),
-        "deviceplugin_skipped_devices": ("plugin",),
-        "deviceplugin_skipped_samples": ("plugin",),
-        "deviceplugin_shortfalls": ("plugin",),
-        "deviceplugin_devices": ("health", "resource"),
-        "deviceplugin_devices_allocatable": ("resource",),
-        "deviceplugin_devices_allocated": ("resource",),
-        "deviceplugin_devices_free": ("resource",),
-        "deviceplugin_devices_degraded": ("resource",),
-        "deviceplugin_device_allocated": ("container", "device", "namespace", "pod", "resource"),
-        "deviceplugin_released_devices_total": ("resource",),
-        "deviceplugin_pod_resources_requests_total": ("code", "method"),
-        "deviceplugin_devices_offered": ("protocol", "resource"),
-        "deviceplugin_devices_leaving": ("resource",),
-        "deviceplugin_claims_prepared": ("driver",),
-        "deviceplugin_claim_calls_total": ("code", "driver", "method"),
-        "deviceplugin_claim_call_duration_seconds_count": ("driver", "method"),
-        "deviceplugin_slice_writes_total": ("action", "code", "driver"),
-        "deviceplugin_api_requests_total": ("code", "method"),
-    } == labels(metrics)
-
-
 def test_the_versions_that_run_are_told() -> None:
-    text = Metrics().expose("")[1].decode()
-    (info,) = (
-        sample.labels
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if "deviceplugin_build_info" == sample.name
-    )
-    assert {
-        "version": version("deviceplugin"),
-        "python": platform.python_version(),
-        "grpc": version("grpcio"),
-    } == info
+    versions = (version("grpcio"), platform.python_version(), version("deviceplugin"))
+    assert {versions: 1} == samples(Metrics(), "deviceplugin_build_info")
 
 
 def test_devices_are_counted_at_each_scrape() -> None:
-    counts = [("x.io/a", 2, 1)]
     metrics = Metrics()
-    metrics.devices = lambda: counts
-    assert {("healthy", "x.io/a"): 2, ("unhealthy", "x.io/a"): 1} == samples(
-        metrics, "deviceplugin_devices"
-    )
-    counts[:] = [("x.io/b", 0, 0)]
-    assert {("healthy", "x.io/b"): 0, ("unhealthy", "x.io/b"): 0} == samples(
-        metrics, "deviceplugin_devices"
-    )
+    for count in (("x.io/a", 2, 1), ("x.io/b", 0, 0)):
+        metrics.devices = lambda count=count: [count]  # type: ignore[misc]
+        name, healthy, unhealthy = count
+        expected = {("healthy", name): healthy, ("unhealthy", name): unhealthy}
+        assert expected == samples(metrics, "deviceplugin_devices")
 
 
-def test_holders_are_told_by_device_and_counted() -> None:
+def test_what_each_protocol_offers_is_told() -> None:
+    metrics = Metrics()
+    metrics.offered = lambda: [Offered("x.io/a", 2, 1, 3)]
+    expected = {("device-plugin", "x.io/a"): 2, ("dra", "x.io/a"): 1}
+    assert expected == samples(metrics, "deviceplugin_devices_offered")
+    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_leaving")
+
+
+def test_holders_are_told_by_device_and_counted_and_absent_where_they_are_not_known() -> None:
     metrics = Metrics()
     holders = [("x.io/a", "1", "ns", "pod", "main"), ("x.io/a", "1", "ns", "pod", "side")]
-    metrics.attribution = lambda: [Attribution("x.io/a", 3, 2, {"1": holders})]
-    assert {
-        ("main", "1", "ns", "pod", "x.io/a"): 1,
-        ("side", "1", "ns", "pod", "x.io/a"): 1,
-    } == samples(metrics, "deviceplugin_device_allocated")
-    assert {("x.io/a",): 1} == samples(metrics, "deviceplugin_devices_allocated")
-    assert {("x.io/a",): 2} == samples(metrics, "deviceplugin_devices_free")
-    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
+    metrics.attribution = lambda: [
+        Attribution("x.io/a", 3, 2, {"1": holders}),
+        Attribution("x.io/b", 3, 3, None),
+    ]
+    expected = {
+        "device_allocated": {
+            ("main", "1", "ns", "pod", "x.io/a"): 1,
+            ("side", "1", "ns", "pod", "x.io/a"): 1,
+        },
+        "devices_allocated": {("x.io/a",): 1},
+        "devices_free": {("x.io/a",): 2},
+        "devices_allocatable": {("x.io/a",): 3, ("x.io/b",): 3},
+    }
+    assert expected == {name: samples(metrics, f"deviceplugin_{name}") for name in expected}
+    taken = metrics.exposition.additions.taken
+    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= taken
 
 
 def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
@@ -157,20 +93,6 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
     )
 
 
-def test_the_name_for_holders_is_taken() -> None:
-    metrics = Metrics()
-    additions = metrics.exposition.additions
-    assert {"deviceplugin_device_allocated", "deviceplugin_registered"} <= additions.taken
-
-
-def test_holders_that_are_not_known_are_absent_and_not_0() -> None:
-    metrics = Metrics()
-    metrics.attribution = lambda: [Attribution("x.io/a", 3, 3, None)]
-    assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_allocatable")
-    for name in ("devices_allocated", "devices_free", "device_allocated"):
-        assert {} == samples(metrics, f"deviceplugin_{name}")
-
-
 def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_stay() -> None:
     metrics = Metrics()
     for resource in ("x.io/a", "x.io/b"):
@@ -179,9 +101,13 @@ def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_sta
         metrics.registrations.labels(resource).inc()
     for gone in ("x.io/a", "x.io/none"):
         metrics.forget(gone)
-    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_registered")
-    assert {("x.io/b",): 1} == samples(metrics, "deviceplugin_streams")
-    assert {("x.io/a",): 1, ("x.io/b",): 1} == samples(metrics, "deviceplugin_registrations_total")
+    left = {("x.io/b",): 1}
+    expected = {
+        "registered": left,
+        "streams": left,
+        "registrations_total": {**left, ("x.io/a",): 1},
+    }
+    assert expected == {name: samples(metrics, f"deviceplugin_{name}") for name in expected}
 
 
 def test_times_are_counted_in_buckets() -> None:

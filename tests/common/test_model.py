@@ -3,6 +3,7 @@ import stat
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,17 +33,14 @@ class Mute:
 def test_a_device_needs_nothing_but_an_id() -> None:
     device = Device("a")
     assert ("a", "", Health(), None) == (device.id, device.resource, device.health, device.topology)
-    assert Allocation() == device.allocation
-    assert {} == device.attributes
-    assert {} == device.capacity
+    assert (Allocation(), {}, {}) == (device.allocation, device.attributes, device.capacity)
 
 
 def test_health_is_a_truth_with_a_reason() -> None:
-    assert Health()
-    assert not Health.unhealthy("too hot")
-    assert "healthy" == str(Health())
-    assert "unhealthy: too hot" == str(Health.unhealthy("too hot"))
-    assert Health() == Health(reason=None)  # type: ignore[arg-type]
+    well, sick = Health(), Health.unhealthy("too hot")
+    assert (True, "healthy") == (bool(well), str(well))
+    assert (False, "unhealthy: too hot") == (bool(sick), str(sick))
+    assert well == Health(reason=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -79,10 +77,11 @@ def test_one_thing_may_stand_for_a_list_of_it_and_none_for_an_empty_one(
 
 @pytest.mark.parametrize("field", ["envs", "annotations"])
 def test_an_allocation_says_which_field_cannot_be(field: str) -> None:
-    with pytest.raises(TypeError, match=rf"^Allocation: {field} is of type list, not a mapping$"):
-        Allocation(**{field: [1]})  # type: ignore[arg-type]
-    faulty = Device("a", **{field: [1]})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=rf"^Allocation: {field} is of type list, not a mapping$"):
+    wrong: dict[str, Any] = {field: [1]}
+    faulty = Device("a", **wrong)
+    with pytest.raises(TypeError, match=f"^Allocation: {field} is of type list, not a mapping$"):
+        Allocation(**wrong)
+    with pytest.raises(TypeError, match=f"^Allocation: {field} is of type list, not a mapping$"):
         _ = faulty.allocation
 
 
@@ -108,22 +107,14 @@ def test_nothing_can_be_changed_afterwards() -> None:
 
 
 def test_the_recipe_of_a_device_is_its_allocation() -> None:
-    device = Device(
-        "a",
-        nodes=[DeviceNode("/dev/a")],
-        mounts=[Mount("/opt/a")],
-        envs={"A": "1"},
-        annotations={"x.io/a": "1"},
-        cdi_names=["x.io/a=1"],
-    )
-    expected = Allocation(
-        nodes=(DeviceNode("/dev/a"),),
-        mounts=(Mount("/opt/a"),),
-        envs={"A": "1"},
-        annotations={"x.io/a": "1"},
-        cdi_names=("x.io/a=1",),
-    )
-    assert expected == device.allocation
+    recipe: dict[str, Any] = {
+        "nodes": (DeviceNode("/dev/a"),),
+        "mounts": (Mount("/opt/a"),),
+        "envs": {"A": "1"},
+        "annotations": {"x.io/a": "1"},
+        "cdi_names": ("x.io/a=1",),
+    }
+    assert Allocation(**recipe) == Device("a", **recipe).allocation
 
 
 @given(ALLOCATIONS, ALLOCATIONS)
@@ -138,19 +129,16 @@ def test_merged_allocations_have_everything_once_and_in_order(
     assert {**first.annotations, **second.annotations} == both.annotations
 
 
-def test_a_device_node_makes_a_healthy_device() -> None:
-    device = Device.from_path("/dev/null")
-    assert Device("null", nodes=[DeviceNode("/dev/null")]) == device
-    assert "rw" == device.nodes[0].permissions
-
-
-def test_a_path_that_leads_nowhere_makes_an_unhealthy_device(tmp_path: Path) -> None:
-    device = Device.from_path(tmp_path / "ttyUSB0")
-    assert "ttyUSB0" == device.id
-    assert f"unhealthy: {tmp_path}/ttyUSB0: No such file or directory" == str(device.health)
+def test_a_device_node_makes_a_healthy_device_and_another_path_an_unhealthy_one(
+    tmp_path: Path,
+) -> None:
+    node = DeviceNode("/dev/null", permissions="rw")
+    assert Device("null", nodes=[node]) == Device.from_path("/dev/null")
     (tmp_path / "file").touch()
-    device = Device.from_path(tmp_path / "file")
-    assert f"unhealthy: {tmp_path}/file: not a device node" == str(device.health)
+    for name, reason in (("ttyUSB0", "No such file or directory"), ("file", "not a device node")):
+        device = Device.from_path(tmp_path / name)
+        text = f"unhealthy: {tmp_path}/{name}: {reason}"
+        assert (name, text) == (device.id, str(device.health))
 
 
 # Topology.
@@ -220,7 +208,6 @@ def test_what_is_not_there_or_no_device_node_has_no_node(tmp_path: Path) -> None
 def test_nothing_outside_sysfs_is_read(tmp_path: Path) -> None:
     sysfs = tmp_path / "sys"
     sysfs.mkdir()
-    outside = device(tmp_path / "elsewhere", numa="1\n")
-    assert sysfs_numa_node(outside, sysfs=sysfs) is None
     (sysfs / "numa_node").write_text("1\n")
-    assert sysfs_numa_node(sysfs, sysfs=sysfs) is None
+    for outside in (device(tmp_path / "elsewhere", numa="1\n"), sysfs):
+        assert sysfs_numa_node(outside, sysfs=sysfs) is None

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -56,8 +56,7 @@ def test_a_poke_has_all_look_again_and_those_go_on_who_wait_no_more(shared: Shar
     one, another, two = shared.until(1), shared.until(1), shared.until(2)
     shared.become(1)
     shared.looked(3)
-    assert one.result(PATIENCE)
-    assert another.result(PATIENCE)
+    assert [True, True] == [one.result(PATIENCE), another.result(PATIENCE)]
     assert not two.done()
     shared.become(2)
     assert two.result(PATIENCE)
@@ -75,8 +74,11 @@ def test_each_waits_for_as_long_as_it_said(shared: Shared) -> None:
 def test_the_lock_is_free_while_threads_wait_and_held_while_they_look(shared: Shared) -> None:
     holder: list[bool] = []
 
+    def take() -> None:
+        holder.append(shared.monitor._lock.acquire(blocking=False))
+
     def look() -> bool:
-        taken = threading.Thread(target=lambda: holder.append(try_lock(shared.monitor)))
+        taken = threading.Thread(target=take)
         taken.start()
         taken.join()
         return shared.number == 1
@@ -90,26 +92,17 @@ def test_the_lock_is_free_while_threads_wait_and_held_while_they_look(shared: Sh
     assert waiting.result(PATIENCE)
 
 
-def try_lock(monitor: Monitor) -> bool:
-    return monitor._lock.acquire(blocking=False)
-
-
-@pytest.mark.parametrize(
-    "wait", [lambda monitor: monitor.until(lambda: False), Monitor.pause], ids=["until", "pause"]
-)
-def test_once_it_is_over_nobody_waits(shared: Shared, wait: Callable[[Monitor], object]) -> None:
-    waiting = shared.until(1)
-    shared.monitor.end()
-    assert not waiting.result(PATIENCE)
-    wait(shared.monitor)
-    assert shared.monitor.is_over()
-    assert shared.monitor.until(lambda: True)
-
-
-def test_whoever_fails_to_look_does_not_wait_any_more(shared: Shared) -> None:
+def test_once_it_is_over_nobody_waits_nor_whoever_failed_to_look(shared: Shared) -> None:
     def fail() -> bool:
         raise LookupError
 
     with pytest.raises(LookupError):
         shared.monitor.until(fail)
     assert set() == shared.monitor._waiters
+    waiting = shared.until(1)
+    shared.monitor.end()
+    assert not waiting.result(PATIENCE)
+    assert not shared.monitor.until(lambda: False)
+    shared.monitor.pause()
+    assert shared.monitor.is_over()
+    assert shared.monitor.until(lambda: True)

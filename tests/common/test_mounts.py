@@ -29,20 +29,19 @@ def test_the_mount_on_top_is_the_one_that_counts() -> None:
     top = mount_of(Path("/database"), mounts(LINES))
     assert top
     assert (Path("/"), ["ro", "rw"]) == (top.point, sorted(top.options))
+    assert mount_of(Path("/data"), mounts("")) is None
 
 
-def test_a_mount_whose_directory_was_deleted_says_so() -> None:
-    (deleted,) = (one for one in mounts(LINES) if one.is_deleted)
-    assert ("/with blank//deleted", Path("/x y"), "xfs") == (
+def test_lines_of_another_format_are_skipped_and_a_deleted_directory_is_known() -> None:
+    *others, deleted = mounts(LINES)
+    assert [22, 23, 24, 25] == [one.number for one in others if not one.is_deleted]
+    assert (26, "/with blank//deleted", Path("/x y"), "xfs", True) == (
+        deleted.number,
         deleted.root,
         deleted.point,
         deleted.kind,
+        deleted.is_deleted,
     )
-
-
-def test_lines_of_another_format_are_skipped() -> None:
-    assert [22, 23, 24, 25, 26] == [one.number for one in mounts(LINES)]
-    assert mount_of(Path("/data"), mounts("")) is None
 
 
 # An event that can be waited for together with file descriptors.
@@ -63,19 +62,16 @@ def test_it_is_readable_once_it_is_set_and_stays_so(before: bool) -> None:
     assert [event] == select.select([event], [], [], 0)[0]
 
 
-def test_its_descriptor_is_closed_with_it() -> None:
+def test_its_descriptor_is_closed_with_it_and_it_cannot_be_cleared() -> None:
     event = PollableEvent()
     end = event.fileno()
     assert os.fstat(end)
+    with pytest.raises(TypeError, match="cannot be cleared"):
+        event.clear()
     del event
     gc.collect()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(end)
-
-
-def test_it_cannot_be_cleared() -> None:
-    with pytest.raises(TypeError, match="cannot be cleared"):
-        PollableEvent().clear()
 
 
 # Functions that are called after a change.

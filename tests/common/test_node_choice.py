@@ -69,29 +69,23 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+NONE = "none of nodes: none fits node"
+
+
 @pytest.mark.parametrize(
-    ("name", "bulbs", "labels", "why", "colour", "bright"),
+    ("name", "bulbs", "labels", "expected"),
     [
-        ("big", [], {"lamps": "red"}, f"nodes[0] (red), by label {LABEL}=red", "red", True),
-        ("stage-7", ["LED"], {}, "nodes[1], by node stage-7", "white", False),
-        ("n", ["old", "an LED"], {}, "nodes[2] (small), by bulb an LED", "blue", True),
+        ("big", [], {"lamps": "red"}, (f"nodes[0] (red), by label {LABEL}=red", "red", True)),
+        ("stage-7", ["LED"], {}, ("nodes[1], by node stage-7", "white", False)),
+        ("n", ["old", "an LED"], {}, ("nodes[2] (small), by bulb an LED", "blue", True)),
         (
             "n",
             ["halogen"],
             {"zone": "ab"},
-            "nodes[3], by bulb halogen, label zone=ab",
-            "green",
-            True,
+            ("nodes[3], by bulb halogen, label zone=ab", "green", True),
         ),
-        (
-            "n",
-            ["halogen"],
-            {"zone": "b"},
-            "none of nodes: none fits node n, bulb: halogen, labels: zone=b",
-            "white",
-            True,
-        ),
-        ("", [], {}, "none of nodes: none fits node ?, bulb: none, labels: none", "white", True),
+        ("n", ["x"], {"zone": "b"}, (f"{NONE} n, bulb: x, labels: zone=b", "white", True)),
+        ("", [], {}, (f"{NONE} ?, bulb: none, labels: none", "white", True)),
     ],
 )
 def test_the_entry_that_is_for_the_node_is_taken_before_the_rest(
@@ -99,37 +93,40 @@ def test_the_entry_that_is_for_the_node_is_taken_before_the_rest(
     name: str,
     bulbs: list[str],
     labels: dict[str, str],
-    why: str,
-    colour: str,
-    bright: bool,
+    expected: tuple[str, str, bool],
 ) -> None:
     found = chosen(file, name, *bulbs, **labels)
-    assert (why, colour, bright) == (found.node_choice, found.colour, found.bright)
+    assert expected == (found.node_choice, found.colour, found.bright)
 
 
-def test_where_no_other_entry_fits_the_one_called_default_does(file: Path) -> None:
-    file.write_text("nodes: [{name: default, colour: a}, {match: {node: b}, colour: c}]")
-    found = chosen(file)
-    assert ("nodes[0] (default): none fits", "a") == (found.node_choice, found.colour)
-    assert "c" == chosen(file, "b").colour
-    file.write_text("nodes: [{match: {node: '*'}, colour: a}]")
-    assert "" == chosen(file, "").colour, "its name is not known"
+DEFAULT = "nodes: [{name: default, colour: a}, {match: {node: b}, colour: c}]"
 
 
-def test_without_nodes_nothing_is_chosen(file: Path) -> None:
-    for text in ("colour: a\nnodes:", "colour: a", "colour: a\nnodes: []"):
-        file.write_text(text)
-        found = chosen(file, lamps="anything")
-        assert ("", "a") == (found.node_choice, found.colour)
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        (DEFAULT, "n", ("nodes[0] (default): none fits", "a")),
+        (DEFAULT, "b", ("nodes[1], by node b", "c")),
+        *((f"colour: a\n{text}", "n", ("", "a")) for text in ("nodes:", "", "nodes: []")),
+        (
+            "nodes: [{match: {node: '*'}, colour: a}]",
+            "",
+            (f"{NONE} ?, bulb: none, labels: none", ""),
+        ),
+    ],
+)
+def test_where_no_other_entry_fits_the_one_called_default_does(
+    file: Path, text: str, name: str, expected: tuple[str, str]
+) -> None:
+    file.write_text(text)
+    found = chosen(file, name)
+    assert expected == (found.node_choice, found.colour)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "nodes: [{name: a, color: red}]",
-            "1: nodes[0].color: unknown key: did you mean 'colour'?",
-        ),
+        ("nodes: [{name: a, color: red}]", "1: nodes[0].color: unknown key: did you mean 'colour'"),
         ("nodes: [{name: a, nodes: []}]", "1: nodes[0].nodes: unknown key: "),
         ("nodes: [{colour: a}]", "1: nodes[0]: needs a name, or a match with some of node, bulb, "),
         ("nodes: [{match: {label: x}}]", "1: nodes[0].match.label: 'x' is not a mapping with keys"),

@@ -1,6 +1,6 @@
 """What the kubelet is offered of a resource, without a kubelet."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from typing_extensions import override
@@ -11,19 +11,14 @@ from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._inventory.published import Resource, encode_list
 from deviceplugin._kubelet.offer import Offer, Options, RegistrationNeed
 from idle_tracker import IdleTracker
+from scripted_plugin import ScriptedPlugin
 
 NAME = "x.io/dev"
 CLAIM = Claim("default", "one", "uid-1")
 SICK = dp.Health.unhealthy("dust")
 
 
-class Plain(dp.Plugin):
-    @override
-    def discover(self) -> Iterable[dp.Device]:
-        return ()
-
-
-class Starting(Plain):
+class Starting(ScriptedPlugin):
     @override
     def pre_start(self, devices: Sequence[dp.Device]) -> None: ...
 
@@ -34,14 +29,12 @@ class Node:
         self.ownership = Ownership(resources=lambda: {NAME: self.resource})
         self.ownership.observe(Holdings(frozenset()), None)
         self.offer = Offer(self.resource, self.ownership)
-
-    def list(self) -> bytes | None:
-        return self.offer.latest()
+        self.list = self.offer.latest
 
 
 @pytest.fixture
 def node() -> Node:
-    return Node(Plain())
+    return Node(ScriptedPlugin())
 
 
 def listed(**healthy: bool) -> bytes:
@@ -51,11 +44,8 @@ def listed(**healthy: bool) -> bytes:
     return encode_list(devices)
 
 
-def test_nothing_is_offered_before_the_first_snapshot(node: Node) -> None:
-    assert node.list() is None
-
-
 def test_what_nobody_else_has_is_offered_as_it_is_encoded_in_the_inventory(node: Node) -> None:
+    assert node.list() is None, "before the first snapshot"
     node.resource.publish([dp.Device("a"), dp.Device("b", health=SICK)])
     snapshot = node.resource.snapshot
     assert snapshot
@@ -63,42 +53,31 @@ def test_what_nobody_else_has_is_offered_as_it_is_encoded_in_the_inventory(node:
     assert listed(a=True, b=False) == node.list()
 
 
-def test_a_withheld_device_is_listed_as_unhealthy_once(node: Node) -> None:
+def test_a_withheld_device_is_listed_as_unhealthy_until_the_offer_is_closed(node: Node) -> None:
     node.resource.publish([dp.Device("a"), dp.Device("b"), dp.Device("c", health=SICK)])
-    node.ownership.prepare(CLAIM, [(NAME, "a"), (NAME, "c")])
-    first = node.list()
-    assert listed(a=False, b=True, c=False) == first
-    assert first is node.list()
-    node.resource.publish([dp.Device("a")])
-    assert listed(a=False) == node.list()
-    node.ownership.unprepare(CLAIM.uid)
-    assert listed(a=True) == node.list()
-
-
-def test_lists_are_announced_by_ownership_too_until_the_offer_is_closed(node: Node) -> None:
-    node.resource.publish([dp.Device("a")])
     lists: list[bytes | None] = []
     node.offer.watch(lambda: lists.append(node.list()))
-    node.ownership.prepare(CLAIM, [(NAME, "a")])
-    assert [listed(a=False)] == lists
-    node.offer.close()
+    node.ownership.prepare(CLAIM, [(NAME, "a"), (NAME, "c")])
+    assert lists[0] is node.list(), "it is encoded once"
+    node.resource.publish([dp.Device("a")])
     node.ownership.unprepare(CLAIM.uid)
+    told = [listed(a=False, b=True, c=False), listed(a=False), listed(a=True)]
+    assert told == lists
+    node.offer.close()
+    node.ownership.prepare(CLAIM, [(NAME, "a")])
     node.resource.publish([])
-    assert [listed(a=False)] == lists
+    assert told == lists
 
 
-def test_the_options_are_what_the_plugin_overrides(node: Node) -> None:
+def test_pre_start_is_required_if_it_is_there_but_while_dra_has_to_do_with_the_resource(
+    node: Node,
+) -> None:
     assert Options(pre_start=False, prefer=False) == node.offer.options
     node.resource.plugin = Starting()
-    assert Options(pre_start=True, prefer=False) == node.offer.options
-
-
-def test_pre_start_is_not_required_while_dra_has_to_do_with_the_resource() -> None:
-    node = Node(Starting())
     node.resource.publish([dp.Device("a")])
-    required = [node.offer.options.pre_start]
+    assert Options(pre_start=True, prefer=False) == node.offer.options
     node.ownership.prepare(Claim("default", "other", "2"), [("x.io/other", "a")])
-    required.append(node.offer.options.pre_start)
+    required = [node.offer.options.pre_start]
     node.ownership.prepare(CLAIM, [(NAME, "a")])
     required.append(node.offer.options.pre_start)
     node.ownership.switch("dra")
@@ -107,7 +86,7 @@ def test_pre_start_is_not_required_while_dra_has_to_do_with_the_resource() -> No
     node.ownership.acknowledged([])
     node.ownership.switch("device-plugin")
     required.append(node.offer.options.pre_start)
-    assert [True, True, False, False, True] == required
+    assert [True, False, False, True] == required
 
 
 def test_a_registration_serves_pods_with_any_device_that_is_not_withheld(node: Node) -> None:

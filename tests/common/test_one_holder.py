@@ -4,21 +4,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._attribution.podresources import Holdings, PodResources
 from deviceplugin._platform.checkpoint import FILE_NAME
+from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import Outcome, Pod
+from deviceplugin_testing.simulator import Pod
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 QUICK = timedelta(milliseconds=50)
-RIVAL = "example.com/rival"
 FIRST, SECOND = (Pod.of(name, main={RESOURCE: 1}) for name in ("first", "second"))
 
 
@@ -64,51 +65,46 @@ def reasons(node: Node) -> dict[str, str]:
     }
 
 
-def wait_for_reasons(node: Node, expected: dict[str, str]) -> None:
+def wait_for_reasons(node: Node) -> None:
+    """Wait until the first pod's device is closed under both of its ids."""
+    expected = {
+        "one": "its device node is offered as one+two now",
+        "one+two": "held as one by pod default/first",
+    }
     eventually(lambda: expected == reasons(node), str(expected))
 
 
-def wait_healthy(node: Node, *expected: str) -> None:
-    eventually(lambda: set(expected) == node.kubelet.healthy(RESOURCE), f"{expected} healthy")
-
-
-def held_as(device_id: str, pod: str) -> str:
-    return f"held as {device_id} by pod default/{pod}"
-
-
-def offered_as(device_id: str) -> str:
-    return f"its device node is offered as {device_id} now"
-
-
-def wait_admitted(node: Node, pod: Pod) -> Outcome:
+def wait_admitted(node: Node, pod: Pod) -> None:
     """Try until the kubelet has the list with which it admits ``pod``."""
-    outcomes: list[Outcome] = []
 
     def admitted() -> bool:
         node.kubelet.tick()
-        outcomes.append(node.kubelet.run(pod))
-        if not outcomes[-1]:
+        outcome = node.kubelet.run(pod)
+        if not outcome:
             node.kubelet.delete(pod)
-        return bool(outcomes[-1])
+        return bool(outcome)
 
     eventually(admitted, "the pod to be admitted")
-    return outcomes[-1]
 
 
-def test_a_new_id_is_no_new_device(kubelet: Kubelet, paths: Sequence[Path]) -> None:
+@pytest.mark.parametrize("http_address", ["127.0.0.1:0", "off"])
+def test_a_new_id_is_no_new_device(
+    kubelet: Kubelet, paths: Sequence[Path], http_address: str
+) -> None:
     one, two = paths
     plugin = ScriptedPlugin(stick("one", one))
-    with running(kubelet, plugin) as node:
+    with running(kubelet, plugin, http_address=http_address) as node:
         assert node.kubelet.run(FIRST)
         plugin.set(stick("one+two", one, two))
-        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        wait_for_reasons(node)
         node.wait_for(RESOURCE, set(), {"one", "one+two"})
         assert not node.kubelet.run(SECOND)
         with pytest.raises(grpc.RpcError, match="held as one by pod default/first"):
             node.allocate("one+two")
         node.kubelet.terminate(FIRST)
         node.kubelet.delete(SECOND)
-        wait_healthy(node, "one+two")
+        expected = {"one+two"}
+        eventually(lambda: expected == node.kubelet.healthy(RESOURCE), f"{expected} healthy")
         wait_admitted(node, SECOND)
 
 
@@ -119,56 +115,8 @@ def test_what_was_given_out_before_a_restart_is_still_held(
     with running(kubelet, ScriptedPlugin(stick("one", one))) as node:
         assert node.kubelet.run(FIRST)
     with running(kubelet, ScriptedPlugin(stick("one+two", one, two))) as node:
-        wait_for_reasons(node, {"one": offered_as("one+two"), "one+two": held_as("one", "first")})
+        wait_for_reasons(node)
         assert not node.kubelet.run(SECOND)
-
-
-def test_without_http_a_device_is_free_again_too(kubelet: Kubelet, paths: Sequence[Path]) -> None:
-    one, two = paths
-    plugin = ScriptedPlugin(stick("one", one))
-    with running(kubelet, plugin, http_address="off") as node:
-        assert node.kubelet.run(FIRST)
-        plugin.set(stick("one+two", one, two))
-        eventually(lambda: "one+two" in reasons(node), "the device to be held")
-        node.kubelet.terminate(FIRST)
-        wait_healthy(node, "one+two")
-
-
-class TwoNames(ScriptedPlugin):
-    """Offers each device under two resources."""
-
-    @override
-    def discover(self) -> Iterable[dp.Device]:
-        for device in super().discover():
-            for name in (RESOURCE, RIVAL):
-                yield dp.Device(device.id, resource=name, nodes=device.nodes)
-
-
-def test_a_device_under_two_resources_has_one_holder(
-    kubelet: Kubelet, paths: Sequence[Path]
-) -> None:
-    with running(kubelet, TwoNames(*(stick(path.name, path) for path in paths))) as node:
-        node.wait_for(RIVAL, {"one", "two"})
-        assert node.kubelet.run(Pod.of("first", main={RESOURCE: 1}))
-        eventually(lambda: 1 == len(node.kubelet.healthy(RIVAL)), "the rival to be unhealthy")
-        assert node.kubelet.run(Pod.of("second", main={RIVAL: 1}))
-        assert not node.kubelet.run(Pod.of("third", main={RIVAL: 1}))
-
-
-def test_two_plugins_of_a_process_do_not_give_out_one_device(
-    kubelet: Kubelet, paths: Sequence[Path]
-) -> None:
-    one, two = paths
-    plugins = (
-        ScriptedPlugin(stick("mine", one)),
-        ScriptedPlugin(stick("yours", one), stick("other", two), resource=RIVAL),
-    )
-    with running(kubelet, *plugins) as node:
-        node.wait_for(RIVAL, {"yours", "other"})
-        node.allocate("mine", resource=RESOURCE)
-        node.wait_for(RIVAL, {"other"}, {"yours"})
-        with pytest.raises(grpc.RpcError, match=r"held as mine of example\.com/thing"):
-            node.allocate("yours", resource=RIVAL)
 
 
 # A kubelet that has lost its checkpoint, and with it what pods hold.
@@ -250,3 +198,25 @@ def test_a_kubelet_that_restarts_with_its_checkpoint_has_forgotten_nothing(
         wait_admitted(node, SECOND)
         wait_known(node, "first", "second")
         assert "device of a running pod forgotten by the kubelet" not in caplog.messages
+
+
+def test_what_another_kubelet_answers_in_place_of_the_one_that_was_asked_forgets_nothing(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def get(_service: object, pods: object) -> Holdings:
+        asked.append(pods)
+        return Holdings(frozenset(), frozenset({("default", "first")}))
+
+    def restarted(_service: object, _kubelet: object) -> NoReturn:
+        raise KubeletUnavailableError("the kubelet restarted meanwhile")
+
+    with running(kubelet, ScriptedPlugin("a")) as node:
+        assert node.kubelet.run(FIRST)
+        held = node.host._tracker.held
+        eventually(lambda: {"a"} == held(RESOURCE), "the checkpoint to be read")
+        monkeypatch.setattr(PodResources, "get", get)
+        monkeypatch.setattr(PodResources, "check_same", restarted)
+        eventually(lambda: len(asked) > 1, "the answer to the first question to be judged")
+        assert {"a"} == held(RESOURCE)

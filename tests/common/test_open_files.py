@@ -7,10 +7,9 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,8 +17,6 @@ import pytest
 from typing_extensions import override
 
 from deviceplugin._attribution.podresources import PodResources
-from deviceplugin._http.listener import listen
-from deviceplugin._http.server import HttpServer
 from deviceplugin._platform import open_files
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._registration.by_kubelet_socket import KubeletSocket as Registrar
@@ -27,6 +24,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
+from http_server import serving
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, Unserved
 
@@ -68,15 +66,13 @@ def running(
 
 def told(port: int, path: str) -> tuple[int, str]:
     """Return what a page says, with its status; 0 without an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    except OSError:
-        return 0, ""
-    finally:
-        connection.close()
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
 
 
 def opened(process: "subprocess.Popen[bytes]") -> int:
@@ -112,14 +108,12 @@ def test_a_plugin_with_too_few_open_files_says_so_and_does_not_abort(kubelet: Ku
 
 
 @pytest.mark.slow
-def test_a_plugin_may_open_as_many_files_as_the_hard_limit_allows(kubelet: Kubelet) -> None:
+def test_a_plugin_may_open_as_many_files_as_the_hard_limit_allows_and_so_may_the_tools(
+    kubelet: Kubelet,
+) -> None:
     with running(kubelet, 64, free_port(), soft=13) as process:
         kubelet.simulated.wait_for(RESOURCE, {"a"}, timeout=PATIENCE)
         assert (64, 64) == resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-
-
-@pytest.mark.slow
-def test_so_may_the_tools_beside_it() -> None:
     program = (
         "import resource, sys; from deviceplugin.__main__ import main; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 2048)); sys.exit(main(sys.argv[1:]))"
@@ -150,26 +144,12 @@ def test_a_client_that_cannot_be_taken_is_not_tried_again_at_once(
             tried.append(time.monotonic())
             raise OSError(errno.EMFILE, "Too many open files")
 
-    class View:
-        def alive(self) -> str:
-            return ""
-
-        def ready(self) -> str:
-            return ""
-
-        def reports(self) -> list[object]:
-            return []
-
     monkeypatch.setattr("deviceplugin._http.connections._PAUSE", 0.05)
-    full = Full(fileno=listen("127.0.0.1:0").detach())
-    server = HttpServer(full, View(), Metrics())  # type: ignore[arg-type]
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    with socket.create_connection(("127.0.0.1", server.port)):
+    with (
+        serving(of=lambda listening: Full(fileno=listening.detach())) as server,
+        socket.create_connection(("127.0.0.1", server.port)),
+    ):
         eventually(lambda: len(tried) > 3, "some attempts")
-    server.stop()
-    thread.join(PATIENCE)
-    assert not thread.is_alive()
     assert tried[3] - tried[0] >= 3 * 0.05
 
 
@@ -206,13 +186,14 @@ def test_what_is_left_is_the_limit_less_what_is_open(
     assert 0 == open_files.spare()
 
 
-def test_without_a_limit_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_limit_there_is_enough_and_none_where_none_is_left_to_look_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     infinite = resource.RLIM_INFINITY
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (infinite, infinite))
-    assert "" == open_files.shortage()
+    with monkeypatch.context() as patch:
+        patch.setattr(resource, "getrlimit", lambda _: (infinite, infinite))
+        assert "" == open_files.shortage()
 
-
-def test_where_none_is_left_to_look_with_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_path: str) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 

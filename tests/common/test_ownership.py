@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -136,40 +137,23 @@ def test_a_claim_gets_a_free_device_in_either_mode(mode: Mode) -> None:
     assert "" == node.refused_claim(TWO, "b")
 
 
-def test_a_claim_is_prepared_again_without_any_change(dra: Node) -> None:
-    for _ in range(2):
-        dra.ownership.prepare(ONE, [A, B])
-    dra.ownership.prepare(ONE, [A])
+def test_unprepare_frees_what_the_claim_held_and_no_claim_with_admin_access(dra: Node) -> None:
+    for keys in ([A, B], [A, B], [A]):  # which changes nothing
+        dra.ownership.prepare(ONE, keys)
+    dra.ownership.prepare(TWO, [A, C], admin=[A, C])
     assert {A: ONE, B: ONE} == dra.ownership.claims()
-
-
-def test_unprepare_frees_what_the_claim_held(dra: Node) -> None:
-    dra.ownership.prepare(ONE, [A, B])
-    assert {A, B} == dra.ownership.unprepare(ONE.uid)
-    assert frozenset() == dra.ownership.unprepare(ONE.uid)
+    freed = [dra.ownership.unprepare(claim.uid) for claim in (TWO, ONE, ONE)]
+    assert [set(), {A, B}, set()] == freed
     assert "" == dra.refused_claim(TWO, "a")
-
-
-def test_a_claim_with_admin_access_holds_nothing(dra: Node) -> None:
-    dra.ownership.prepare(ONE, [A])
-    dra.ownership.prepare(TWO, [A, B], admin=[A, B])
-    assert {A: ONE} == dra.ownership.claims()
-    assert frozenset() == dra.ownership.unprepare(TWO.uid)
 
 
 def test_restored_claims_hold_their_devices_before_anything_is_known() -> None:
     node = Node("dra", known=False)
-    node.ownership.restore({ONE: [A]})
-    assert "" == node.refused_claim(ONE, "a")
-    assert "a is held by claim default/one" == node.refused_claim(TWO, "a")
-
-
-def test_a_device_of_two_restored_claims_is_free_after_both() -> None:
-    node = Node("dra")
     node.ownership.restore({ONE: [A], TWO: [A, B]})
     assert {A: ONE, B: TWO} == node.ownership.claims()
-    assert frozenset() == node.ownership.unprepare(ONE.uid)
-    assert {A, B} == node.ownership.unprepare(TWO.uid)
+    assert "" == node.refused_claim(ONE, "a")
+    assert "b is held by claim default/two" == node.refused_claim(ONE, "b")
+    assert [set(), {A, B}] == [node.ownership.unprepare(one.uid) for one in (ONE, TWO)]
 
 
 def test_a_claim_waits_until_it_is_known_what_pods_hold() -> None:
@@ -195,16 +179,13 @@ def test_an_unhealthy_device_is_offered_with_a_taint_and_the_reason(dra: Node) -
 # Pods that hold devices.
 
 
-def test_a_claim_does_not_get_what_a_pod_holds(dra: Node) -> None:
+def test_a_claim_gets_what_a_pod_held_once_two_polls_find_it_free(dra: Node) -> None:
     dra.polls(holdings("a"))
     why = "held by pod default/pod-a through the device plugin"
     assert f"a is {why}" == dra.refused_claim(ONE, "a")
     assert (True, "held", why) == dra.state("a")
     assert {"b", "c"} == dra.by_dra()
-
-
-def test_a_claim_gets_it_once_two_polls_find_it_free(dra: Node) -> None:
-    dra.polls(holdings("a"), holdings())
+    dra.polls(holdings())
     assert dra.refused_claim(ONE, "a")
     dra.polls(holdings())
     assert "" == dra.refused_claim(ONE, "a")
@@ -228,14 +209,10 @@ def test_a_device_is_held_from_its_allocation_on_though_no_pod_is_listed(plugin:
     assert "" == plugin.refused_claim(ONE, "a")
 
 
-def test_a_device_is_held_while_its_allocate_is_under_way(plugin: Node) -> None:
-    with plugin.ownership.allocating(NAME, ["a"]):
+def test_a_device_is_held_while_its_allocate_is_under_way_until_that_fails(plugin: Node) -> None:
+    with suppress(OSError), plugin.ownership.allocating(NAME, ["a"]):
         plugin.polls(*[holdings()] * 9)
         assert "a is held by a pod through the device plugin" == plugin.refused_claim(ONE, "a")
-
-
-def test_a_failed_allocate_leaves_the_device_free(plugin: Node) -> None:
-    with pytest.raises(OSError, match="disk"), plugin.ownership.allocating(NAME, ["a"]):
         raise OSError("disk")
     assert "" == plugin.refused_claim(ONE, "a")
 
@@ -260,15 +237,11 @@ def test_what_the_kubelet_has_recorded_is_held_for_a_day(dra: Node) -> None:
 # From the device plugin to DRA.
 
 
-def test_a_switch_to_dra_withdraws_every_device_at_once(plugin: Node) -> None:
+def test_dra_offers_a_device_after_the_kubelets_acknowledgement_and_two_polls(plugin: Node) -> None:
     plugin.ownership.switch("dra")
     assert (set(), set()) == (plugin.by_plugin(), plugin.by_dra())
     assert (True, "held", "still offered through the device plugin") == plugin.state("a")
     assert {A, B, C} == plugin.ownership.leaving
-
-
-def test_dra_offers_a_device_after_the_kubelets_acknowledgement_and_two_polls(plugin: Node) -> None:
-    plugin.ownership.switch("dra")
     plugin.polls(*[holdings()] * 3)
     plugin.ownership.acknowledged([C])
     plugin.polls(holdings())
@@ -281,17 +254,18 @@ def test_dra_offers_a_device_after_the_kubelets_acknowledgement_and_two_polls(pl
 
 
 @pytest.mark.parametrize(
-    "between",
+    "polls",
     [
-        pytest.param(holdings(complete=False), id="a kubelet that does not know its pods"),
-        pytest.param(holdings("a", "b", "c"), id="a pod has it after all"),
-        pytest.param(holdings(recorded=ALL), id="recorded"),
+        pytest.param([holdings(), holdings(complete=False)], id="the kubelet lacks its pods"),
+        pytest.param([holdings(), holdings("a", "b", "c")], id="a pod has it after all"),
+        pytest.param([holdings(), holdings(recorded=ALL)], id="recorded"),
+        pytest.param([Holdings()] * 9, id="nothing is known of pods"),
     ],
 )
-def test_dra_does_not_offer_what_may_be_held(plugin: Node, between: Holdings) -> None:
+def test_dra_does_not_offer_what_may_be_held(plugin: Node, polls: list[Holdings]) -> None:
     plugin.ownership.switch("dra")
     plugin.ownership.acknowledged([])
-    plugin.polls(holdings(), between, holdings())
+    plugin.polls(*polls, holdings())
     assert set() == plugin.by_dra()
 
 
@@ -305,13 +279,6 @@ def test_dra_offers_nothing_by_polls_of_two_kubelets(plugin: Node) -> None:
     assert set() == plugin.by_dra()
     plugin.polls(holdings(), kubelet=NEW)
     assert ALL == plugin.by_dra()
-
-
-def test_where_nothing_is_known_of_pods_a_switch_does_not_end(plugin: Node) -> None:
-    plugin.ownership.switch("dra")
-    plugin.ownership.acknowledged([])
-    plugin.polls(*[Holdings()] * 9)
-    assert set() == plugin.by_dra()
 
 
 def test_a_pod_that_was_bound_before_the_switch_still_gets_its_device(plugin: Node) -> None:
@@ -356,14 +323,15 @@ def test_dra_is_draining_while_pods_or_the_device_plugin_have_devices(plugin: No
     assert (False, True) == (owned.draining, owned.wanted)
 
 
-def test_what_pods_hold_matters_to_the_device_plugin_while_dra_has_devices(dra: Node) -> None:
+def test_a_claim_keeps_its_devices_over_the_switch_and_pods_matter_meanwhile(dra: Node) -> None:
     dra.ownership.prepare(ONE, [A])
     dra.ownership.switch("device-plugin")
-    wanted = [dra.ownership.wanted]
+    assert dra.ownership.wanted
     dra.ownership.published([])
-    wanted.append(dra.ownership.wanted)
+    assert ({"b", "c"}, True) == (dra.by_plugin(), dra.ownership.wanted)
+    assert "" == dra.refused_claim(ONE, "a")
     dra.ownership.unprepare(ONE.uid)
-    assert [True, True, False] == [*wanted, dra.ownership.wanted]
+    assert (ALL, False) == (dra.by_plugin(), dra.ownership.wanted)
 
 
 # From DRA to the device plugin.
@@ -381,16 +349,6 @@ def test_a_switch_to_the_device_plugin_waits_until_the_slices_are_gone(dra: Node
     assert (ALL, frozenset()) == (dra.by_plugin(), dra.ownership.leaving)
 
 
-def test_a_claim_keeps_its_devices_over_the_switch(dra: Node) -> None:
-    dra.ownership.prepare(ONE, [A])
-    dra.ownership.switch("device-plugin")
-    dra.ownership.published([])
-    assert {"b", "c"} == dra.by_plugin()
-    assert "" == dra.refused_claim(ONE, "a")
-    dra.ownership.unprepare(ONE.uid)
-    assert ALL == dra.by_plugin()
-
-
 def test_a_switch_back_before_the_end_of_the_first_gives_back_only_what_went(plugin: Node) -> None:
     plugin.ownership.switch("dra")
     plugin.ownership.acknowledged([B, C])
@@ -402,16 +360,14 @@ def test_a_switch_back_before_the_end_of_the_first_gives_back_only_what_went(plu
     assert ALL == plugin.by_plugin()
 
 
-def test_a_switch_to_the_same_mode_changes_nothing(plugin: Node) -> None:
+def test_a_switch_to_the_same_mode_changes_nothing(plugin: Node, dra: Node) -> None:
+    """Nor do acknowledgements of the other direction."""
     plugin.ownership.switch("device-plugin")
-    assert (ALL, 0, "device-plugin") == (plugin.by_plugin(), plugin.news, plugin.ownership.mode)
-
-
-def test_acknowledgements_of_the_other_direction_change_nothing(plugin: Node, dra: Node) -> None:
     plugin.ownership.acknowledged([])
     plugin.polls(*[holdings()] * 3)
     dra.ownership.published([])
-    assert (ALL, ALL) == (plugin.by_plugin(), dra.by_dra())
+    assert (ALL, 0, "device-plugin") == (plugin.by_plugin(), plugin.news, plugin.ownership.mode)
+    assert ALL == dra.by_dra()
 
 
 # News.
@@ -440,29 +396,13 @@ def test_an_allocation_is_news_for_dra_only(plugin: Node) -> None:
 
 
 def test_of_a_pod_and_two_claims_at_once_exactly_one_gets_the_device() -> None:
-    """Each round, all start at a barrier."""
-    for _ in range(50):
-        node = Node("device-plugin")
-        start = threading.Barrier(3)
-        got: list[str] = []
+    start = threading.Barrier(3)
 
-        def allocate(node: Node = node, start: threading.Barrier = start) -> None:
-            start.wait()
-            if not node.refusal("a"):
-                got.append("pod")  # noqa: B023 - of this round
+    def gets(node: Node, claim: Claim | None) -> bool:
+        start.wait()
+        return "" == (node.refused_claim(claim, "a") if claim else node.refusal("a"))
 
-        def prepare(claim: Claim, node: Node = node, start: threading.Barrier = start) -> None:
-            start.wait()
-            if not node.refused_claim(claim, "a"):
-                got.append(claim.name)  # noqa: B023 - of this round
-
-        threads = [
-            threading.Thread(target=allocate),
-            threading.Thread(target=prepare, args=(ONE,)),
-            threading.Thread(target=prepare, args=(TWO,)),
-        ]
-        with ExitStack() as joined:
-            for thread in threads:
-                thread.start()
-                joined.callback(thread.join)
-        assert 1 == len(got)
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(50):
+            node = Node("device-plugin")
+            assert 1 == sum(pool.map(gets, [node] * 3, (None, ONE, TWO)))

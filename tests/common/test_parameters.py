@@ -38,6 +38,7 @@ def faults(found: object, name: str = "parameters", **head: str) -> list[str]:
 
 
 def test_what_is_absent_has_its_default() -> None:
+    parameters.check(Tuning)
     assert Tuning() == parameters.read(Tuning, {})
     assert Tuning() == parameters.read(Tuning, {"lanes": None, "labels": None, "root": None})
 
@@ -68,7 +69,6 @@ def test_all_kinds_of_settings_are_read_and_written_as_users_write_them() -> Non
         ({"derived": 1}, "derived: unknown key: known are"),
         ({"lanes": "many"}, "lanes: 'many' is not a whole number"),
         ({"lanes": True}, "lanes: true is not a whole number"),
-        ({"lanes": {"a": 1}}, "lanes: a mapping is not a whole number"),
         ({"mode": "fst"}, "mode: 'fst' is not one of fast, slow"),
         ({"names": 3}, "names: 3 is not a list"),
         ({"labels": {"a": 1}}, "labels.a: 1 is not a string"),
@@ -87,12 +87,9 @@ def test_all_faults_are_reported_together() -> None:
         "parameters: kind is missing: it must be Tuning",
         "parameters.lanes: 'x' is not a whole number",
     ] == faults(found, apiVersion="a/v1", kind="Tuning")
-
-
-def test_what_is_not_an_object_is_refused() -> None:
-    assert ["parameters: a list is not a mapping with keys"] == faults([])
     assert ["parameters.kind: 1 is not K"] == faults({"kind": 1}, kind="K")
     assert Tuning() == parameters.read(Tuning, {"kind": "K"}, head={"kind": "K"})
+    assert ["parameters: a list is not a mapping with keys"] == faults([])
 
 
 def test_a_class_can_check_several_parameters_together() -> None:
@@ -140,7 +137,3 @@ def test_a_class_that_cannot_be_used_is_refused_in_words(kind: Any, expected: st
     with pytest.raises(dp.ConfigError) as info:
         parameters.check(kind)
     assert str(info.value).startswith(expected)
-
-
-def test_a_class_that_can_be_used_is_accepted() -> None:
-    parameters.check(Tuning)

@@ -25,10 +25,8 @@ TOO_MANY = f"more than {MAX_NODES} keys and values"
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("c.toml", b"log-level = ", "{}:1: not valid: Invalid value"),
         ("c.toml", b"a = 1\nb = [", "{}:2: not valid: Invalid value"),
         ("c.toml", b"a = 1\na = 2\n", "{}:2: not valid: Cannot overwrite a value"),
-        ("c.json", b"{", "{}:1: not valid: Expecting property name"),
         ("c.json", b"{\n'a': 1}", "{}:2: not valid: Expecting property name"),
         ("c.json", b"[" + b"9" * 5000 + b"]", "{}: not valid: Exceeds the limit"),
         ("c.json", b"[" * 100_000, "{}: not valid: nested too deeply"),
@@ -40,7 +38,7 @@ TOO_MANY = f"more than {MAX_NODES} keys and values"
         ("c.yaml", b"a: " + b"[" * 500, "{}: not valid: nested too deeply"),
         ("c.yaml", b"? [a]\n: b\n", "{}:1: not valid: a key must be a string"),
         ("c.yaml", b"a: {<<: 5}", "{}:1: not valid: expected a mapping or list of mappings"),
-        ("c.yaml", b"a: 1\n---\nb: 1\n", "{}:3: not valid: a second document begins here"),
+        ("c.yaml", b"a: 1\n---\n---\nb: 1\n", "{}:4: not valid: a second document begins here"),
         ("c.toml", b"a = " + b"[" * 300 + b"]" * 300, "{}: not valid: nested too deeply"),
         ("c.toml", b"a = " + b"[" * 9000, "{}: not valid: nested too deeply"),
     ],
@@ -57,21 +55,19 @@ def test_a_file_that_cannot_be_read_is_one_clear_line(
     assert line.startswith(expected.format(file))
 
 
-def test_a_file_of_a_few_aliases_is_not_a_bomb() -> None:
-    text = "a: &a [1, 1]\n" + "".join(
-        f"{chr(ord('b') + n)}: &{chr(ord('b') + n)} [{', '.join(['*' + chr(ord('a') + n)] * 9)}]\n"
-        for n in range(9)
-    )
-    with pytest.raises(ConfigError, match=rf"^line 1: not valid: {TOO_MANY}$"):
-        of_text(text)
-    with pytest.raises(MalformedError, match=rf"^{TOO_MANY}$"):
-        plain(text)
+def bomb() -> str:
+    """Return a document where each list has the one before it nine times."""
+    lists = (f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 9)}]" for n in range(1, 10))
+    return "\n".join(["k0: &k0 [1, 1]", *lists])
 
 
 def test_what_aliases_repeat_is_counted_and_not_looked_at_each_time() -> None:
-    text = f"a: &a [{'x,' * 1000}]\nb: &b [{'*a,' * 600}]\nc: [{'*b,' * 600}]\n"  # 360 million
-    with pytest.raises(ConfigError, match=rf"^line 1: not valid: {TOO_MANY}$"):
-        of_text(text)
+    many = f"a: &a [{'x,' * 1000}]\nb: &b [{'*a,' * 600}]\nc: [{'*b,' * 600}]\n"  # 360 million
+    for text in (bomb(), many):
+        with pytest.raises(ConfigError, match=rf"^line 1: not valid: {TOO_MANY}$"):
+            of_text(text)
+    with pytest.raises(MalformedError, match=rf"^{TOO_MANY}$"):
+        plain(bomb())
 
 
 def merges(base: str, levels: int) -> str:
@@ -174,21 +170,14 @@ def test_a_pipe_a_device_and_a_file_without_end_are_refused_at_once(tmp_path: Pa
             of_file(path)
 
 
-def test_what_windows_puts_before_a_text_does_not_count(tmp_path: Path) -> None:
-    for name, text in (("c.json", '{"a": 1}'), ("c.toml", "a = 1"), ("c.yaml", "a: 1")):
-        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
-        assert {"a": 1} == of_file(tmp_path / name).plain()
-
-
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("c.yaml", "a: 1\nb: 2\na: 3\n", ["3: a"]),
+        ("c.yaml", "a: 1\na: 2\nb: !!float x\n", ["2: a"]),
         ("c.yaml", "a: 1\n'a': 2\n\"a\": 3\n", ["2: a", "3: a"]),
         ("c.yaml", "1: x\n'1': y\n", ["2: 1"]),
         ("c.yaml", "a:\n- b: {c: 1,\n     c: 2}\n", ["3: a[0].b.c"]),
         ("c.yaml", "a: &x {b: 1, b: 2}\nc: *x\n", ["1: a.b"]),
-        ("c.yaml", "a: 1\na: 2\nb: !!float x\n", ["2: a"]),
         ("c.json", '{"a": 1,\n"b": 2,\n"a": 3}', ["3: a"]),
         ("c.json", '{"a": 1, "\\u0061": 2}', ["1: a"]),
         ("c.json", '{"x": [{"b": {}, "c": "b",\n "b" : 1}]}', ["2: x[0].b"]),
@@ -206,8 +195,7 @@ def test_a_key_that_others_would_take_the_last_of_is_refused(
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("c.yaml", "a: {b: 1}\nc: {b: 2}\n", {"a": {"b": 1}, "c": {"b": 2}}),
-        ("c.yaml", "1: x\n", {"1": "x"}),
+        ("c.yaml", "a: {b: 1}\n1: {b: 2}\n", {"a": {"b": 1}, "1": {"b": 2}}),
         ("c.yaml", "a: &x {b: 1}\nc: {<<: *x, b: 2}\n", {"a": {"b": 1}, "c": {"b": 2}}),
         ("c.yaml", "a: &x {b: 1}\nc: {<<: *x, <<: *x}\n", {"a": {"b": 1}, "c": {"b": 1}}),
         ("c.yaml", "a: [1, 2.5, yes, null, x]\n", {"a": [1, 2.5, True, None, "x"]}),
@@ -218,8 +206,8 @@ def test_a_key_that_others_would_take_the_last_of_is_refused(
         ("c.toml", "a.b = [1, true, 1.5]\n", {"a": {"b": [1, True, 1.5]}}),
         (
             "c.json",
-            '{"a": {"b": ["a", "a"]}, "b": {"b": "b"}, "c": [1.5, true, null, -3]}',
-            {"a": {"b": ["a", "a"]}, "b": {"b": "b"}, "c": [1.5, True, None, -3]},
+            '{"a": {"b": ["a", "a"]}, "b": {"b": "b"}}',
+            {"a": {"b": ["a", "a"]}, "b": {"b": "b"}},
         ),
     ],
 )

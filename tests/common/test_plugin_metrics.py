@@ -1,6 +1,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,16 +18,12 @@ from deviceplugin._telemetry import plugin_metrics
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin._telemetry.plugin_metrics import Additions
 from patience import PATIENCE
+from scripted_plugin import ScriptedPlugin
 
 
-class Plain(dp.Plugin):
-    @override
-    def discover(self) -> Iterable[dp.Device]:
-        return ()
-
-
-class Measuring(Plain):
+class Measuring(ScriptedPlugin):
     def __init__(self, measure: Callable[[], Iterable[Metric]]) -> None:
+        super().__init__()
         self._measure = measure
 
     @override
@@ -52,17 +49,9 @@ def gauge(name: str, value: float | str, *label: str) -> Metric:
     return family
 
 
-def exemplified(name: str) -> Metric:
-    """What only one of the two formats can be written with."""
+def with_sample(name: str, sample: str, exemplar: Exemplar | None = None) -> Metric:
     family = Metric(name, "For a test.", "gauge")
-    family.add_sample(name, {}, 1, exemplar=Exemplar({"trace": "1"}, 1))
-    return family
-
-
-def stray(name: str, other: str) -> Metric:
-    """A family with a sample of another's name."""
-    family = Metric(name, "For a test.", "gauge")
-    family.add_sample(other, {}, 1)
+    family.add_sample(sample, {}, 1, exemplar=exemplar)
     return family
 
 
@@ -81,18 +70,11 @@ def scrape(additions: Additions) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def additions(
-    *plugins: dp.Plugin, taken: Iterable[str] = (), skipped: dict[str, int] | None = None
-) -> Additions:
+def additions(*plugins: dp.Plugin, skipped: dict[str, int] | None = None) -> Additions:
     """Return what ``plugins`` add; what they give in vain is counted in ``skipped``."""
     named = dict(zip(_names(plugins), plugins, strict=True))
     count = ({} if skipped is None else skipped).__setitem__
-    return Additions(lambda: named, taken, count)
-
-
-def test_what_a_plugin_measures_is_scraped() -> None:
-    plugin = Measuring(lambda: [gauge("fan_rpm", 900)])
-    assert ['fan_rpm{card="0"} 900.0'] == scrape(additions(Plain(), plugin))
+    return Additions(lambda: named, (), count)
 
 
 def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
@@ -100,15 +82,12 @@ def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
 
     def measure() -> Iterable[Metric]:
         calls.append(None)
-        return [gauge("fan_rpm", len(calls))]
+        return [gauge("fan_rpm", 900)]
 
-    source = additions(Measuring(measure))
-    threads = [threading.Thread(target=scrape, args=(source,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 1 == len(calls)
+    source = additions(ScriptedPlugin(), Measuring(measure))
+    with ThreadPoolExecutor(8) as pool:
+        scrapes = [*pool.map(scrape, [source] * 8)]
+    assert ([['fan_rpm{card="0"} 900.0']] * 8, 1) == (scrapes, len(calls))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +96,9 @@ def test_many_scrapes_at_once_ask_a_plugin_once() -> None:
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda: [gauge("fan_rpm", 1, "0", "1", "2"), None], "AttributeError"),
         (lambda: [gauge("fan_rpm", "many")], "ValueError"),
-        (lambda: [exemplified("fan_rpm")], "ValueError"),
-        (lambda: [stray("fan", "fan_rpm")], "ValueError: fan has a sample of fan_rpm"),
+        # Only one of the two formats can be written with it.
+        (lambda: [with_sample("fan_rpm", "fan_rpm", Exemplar({"trace": "1"}, 1))], "ValueError"),
+        (lambda: [with_sample("fan", "fan_rpm")], "ValueError: fan has a sample of fan_rpm"),
     ],
 )
 def test_a_plugin_that_fails_costs_its_own_metrics_only(
@@ -160,22 +140,14 @@ def test_a_plugin_that_goes_on_hanging_costs_its_own_metrics_only(
     assert [['fan_rpm{card="0"} 900.0']] * (MAX_HANGING + 1) == scrapes
 
 
-def test_plugins_of_one_class_share_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
-    kept = gauge("fan_rpm", 900, "0")  # the same object at each scrape
-    source = additions(Measuring(lambda: [kept]), Measuring(lambda: [gauge("fan_rpm", 800, "1")]))
-    expected = ['fan_rpm{card="0"} 900.0', 'fan_rpm{card="1"} 800.0']
-    assert expected == scrape(source)
-    assert expected == scrape(source)
-
-
 def test_what_two_plugins_of_a_class_give_alike_is_there_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin_metrics, "_FRESH", -1.0)
     skipped: dict[str, int] = {}
+    kept = gauge("fan_rpm", 900, "0")  # the same object at each scrape
     source = additions(
-        Measuring(lambda: [gauge("fan_rpm", 900, "0")]),
+        Measuring(lambda: [kept]),
         Measuring(lambda: [gauge("fan_rpm", 800, "0"), gauge("fan_rpm", 700, "1")]),
         skipped=skipped,
     )
@@ -192,10 +164,8 @@ def test_a_sample_that_one_family_has_twice_is_there_once() -> None:
     family = gauge("fan_rpm", 900, "0")
     family.add_sample("fan_rpm", {"card": "0", "slot": ""}, 800)  # no value is no label
     skipped: dict[str, int] = {}
-    assert ['fan_rpm{card="0"} 900.0'] == scrape(
-        additions(Measuring(lambda: [family]), skipped=skipped)
-    )
-    assert {"Measuring": 1} == skipped
+    source = additions(Measuring(lambda: [family]), skipped=skipped)
+    assert (['fan_rpm{card="0"} 900.0'], {"Measuring": 1}) == (scrape(source), skipped)
 
 
 def test_of_two_histograms_alike_no_part_of_the_second_is_mixed_into_the_first() -> None:
@@ -216,21 +186,19 @@ def test_of_two_histograms_alike_no_part_of_the_second_is_mixed_into_the_first()
     assert {"Measuring": 0, "Measuring-2": 4} == skipped
 
 
-def test_one_name_has_one_type(caplog: pytest.LogCaptureFixture) -> None:
-    counter = CounterMetricFamily("fan_rpm", "For a test.", value=1)
-    source = additions(Other(lambda: [gauge("fan_rpm", 900)]), Measuring(lambda: [counter]))
-    assert ['fan_rpm{card="0"} 900.0'] == scrape(source)
-    assert ["Measuring"] == [record.__dict__["plugin"] for record in caplog.records]
-
-
-def test_the_series_of_a_counter_are_taken_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("taken", ["fan_turns", "fan_turns_total"])
+def test_one_name_has_one_type_and_the_series_of_a_counter_are_taken_with_it(
+    taken: str, caplog: pytest.LogCaptureFixture
+) -> None:
     counter = CounterMetricFamily("fan_turns", "For a test.", value=1)
     source = additions(
         Other(lambda: [counter]),
-        Measuring(lambda: [gauge("fan_turns_total", 2), gauge("fan_rpm", 900)]),
+        Measuring(lambda: [gauge(taken, 2), gauge("fan_rpm", 900)]),
     )
     assert ["fan_turns_total 1.0", 'fan_rpm{card="0"} 900.0'] == scrape(source)
-    assert ["fan_turns_total"] == [record.__dict__["metric"] for record in caplog.records]
+    assert [("Measuring", taken)] == [
+        (record.__dict__["plugin"], record.__dict__["metric"]) for record in caplog.records
+    ]
 
 
 def test_what_a_plugin_adds_leaves_the_whole_in_order(caplog: pytest.LogCaptureFixture) -> None:

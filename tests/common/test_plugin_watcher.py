@@ -22,7 +22,7 @@ from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import KubeletConfig
 from kubelets.odd_kubelet import stream
 from patience import PATIENCE, eventually
-from releases import EVERY_RELEASE
+from releases import THREE_RELEASES
 from scripted_plugin import RESOURCE, ScriptedPlugin, Unserved
 
 SOCKET = "example.com_thing-reg.sock"
@@ -40,24 +40,18 @@ def watcher(kubelet_version: str) -> Iterator[Kubelet]:
         shutil.rmtree(root)
 
 
-def test_the_watcher_finds_the_plugin(watcher: Kubelet) -> None:
+@THREE_RELEASES
+def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
+    registry = watcher.simulated.registry_dir
     with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.ready(), "readiness")
-        assert [watcher.simulated.registry_dir / SOCKET] == list(
-            watcher.simulated.registry_dir.iterdir()
-        )
+        assert [registry / SOCKET] == list(registry.iterdir())
         node.allocate("a")
-    assert [] == list(watcher.simulated.registry_dir.iterdir())
-
-
-@EVERY_RELEASE
-def test_the_socket_outlives_a_kubelet_restart_and_is_found_again(watcher: Kubelet) -> None:
-    with watcher.running(ScriptedPlugin("a"), registration="watcher") as node:
-        node.wait_for(RESOURCE, {"a"})
         for _ in range(3):
             node.restart_kubelet()
             node.wait_for(RESOURCE, {"a"})
+    assert [] == list(registry.iterdir())
 
 
 def test_a_stream_that_is_lost_while_the_kubelet_lives_makes_a_new_socket(watcher: Kubelet) -> None:
@@ -81,27 +75,29 @@ def early(watcher: Kubelet) -> Iterator[Node]:
         yield node
 
 
-def test_a_refusal_by_the_watcher_is_told(watcher: Kubelet) -> None:
+def test_a_refusal_by_the_watcher_is_told_and_the_plugin_stops_at_once(watcher: Kubelet) -> None:
     with early(watcher) as node:
-        info = refuse(watcher.simulated.registry_dir / SOCKET)
+        socket = watcher.simulated.registry_dir / SOCKET
         expected: dict[str, Any] = {
             "type": "DevicePlugin",
             "name": RESOURCE,
             "supported_versions": ["v1beta1"],
         }
-        assert pb.PluginInfo(**expected) == info
+        assert pb.PluginInfo(**expected) == tell(socket, NOT_TODAY)
         assert "example.com/thing: refused by the kubelet: not today" == node.host.ready()
         failures = node.host._metrics.registration_failures.labels(RESOURCE, "refused")
         assert 1 == failures.value
+        begin = time.monotonic()
+        node.host.stop()
+        eventually(lambda: not socket.exists(), "the end")
+        assert time.monotonic() - begin < PATIENCE / 2
 
 
-def refuse(socket: Path) -> pb.PluginInfo:
-    """Tell the plugin that it could not be registered, as a kubelet does."""
-    return tell(socket, pb.RegistrationStatus(error="not today"))
+NOT_TODAY = pb.RegistrationStatus(error="not today")
 
 
 def tell(socket: Path, status: pb.RegistrationStatus) -> pb.PluginInfo:
-    """Ask the plugin who it is, tell it what became of its registration, and return who it is."""
+    """Tell the plugin what became of its registration, as a kubelet does; return who it is."""
     eventually(socket.exists, "the socket")
     service = pb.DESCRIPTOR.services_by_name["Registration"]
     with rpc.connect(socket) as channel:
@@ -125,18 +121,34 @@ def replaced_socket(watcher: Kubelet) -> Iterator[Path]:
         eventually(lambda: not node.host.ready(), "readiness")
 
 
-def test_a_kubelet_that_never_tries_again_finds_a_new_socket(
-    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "timeout", "status"),
+    [
+        pytest.param(by_plugin_watcher, "_AFTER_REFUSAL", NOT_TODAY, id="never tries again"),
+        pytest.param(
+            endpoint,
+            "_STREAM_TIMEOUT",
+            pb.RegistrationStatus(plugin_registered=True),
+            id="opens no stream",
+        ),
+    ],
+)
+def test_a_kubelet_that_comes_to_nothing_finds_a_new_socket(
+    watcher: Kubelet,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    timeout: str,
+    status: pb.RegistrationStatus,
 ) -> None:
-    monkeypatch.setattr(by_plugin_watcher, "_AFTER_REFUSAL", 0.1)
+    monkeypatch.setattr(module, timeout, 0.1)
     with replaced_socket(watcher) as socket:
-        refuse(socket)
+        tell(socket, status)
 
 
 def test_a_kubelet_that_tries_again_by_itself_finds_the_same_socket(watcher: Kubelet) -> None:
     with early(watcher) as node:
         socket = watcher.simulated.registry_dir / SOCKET
-        refuse(socket)
+        tell(socket, NOT_TODAY)
         first = file_identity(socket)
         watcher.simulated.start()
         node.wait_for(RESOURCE, {"a"})
@@ -152,12 +164,6 @@ def test_a_stream_that_ended_before_it_was_looked_at_is_a_lost_registration(
     assert registry.identity() == registry.register(ended, Waiter())
 
 
-def hang_up(socket: Path) -> None:
-    """Read one list, and end the stream."""
-    with stream(socket) as one:
-        next(one)
-
-
 def test_a_kubelet_that_hangs_up_before_the_plugin_waits_for_it_finds_a_new_socket(
     watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,40 +176,21 @@ def test_a_kubelet_that_hangs_up_before_the_plugin_waits_for_it_finds_a_new_sock
 
     monkeypatch.setattr(by_plugin_watcher.Registry, "identity", wait_before)
     with replaced_socket(watcher) as socket:
-        hang_up(socket)
+        with stream(socket) as one:
+            next(one)
         hung_up.set()
 
 
-def test_a_kubelet_that_registers_and_opens_no_stream_finds_a_new_socket(
-    watcher: Kubelet, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("changes", "registrations"), [({}, 1), ({"plugin_dir": "none"}, 0)])
+def test_auto_registers_itself_where_there_is_a_plugin_directory(
+    watcher: Kubelet, changes: dict[str, str], registrations: int
 ) -> None:
-    monkeypatch.setattr(endpoint, "_STREAM_TIMEOUT", 0.1)
-    with replaced_socket(watcher) as socket:
-        tell(socket, pb.RegistrationStatus(plugin_registered=True))
-
-
-def test_a_refused_plugin_stops_at_once(watcher: Kubelet) -> None:
-    with early(watcher) as node:
-        socket = watcher.simulated.registry_dir / SOCKET
-        refuse(socket)
-        begin = time.monotonic()
-        node.host.stop()
-        eventually(lambda: not socket.exists(), "the end")
-        assert time.monotonic() - begin < PATIENCE / 2
-
-
-def test_auto_registers_itself_where_it_can_and_never_twice(watcher: Kubelet) -> None:
-    with watcher.running(ScriptedPlugin("a"), registration="auto") as node:
+    root = watcher.simulated.root
+    given: dict[str, Any] = {name: root / value for name, value in changes.items()}
+    with watcher.running(ScriptedPlugin("a"), registration="auto", **given) as node:
         node.wait_for(RESOURCE, {"a"})
-        assert [] == list(watcher.simulated.registry_dir.iterdir())
-        assert 1 == node.kubelet.registration_count(RESOURCE)
-
-
-def test_auto_is_found_by_the_watcher_where_there_is_no_plugin_directory(watcher: Kubelet) -> None:
-    nowhere = watcher.simulated.root / "not-mounted"
-    with watcher.running(ScriptedPlugin("a"), registration="auto", plugin_dir=nowhere) as node:
-        node.wait_for(RESOURCE, {"a"})
-        assert 0 == node.kubelet.registration_count(RESOURCE)
+        assert registrations == node.kubelet.registration_count(RESOURCE)
+        assert 1 - registrations == len(list(watcher.simulated.registry_dir.iterdir()))
 
 
 def test_auto_waits_for_either_directory(watcher: Kubelet) -> None:

@@ -39,30 +39,23 @@ def service(kubelet: Kubelet, calls: list[tuple[str, str]]) -> PodResources:
     )
 
 
-def test_all_pods_and_what_they_hold_are_listed(
+def test_what_pods_hold_is_asked_of_all_and_of_some(
     kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
 ) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
+    plugin_pod = ("default", PLUGIN_POD.name)
+    with kubelet.running(ScriptedPlugin("a", sick("c"))) as node:
+        node.wait_for(RESOURCE, {"a"}, {"c"})
         node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
-        before = len(calls)
         listed = service.list()
+        assert {(RESOURCE, "a")} == service.allocatable(), "what is healthy, held or not"
+        found = service.get([DOOR, ("default", "gone"), plugin_pod])
     hold = Hold(RESOURCE, "a", *DOOR, "main")
-    assert frozenset({hold}) == listed.holds
-    assert {DOOR, ("default", PLUGIN_POD.name)} == listed.pods
+    assert frozenset({hold}) == listed.holds == found.holds
+    assert {DOOR, plugin_pod} == listed.pods
     assert ({"a"}, True) == (listed.of(RESOURCE), listed.complete)
     assert ({"a": [hold]}, {}) == (listed.holders(RESOURCE), listed.holders("example.com/other"))
-    assert [("List", "OK")] == calls[before:]
-
-
-def test_the_healthy_devices_are_allocatable_held_or_not(
-    kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
-) -> None:
-    with kubelet.running(ScriptedPlugin("a", "b", sick("c"))) as node:
-        node.wait_for(RESOURCE, {"a", "b"}, {"c"})
-        node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
-        assert {(RESOURCE, "a"), (RESOURCE, "b")} == service.allocatable()
-    assert ("GetAllocatableResources", "OK") == calls[-1]
+    assert [("List", "OK"), ("GetAllocatableResources", "OK")] == calls[:2]
+    assert [("Get", "NOT_FOUND"), ("Get", "OK"), ("Get", "OK")] == sorted(calls[2:])
 
 
 def test_what_containers_have_through_claims_is_told_apart(tmp_path: Path) -> None:
@@ -84,23 +77,6 @@ def test_what_containers_have_through_claims_is_told_apart(tmp_path: Path) -> No
             assert (frozenset({hold}), frozenset({one})) == (found.holds, found.claimed)
 
 
-def test_single_pods_are_asked_for_and_those_that_have_gone_hold_nothing(
-    kubelet: Kubelet, service: PodResources, calls: list[tuple[str, str]]
-) -> None:
-    with kubelet.running(ScriptedPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-        node.kubelet.run(Pod.of("door", main={RESOURCE: 1}))
-        found = service.get([DOOR, ("default", "gone"), ("default", PLUGIN_POD.name)])
-    assert frozenset({Hold(RESOURCE, "a", *DOOR, "main")}) == found.holds
-    assert [("Get", "NOT_FOUND"), ("Get", "OK"), ("Get", "OK")] == sorted(calls)
-
-
-def test_nothing_is_known_where_the_directory_is_not_mounted(tmp_path: Path) -> None:
-    service = PodResources(tmp_path / "nowhere" / "kubelet.sock", lambda _method, _code: None)
-    listed = service.list()
-    assert (Holdings(), None) == (listed, listed.of(RESOURCE))
-
-
 @pytest.mark.parametrize(
     ("folder", "text"),
     [
@@ -115,6 +91,12 @@ def test_a_socket_that_cannot_be_found_is_a_kubelet_that_is_not_there(
     for ask in (service.list, lambda: service.get([DOOR])):
         with pytest.raises(KubeletUnavailableError, match=rf"kubelet\.sock: {text}$"):
             ask()
+
+
+def test_nothing_is_known_where_the_directory_is_not_mounted(tmp_path: Path) -> None:
+    service = PodResources(tmp_path / "nowhere" / "kubelet.sock", lambda _method, _code: None)
+    listed = service.list()
+    assert (Holdings(), None) == (listed, listed.of(RESOURCE))
 
 
 def test_a_kubelet_that_lists_no_pod_is_not_believed_to_know_all(
@@ -172,23 +154,20 @@ def answering(socket: Path, answers: Iterable[bytes]) -> Iterator[PodResources]:
         server.stop(None).wait()
 
 
-def test_an_answer_that_cannot_be_read_is_none(
+def test_an_answer_that_cannot_be_read_or_is_too_long_is_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     socket = tmp_path / "kubelet.sock"
-    with answering(socket, [b"\xff\xfe", b"\xff\xfe"]) as service:
-        for method, ask in (("List", service.list), ("Get", lambda: service.get([DOOR]))):
+    answers = [b"\xff\xfe", b"\xff\xfe", *(bytes(17_000_000 + more) for more in range(2))]
+    long = "List: the answer is longer than 16777216 bytes"  # whatever the length is
+    with answering(socket, answers) as service:
+        for ask, text in (
+            (service.list, "List: the answer cannot be read"),
+            (lambda: service.get([DOOR]), "Get: the answer cannot be read"),
+            (service.list, long),
+            (service.list, long),
+        ):
             with pytest.raises(KubeletUnavailableError) as raised:
                 ask()
-            assert f"{socket}: {method}: the answer cannot be read" == str(raised.value)
+            assert f"{socket}: {text}" == str(raised.value)
     assert [] == caplog.records
-
-
-def test_answers_that_are_too_long_are_all_told_in_the_same_words(tmp_path: Path) -> None:
-    socket = tmp_path / "kubelet.sock"
-    with answering(socket, [bytes(17_000_000 + more) for more in range(2)]) as service:
-        for _ in range(2):
-            with pytest.raises(KubeletUnavailableError) as raised:
-                service.list()
-            expected = f"{socket}: List: the answer is longer than 16777216 bytes"
-            assert expected == str(raised.value)

@@ -73,16 +73,14 @@ def test_a_reason_that_cannot_be_written_is_shown_as_well_as_can_be(
 def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == show([Serial(GPU, Device("gpu2", topology=Topology((0,))))], "json")
     out, err = capsys.readouterr()
-    gpu2 = {
-        "id": "gpu2",
-        "healthy": True,
-        "reason": "",
-        "numa_nodes": [0],
-        "nodes": [],
-        "attributes": {},
-        "capacity": {},
-    }
-    gpu10 = {
+    (resource,) = json.loads(out)["resources"]
+    _, device = resource["devices"]
+    assert ("x.io/serial", ["gpu2", "gpu10"], "") == (
+        resource["name"],
+        [one["id"] for one in resource["devices"]],
+        err,
+    )
+    assert {
         "id": "gpu10",
         "healthy": False,
         "reason": "too hot",
@@ -90,28 +88,37 @@ def test_json_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[str])
         "nodes": ["/dev/gpu10", "/dev/gpuctl"],
         "attributes": {"model": "T1", "ecc": True},
         "capacity": {"memory": "8G"},
-    }
-    assert {"resources": [{"name": "x.io/serial", "devices": [gpu2, gpu10]}]} == json.loads(out)
-    assert "" == err
+    } == device
 
 
-def test_a_resource_without_devices_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 1 == show([Serial()], "table")
-    assert "x.io/serial  (none now)  -" in capsys.readouterr().out
-    assert 1 == show([Serial()], "json")
-    expected = {"resources": [{"name": "x.io/serial", "devices": []}]}
-    assert expected == json.loads(capsys.readouterr().out)
+@pytest.mark.parametrize(
+    ("plugin", "row", "resources"),
+    [
+        (Serial(), "x.io/serial  (none now)  -", [{"name": "x.io/serial", "devices": []}]),
+        (Broken(OSError("odd")), "nothing to advertise\n", []),
+    ],
+)
+def test_a_resource_without_devices_is_shown_and_nothing_at_all_is_said_to_be_nothing(
+    capsys: pytest.CaptureFixture[str], plugin: Plugin, row: str, resources: list[object]
+) -> None:
+    assert 1 == show([plugin], "table")
+    assert row in capsys.readouterr().out
+    assert 1 == show([plugin], "json")
+    assert {"resources": resources} == json.loads(capsys.readouterr().out)
 
 
 def test_what_cannot_be_advertised_is_told_beside_the_rest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert 0 == show([Serial(Device(" a"), Device("b"), Device("c", resource="c"))], "table")
+    odd = Serial(Device(" a"), Device("b"), Device("c", resource="c"))
+    assert 0 == show([odd, Serial(Device("second"))], "json")
     out, err = capsys.readouterr()
-    assert "x.io/serial  b" in out
+    (resource,) = json.loads(out)["resources"]
+    assert ["b"] == [device["id"] for device in resource["devices"]]
     assert [
         "Serial: skipped: id ' a' has control characters, unreadable bytes or blanks at an end",
-        "Serial: skipped: resource name 'c' is not valid: it needs a domain, as in example.com/gpu",
+        f"Serial: skipped: resource name 'c' is not valid: {NO_DOMAIN}",
+        "Serial: skipped: resource belongs to another plugin: x.io/serial",
     ] == err.splitlines()
 
 
@@ -119,13 +126,8 @@ def test_what_cannot_be_advertised_is_told_beside_the_rest(
 @pytest.mark.parametrize(
     ("plugins", "lines"),
     [
-        ([Serial()], []),
         ([Serial(), Serial(resource="")], []),
         ([Serial(Device(""))], ["Serial: skipped: id '' must be a string that is not empty"]),
-        (
-            [Serial(Device("a", resource="gpu"))],
-            [f"Serial: skipped: resource name 'gpu' is not valid: {NO_DOMAIN}"],
-        ),
     ],
 )
 def test_nothing_that_could_be_given_to_a_pod_is_no_success(
@@ -149,21 +151,6 @@ def test_a_discovery_that_fails_is_told_and_the_others_are_shown(
     out, err = capsys.readouterr()
     assert "x.io/serial  b" in out
     assert f"Broken: discovery failed: {text}\n" == err
-
-
-def test_the_first_of_two_plugins_has_a_resource(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 0 == show([Serial(Device("a")), Serial(Device("b"))], "json")
-    out, err = capsys.readouterr()
-    (resource,) = json.loads(out)["resources"]
-    assert ["a"] == [device["id"] for device in resource["devices"]]
-    assert "Serial: skipped: resource belongs to another plugin: x.io/serial\n" == err
-
-
-def test_nothing_at_all_is_said_to_be_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 1 == show([Broken(OSError("odd"))], "table")
-    assert "nothing to advertise\n" == capsys.readouterr().out
-    assert 1 == show([Broken(OSError("odd"))], "json")
-    assert {"resources": []} == json.loads(capsys.readouterr().out)
 
 
 class Named(Serial):
@@ -191,15 +178,10 @@ def test_slices_are_shown_as_they_would_be_published(
 ) -> None:
     written = once(capsys, Named, "--node-name=n1", "--driver-name=s.x.io", *words)
     one = yaml.safe_load(written)
-    assert ("ResourceSlice", "s.x.io", "n1") == (
-        one["kind"],
-        one["spec"]["driver"],
-        one["spec"]["nodeName"],
-    )
-    assert {"name": "n1/x.io/serial", "generation": 1, "resourceSliceCount": 1} == one["spec"][
-        "pool"
-    ]
-    by_id = {device["attributes"]["id"]["string"]: device for device in one["spec"]["devices"]}
+    spec = one["spec"]
+    assert ("ResourceSlice", "s.x.io", "n1") == (one["kind"], spec["driver"], spec["nodeName"])
+    assert {"name": "n1/x.io/serial", "generation": 1, "resourceSliceCount": 1} == spec["pool"]
+    by_id = {device["attributes"]["id"]["string"]: device for device in spec["devices"]}
     assert {"int": 4} == by_id["a"]["attributes"]["lanes"]
     assert [{"key": "s.x.io/unhealthy", "effect": "NoSchedule"}] == by_id["B"]["taints"]
 
@@ -240,10 +222,8 @@ def test_classes_of_several_resources_have_names_of_their_own() -> None:
     assert [("a.s.x.io", "y.io/a"), ("b-b-52dd6120.s.x.io", "x.io/b_B")] == names
 
 
-def test_with_dra_the_table_can_still_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_dra_the_table_can_be_asked_for_and_slices_need_the_name_of_a_driver(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert "RESOURCE" in once(capsys, Named, "--protocol=dra", "--output=table")
-
-
-def test_slices_of_a_driver_without_a_name_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    said = once(capsys, Named, "--output=slices", ending=2)
-    assert "driver-name is needed" in said
+    assert "driver-name is needed" in once(capsys, Named, "--output=slices", ending=2)

@@ -173,22 +173,16 @@ def test_dra_begins_to_offer_what_the_kubelet_has_acknowledged(
     assert ["dra", "dra"] == [vars(record)["protocol"] for record in caplog.records]
 
 
-def test_a_list_that_was_not_sent_is_not_acknowledged(node: Node) -> None:
+def test_a_list_that_was_not_sent_is_not_acknowledged_until_the_resource_is_withdrawn(
+    node: Node,
+) -> None:
     node.sent, node.allocatable = {OTHER}, set()
     node.switch.to("dra")
-    node.step()
-    node.observe(2)
-    assert {B} == node.free()
-    node.sent = set()
-    node.step()
-    node.observe(2)
-    assert {B} == node.free()
-
-
-def test_nobody_can_get_devices_of_a_resource_that_is_withdrawn(node: Node) -> None:
-    node.sent, node.allocatable = {OTHER}, set()
-    node.switch.to("dra")
-    node.step()
+    for sent in ({OTHER}, set[str]()):
+        node.sent = sent
+        node.step()
+        node.observe(2)
+        assert {B} == node.free()
     node.catalogue.withdraw(node.catalogue.resources()[NAME])
     node.step()
     node.observe(2)
@@ -213,9 +207,12 @@ def test_a_kubelet_that_does_not_answer_is_asked_again_and_that_is_said_once(
 def test_the_device_plugin_goes_on_as_long_as_dra_could_not_offer_anything(node: Node) -> None:
     node.side.wrong = "waiting for the kubelet"
     node.switch.to("dra")
-    assert 1.0 == node.step()
-    assert "device-plugin" == node.mode()
+    assert (1.0, "device-plugin") == (node.step(), node.mode())
+    node.switch.to("device-plugin")
+    assert math.inf == node.step()
+    assert ["stop", "finish"] == node.side.did[-2:]
     node.side.wrong = ""
+    node.switch.to("dra")
     node.step()
     assert "dra" == node.mode()
 
@@ -225,15 +222,6 @@ def test_dra_that_cannot_be_started_is_tried_again_later(node: Node) -> None:
     node.switch.to("dra")
     assert [10.0, 10.0, 1.0] == [node.step(), node.step(), node.step()]
     assert "dra" == node.mode()
-
-
-def test_a_switch_that_is_taken_back_before_it_began_leaves_everything(node: Node) -> None:
-    node.side.wrong = "no token"
-    node.switch.to("dra")
-    node.step()
-    node.switch.to("device-plugin")
-    assert math.inf == node.step()
-    assert ["stop", "finish"] == node.side.did[-2:]
 
 
 def test_the_device_plugin_offers_what_is_in_no_slice_and_dra_ends_with_its_last_claim() -> None:
@@ -262,25 +250,24 @@ def test_the_device_plugin_offers_what_is_in_no_slice_and_dra_ends_with_its_last
 def test_what_was_published_before_the_start_is_withdrawn_once_all_is_discovered() -> None:
     node = Node("dra", target="device-plugin")
     node.discovered = False
-    assert 1.0 == node.step()
-    assert "dra" == node.mode()
+    assert (1.0, "dra") == (node.step(), node.mode())
     node.discovered = True
     node.step()
     assert "device-plugin" == node.mode()
 
 
-def test_its_thread_starts_dra_and_stops_it_at_the_end() -> None:
-    node = Node("dra")
+@pytest.mark.parametrize(
+    ("mode", "did"),
+    [
+        ("dra", ["start", f"advertise {NAME}", f"advertise {OTHER}", "stop"]),
+        ("device-plugin", []),
+    ],
+)
+def test_its_thread_starts_dra_and_stops_it_at_the_end(mode: Mode, did: list[str]) -> None:
+    node = Node(mode)
     node.switch.stop()
     node.switch.run()
-    advertised = [f"advertise {NAME}", f"advertise {OTHER}"]
-    assert ["start", *advertised, "stop"] == node.side.did
-
-
-def test_a_thread_without_dra_stops_nothing(node: Node) -> None:
-    node.switch.stop()
-    node.switch.run()
-    assert [] == node.side.did
+    assert did == node.side.did
 
 
 def test_its_thread_follows_the_target_until_it_is_stopped(node: Node) -> None:

@@ -19,6 +19,7 @@ from patience import PATIENCE
 from scripted_plugin import ScriptedPlugin
 
 A, B = ("x.io/dev", "a"), ("x.io/dev", "b")
+FIRST, SECOND = ("x.io/first", "a"), ("x.io/second", "a")
 OLD, NEW = (1, 1, 1), (2, 2, 2)
 CONFIRM, ADMISSION, RECORDED = 5.0, 10.0, 1000.0
 
@@ -46,8 +47,28 @@ def observed(
     ]
 
 
-def test_a_device_is_released_when_it_was_seen_free_twice(ledger: ReleaseLedger) -> None:
-    assert [[], [], [A]] == observed(ledger, seen(A, B), seen(B), seen(B))
+ANEW = seen(kubelet=NEW)
+KNOWN = seen(B, kubelet=NEW, complete=True)
+
+
+@pytest.mark.parametrize(
+    ("observations", "due"),
+    [
+        pytest.param([seen(B), seen(B)], [[], [A]], id="seen free twice"),
+        pytest.param([seen(B)] * 3, [[], [A], [A]], id="what was not told stays due"),
+        pytest.param([seen(B), seen(B), seen(A, B), seen(B)], [[], [A], [], []], id="held again"),
+        pytest.param([ANEW] * 4, [[]] * 4, id="a kubelet that has not heard of its pods"),
+        pytest.param([seen(), ANEW], [[], []], id="free before the kubelet restarted"),
+        pytest.param([ANEW, KNOWN, KNOWN], [[], [], [A]], id="until the next kubelet knows"),
+        pytest.param(
+            [seen(A, kubelet=NEW), ANEW, ANEW], [[], [], [A]], id="the next kubelet has listed it"
+        ),
+    ],
+)
+def test_when_a_device_that_a_pod_held_is_released(
+    ledger: ReleaseLedger, observations: list[Observation], due: list[list[Key]]
+) -> None:
+    assert [[], *due] == observed(ledger, seen(A, B), *observations)
 
 
 def test_what_is_recorded_for_a_pod_that_is_not_listed_is_not_released(
@@ -66,25 +87,31 @@ def test_what_is_recorded_is_released_after_a_day(ledger: ReleaseLedger) -> None
     assert [[], [A]] == observed(ledger, *[seen(recorded=[A])] * 2, start=late)
 
 
+def looks(ledger: ReleaseLedger, *times: float) -> list[list[Key]]:
+    """What is due at each of these times, at which nothing is held."""
+    return [ledger.observe(seen(), (), at) for at in times]
+
+
 def test_two_looks_in_a_row_are_one(ledger: ReleaseLedger) -> None:
     ledger.observe(seen(A), (), 100)
-    assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (101, 105.9, 106)]
+    assert [[], [], [A]] == looks(ledger, 101, 105.9, 106)
 
 
-def test_what_has_been_told_is_told_once(ledger: ReleaseLedger) -> None:
-    assert [[], [], [A]] == observed(ledger, seen(A), seen(), seen())
-    ledger.forget([A, B])
-    assert [[], []] == observed(ledger, seen(), seen(), start=200)
-
-
-def test_what_could_not_be_told_stays_due(ledger: ReleaseLedger) -> None:
-    assert [[], [], [A], [A]] == observed(ledger, seen(A), seen(), seen(), seen())
-
-
-def test_what_could_not_be_told_is_no_longer_due_once_it_is_held_again(
+def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(
     ledger: ReleaseLedger,
 ) -> None:
-    assert [[], [], [A], [], []] == observed(ledger, *[seen(A), seen(), seen(), seen(A), seen()])
+    ledger.allocated([A], OLD, 100)
+    assert [[], [], [], [], [A]] == looks(ledger, 101, 109.9, 110, 114.9, 115)
+    ledger.forget([A, B])
+    assert [[], []] == looks(ledger, 200, 205), "what has been told is told once"
+
+
+def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(
+    ledger: ReleaseLedger,
+) -> None:
+    observed(ledger, seen(A), seen())
+    ledger.allocated([A], OLD, 106)
+    assert [[], [], [A]] == looks(ledger, 110, 116, 121)
 
 
 @pytest.mark.parametrize("busy", [[A], [A, B]])
@@ -97,51 +124,9 @@ def test_a_device_that_is_being_allocated_is_not_released(
     assert [A] == ledger.observe(seen(), (), 305)
 
 
-def test_an_allocation_that_came_to_no_pod_is_released_after_its_admission(
-    ledger: ReleaseLedger,
-) -> None:
-    ledger.allocated([A], OLD, 100)
-    times = (101, 109.9, 110, 114.9, 115)
-    assert [[], [], [], [], [A]] == [ledger.observe(seen(), (), at) for at in times]
-
-
-def test_an_allocation_of_a_device_that_has_been_seen_free_starts_over(
-    ledger: ReleaseLedger,
-) -> None:
-    observed(ledger, seen(A), seen())
-    ledger.allocated([A], OLD, 106)
-    assert [[], [], [A]] == [ledger.observe(seen(), (), at) for at in (110, 116, 121)]
-
-
-def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(ledger: ReleaseLedger) -> None:
-    empty = seen(kubelet=NEW)
-    assert [[], [], [], [], []] == observed(ledger, seen(A), empty, empty, empty, empty)
-
-
-def test_what_was_free_before_a_kubelet_restart_is_not_confirmed_by_the_next_kubelet(
-    ledger: ReleaseLedger,
-) -> None:
-    assert [[], [], []] == observed(ledger, seen(A), seen(), seen(kubelet=NEW))
-
-
-def test_a_pod_that_ended_while_the_kubelet_was_down_is_believed_once_it_knows_its_pods(
-    ledger: ReleaseLedger,
-) -> None:
-    known = seen(B, kubelet=NEW, complete=True)
-    assert [[], [], [], [A]] == observed(ledger, seen(A), seen(kubelet=NEW), known, known)
-
-
-def test_a_pod_that_the_next_kubelet_has_listed_is_believed_to_be_gone_as_before(
-    ledger: ReleaseLedger,
-) -> None:
-    again, gone = seen(A, kubelet=NEW), seen(kubelet=NEW)
-    assert [[], [], [], [A]] == observed(ledger, seen(A), again, gone, gone)
-
-
 def test_an_allocation_by_an_old_kubelet_needs_one_that_knows(ledger: ReleaseLedger) -> None:
     ledger.allocated([A], OLD, 0)
-    gone = seen(kubelet=NEW)
-    assert [[], [], []] == observed(ledger, gone, gone, gone)
+    assert [[], [], []] == observed(ledger, ANEW, ANEW, ANEW)
 
 
 def test_a_look_is_wanted_where_it_can_confirm_something(ledger: ReleaseLedger) -> None:
@@ -167,29 +152,27 @@ class ReleasedPlugin(ScriptedPlugin):
         self.then()
 
 
-@pytest.mark.parametrize(("served", "told"), [(True, ["a"]), (False, [])])
-def test_only_what_is_still_served_is_told(served: bool, told: list[str]) -> None:
+def releases_of(plugin: ScriptedPlugin, metrics: Metrics | None = None) -> Releases:
+    """Return what tells ``plugin`` of a device at the second look at which it is free."""
+    resource = Resource(A[0], plugin)
+    return Releases(lambda _name: resource, ReleaseLedger(0, 0, 0), metrics or Metrics())
+
+
+@pytest.mark.parametrize("end", ["withdrawn", "closed", ""])
+def test_only_what_is_still_served_is_told(end: str) -> None:
     plugin = ReleasedPlugin()
-    served_now = {"x.io/dev": Resource("x.io/dev", plugin)}
-    releases = Releases(served_now.get, ReleaseLedger(0, 0, 0), Metrics())
+    served = {A[0]: Resource(A[0], plugin)}
+    releases = Releases(served.get, ReleaseLedger(0, 0, 0), Metrics())
     releases.observe(seen(A))
     releases.observe(seen())
-    if not served:
-        served_now.clear()
+    if end == "withdrawn":
+        served.clear()
+    if end == "closed":
+        releases.close()
     releases.observe(seen())
     releases.observe(seen())
-    assert told == plugin.told
+    assert ([] if end else ["a"]) == plugin.told
     assert releases.confirm_in() is None
-
-
-def test_a_plugin_that_stops_is_told_nothing_more() -> None:
-    plugin = ReleasedPlugin()
-    releases = Releases(lambda name: Resource(name, plugin), ReleaseLedger(0, 0, 0), Metrics())
-    releases.observe(seen(A))
-    releases.observe(seen())
-    releases.close()
-    releases.observe(seen())
-    assert [] == plugin.told
 
 
 def test_a_release_that_fails_is_told_again_and_logged_once(
@@ -202,7 +185,7 @@ def test_a_release_that_fails_is_told_again_and_logged_once(
             raise failures.pop()
 
     plugin, metrics = ReleasedPlugin(fail), Metrics()
-    releases = Releases(lambda name: Resource(name, plugin), ReleaseLedger(0, 0, 0), metrics)
+    releases = releases_of(plugin, metrics)
     for held in ([A], [], [], [], [], []):
         releases.observe(seen(*held))
     assert ["a"] * 3 == plugin.told
@@ -239,61 +222,37 @@ def test_an_allocation_waits_for_the_release_of_its_device() -> None:
     assert ["a"] == plugin.told
 
 
-FIRST, SECOND = ("x.io/first", "a"), ("x.io/second", "a")
-
-
-def released_one_after_the_other(
-    first: ReleasedPlugin, second: ReleasedPlugin
-) -> tuple[Releases, Resource]:
-    """Both plugins' device is about to be released: one more look, and ``first`` is told."""
+@pytest.mark.parametrize("meanwhile", ["allocated", "being allocated", "closed"])
+def test_what_happens_while_another_plugin_is_told_keeps_a_device_from_being_released(
+    meanwhile: str,
+) -> None:
+    first, second = ReleasedPlugin(), ReleasedPlugin()
     resources = {
         key[0]: Resource(key[0], plugin) for key, plugin in ((FIRST, first), (SECOND, second))
     }
     releases = Releases(resources.get, ReleaseLedger(0, 0, 0), Metrics())
     releases.observe(seen(FIRST, SECOND))
     releases.observe(seen())
-    return releases, resources[SECOND[0]]
-
-
-def test_what_is_allocated_while_another_plugin_is_told_is_not_released() -> None:
-    first, second = ReleasedPlugin(), ReleasedPlugin()
-    releases, resource = released_one_after_the_other(first, second)
-    waited: list[float] = []
-
-    def allocate() -> None:
-        start = time.monotonic()
-        with releases.allocating(resource, ["a"]):
-            waited.append(time.monotonic() - start)
-
-    first.then = allocate
-    releases.observe(seen())
-    assert (["a"], []) == (first.told, second.told)
-    assert waited[0] < _releases._TIMEOUT
-
-
-def test_what_is_being_allocated_while_another_plugin_is_told_is_not_released() -> None:
-    first, second = ReleasedPlugin(), ReleasedPlugin()
-    releases, resource = released_one_after_the_other(first, second)
     with ExitStack() as allocating:
-        first.then = lambda: allocating.enter_context(releases.allocating(resource, ["a"]))
+
+        def happen() -> None:
+            if meanwhile == "closed":
+                releases.close()
+                return
+            start = time.monotonic()
+            allocating.enter_context(releases.allocating(resources[SECOND[0]], ["a"]))
+            assert time.monotonic() - start < _releases._TIMEOUT
+            if meanwhile == "allocated":
+                allocating.close()
+
+        first.then = happen
         releases.observe(seen())
         assert (["a"], []) == (first.told, second.told)
 
 
-def test_a_plugin_that_stops_while_another_is_told_is_told_nothing() -> None:
-    first, second = ReleasedPlugin(), ReleasedPlugin()
-    releases, _ = released_one_after_the_other(first, second)
-    first.then = releases.close
-    releases.observe(seen())
-    assert (["a"], []) == (first.told, second.told)
-
-
 def test_a_plugin_that_does_not_ask_for_it_is_told_nothing() -> None:
     metrics = Metrics()
-    releases = Releases(
-        lambda name: Resource(name, ScriptedPlugin()), ReleaseLedger(0, 0, 0), metrics
-    )
+    releases = releases_of(ScriptedPlugin(), metrics)
     for held in ([A], [], [], []):
         releases.observe(seen(*held))
-    assert releases.confirm_in() is None
-    assert [] == metrics.events.latest()
+    assert (None, []) == (releases.confirm_in(), metrics.events.latest())

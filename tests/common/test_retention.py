@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,52 +26,35 @@ def listed(kept: KeptDevices) -> dict[str, str]:
     return {device.id: str(device.health) for device in kept.devices()}
 
 
-def test_a_device_that_vanishes_stays_as_unhealthy() -> None:
-    kept = KeptDevices(0).updated(here("a", "b"), 1).updated(here("b"), 2)
-    assert {"a": f"unhealthy: {VANISHED}", "b": "healthy"} == listed(kept)
-    assert 2 == len(kept)
-
-
-def test_a_vanished_device_keeps_what_else_is_known_of_it() -> None:
+def test_a_device_that_vanishes_stays_as_unhealthy_until_it_comes_back() -> None:
     device = Device("a", topology=Topology((1,)), attributes={"model": "T1"})
-    (gone,) = KeptDevices(0).updated({"a": device}, 1).updated({}, 2).devices()
-    assert (device.topology, device.attributes) == (gone.topology, gone.attributes)
-
-
-def test_a_device_that_comes_back_is_as_it_comes_back() -> None:
-    kept = KeptDevices(0).updated(here("a"), 1).updated({}, 2).updated(here("a"), 3)
-    assert {"a": "healthy"} == listed(kept)
-    assert {} == kept.vanished
+    kept = KeptDevices(0).updated({"a": device, **here("b")}, 1).updated(here("b"), 2)
+    gone = replace(device, health=Health.unhealthy(VANISHED))
+    assert [Device("b"), gone] == [*kept.devices()]
+    kept = kept.updated(here("a", "b"), 3)
+    assert ([Device("a"), Device("b")], {}) == ([*kept.devices()], kept.vanished)
 
 
 @pytest.mark.parametrize(
-    ("held", "age", "stays"),
-    [(set(), 99, True), (set(), 101, False), ({"a"}, 1000, True), (None, 99, True)],
-)
-def test_of_a_recorded_device_it_is_not_known_whether_a_pod_holds_it(
-    held: set[str] | None, age: float, *, stays: bool
-) -> None:
-    kept = KeptDevices(0).updated(here("a"), 1).updated({}, 2)
-    kept = kept.retired(held, 2 + age, RETENTION, {"a"})
-    assert stays == ("a" in listed(kept))
-
-
-@pytest.mark.parametrize(
-    ("held", "age", "stays"),
+    ("held", "age", "recorded", "stays"),
     [
-        ({"a"}, 1000, True),  # a pod has it
-        (set(), 9, True),  # an allocation may be under way
-        (set(), 10, False),
-        ({"b"}, 10, False),
-        (None, 99, True),  # nobody knows
-        (None, 100, False),
+        ({"a"}, 1000, False, True),  # a pod has it
+        (set(), 9, False, True),  # an allocation may be under way
+        (set(), 10, False, False),
+        ({"b"}, 10, False, False),
+        (None, 99, False, True),  # nobody knows
+        (None, 100, False, False),
+        (set(), 99, True, True),  # nobody knows either
+        (set(), 101, True, False),
+        ({"a"}, 1000, True, True),
     ],
 )
 def test_a_vanished_device_is_forgotten_when_no_pod_can_hold_it(
-    held: set[str] | None, age: float, *, stays: bool
+    held: set[str] | None, age: float, *, recorded: bool, stays: bool
 ) -> None:
     gone = KeptDevices(0).updated(here("a"), 1).updated({}, 2)
-    assert stays == ("a" in listed(gone.retired(held, 2 + age, RETENTION)))
+    kept = gone.retired(held, 2 + age, RETENTION, {"a"} if recorded else set())
+    assert stays == ("a" in listed(kept))
 
 
 def test_the_time_of_a_vanished_device_does_not_start_anew() -> None:

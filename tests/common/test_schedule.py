@@ -31,17 +31,13 @@ def listing(*devices: Key) -> Holdings:
     return Holdings(frozenset(Hold(*device, "default", "door", "main") for device in devices))
 
 
-def test_the_first_look_is_due_at_once_and_is_a_list() -> None:
-    schedule = Schedule(TIMING)
-    assert (0, True, True) == (schedule.wait(100), schedule.list_due, schedule.idle)
-
-
-def test_the_next_look_is_due_when_it_was_said_to_be(schedule: Schedule) -> None:
+def test_a_look_is_due_at_once_then_when_it_was_said_to_be_or_when_it_can_confirm_something(
+    schedule: Schedule,
+) -> None:
+    first = Schedule(TIMING)
+    assert (0, True, True) == (first.wait(100), first.list_due, first.idle)
     assert [30, 1, 0, 0] == [schedule.wait(now) for now in (100, 129, 130, 200)]
     assert not schedule.list_due
-
-
-def test_a_look_that_can_confirm_something_comes_earlier(schedule: Schedule) -> None:
     assert [5, 30] == [schedule.wait(100, confirm_in) for confirm_in in (5, 50)]
 
 
@@ -55,30 +51,22 @@ def test_while_an_allocation_is_under_way_there_is_no_poll(schedule: Schedule) -
     assert (0, True) == (schedule.wait(200, 0), schedule.idle)
 
 
-def test_an_allocation_calls_for_a_list_soon_after_it(schedule: Schedule) -> None:
-    allocate(schedule, A, now=110)
-    assert (1, True) == (schedule.wait(110), schedule.list_due)
-
-
-def test_of_many_allocations_in_a_row_none_delays_the_look_for_ever(schedule: Schedule) -> None:
+def test_allocations_call_for_a_list_soon_after_them_and_do_not_delay_it_for_ever(
+    schedule: Schedule,
+) -> None:
     waits = []
     for now in (110, 110.9, 111.8, 112.7, 113.6, 114.5, 115):
         allocate(schedule, A, now=now)
         waits.append(round(schedule.wait(now), 3))
     assert [1, 1, 1, 1, 1, 0.5, 0] == waits
+    schedule.begin_poll(115)
+    assert (15, True) == (schedule.wait(115), schedule.list_due)
 
 
 def test_an_allocation_that_is_refused_calls_for_nothing(schedule: Schedule) -> None:
     schedule.begin_allocation()
     schedule.end_allocation()
     assert (20, False, set()) == (schedule.wait(110), schedule.list_due, set(schedule.unseen))
-
-
-def test_a_look_is_for_all_allocations_before_it(schedule: Schedule) -> None:
-    allocate(schedule, A, now=110)
-    schedule.begin_poll(111)
-    assert 19 == schedule.wait(111)
-    assert schedule.list_due
 
 
 def test_lists_are_due_until_one_shows_what_was_allocated(schedule: Schedule) -> None:
@@ -140,14 +128,10 @@ def listed(*holds: Hold, at: float = 100) -> HoldingsView:
     return EMPTY.after_list(holdings(*holds), OLD, OURS, at)
 
 
-def test_at_first_nothing_is_known_and_a_list_is_needed() -> None:
-    assert EMPTY.current(100) is None
-    assert EMPTY.pods_to_get(OLD, OURS, 100) is None
-
-
 def test_where_the_kubelet_cannot_be_asked_nothing_is_known() -> None:
-    view = EMPTY.after_list(Holdings(), None, OURS, 100)
-    assert (None, None) == (view.current(100), view.pods_to_get(None, OURS, 100))
+    for view in (EMPTY, EMPTY.after_list(Holdings(), None, OURS, 100)):
+        assert view.current(100) is None
+        assert [None, None] == [view.pods_to_get(one, OURS, 100) for one in (OLD, None)]
 
 
 def test_what_is_known_is_what_the_last_list_said_until_it_is_stale() -> None:
@@ -158,19 +142,12 @@ def test_what_is_known_is_what_the_last_list_said_until_it_is_stale() -> None:
     assert view.current(190.1) is None
 
 
-def test_the_pods_that_hold_a_device_of_ours_are_asked_for() -> None:
+def test_the_pods_that_hold_a_device_of_ours_are_asked_for_if_they_are_few() -> None:
     view = listed(hold("a", DOOR), hold("b", GATE, "x.io/other"))
     assert {DOOR} == view.pods_to_get(OLD, OURS, 101)
-
-
-def test_where_no_pod_holds_anything_nobody_needs_to_be_asked() -> None:
-    assert set() == listed().pods_to_get(OLD, OURS, 101)
-
-
-@pytest.mark.parametrize(("pods", "is_list"), [(8, False), (9, True)])
-def test_for_more_than_a_few_pods_a_list_is_needed(pods: int, is_list: bool) -> None:
-    view = listed(*(hold(str(i), ("default", f"pod{i}")) for i in range(pods)))
-    assert is_list == (view.pods_to_get(OLD, OURS, 101) is None)
+    pods: list[PodName] = [("default", f"pod{number}") for number in range(9)]
+    for few, asked in (([], set()), (pods[:8], {*pods[:8]}), (pods, None)):
+        assert asked == listed(*(hold("a", pod) for pod in few)).pods_to_get(OLD, OURS, 101)
 
 
 def test_a_list_is_needed_now_and_then() -> None:
@@ -178,18 +155,14 @@ def test_a_list_is_needed_now_and_then() -> None:
     assert [False, True] == [view.pods_to_get(OLD, OURS, at) is None for at in (399, 400)]
 
 
-def test_a_list_is_needed_of_another_kubelet_and_of_one_without_get() -> None:
+def test_a_list_is_needed_of_another_kubelet_and_of_one_without_get_or_that_lacks_pods() -> None:
     view = listed(hold("a", DOOR))
+    partial = EMPTY.after_list(Holdings(frozenset(), complete=False), OLD, OURS, 100)
+    for needed in (view.without_get(OLD), partial):
+        assert needed.pods_to_get(OLD, OURS, 101) is None
     assert view.pods_to_get(NEW, OURS, 101) is None
-    assert view.without_get(OLD).pods_to_get(OLD, OURS, 101) is None
-    assert view.without_get(NEW).pods_to_get(OLD, OURS, 101) is not None
-
-
-def test_a_list_is_needed_after_one_that_is_not_complete() -> None:
-    answer = Holdings(frozenset(), complete=False)
-    view = EMPTY.after_list(answer, OLD, OURS, 100)
-    assert view.pods_to_get(OLD, OURS, 101) is None
-    current = view.current(101)
+    assert {DOOR} == view.without_get(NEW).pods_to_get(OLD, OURS, 101)
+    current = partial.current(101)
     assert current
     assert not current.complete
 
@@ -206,30 +179,21 @@ def test_an_answer_about_some_pods_leaves_the_others_as_they_were() -> None:
 def test_a_pod_that_has_gone_is_asked_for_until_that_is_confirmed() -> None:
     view = listed(hold("a", DOOR)).after_get(holdings(), {DOOR}, OURS, 110)
     assert {DOOR: 110} == view.gone
+    assert {} == view.after_get(holdings(hold("a", DOOR)), {DOOR}, OURS, 115).gone, "it is back"
     assert {DOOR} == view.pods_to_get(OLD, OURS, 111)
     view = view.after_get(holdings(), {DOOR}, OURS, 145)
     assert {DOOR: 110} == view.gone
-    view = view.after_get(holdings(), {DOOR}, OURS, 145.1)
-    assert {} == view.gone
-
-
-def test_a_pod_that_is_back_has_not_gone() -> None:
-    view = listed(hold("a", DOOR)).after_get(holdings(), {DOOR}, OURS, 110)
-    assert {} == view.after_get(holdings(hold("a", DOOR)), {DOOR}, OURS, 115).gone
-
-
-def is_complete(view: HoldingsView) -> bool:
-    return view.holdings.complete
+    assert {} == view.after_get(holdings(), {DOOR}, OURS, 145.1).gone
 
 
 def test_the_first_kubelet_is_believed_at_once_and_the_next_when_it_has_settled() -> None:
     answer = holdings(pods=(DOOR,))
     view = EMPTY.after_list(answer, OLD, OURS, 100)
-    assert is_complete(view)
+    assert view.holdings.complete
     view = view.after_list(answer, NEW, OURS, 130)
-    assert (False, NEW) == (is_complete(view), view.kubelet)
-    assert not is_complete(view.after_list(answer, NEW, OURS, 189))
-    assert is_complete(view.after_list(answer, NEW, OURS, 190))
+    assert (False, NEW) == (view.holdings.complete, view.kubelet)
+    later = [view.after_list(answer, NEW, OURS, at).holdings.complete for at in (189, 190)]
+    assert [False, True] == later
 
 
 def test_a_kubelet_that_does_not_list_our_own_pod_though_one_did_is_not_complete() -> None:
@@ -237,7 +201,7 @@ def test_a_kubelet_that_does_not_list_our_own_pod_though_one_did_is_not_complete
     known = []
     for pods in ((DOOR,), (DOOR, ME), (DOOR,), (DOOR,), (DOOR, ME)):
         view = view.after_list(holdings(pods=pods), OLD, OURS, 100)
-        known.append(is_complete(view))
+        known.append(view.holdings.complete)
     assert [True, True, False, False, True] == known
 
 

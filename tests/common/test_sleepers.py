@@ -151,8 +151,12 @@ def test_it_works_before_there_is_a_thread_for_all_and_after(clock: HeldClock, r
     sleepers = Sleepers(unguarded, clock)
     one = sleepers.start("one", steps(ran, "one", math.inf, math.inf))
     assert "one" == next_of(ran)
+    sleepers._running = True
+    sleepers.start("late", steps(ran, "late", math.inf))
+    assert ran.empty()
     sleepers.stop()
     sleepers.run()
+    assert "late" == next_of(ran), "what is due when all stops gets its thread"
     eventually(lambda: not one.awake, "it to sleep")
     one.wake()
     assert "one" == next_of(ran)
@@ -160,16 +164,6 @@ def test_it_works_before_there_is_a_thread_for_all_and_after(clock: HeldClock, r
     one.wake()
     one.join(PATIENCE)
     assert not one.is_alive()
-
-
-def test_what_is_due_when_all_stops_gets_its_thread(clock: HeldClock, ran: Ran) -> None:
-    sleepers = Sleepers(unguarded, clock)
-    sleepers._running = True
-    sleepers.start("one", steps(ran, "one", math.inf))
-    assert ran.empty()
-    sleepers.stop()
-    sleepers.run()
-    assert "one" == next_of(ran)
 
 
 def test_one_that_fails_is_over_and_its_error_is_not_lost(clock: HeldClock) -> None:

@@ -53,27 +53,17 @@ def test_an_endpoint_hears_of_its_own_sockets_and_the_kubelets_only(
     assert ["a.com_x-ray-000002.sock", KUBELET] == told(other)
 
 
-def test_a_socket_with_a_name_of_its_own_is_heard_of_until_there_is_another(
+def test_several_may_want_one_name_until_they_have_another(
     news: SocketNews, tmp_path: Path
 ) -> None:
-    heard = Queue[str | None]()
-    news.listen("a.com/x", heard.put)
-    news.name(heard.put, "old.sock")
-    news.name(heard.put, "new.sock")
-    for name in ("old.sock", "new.sock", KUBELET):
-        (tmp_path / name).touch()
-    assert ["new.sock", KUBELET] == told(heard)
-
-
-def test_several_may_want_one_name(news: SocketNews, tmp_path: Path) -> None:
     one, other = Queue[str | None](), Queue[str | None]()
     for resource, heard in (("a.com/x", one), ("a.com/y", other)):
         news.listen(resource, heard.put)
         news.name(heard.put, "fixed.sock")
     news.name(one.put, "own.sock")
-    for name in ("fixed.sock", KUBELET):
+    for name in ("fixed.sock", "own.sock", KUBELET):
         (tmp_path / name).touch()
-    assert [KUBELET] == told(one)
+    assert ["own.sock", KUBELET] == told(one)
     assert ["fixed.sock", KUBELET] == told(other)
 
 
@@ -90,7 +80,7 @@ def test_nobody_is_told_who_has_been_forgotten(news: SocketNews, tmp_path: Path)
     assert gone.empty()
 
 
-# A fixed name of a socket: several plugins may want it, and the kubelet is never given it.
+# With a kubelet.
 
 
 ONE, OTHER = "example.com/one", "example.com/other"
@@ -135,15 +125,13 @@ def test_a_resource_has_its_own_devices_whoever_has_the_name(kubelet: Kubelet, p
     simulated = kubelet.simulated
     with kubelet.running(one()) as node, kubelet.running(other()):
         eventually(path.is_symlink)
-        for number in range(6):
-            if number % 2:
-                node.restart_kubelet()
-            else:
-                path.unlink(missing_ok=True)
+        for lose in (path.unlink, node.restart_kubelet) * 2:
+            lose()
             simulated.wait_for(ONE, {"one-0", "one-1"})
             simulated.wait_for(OTHER, {"other-0"})
             for resource in (ONE, OTHER):
                 assert is_socket_of(resource, simulated.socket_of(resource).name)
+            eventually(path.is_symlink)
         pod = Pod.of("both", main={ONE: 1, OTHER: 1})
         held = simulated.run(pod).devices["main"]
         assert {"other-0"} == held[OTHER] < held[ONE] | {"other-0"}
@@ -157,6 +145,9 @@ def test_whoever_has_the_name_keeps_it_and_the_next_one_gets_it_afterwards(
         with kubelet.running(one()):
             simulated.wait_for(ONE, {"one-0", "one-1"})
             eventually(lambda: leads_to(path, ONE))
+            path.unlink()
+            eventually(lambda: leads_to(path, ONE))
+            assert 1 == simulated.registration_count(ONE), "it is given again without another one"
             later.enter_context(kubelet.running(other()))
             simulated.wait_for(OTHER, {"other-0"})
             eventually(lambda: events(caplog))
@@ -166,18 +157,6 @@ def test_whoever_has_the_name_keeps_it_and_the_next_one_gets_it_afterwards(
         assert before == simulated.registration_count(OTHER)
         assert [(OTHER, "another plugin that is running has this name")] == events(caplog)
     assert not path.is_symlink()
-
-
-def test_a_name_that_is_removed_is_given_again_without_another_registration(
-    kubelet: Kubelet, path: Path
-) -> None:
-    simulated = kubelet.simulated
-    with kubelet.running(one()):
-        simulated.wait_for(ONE, {"one-0", "one-1"})
-        eventually(lambda: leads_to(path, ONE))
-        path.unlink()
-        eventually(lambda: leads_to(path, ONE))
-        assert 1 == simulated.registration_count(ONE)
 
 
 def test_the_name_of_a_dead_plugin_is_taken_and_that_of_a_stranger_is_not(
@@ -215,3 +194,4 @@ def test_only_the_last_that_claimed_a_name_releases_it(tmp_path: Path) -> None:
     second.release()
     assert [] == [*tmp_path.iterdir()]
     second.release()
+    assert "AF_UNIX path too long" == SocketAlias(tmp_path / ("x" * 107), "a.sock").claim()

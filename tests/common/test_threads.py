@@ -1,9 +1,8 @@
 """Threads that are used again."""
 
-import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import Barrier, Event, Thread, current_thread
 
 import pytest
 from typing_extensions import override
@@ -13,15 +12,10 @@ from deviceplugin._platform.threads import Task, Threads
 from patience import PATIENCE, eventually
 
 
-def ran(threads: Threads, name: str) -> threading.Thread:
+def ran(threads: Threads, name: str) -> Thread:
     """Return the thread in which a task called ``name`` ran."""
-    who: SimpleQueue[tuple[threading.Thread, str]] = SimpleQueue()
-
-    def task() -> None:
-        thread = threading.current_thread()
-        who.put((thread, thread.name))
-
-    threads.run(name, task)
+    who: SimpleQueue[tuple[Thread, str]] = SimpleQueue()
+    threads.run(name, lambda: who.put((current_thread(), current_thread().name)))
     thread, named = who.get(timeout=PATIENCE)
     assert (name, True) == (named, thread.daemon)
     eventually(lambda: threads._free or not thread.is_alive(), "the thread to be free")
@@ -34,20 +28,14 @@ def test_a_thread_is_used_again_by_the_name_of_its_task() -> None:
 
 
 def test_a_task_never_waits_for_another() -> None:
-    threads, go_on = Threads(PATIENCE), threading.Event()
-    begun = [threading.Event() for _ in range(20)]
+    threads, together = Threads(PATIENCE), Barrier(21)
 
-    def hang(event: threading.Event) -> Callable[[], None]:
-        def task() -> None:
-            event.set()
-            go_on.wait(PATIENCE)
+    def meet() -> None:
+        together.wait(PATIENCE)
 
-        return task
-
-    for event in begun:
-        threads.run("hang", hang(event))
-    assert all(event.wait(PATIENCE) for event in begun)
-    go_on.set()
+    for _ in range(20):
+        threads.run("meet", meet)
+    meet()
 
 
 def test_a_thread_without_a_task_ends() -> None:
@@ -60,7 +48,7 @@ def test_a_thread_without_a_task_ends() -> None:
 
 
 def test_a_task_for_a_thread_that_was_about_to_end_is_done() -> None:
-    threads, done = Threads(), threading.Event()
+    threads, done = Threads(), Event()
 
     class Chosen(SimpleQueue[Task]):
         @override
@@ -77,10 +65,10 @@ def test_a_task_for_a_thread_that_was_about_to_end_is_done() -> None:
 
 
 def test_a_thread_that_cannot_be_had_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_thread(_thread: threading.Thread) -> None:
+    def no_thread(_thread: Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    monkeypatch.setattr(Thread, "start", no_thread)
     with pytest.raises(RuntimeError, match="can't start"):
         Threads().run("one", lambda: None)
 
@@ -138,7 +126,7 @@ def test_of_many_threads_that_do_not_stop_most_are_only_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     release = Event()
-    threads = [Thread(target=release.wait) for _ in range(13)]
+    threads = [Thread(target=release.wait, name=f"t{number:02}") for number in range(13)]
     for thread in threads:
         thread.start()
     join(threads, 0)
@@ -146,19 +134,16 @@ def test_of_many_threads_that_do_not_stop_most_are_only_counted(
     join(threads, 10)
     # Threads of other tests may still end, and say so.
     records = [record for record in caplog.records if record.name == join.__module__]
-    messages = [record.getMessage() for record in records]
-    assert [*["part not stopped in time"] * 10, "more parts not stopped in time"] == messages
-    assert 3 == records[-1].count  # type: ignore[attr-defined]
+    named = [("part not stopped in time", f"t{number:02}") for number in range(10)]
+    *first, last = [(one.getMessage(), vars(one)) for one in records]
+    assert named == [(text, fields["part"]) for text, fields in first]
+    assert ("more parts not stopped in time", 3) == (last[0], last[1]["count"])
 
 
-def test_an_actor_that_does_not_stop_is_named_and_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_actor_that_does_not_stop_is_left() -> None:
     release = Event()
     group = ThreadGroup()
     group.add("stubborn", release.wait, lambda: None)  # type: ignore[arg-type]
     group.stop()
     group.run(0.01)
     release.set()
-    assert [("part not stopped in time", "stubborn")] == [
-        (record.getMessage(), record.part)  # type: ignore[attr-defined]
-        for record in caplog.records
-    ]

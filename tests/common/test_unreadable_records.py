@@ -51,8 +51,7 @@ class Node:
         )
         if not again:
             self.pods = frozenset({("default", "pod")} if complete else ())
-        pods = self.pods
-        found = Holdings(frozenset(), pods, complete=complete, claimed=claimed)
+        found = Holdings(frozenset(), self.pods, complete=complete, claimed=claimed)
         self.ownership.observe(found, (0, 0, 0))
 
     def refusal(self, claim: Claim, key: tuple[str, str]) -> str:
@@ -74,15 +73,16 @@ def test_what_the_kubelet_names_is_given_to_nobody_but_its_claim() -> None:
     node = Node()
     node.kubelet_says("gary")
     assert f"gary is {HELD}" == node.refusal(TWO, GARY)
-    assert "" == node.refusal(ONE, GARY)
-    assert "" == node.refusal(TWO, GINA)
+    assert ("", "") == (node.refusal(ONE, GARY), node.refusal(TWO, GINA))
     assert {"gary": "held", "gina": ""} == node.taints()
     with (
         pytest.raises(dp.AllocationError, match=HELD),
         node.ownership.allocating(RESOURCE, ["gary"]),
     ):
         raise NotImplementedError
-    assert HELD == node.ownership.withheld(RESOURCE, ["gary", "gina"])["gary"]
+    node.ownership.switch("device-plugin")
+    node.ownership.published([])
+    assert {"gary": HELD} == node.ownership.withheld(RESOURCE, ["gary", "gina"])
 
 
 def test_nothing_is_given_before_the_kubelet_has_named_its_claims() -> None:
@@ -93,14 +93,6 @@ def test_nothing_is_given_before_the_kubelet_has_named_its_claims() -> None:
     assert f"gina is {expected}" == node.refusal(TWO, GINA)
     assert f"gary is {HELD}" == node.refusal(TWO, GARY)
     assert node.ownership.wanted
-
-
-def test_in_the_mode_of_the_device_plugin_the_devices_are_withheld_too() -> None:
-    node = Node()
-    node.kubelet_says("gary")
-    node.ownership.switch("device-plugin")
-    node.ownership.published([])
-    assert {"gary": HELD} == node.ownership.withheld(RESOURCE, ["gary", "gina"])
 
 
 def test_a_device_is_free_when_two_complete_lists_do_not_name_it() -> None:
@@ -126,8 +118,14 @@ def test_a_further_record_that_is_lost_is_waited_for_again() -> None:
     node.files.append(Path("uid-2.json.bad"))
     node.ownership.restore({}, unreadable=node.unrecorded)
     assert "not known yet" in node.refusal(TWO, GARY)
-    node.kubelet_says()
-    assert "" == node.refusal(TWO, GARY)
+    node.kubelet_says("gary")
+    assert f"gary is {HELD}" == node.refusal(TWO, GARY)
+    node.files.clear()
+    node.kubelet_says("gary")
+    assert "" == node.refusal(TWO, GARY), "all files are gone"
+    node.files.append(Path("uid-3.json.bad"))
+    node.unrecorded.refresh()
+    assert "not known yet" in node.refusal(TWO, GINA)
 
 
 def test_devices_of_claims_with_a_record_are_not_concerned() -> None:
@@ -149,17 +147,6 @@ def test_all_shares_of_a_device_are_withheld_because_it_is_unknown_which_the_cla
     assert {"gary0": "held", "gary1": "held"} == node.taints()
 
 
-def test_nothing_is_withheld_once_the_file_is_gone() -> None:
-    node = Node()
-    node.kubelet_says("gary")
-    node.files.clear()
-    node.kubelet_says("gary")
-    assert "" == node.refusal(TWO, GARY)
-    node.files.append(Path("uid-2.json.bad"))
-    node.unrecorded.refresh()
-    assert "not known yet" in node.refusal(TWO, GINA)
-
-
 def test_a_directory_that_cannot_be_read_may_have_such_records() -> None:
     node = Node()
     node.files.clear()
@@ -168,21 +155,15 @@ def test_a_directory_that_cannot_be_read_may_have_such_records() -> None:
     assert f"gary is {HELD}" == node.refusal(TWO, GARY)
 
 
-def test_what_is_withheld_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    node = Node()
+def test_what_is_withheld_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    node, calls = Node(), []
+    node.ownership.subscribe(lambda: calls.append(1))
     for _ in range(3):
         node.kubelet_says("gary")
+    assert 1 == len(calls)
     (record,) = [one for one in caplog.records if one.levelno == logging.WARNING]
     assert "devices of a claim without a record withheld" == record.message
     assert f"gary of pool pool: {HELD}" == record.problem  # type: ignore[attr-defined]
-
-
-def test_a_list_tells_listeners_what_has_changed() -> None:
-    node, calls = Node(), []
-    node.ownership.subscribe(lambda: calls.append(1))
-    node.kubelet_says("gary")
-    node.kubelet_says("gary")
-    assert 1 == len(calls)
 
 
 def test_without_such_records_nothing_is_asked() -> None:

@@ -14,16 +14,8 @@ from deviceplugin._config.values import form_of, parse, write
 LEVEL = Literal["debug", "info"]
 NO_BOOLEAN = "is not one of true, yes, on, 1, false, no, off, 0"
 KINDS: list[Any] = [
-    str,
-    int,
-    float,
-    bool,
-    Path,
-    timedelta,
-    LEVEL,
-    tuple[str, ...],
-    tuple[int, ...],
-    Sequence[timedelta],
+    *(str, int, float, bool, Path, timedelta, LEVEL),
+    *(tuple[str, ...], tuple[int, ...], Sequence[timedelta]),
 ]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates(),
@@ -38,12 +30,9 @@ DURATIONS = st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("1ms", 0.001),
         ("250ms", 0.25),
-        ("30s", 30),
         ("0.5s", 0.5),
         ("1m30s", 90),
-        ("90m", 5400),
         ("24h", 86400),
         ("1d2h", 93600),
         ("1.5h", 5400),
@@ -156,18 +145,23 @@ def test_a_value_that_cannot_be_read_is_a_value_error_and_nothing_else(
         write(parse(value, kind))
 
 
+class Own:
+    @classmethod
+    def parse(cls, value: object) -> "Own":
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (str, "TEXT"),
-        (int, "N"),
-        (float, "N"),
+        *((kind, "N") for kind in (int, float)),
         (bool, "true|false"),
-        (Path, "PATH"),
-        (timedelta, "DURATION"),
-        (LEVEL, "debug|info"),
-        (tuple[str, ...], "TEXT"),
-        (timedelta | None, "DURATION"),
+        *((kind, "PATH") for kind in (Path, Path | None)),
+        *((kind, "DURATION") for kind in (timedelta, timedelta | None)),
+        *((kind, "debug|info") for kind in (LEVEL, LEVEL | None)),
+        *((kind, "TEXT") for kind in (str, Own, Own | None, tuple[int, ...] | None)),
+        *((kind, "TEXT") for kind in (tuple[str, ...], Sequence[Path], list[int])),
+        *((kind, "TEXT") for kind in (tuple[LEVEL, ...], tuple[Own, ...])),
     ],
 )
 def test_a_usage_text_says_of_what_kind_a_value_is(kind: Any, text: str) -> None:
@@ -200,24 +194,6 @@ def test_a_value_is_written_as_one_would_write_it_into_a_file(
 def test_there_are_no_settings_of_other_kinds() -> None:
     with pytest.raises(TypeError, match="a setting cannot be a <class 'complex'>"):
         parse("1j", complex)
-
-
-class Own:
-    @classmethod
-    def parse(cls, value: object) -> "Own":
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *(str, int, float, bool, Path, timedelta, LEVEL, Own),
-        *(tuple[str, ...], Sequence[Path], list[int], tuple[LEVEL, ...], tuple[Own, ...]),
-        *(Path | None, tuple[int, ...] | None, LEVEL | None, Own | None),
-    ],
-)
-def test_kinds_of_settings_that_there_can_be(kind: object) -> None:
-    assert form_of(kind)
 
 
 @pytest.mark.parametrize(

@@ -81,17 +81,13 @@ def test_a_wait_takes_at_most_so_long_however_often_it_is_poked(waiting: Waiting
     assert not found.result(PATIENCE)
 
 
-def test_once_it_is_over_nothing_is_waited_for(waiting: Waiting) -> None:
+def test_once_it_is_over_nothing_is_waited_for_and_what_holds_is_found(waiting: Waiting) -> None:
     found = waiting.until(waiting.waiter)
     waiting.waiter.end()
     assert not found.result(PATIENCE)
     waiting.waiter.until_poked()
     waiting.waiter.pause(10.0)
     assert waiting.waiter.is_over()
-
-
-def test_a_condition_that_holds_is_found_though_it_is_over(waiting: Waiting) -> None:
-    waiting.waiter.end()
     assert waiting.waiter.until(lambda: True)
 
 
@@ -113,9 +109,23 @@ def test_a_narrower_waiter_is_over_earlier_and_shares_its_pokes(waiting: Waiting
     assert (how != "moot") is waiting.waiter.is_over()
 
 
-def test_a_poke_that_comes_before_the_wait_is_not_lost(waiting: Waiting) -> None:
-    waiting.waiter.poke()
-    waiting.waiter.until_poked()  # or this would not return
+def test_a_poke_that_comes_before_the_wait_is_not_lost() -> None:
+    waiter = Waiter()
+    for seconds in (math.inf, 2 * threading.TIMEOUT_MAX):  # longer than a machine can wait
+        waiter.poke()
+        waiter.until_poked(seconds)  # or this would not return
+
+
+def test_the_machines_clock_lets_time_pass_until_a_poke() -> None:
+    waiter = Waiter()
+    before = waiter.clock.now()
+    waiter.pause(0.01)
+    waiter.until_poked(0.01)
+    assert waiter.clock.now() - before >= 0.02
+    poker = threading.Timer(0.01, waiter.poke)
+    poker.start()
+    waiter.until_poked()
+    poker.join()
 
 
 def test_what_nobody_pokes_about_is_asked_at_intervals_until_the_end(waiting: Waiting) -> None:
@@ -134,25 +144,3 @@ def test_ticks_come_at_intervals_until_the_waiter_is_over(waiting: Waiting) -> N
     assert [2.0, 2.0] == [waiting.skip_wait() for _ in range(2)]
     waiting.waiter.end()
     assert 2 == len(ticks.result(PATIENCE))
-
-
-def test_a_wait_may_be_longer_than_the_machine_can_wait_at_once() -> None:
-    waiter = Waiter()
-    waiter.poke()
-    waiter.until_poked(2 * threading.TIMEOUT_MAX)
-
-
-def test_the_machines_clock_lets_time_pass() -> None:
-    waiter = Waiter()
-    before = waiter.clock.now()
-    waiter.pause(0.01)
-    waiter.until_poked(0.01)
-    assert waiter.clock.now() - before >= 0.02
-
-
-def test_a_wait_without_limit_on_the_machines_clock_ends_by_a_poke() -> None:
-    waiter = Waiter()
-    poker = threading.Timer(0.01, waiter.poke)
-    poker.start()
-    waiter.until_poked()
-    poker.join()

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from typing_extensions import override
 
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import KubeletConfig, Outcome, Pod, SimulatedKubelet
@@ -19,16 +18,6 @@ REJECTED = (
     f"unhealthy devices {RESOURCE}, which is unexpected"
 )
 SOON = timedelta(milliseconds=100)
-
-
-class StartedPlugin(ScriptedPlugin):
-    @override
-    def start(self, resource: str) -> None:
-        self.hooks.append(("start", resource))
-
-    @override
-    def stop(self, resource: str) -> None:
-        self.hooks.append(("stop", resource))
 
 
 @pytest.fixture
@@ -128,26 +117,18 @@ def test_unhealthy_devices_stay_in_the_nodes_capacity_and_the_kubelet_rejects_ze
 
 
 def test_the_start_hook_is_called_without_a_device_and_the_stop_hook_only_at_the_end(
-    kubelet: Kubelet,
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin = StartedPlugin()
+    caplog.set_level("INFO")
+    plugin = ScriptedPlugin()
     with serving(kubelet, plugin) as node:
         eventually(lambda: [("start", RESOURCE)] == plugin.hooks, "start")
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"})
         plugin.set()
         node.kubelet.wait(lambda: not node.kubelet.registered)
-        assert [("start", RESOURCE)] == plugin.hooks
-    assert [("start", RESOURCE), ("stop", RESOURCE)] == plugin.hooks
-
-
-def test_withdrawing_is_logged_as_such(kubelet: Kubelet, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    plugin = ScriptedPlugin("a")
-    with serving(kubelet, plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
-        plugin.set()
-        node.kubelet.wait(lambda: not node.kubelet.registered)
         eventually(lambda: not node.host.ready(), "the endpoint to rest")
-        events = [record.getMessage() for record in caplog.records]
-    assert (1, 0) == (events.count("resource withdrawn"), events.count("registration lost"))
+        assert [("start", RESOURCE)] == plugin.hooks
+        events = caplog.messages
+        assert (1, 0) == (events.count("resource withdrawn"), events.count("registration lost"))
+    assert [("start", RESOURCE), ("stop", RESOURCE)] == plugin.hooks

@@ -17,12 +17,15 @@ below the limit of a test, so that a failure says what that was.
 
 def eventually(
     condition: Callable[[], _T],
-    what: str = "a condition",
+    what: str | Callable[[], str] = "a condition",
     *,
     timeout: float = PATIENCE,
     every: float = 0.01,
 ) -> _T:
-    """Wait for what nothing announces, looking every ``every`` seconds; return what was found."""
+    """Wait for what nothing announces, looking every ``every`` seconds; return what was found.
+
+    ``what`` says what was waited for, or is called to say so once that was in vain.
+    """
     found = Waiter().until(condition, timeout, every=every)
-    assert found, f"waited {timeout:g} s for {what}"
+    assert found, f"waited {timeout:g} s for {what if isinstance(what, str) else what()}"
     return found

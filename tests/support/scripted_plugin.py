@@ -2,13 +2,14 @@
 
 import gc
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Event
 
 from typing_extensions import override
 
 import deviceplugin as dp
+from patience import PATIENCE
 
 RESOURCE = "example.com/thing"
 
@@ -65,6 +66,20 @@ class ScriptedPlugin(dp.Plugin):
     @override
     def stop(self, resource: str) -> None:
         self.hooks.append(("stop", resource))
+
+
+class WaitingPlugin(ScriptedPlugin):
+    """Allocates once it is told to go on."""
+
+    def __init__(self, *devices: dp.Device | str, resource: str = RESOURCE) -> None:
+        super().__init__(*devices, resource=resource)
+        self.asked, self.go_on = Event(), Event()
+
+    @override
+    def allocate(self, devices: Sequence[dp.Device]) -> dp.Allocation:
+        self.asked.set()
+        self.go_on.wait(PATIENCE)
+        return super().allocate(devices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,14 +186,10 @@ class DriverNode:
         raise AssertionError(f"{claim} was prepared")
 
     def cdi_files(self) -> list[str]:
-        if not self.cdi_dir.is_dir():
-            return []
-        return sorted(path.name for path in self.cdi_dir.iterdir())
+        return sorted(path.name for path in self.cdi_dir.glob("*"))
 
     def recorded(self) -> list[str]:
-        if not self.claims_dir.is_dir():
-            return []
-        return sorted(path.name for path in self.claims_dir.iterdir())
+        return sorted(path.name for path in self.claims_dir.glob("*"))
 
 
 def cdi_name(claim: Claim, request: str = "one") -> str:

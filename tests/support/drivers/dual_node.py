@@ -154,20 +154,13 @@ class DualNode:
         return int(status.get("allocatable", {}).get(RESOURCE, "0"))
 
     def wait_for(self, *, plugin: set[str], dra: set[str]) -> None:
-        def there() -> bool:
-            return (plugin, dra, len(plugin)) == (
-                self.by_plugin(),
-                self.by_dra(),
-                self.allocatable(),
-            )
+        def offers() -> tuple[set[str], set[str], int]:
+            return self.by_plugin(), self.by_dra(), self.allocatable()
 
-        try:
-            eventually(there, "the offers")
-        except AssertionError as error:
-            error.add_note(f"plugin: {self.by_plugin()}, dra: {self.by_dra()}")
-            if self.host:
-                error.add_note("; ".join(self.host.troubles()))
-            raise
+        eventually(
+            lambda: (plugin, dra, len(plugin)) == offers(),
+            lambda: f"other offers than {offers()}; {self.host and self.host.troubles()}",
+        )
 
     def run(self, name: str, count: int = 1) -> set[str]:
         """Run a pod that asks for the resource, and return its devices once it runs."""
@@ -176,14 +169,10 @@ class DualNode:
         return self.held(name)
 
     def wait_for_phase(self, name: str, phase: str) -> None:
-        def there() -> bool:
-            return self.make.status(name).get("phase") == phase
-
-        try:
-            eventually(there, f"{name} to be {phase}")
-        except AssertionError as error:
-            error.add_note(str(self.cluster.get("Pod", name)))
-            raise
+        eventually(
+            lambda: self.make.status(name).get("phase") == phase,
+            lambda: f"{name} to be {phase}: {self.cluster.get('Pod', name)}",
+        )
 
     def held(self, name: str) -> set[str]:
         """What the container of a pod has."""

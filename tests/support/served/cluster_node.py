@@ -51,10 +51,10 @@ class ServedNode:
 
     def await_offer(self) -> None:
         """Wait until a device is offered through DRA."""
-        try:
-            eventually(self.offered, "devices in slices")
-        except AssertionError as error:
-            raise AssertionError(f"{error}; {self.host.troubles()}; {self.node.problem}") from None
+        eventually(
+            self.offered,
+            lambda: f"devices in slices; {self.host.troubles()}; {self.node.problem}",
+        )
 
     def held(self, name: str) -> set[str]:
         """Return the ids of the devices that a pod has through a claim for its limits."""
@@ -80,37 +80,34 @@ class ServedNode:
 
     def pod(self, resource: str, count: int = 1) -> str:
         """Create a pod with a container that wants so many devices, and return its name."""
+        return str(self._pod({"limits": {resource: str(count)}})["name"])
+
+    def _pod(self, resources: Any, **spec: Any) -> Any:
+        """Create a pod whose container has these resources, and return its metadata."""
         self._pods += 1
-        name = f"pod-{self._pods}"
-        resources = {"limits": {resource: str(count)}}
         container = {"name": "main", "image": "none", "resources": resources}
-        metadata = {"name": name}
-        spec = {"containers": [container]}
-        self.cluster.create({"kind": "Pod", "metadata": metadata, "spec": spec})
-        return name
+        return self.cluster.create(
+            {
+                "kind": "Pod",
+                "metadata": {"name": f"pod-{self._pods}"},
+                "spec": {"containers": [container], **spec},
+            }
+        )["metadata"]
 
     def claim(self, pool: str, device: str) -> str:
         """Create a pod with a claim to which a device is allocated, and return its name."""
-        self._pods += 1
-        name = f"pod-{self._pods}"
+        name = f"claim-{self._pods}"
         requests = [{"name": "r", "exactly": {"deviceClassName": "any"}}]
         spec = {"devices": {"requests": requests}}
         self.cluster.create({"kind": "ResourceClaim", "metadata": {"name": name}, "spec": spec})
-        container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "c"}]}}
         claims = [{"name": "c", "resourceClaimName": name}]
-        pod = self.cluster.create(
-            {
-                "kind": "Pod",
-                "metadata": {"name": name},
-                "spec": {"containers": [container], "resourceClaims": claims},
-            }
-        )
+        pod = self._pod({"claims": [{"name": "c"}]}, resourceClaims=claims)
         result = {"request": "r", "driver": DRIVER, "pool": pool, "device": device}
-        user = {"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}
+        user = {"resource": "pods", "name": pod["name"], "uid": pod["uid"]}
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]}
         self.cluster.change("ResourceClaim", name, lambda draft: draft.update(status=status))
-        self.cluster.change("Pod", name, lambda draft: draft["spec"].update(nodeName=NODE))
-        return name
+        self.cluster.change("Pod", pod["name"], lambda draft: draft["spec"].update(nodeName=NODE))
+        return str(pod["name"])
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the status of a pod; an empty one if it is gone."""
@@ -121,7 +118,7 @@ class ServedNode:
         """Return what the pod's container got, once it runs."""
         eventually(
             lambda: self.status(name).get("phase") == "Running",
-            f"{name} to run; {self.status(name)}; {self.host.troubles()}",
+            lambda: f"{name} to run; {self.status(name)}; {self.host.troubles()}",
         )
         return self.kubelet.pod(self.node.pod(name)).started["main"] or RunOptions.merge([])
 

@@ -184,11 +184,12 @@ class HoldingsTracker:
         if list_due or pods is None:
             return None
         try:
-            found = self._forgotten.among(self._service.get(pods), asked=pods)
+            found = self._service.get(pods)
         except NoGetError:
             self._view = self._view.without_get(kubelet)
             return None
-        self._service.check_same(kubelet)
+        self._service.check_same(kubelet)  # another one may know nothing of these pods
+        found = self._forgotten.among(found, asked=pods)
         self._view = self._view.after_get(found, pods, self._resources(), time.monotonic())
         return self._view.holdings
 
