@@ -109,18 +109,6 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     assert {"main"} == kubelet.pod(pod).running
 
 
-def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: Kubelet) -> None:
-    stub, pod = kubelet.prepared()
-    kubelet.stop()
-    kubelet.terminate(pod)
-    assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)
-    kubelet.start()
-    kubelet.reconnect()
-    kubelet.sync()
-    assert "Succeeded" == kubelet.pod(pod).phase
-    assert [["p"]] == stub.unprepared
-
-
 def test_the_checkpoint_is_the_kubelets(kubelet: Kubelet) -> None:
     kubelet.driver()
     kubelet.run(kubelet.claiming())
@@ -148,12 +136,6 @@ def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: Kubelet, damage: str) -
 
 
 # Slices.
-
-
-def test_a_start_deletes_the_slices_of_the_node(kubelet: Kubelet) -> None:
-    kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
-    kubelet.restart()
-    kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
 
 
 @pytest.mark.parametrize(
@@ -190,6 +172,8 @@ def test_a_driver_that_is_back_within_30_s_keeps_its_slices(kubelet: Kubelet) ->
     assert {} == kubelet.dra.wipes
     kubelet.sync_after(60)
     assert [""] == kubelet.claims.deleted_slices
+    kubelet.restart()
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
 
 
 def test_a_driver_that_never_answers_loses_its_slices_too(kubelet: Kubelet) -> None:
