@@ -29,9 +29,9 @@ def devices(make: Objects, *claims: str) -> Callable[[], Any]:
     return lambda: [make.devices_of(claim) for claim in claims]
 
 
-def is_decided(make: Objects, name: str) -> bool:
-    """Return whether the scheduler has put a pod on a node, or said why not."""
-    return bool(make.node_of(name) or make.why_not(name))
+def decide(make: Objects, name: str = "p") -> None:
+    """Wait until the scheduler has put a pod on a node, or said why not."""
+    make.settle_until(lambda: make.node_of(name) or make.why_not(name))
 
 
 def two_devices_for_three(make: Objects) -> Callable[[], Any]:
@@ -40,7 +40,7 @@ def two_devices_for_three(make: Objects) -> Callable[[], Any]:
     for name in "abc":
         make.claim(name)
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
     return lambda: (devices(make, *"abc")(), make.why_not("c").partition(". ")[0].rstrip("."))
 
 
@@ -101,10 +101,8 @@ def all_devices(make: Objects) -> Callable[[], Any]:
 
 
 def two_requests(make: Objects) -> Callable[[], Any]:
-    kinds = (("a", "big"), ("b", "small"))
-    make.slice(
-        devices=[{"name": one, "attributes": {"kind": {"string": kind}}} for one, kind in kinds]
-    )
+    kinds = {"a": {"string": "big"}, "b": {"string": "small"}}
+    make.slice(devices=[{"name": one, "attributes": {"kind": kinds[one]}} for one in kinds])
     make.device_class()
     big = {"cel": {"expression": f'device.attributes["{DRIVER}"].kind == "big"'}}
     any_one = {"name": "any", "exactly": {"deviceClassName": "gopher"}}
@@ -119,7 +117,7 @@ def no_such_attribute(make: Objects) -> Callable[[], Any]:
     make.device_class(selectors=[{"cel": {"expression": 'device.attributes["x"].y == 1'}}])
     make.claim()
     make.pod_with("c")
-    make.settle_until(make.why_not)
+    decide(make)
     return lambda: (make.devices_of("c"), make.node_of())
 
 
@@ -167,7 +165,7 @@ def from_the_plugin(make: Objects) -> Callable[[], Any]:
     make.device_class(extendedResourceName=RESOURCE)
     for name in "pq":
         make.pod(name, limits={RESOURCE: 1})
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
     return lambda: (make.node_of("p"), make.why_not("q").partition(". ")[0].rstrip("."))
 
 
@@ -232,14 +230,11 @@ def released(make: Objects) -> Callable[[], Any]:
 
 
 def evicted(make: Objects) -> Callable[[], Any]:
-    found = make.slice("a", "b")
-    make.device_class()
-    make.claim()
-    make.pod_with("c")
+    make.usual("a", "b")
     make.settle_until(make.node_of)
-    taint = {"key": "x", "effect": "NoExecute"}
-    name = found["metadata"]["name"]
-    taint["timeAdded"] = found["metadata"]["creationTimestamp"]
+    (found,) = make.cluster.list("ResourceSlice")
+    name, added = (found["metadata"][key] for key in ("name", "creationTimestamp"))
+    taint = {"key": "x", "effect": "NoExecute", "timeAdded": added}
     make.cluster.change(
         "ResourceSlice", name, lambda one: one["spec"]["devices"][0].update(taints=[taint])
     )
@@ -275,7 +270,7 @@ def claim_shares(make: Objects, **asked: str | None) -> None:
         capacity = {"capacity": {"requests": {"shares": shares}}} if shares else {}
         make.claim(name, **capacity)
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
 
 
 def results(make: Objects, *claims: str) -> Callable[[], Any]:
@@ -311,8 +306,8 @@ def two_of_one_request(make: Objects) -> Callable[[], Any]:
     share_slice(make, "a")
     make.claim(count=2)
     make.pod_with("c")
-    make.settle_until(partial(is_decided, make, "p"))
-    return lambda: make.node_of("p")
+    decide(make)
+    return make.node_of
 
 
 def two_requests_for_shares(make: Objects) -> Callable[[], Any]:
@@ -320,7 +315,7 @@ def two_requests_for_shares(make: Objects) -> Callable[[], Any]:
     exactly = {"deviceClassName": "gopher"}
     make.claim_of("c", [{"name": name, "exactly": exactly} for name in ("x", "y")])
     make.pod_with("c")
-    make.settle_until(partial(is_decided, make, "p"))
+    decide(make)
     ids = {one["shareID"] for one in make.allocation("c")["results"]}
     return lambda: (len(ids), results(make, "c")())
 
@@ -330,7 +325,7 @@ def extended_shares(make: Objects) -> Callable[[], Any]:
     make.device_class("shared", extendedResourceName=RESOURCE)
     for name in "xyz":
         make.pod(name, limits={RESOURCE: 1})
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
     found = [make.node_of(name) for name in "xyz"]
     # Were it scheduled while all is deleted, the real scheduler would count its share for ever.
     make.cluster.delete("Pod", "z", grace=0)
@@ -342,7 +337,7 @@ def memory_of_a_shared_device(make: Objects) -> Callable[[], Any]:
     for name, memory in (("x", "6Gi"), ("y", "1Gi"), ("z", "4Gi")):
         make.claim(name, capacity={"requests": {"memory": memory}})
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
     return lambda: (results(make, *"xy")(), make.node_of("z"))
 
 
@@ -352,7 +347,7 @@ def capacity_of_a_device(make: Objects) -> Callable[[], Any]:
         for name, value in (("small", "1Gi"), ("large", "8Gi"))
     ]
     make.usual(devices=devices_, exactly={"capacity": {"requests": {"memory": "2Gi"}}})
-    make.settle_until(partial(is_decided, make, "p"))
+    decide(make)
     return results(make, "c")
 
 
