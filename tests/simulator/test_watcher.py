@@ -104,21 +104,8 @@ def test_a_socket_that_is_moved_away_stays_registered_and_again_when_moved_back(
     assert stub.statuses[1].plugin_registered
 
 
-# As upstream's Test_Run_Positive_ReRegister.
-def test_a_socket_made_anew_is_unregistered_and_then_registered(kubelet: Kubelet) -> None:
-    first = kubelet.watched()
-    kubelet.watch()
-    kubelet.wait_for(R, {"a", "b"})
-    first.stop()
-    second = kubelet.watched(devices=["c"])
-    kubelet.watch()
-    assert [] == second.calls
-    kubelet.watch()
-    kubelet.wait_for(R, {"c"})
-
-
-# As upstream's TestPluginReRegistration.
-def test_a_lost_stream_is_healed_by_a_new_socket_only(kubelet: Kubelet) -> None:
+# As upstream's Test_Run_Positive_ReRegister and TestPluginReRegistration.
+def test_a_lost_stream_is_healed_by_a_new_socket_at_the_second_look(kubelet: Kubelet) -> None:
     first = kubelet.watched()
     kubelet.watch()
     kubelet.wait_for(R, {"a", "b"})
@@ -127,19 +114,27 @@ def test_a_lost_stream_is_healed_by_a_new_socket_only(kubelet: Kubelet) -> None:
     kubelet.watch()
     assert set() == kubelet.registered
     first.stop()
-    kubelet.watched()
+    second = kubelet.watched(devices=["c"])
     kubelet.watch()
+    assert [] == second.calls
     kubelet.watch()
-    kubelet.wait_for(R, {"a", "b"})
+    kubelet.wait_for(R, {"c"})
 
 
 # As upstream's TestDevicePluginReRegistrationProbeMode.
-def test_the_latest_of_several_sockets_has_the_resource(kubelet: Kubelet) -> None:
-    for devices in (["a"], ["b"], ["c", "d"]):
-        kubelet.watched(f"{devices[0]}.sock", devices=devices)
-        kubelet.watch()
-        kubelet.wait_for(R, devices)
-    assert kubelet.capacity(R) == kubelet.allocatable(R) == 2
+def test_the_latest_socket_has_the_resource_and_loses_it_with_an_older_one(
+    kubelet: Kubelet,
+) -> None:
+    older = kubelet.watched("older.sock")
+    kubelet.watch()
+    kubelet.wait_for(R, {"a", "b"})
+    newer = kubelet.watched("newer.sock", devices="c")
+    kubelet.watch()
+    kubelet.wait_for(R, {"c"})
+    older.socket.unlink()
+    kubelet.watch()
+    kubelet.wait_for(R, (), {"c"})
+    newer.wait(lambda: newer.streams == 0)
 
 
 # As upstream's TestOperationExecutor.
@@ -152,18 +147,6 @@ def test_there_is_one_attempt_for_a_socket_at_a_time(kubelet: Kubelet) -> None:
     stub.release()
     kubelet.wait_for(R, {"a", "b"})
     assert 1 == stub.calls.count("GetInfo")
-
-
-def test_deleting_the_older_of_two_sockets_disconnects_the_newer(kubelet: Kubelet) -> None:
-    older = kubelet.watched("older.sock")
-    kubelet.watch()
-    newer = kubelet.watched("newer.sock")
-    kubelet.watch()
-    kubelet.wait(lambda: kubelet.lists_received(R) == 2)
-    older.socket.unlink()
-    kubelet.watch()
-    kubelet.wait_for(R, (), {"a", "b"})
-    newer.wait(lambda: newer.streams == 0)
 
 
 def test_the_endpoint_may_be_another_socket(kubelet: Kubelet) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,9 +13,12 @@ from cluster.dra_objects import DRIVER, RESOURCE, Simulated
 from deviceplugin.apiserver import ApiServer, NotFoundError, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
+    ApiCluster,
     Behaviour,
+    ClusterError,
     KubeletConfig,
     ManualClock,
+    RefusedError,
     SimulatedKubelet,
     SimulatedNode,
     StubDriver,
@@ -209,6 +213,30 @@ def test_the_kubelet_deletes_the_slices_of_its_node_only(world: World) -> None:
     eventually(
         lambda: [one["spec"]["nodeName"] for one in world.cluster.list("ResourceSlice")] == ["n2"]
     )
+
+
+def test_an_api_server_is_asked_for_claims_and_slices(world: World) -> None:
+    world.slice("a")
+    world.slice("b", driver="x.io")
+    world.slice("c", nodeName="n2")
+    api = ApiCluster(world.api)
+
+    def left_without(node: str, driver: str = "") -> list[str]:
+        api.delete_slices(node, driver)
+        found = world.cluster.list("ResourceSlice")
+        return sorted(one["spec"]["devices"][0]["name"] for one in found)
+
+    assert world.claim() == api.claim("default", "c")
+    assert [["a", "c"], ["c"]] == [left_without("n1", "x.io"), left_without("n1")]
+    refuse = partial(world.cluster.faults.refuse, matches=lambda wanted: wanted.verb == "delete")
+    refuse(RefusedError(404, "NotFound", "deleted meanwhile"), 1)
+    assert ["c"] == left_without("n2")
+    refuse(RefusedError(500, "InternalError", "no leader"), 1)
+    with pytest.raises(ClusterError, match="no leader"):
+        left_without("n2")
+    world.cluster.go_away()
+    with pytest.raises(ClusterError):
+        api.claim("default", "c")
 
 
 @pytest.mark.usefixtures("devices")

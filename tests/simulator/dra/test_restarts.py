@@ -5,11 +5,8 @@ import zlib
 
 import pytest
 
-from deviceplugin.apiserver import NotFoundError, Page, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
-    ApiCluster,
-    ClusterError,
     ContainerCreateError,
     KubeletConfig,
     StubDriver,
@@ -196,57 +193,6 @@ def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(kubele
     kubelet.claims.failing = ""
     kubelet.sync_after(1.3)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
-
-
-class Api:
-    """An API server that answers as a test says."""
-
-    def __init__(self) -> None:
-        self.slices = {"s1": "node", "s2": "node"}
-        self.asked: list[object] = []
-        self.error: Exception | None = None
-
-    def get(self, path: str) -> dict[str, str]:
-        self.asked.append(path)
-        if self.error:
-            raise self.error
-        return {"kind": "ResourceClaim"}
-
-    def list(self, path: str, query: dict[str, str]) -> Page:
-        self.asked.append((path, query))
-        if self.error:
-            raise self.error
-        return Page([{"metadata": {"name": name}} for name in [*self.slices, "gone"]], "1")
-
-    def delete(self, path: str) -> None:
-        name = path.rpartition("/")[2]
-        if name == "stuck":
-            raise UnavailableError("no", status=500)
-        if name not in self.slices:
-            raise NotFoundError("no", status=404)
-        del self.slices[name]
-
-
-def test_an_api_server_is_asked_for_claims_and_slices() -> None:
-    api = Api()
-    cluster = ApiCluster(api)
-    root = "/apis/resource.k8s.io/v1"
-    assert {"kind": "ResourceClaim"} == cluster.claim("space", "c")
-    cluster.delete_slices("worker", "x.io")
-    cluster.delete_slices("worker", "")
-    selector = {"fieldSelector": "spec.nodeName=worker"}
-    assert [
-        f"{root}/namespaces/space/resourceclaims/c",
-        (f"{root}/resourceslices", {"fieldSelector": "spec.nodeName=worker,spec.driver=x.io"}),
-        (f"{root}/resourceslices", selector),
-    ] == api.asked
-    assert {} == api.slices
-    api.slices = {"stuck": "node"}
-    with pytest.raises(ClusterError, match="no"):
-        cluster.delete_slices("worker", "")
-    api.error = UnavailableError("away")
-    with pytest.raises(ClusterError, match="away"):
-        cluster.claim("space", "c")
 
 
 # By itself.
