@@ -158,7 +158,7 @@ def test_the_endpoint_may_be_another_socket(kubelet: Kubelet) -> None:
     assert ["GetInfo", "NotifyRegistrationStatus"] == registering.calls
 
 
-@pytest.mark.parametrize("dial_timeout", [1.0])
+@pytest.mark.parametrize("dial_timeout", [0.3])
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [

@@ -379,20 +379,13 @@ def test_a_watch_of_a_namespace_sees_no_other(make: Simulated) -> None:
 # What a recorded answer would not show
 
 
-def test_a_claim_and_a_template_never_change(make: Simulated) -> None:
-    for path, found in (
-        (f"{CLAIMS}/c", make.claim()),
-        (f"{CLAIMS.removesuffix('s')}templates/t", make.template()),
-    ):
+def test_a_claim_and_its_allocation_and_a_template_never_change(make: Simulated) -> None:
+    made = make.claim(), make.template()
+    for path, found in zip((f"{CLAIMS}/c", f"{CLAIMS[:-1]}templates/t"), made, strict=True):
         assert found == make.api.replace(path, found)
-        changed: dict[str, Any] = {**found, "spec": {}}
         with pytest.raises(InvalidError, match="field is immutable"):
-            make.api.replace(path, changed)
-
-
-def test_an_allocation_never_changes(make: Simulated) -> None:
-    found = make.claim()
-    found["status"] = {"allocation": {"devices": {"results": []}}}
+            make.api.replace(path, {**found, "spec": {}})
+    found = {**made[0], "status": {"allocation": {"devices": {"results": []}}}}
     found = make.api.replace(f"{CLAIMS}/c/status", found)
     found["status"]["allocation"] = {"devices": {}}
     with pytest.raises(InvalidError, match="field is immutable"):

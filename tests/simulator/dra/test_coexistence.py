@@ -68,7 +68,6 @@ def test_a_container_can_have_devices_of_both(kubelet: Kubelet) -> None:
 # T1.
 
 
-@pytest.mark.parametrize("behaviour", [Behaviour.v1_36()])
 def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim(
     kubelet: Kubelet,
 ) -> None:
@@ -84,20 +83,11 @@ def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim
         kubelet.start_container(pod, "main")
     kubelet.expire()
     assert kubelet.start_container(pod, "main")
-
-
-def test_a_registration_without_pre_start_lets_them_start(kubelet: Kubelet) -> None:
-    kubelet.driver()
-    kubelet.plugin(options=PRE_START)
-    pod = by_limits(kubelet, "p")
-    with pytest.raises(ContainerStartError):
-        kubelet.run(pod)
-    kubelet.plugin(name="again.sock")
-    assert kubelet.start_container(pod, "main")
-    kubelet.exit_container(pod, "main")
     kubelet.plugin(name="back.sock", options=PRE_START)
-    with pytest.raises(ContainerStartError):
+    with pytest.raises(ContainerStartError, match=why):
         kubelet.start_container(pod, "main")
+    kubelet.plugin(name="without.sock")
+    assert kubelet.start_container(pod, "main")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
