@@ -210,7 +210,7 @@ def test_a_device_that_comes_back_after_the_grace_period_is_news_if_its_health_i
 def test_pokes_beyond_one_hundred_are_lost(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a"])
     kubelet.admitted()
-    for number in range(120):
+    for number in range(105):
         kubelet.relist(stub, {"a": "Healthy" if number % 2 else "Unhealthy"})
     assert 100 == len(kubelet.take_pokes())
 

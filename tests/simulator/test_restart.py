@@ -82,7 +82,7 @@ def test_restarts_leak_neither_threads_nor_descriptors(kubelet: Kubelet) -> None
 
     cycle()
     threads, files = threading.active_count(), descriptors()
-    for _ in range(20):
+    for _ in range(10):
         cycle()
     eventually(lambda: threading.active_count() <= threads, "the ends of threads")
     assert descriptors() <= files + 2

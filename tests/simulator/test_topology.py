@@ -243,7 +243,7 @@ def test_lists_that_arrive_during_admissions_do_no_harm(kubelet: Kubelet) -> Non
 
     updating = threading.Thread(target=update)
     updating.start()
-    for number in range(20):
+    for number in range(10):
         pod = Pod.of(f"p{number}", main={R: 2})
         assert kubelet.admit(pod)
         kubelet.terminate(pod)

@@ -136,10 +136,10 @@ def test_a_pod_that_tolerates_a_taint_stays_or_for_a_time(
     toleration = {"key": "x", "operator": "Exists", **limit}
     run(make, tolerations=[toleration, {"key": "y", "operator": "Exists"}])
     taint(make, "NoExecute")
-    make.time.now += 59
+    make.time.advance(59)
     make.settle()
     assert not is_leaving(make)
-    make.time.now += 1
+    make.time.advance(1)
     make.settle()
     assert stays != is_leaving(make)
 

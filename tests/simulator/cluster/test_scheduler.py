@@ -209,7 +209,7 @@ def test_a_class_has_an_implicit_resource_name(make: Simulated) -> None:
 def test_of_two_classes_for_a_resource_the_newest_counts(make: Simulated) -> None:
     make.slice("a")
     make.device_class("z", extendedResourceName=RESOURCE)
-    make.time.now += 60
+    make.time.advance(60)
     for name in ("c", "b"):
         make.device_class(name, extendedResourceName=RESOURCE)
     make.pod(limits={RESOURCE: 1})
