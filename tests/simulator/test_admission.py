@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import grpc
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -78,15 +77,6 @@ def test_an_expired_resource_that_nobody_holds_is_out_of_stock(kubelet: Kubelet)
     assert ("OutOfx.io/dev", f"Pod was rejected: {why}") == (outcome.reason, outcome.message)
     outcome = kubelet.run(Pod.of("q", main={"x.io/never": 1}))  # what the node never had
     assert {"main": {}} == outcome.devices
-
-
-def test_the_plugins_error_is_in_the_pods_status(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a"])
-    stub.failing["Allocate"] = StubError("gpu busy", grpc.StatusCode.FAILED_PRECONDITION)
-    expected = "rpc error: code = FailedPrecondition desc = gpu busy"
-    assert expected == kubelet.refused()
-    stub.failing.clear()
-    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
 
 
 def test_a_plugin_that_stops_during_allocate_rejects_the_pod_and_no_device_is_lost(

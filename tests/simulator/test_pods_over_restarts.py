@@ -75,17 +75,6 @@ def test_a_device_that_does_not_come_back_well_costs_the_pod_its_life(
     )
 
 
-# As upstream's end-to-end test: will not attempt to admit the succeeded pod after the kubelet
-# restart and device plugin removed.
-def test_a_pod_that_has_ended_is_not_admitted_again(kubelet: Kubelet) -> None:
-    kubelet.plugin()
-    pod = kubelet.started()
-    kubelet.terminate(pod)
-    kubelet.restart(readmit=False)
-    assert [] == kubelet.readmit()
-    assert "Succeeded" == kubelet.pod(pod).phase
-
-
 # As upstream's end-to-end test: [OrphanedPods] pods deleted while kubelet is down.
 def test_devices_of_a_pod_deleted_meanwhile_are_free(kubelet: Kubelet) -> None:
     kubelet.plugin(devices=["a"])

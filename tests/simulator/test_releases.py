@@ -267,6 +267,8 @@ def test_before_1_33_a_restart_removes_files_too(kubelet: Kubelet, config: Kubel
     assert (directory / "sub" / "kept").exists()
 
 
+# As upstream's end-to-end test: will not attempt to admit the succeeded pod after the kubelet
+# restart and device plugin removed.
 @releases("1.27", "1.28", NEWEST)
 def test_before_1_28_a_restart_fails_pods_that_have_succeeded_and_spares_those_that_run(
     kubelet: Kubelet, config: KubeletConfig

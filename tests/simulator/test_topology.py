@@ -135,15 +135,6 @@ def test_policies_differ_on_what_needs_two_nodes(
         assert rejects == kubelet.metrics.topology_manager_admission_errors_total
 
 
-@restricted
-def test_mixing_devices_with_and_without_topology_rejects_pods_over_nothing(
-    kubelet: Kubelet,
-) -> None:
-    kubelet.plugin(devices=[near("a", 0), "b"])
-    outcome = kubelet.admit(Pod.of("p", main={R: 2}))
-    assert "TopologyAffinityError" == outcome.reason
-
-
 # As upstream's TestTopologyAlignedAllocation.
 @best_effort
 def test_aligned_devices_are_taken_first_and_then_others(kubelet: Kubelet) -> None:
