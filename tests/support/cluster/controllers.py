@@ -5,8 +5,9 @@ Each looks at everything there is and does what is to be done next, at every ste
 
 import hashlib
 import json
-from collections import Counter
 from uuid import uuid4
+
+from typing_extensions import override
 
 from cluster.admission import admit
 from cluster.kinds import (
@@ -22,12 +23,26 @@ from cluster.kinds import (
     Object,
 )
 from cluster.store import Store, tell
-from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import untolerated
-from operators.pods import fits
+from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
+from operators.pods import fits, is_ready
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
 """What every namespace has."""
+
+
+class TellingScheduler(Scheduler):
+    """The simulated cluster's, which tells of pods that there is no node for."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(Objects(store))
+        self._told = store
+
+    @override
+    def _tell(self, pod: Object, message: str) -> None:
+        super()._tell(pod, message)
+        tell(self._told, pod, "FailedScheduling", message)
 
 
 def step(store: Store) -> None:
@@ -37,9 +52,7 @@ def step(store: Store) -> None:
         for kind in (DAEMON_SET, DEPLOYMENT):
             for owner in store.list(kind):
                 keep_pods(store, kind, owner)
-        for pod in store.list(POD):
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-                schedule(store, pod)
+        TellingScheduler(store).step()
 
 
 def keep_namespaces(store: Store) -> None:
@@ -88,15 +101,12 @@ def keep_pods(store: Store, kind: Kind, owner: Object) -> None:
     template = owner["spec"]["template"]
     revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
     pods = [one for one in store.list(POD, namespace) if _owned(one, owner)]
-    wanted = sum(
-        fits(template["spec"], node) and not taint_of(template["spec"], node)
-        for node in store.list(NODE)
-    )
+    there = [one for one in store.list(NODE) if fits(template["spec"], one)]
+    tolerations = template["spec"].get("tolerations", ())
+    wanted = sum(not untolerated(one["spec"].get("taints", ()), tolerations) for one in there)
     if wanted and not pods:
         _make(store, kind, owner, revision)
-    is_elsewhere = kind == DAEMON_SET and not any(
-        fits(template["spec"], node) for node in store.list(NODE)
-    )
+    is_elsewhere = kind == DAEMON_SET and not there
     for pod in pods:
         is_over = pod["status"]["phase"] == "Failed" or _revision(pod) != revision or is_elsewhere
         if is_over and "deletionTimestamp" not in pod["metadata"]:
@@ -128,11 +138,6 @@ def _revision(pod: Object) -> str:
     return str(pod["metadata"]["labels"]["controller-revision-hash"])
 
 
-def is_ready(pod: Object) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
-    return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
-
-
 def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
     template, metadata = of["spec"]["template"], of["metadata"]
     owner = {"apiVersion": "apps/v1", "kind": kind.name, "controller": True}
@@ -150,68 +155,3 @@ def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
     }
     admit(store, POD, pod)
     store.create(POD, pod)
-
-
-# The scheduler
-
-
-def schedule(store: Store, pod: Object) -> None:
-    nodes = store.list(NODE)
-    reasons: Counter[str] = Counter()
-    for node in nodes:
-        missing = _missing(store, pod, node)
-        if not missing:
-            _tell(store, pod, {"status": "True"}, node["metadata"]["name"])
-            return
-        reasons.update(missing)
-    why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    message = (
-        f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are "
-        f"available: {len(nodes)} No preemption victims found for incoming pod."
-    )
-    _tell(store, pod, {"status": "False", "reason": "Unschedulable", "message": message})
-
-
-def _missing(store: Store, pod: Object, node: Object) -> list[str]:
-    if not fits(pod["spec"], node):
-        return ["node(s) didn't match Pod's node affinity/selector"]
-    if taint := taint_of(pod["spec"], node):
-        return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
-    taken: Counter[str] = Counter()
-    for other in store.list(POD):
-        here = other["spec"].get("nodeName") == node["metadata"]["name"]
-        if here and other["status"]["phase"] not in {"Succeeded", "Failed"}:
-            taken += devices(other["spec"])
-    there = node["status"].get("allocatable", {})
-    return [
-        f"Insufficient {resource}"
-        for resource, count in devices(pod["spec"]).items()
-        if count > int(amount(there.get(resource, "0"))) - taken[resource]
-    ]
-
-
-def devices(spec: Object) -> Counter[str]:
-    """Return how many devices of each resource a pod asks for."""
-    total: Counter[str] = Counter()
-    for container in spec["containers"]:
-        for name, count in container.get("resources", {}).get("limits", {}).items():
-            if "/" in name:
-                total[name] += int(amount(count))
-    return total
-
-
-def taint_of(spec: Object, node: Object) -> Object | None:
-    """Return the first taint of a node that keeps a pod from being scheduled there."""
-    taints = untolerated(node["spec"].get("taints", ()), spec.get("tolerations", ()))
-    return taints[0] if taints else None
-
-
-def _tell(store: Store, pod: Object, condition: Object, node: str = "") -> None:
-    def edit(found: Object) -> None:
-        if node:
-            found["spec"]["nodeName"] = node
-        found["status"]["conditions"] = [{"type": "PodScheduled", **condition}]
-
-    store.change(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
-    if not node:
-        tell(store, pod, "FailedScheduling", condition["message"])

@@ -83,8 +83,7 @@ def _container(container: Object) -> None:
     resources = container["resources"]
     for amounts in resources.values():
         _write_anew(amounts)
-    if "limits" in resources:
-        _add(resources.setdefault("requests", {}), resources["limits"])
+    _add(resources.setdefault("requests", {}), resources.get("limits", {}))
 
 
 def _probes(container: Object) -> Iterator[Object]:
