@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import poll_schedule, tracker
+from deviceplugin._attribution import tracker
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import (
@@ -31,16 +31,17 @@ from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import Container, Pod
+from deviceplugin_testing.simulator import RELEASES, Container, Pod
 from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually
-from releases import EVERY_RELEASE
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
 QUICK = timedelta(milliseconds=50)
 SLOW = timedelta(hours=1)
 ADMISSION = 0.5
 """Seconds that a pod may take from its allocation to the lists, where a test waits for that."""
+KUBELETS = pytest.mark.parametrize("kubelet_version", [RELEASES[0], "1.33", RELEASES[-1]])
+"""Without Get, with Get off and pods listed after their end, and as they are now."""
 POD = Pod.of("door", main={RESOURCE: 1})
 
 
@@ -54,6 +55,10 @@ class ReleasedPlugin(ScriptedPlugin):
     @override
     def released(self, devices: Sequence[dp.Device]) -> None:
         self.released_ids.append([device.id for device in devices])
+
+
+class ExclusivePlugin(ScriptedPlugin):
+    exclusive = True
 
 
 def samples(node: Node, name: str) -> dict[tuple[str, ...], float]:
@@ -78,13 +83,13 @@ def wait_held(node: Node, *expected: tuple[str, str]) -> None:
     eventually(lambda: set(expected) == held(node), f"{expected} to be held")
 
 
-def wait_counted(node: Node, name: str, expected: float | None) -> None:
-    """Wait until the resource's metric has the value; None is absent.
+def wait_counted(node: Node, **expected: float | None) -> None:
+    """Wait until metrics of the resource have these values; None is absent.
 
     A machine under load can be so late that what is known gets too old for a moment.
     """
-    wanted = {} if expected is None else {(): expected}
-    eventually(lambda: wanted == samples(node, name), f"{name} to be {expected}")
+    wanted = {name: {} if value is None else {(): value} for name, value in expected.items()}
+    eventually(lambda: wanted == {name: samples(node, name) for name in wanted}, str(expected))
 
 
 def allow_late_pods(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
@@ -110,20 +115,22 @@ def listed(node: Node) -> bool:
 # Attribution.
 
 
-@EVERY_RELEASE
-def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
-    with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        expected = {("main", "a", "default", "door"): 1}
-        eventually(lambda: expected == samples(node, "device_allocated"), "all of its labels")
-        wait_counted(node, "devices_allocated", 1)
-        wait_counted(node, "devices_allocatable", 1)
-        wait_counted(node, "devices_free", 0)
-        node.kubelet.terminate(POD)
-        wait_held(node)
-        wait_counted(node, "devices_allocated", 0)
-        wait_counted(node, "devices_free", 1)
+@KUBELETS
+def test_a_pod_that_starts_and_ends_is_told_and_its_devices_are_released(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b", sick("c"))
+    with running(kubelet, plugin) as node:
+        for number, name in enumerate(("door", "gate"), 1):
+            pod = Pod.of(name, main={RESOURCE: 2})
+            assert node.kubelet.run(pod)
+            expected = {("main", device, "default", name): 1 for device in "ab"}
+            eventually(lambda all_=expected: all_ == samples(node, "device_allocated"), name)  # type: ignore[misc]
+            wait_counted(node, devices_allocated=2, devices_allocatable=2, devices_free=0)
+            node.kubelet.terminate(pod)
+            eventually(lambda number=number: number == len(plugin.released_ids), "the release")  # type: ignore[misc]
+            wait_counted(node, devices_allocated=0, devices_free=2)
+            assert set() == held(node)
+        wait_counted(node, released_devices_total=4)
+    assert [["a", "b"]] * 2 == plugin.released_ids
 
 
 def outlive_the_admission(node: Node) -> None:
@@ -143,22 +150,15 @@ def polls(node: Node, count: int) -> None:
     eventually(lambda: asked() >= before + count, f"{count} looks")
 
 
-def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> None:
-    socket = kubelet.simulated.root / "told" / "kubelet.sock"
-    with pod_resources(socket) as pods:
-        pods.held = {"example.com/other": ["x"]}
-        with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
-            assert set() == held(node)
-            wait_counted(node, "devices_allocated", 0)
-
-
-def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> None:
+def test_without_the_socket_holders_are_absent_and_not_0_and_nothing_is_refused(
+    kubelet: Kubelet,
+) -> None:
     socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
-    with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
-        assert {} == samples(node, "devices_allocated")
-        wait_counted(node, "devices_allocatable", 1)
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
+        wait_counted(node, devices_allocatable=1, devices_allocated=None)
         assert [None] == [d["holders"] for d in node.host.inventory()["resources"][0]["devices"]]
         assert {} == samples(node, "pod_resources_requests_total")
+        node.allocate("a")
 
 
 def test_devices_are_served_where_the_socket_cannot_be_looked_at(
@@ -168,7 +168,7 @@ def test_devices_are_served_where_the_socket_cannot_be_looked_at(
     socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         node.wait_for(RESOURCE, {"a"})
-        wait_counted(node, "devices_allocated", None)
+        wait_counted(node, devices_allocated=None)
         turned(node, 3)
     told = [r for r in caplog.records if "pod resources" in r.message]
     assert {f"{socket}: File name too long"} == {vars(record)["error"] for record in told}
@@ -182,12 +182,11 @@ def test_an_old_answer_says_nothing_any_more(
     allow_late_pods(monkeypatch, stale=0.5)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     with pod_resources(socket) as pods:
-        pods.held = {RESOURCE: ["a"]}
+        pods.held = {RESOURCE: ["a"], "example.com/other": ["x"]}
         with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
             pods.held = None
-            wait_counted(node, "devices_allocated", None)
-            wait_counted(node, "devices_allocatable", 1)
+            wait_counted(node, devices_allocated=None, devices_allocatable=1)
             pods.held = {RESOURCE: ["a"]}
             wait_held(node, ("a", "pod"))
     told = [r for r in caplog.records if r.message == "pod resources unavailable"]
@@ -211,10 +210,6 @@ def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
         node.wait_for(RESOURCE, {"a"})
 
 
-class ExclusivePlugin(ScriptedPlugin):
-    exclusive = True
-
-
 @pytest.mark.parametrize(
     ("plugin", "looked"),
     [(ScriptedPlugin("a"), False), (ReleasedPlugin("a"), True), (ExclusivePlugin("a"), True)],
@@ -232,20 +227,6 @@ def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
         node.allocate("a")
         turned(node, 3)
         assert looked == (pods.asked > asked)
-
-
-def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(poll_schedule, "_LISTS", 10_000)
-    with running(kubelet, ScriptedPlugin("a")) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        lists = samples(node, "pod_resources_requests_total")["OK", "List"]
-        polls(node, 5)
-        requests = samples(node, "pod_resources_requests_total")
-        assert requests["OK", "Get"] >= 3
-        assert requests["OK", "List"] <= lists + 1
 
 
 @pytest.mark.parametrize(
@@ -288,7 +269,7 @@ def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(
     assert [["a"]] == plugin.released_ids
 
 
-@EVERY_RELEASE
+@KUBELETS
 def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet) -> None:
     plugin = ReleasedPlugin("a")
     with running(kubelet, plugin) as node:
@@ -304,20 +285,6 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet)
 
 
 # Releases.
-
-
-@EVERY_RELEASE
-def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
-    plugin = ReleasedPlugin("a", "b")
-    pods = [Pod.of(f"pod{number}", main={RESOURCE: 2}) for number in range(3)]
-    with running(kubelet, plugin) as node:
-        for number, pod in enumerate(pods, 1):
-            assert node.kubelet.run(pod)
-            wait_held(node, ("a", pod.name), ("b", pod.name))
-            node.kubelet.terminate(pod)
-            eventually(lambda number=number: len(plugin.released_ids) == number, "the release")  # type: ignore[misc]
-        wait_counted(node, "released_devices_total", 6)
-    assert [["a", "b"]] * 3 == plugin.released_ids
 
 
 @pytest.fixture
@@ -359,7 +326,7 @@ def test_an_allocation_for_a_pod_that_is_rejected_after_all_is_released(kubelet:
 INIT = Pod("nursery", [Container("main")], [Container("first", {RESOURCE: 1})])
 
 
-@EVERY_RELEASE
+@KUBELETS
 def test_a_device_of_an_init_container_is_released_after_its_pod(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +340,7 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(
         node.host._tracker.ask()  # has the kubelet collect the devices
         plugin.set("a", "b", "c")  # has it write the checkpoint
         eventually(lambda: plugin.released_ids, "the release")
-        assert 1 == len(plugin.released_ids)
+    assert 1 == len(plugin.released_ids)
 
 
 def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_container(
@@ -438,42 +405,29 @@ def turned(node: Node, count: int) -> None:
 # Exclusive.
 
 
-def refusal(node: Node, device: str) -> str:
-    with pytest.raises(grpc.RpcError) as info:
-        node.allocate(device)
-    assert grpc.StatusCode.FAILED_PRECONDITION is info.value.code()
-    return str(info.value.details())
-
-
 def test_a_device_that_another_pod_holds_is_refused(kubelet: Kubelet) -> None:
     with running(kubelet, ExclusivePlugin("a", "b")) as node:
         node.kubelet.run(Pod.of("door", main={RESOURCE: 2}))
         wait_held(node, ("a", "door"), ("b", "door"))
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("b")
+        told = "held by another pod: b (default/door)"
         assert (
-            'invalid allocation request for "example.com/thing": '
-            "held by another pod: b (default/door)"
-        ) == refusal(node, "b")
-        event = node.host._metrics.events.latest()[0]
-        assert "held by another pod: b (default/door)" == event.detail
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f'invalid allocation request for "example.com/thing": {told}',
+            told,
+        ) == (info.value.code(), info.value.details(), node.host._metrics.events.latest()[0].detail)
 
 
-def test_a_device_whose_pod_has_ended_is_not_refused(kubelet: Kubelet) -> None:
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        node.kubelet.terminate(POD)
-        assert {("a", "door")} == held(node)  # remembered
-        assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
-
-
-def test_a_pod_that_was_replaced_by_one_of_the_same_name_is_not_in_its_own_way(
-    kubelet: Kubelet,
-) -> None:
+def test_a_device_whose_pod_has_ended_or_was_replaced_is_not_refused(kubelet: Kubelet) -> None:
     with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
         node.kubelet.run(POD)
         wait_held(node, ("a", "door"))
         node.kubelet.delete(POD)
+        assert {("a", "door")} == held(node)  # remembered
         assert node.kubelet.run(Pod("door", POD.containers, uid="another"))
+        node.kubelet.terminate(Pod("door", POD.containers, uid="another"))
+        assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
 
 
 def test_a_device_of_an_init_container_may_go_to_a_later_container(kubelet: Kubelet) -> None:
@@ -502,12 +456,6 @@ def test_without_an_answer_a_device_is_given_out(
         if r.message.startswith("pod resources unavailable, allocating anyway")
     ]
     assert "UNIMPLEMENTED" in vars(told)["error"]
-
-
-def test_where_it_is_not_known_what_pods_hold_a_device_is_given_out(kubelet: Kubelet) -> None:
-    socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
-        node.allocate("a")
 
 
 # How the kubelet is asked.
@@ -699,48 +647,36 @@ def test_a_look_that_breaks_does_not_end_all_looks(
     assert "pod resources check failed" in caplog.messages
 
 
-def test_shares_of_one_device_are_held_by_the_pods_of_their_claims(tmp_path: Path) -> None:
+def test_what_claims_hold_is_held_by_the_pods_that_have_them(tmp_path: Path) -> None:
+    """Claims one and two have shares of a device, and one has a device in no slice any more."""
     service = Service(tmp_path / "kubelet.sock")
+    one, two = (Claim("default", name, f"uid-{name}") for name in ("one", "two"))
     asking = holders(service, ownership=(ownership := Ownership()))
-    one, two = Claim("default", "one", "uid-1"), Claim("default", "two", "uid-2")
-    ownership.restore({one: [(RESOURCE, "a::0"), (RESOURCE, "a::2")], two: [(RESOURCE, "a::1")]})
-    keys = [(RESOURCE, f"a::{number}") for number in range(4)]
-    asking.places = lambda: {("d.io", "n1/x", "a"): keys}
+    gone = (RESOURCE, "b")
+    ownership.restore(
+        {one: [(RESOURCE, "a::0"), (RESOURCE, "a::2"), gone], two: [(RESOURCE, "a::1")]}
+    )
+    shares = [(RESOURCE, f"a::{number}") for number in range(4)]
+    asking.places = lambda: {("d.io", "n1/x", "a"): shares}
     service.answer = Holdings(
-        frozenset(),
+        frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
         frozenset({("default", "first"), ("default", "second")}),
         claimed=frozenset(
-            ClaimedDevice("d.io", "n1/x", "a", claim, "default", pod, "main")
-            for claim, pod in (("one", "first"), ("two", "second"))
+            ClaimedDevice("d.io", "n1/x", device, claim, "default", pod, "main")
+            for device, claim, pod in (
+                ("a", "one", "first"),
+                ("a", "two", "second"),
+                ("of-somebody-else", "one", "first"),
+            )
         ),
     )
-    assert {
+    expected = {
         Hold(RESOURCE, "a::0", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::2", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::1", "default", "second", "main", "two"),
-    } == set(asking.ask().holds or ())
-
-
-def test_what_claims_hold_is_held_by_the_pods_that_have_them(tmp_path: Path) -> None:
-    service, claim = Service(tmp_path / "kubelet.sock"), Claim("default", "one", "uid-1")
-    asking = holders(service, ownership=(ownership := Ownership()))
-    ownership.restore({claim: [(RESOURCE, "a"), (RESOURCE, "b")]})
-    asking.places = lambda: {("d.io", "n1/x", "a-1"): [(RESOURCE, "a")]}
-    service.answer = Holdings(
-        frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
-        frozenset({("default", "door")}),
-        claimed=frozenset(
-            ClaimedDevice("d.io", "n1/x", name, "one", "default", "door", "main")
-            for name in ("a-1", "of-somebody-else")
-        ),
-    )
-    expected = frozenset(
-        {
-            Hold(RESOURCE, "a", "default", "door", "main", "one"),
-            Hold(RESOURCE, "b", "default", "", "", "one"),
-            Hold(RESOURCE, "c", "default", "gate", "main"),
-        }
-    )
+        Hold(RESOURCE, "b", "default", "", "", "one"),
+        Hold(RESOURCE, "c", "default", "gate", "main"),
+    }
     assert expected == asking.ask().holds
     current = asking.current()
     assert current
