@@ -10,7 +10,6 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.model._device import merged
 from deviceplugin_testing.fixture import Kubelet
-from deviceplugin_testing.simulator import Pod
 
 ADVICE = (
     ': request one of them for each container, or have their plugin number them with "{position}"'
@@ -156,31 +155,15 @@ def test_other_braces_stay_as_they_are(text: str) -> None:
 class CameraPlugin(dp.Plugin):
     resource = "example.com/camera"
 
-    def __init__(self, inside: str, *, numbered: bool) -> None:
-        self.inside, self.numbered = inside, numbered
-
     @override
     def discover(self) -> Iterable[dp.Device]:
         for number in (2, 10, 1):
-            yield dp.Device(
-                f"cam{number}",
-                nodes=[dp.DeviceNode(f"/dev/video{number}", self.inside)],
-                numbered=self.numbered,
-            )
-
-
-def test_the_pods_status_names_both_devices(kubelet: Kubelet) -> None:
-    with kubelet.running(CameraPlugin("/dev/video", numbered=False)) as node:
-        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
-        outcome = node.kubelet.admit(Pod.of("vision", main={"example.com/camera": 2}))
-        assert "UnexpectedAdmissionError" == outcome.reason
-        assert "/dev/video in the container would be " in outcome.message
-        alone = {"example.com/camera": 1}
-        assert node.kubelet.admit(Pod.of("apart", left=alone, right=alone))
+            node = dp.DeviceNode(f"/dev/video{number}", "/dev/video{position}")
+            yield dp.Device(f"cam{number}", nodes=[node], numbered=True)
 
 
 def test_positions_follow_the_natural_order_however_often_it_is_asked(kubelet: Kubelet) -> None:
-    with kubelet.running(CameraPlugin("/dev/video{position}", numbered=True)) as node:
+    with kubelet.running(CameraPlugin()) as node:
         node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
         for _ in range(2):
             allocation = node.allocate("cam10", "cam2")
