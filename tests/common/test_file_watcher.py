@@ -75,6 +75,13 @@ def watches_in_the_kernel() -> int:
     return sum(line.startswith("inotify wd:") for text in texts for line in text.splitlines())
 
 
+def failing(number: int) -> Callable[..., NoReturn]:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 def inotify_instances() -> int:
     """How many inotify instances this process has."""
     links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
@@ -127,7 +134,9 @@ def test_a_directory_that_is_replaced_by_renaming_is_followed(tmp_path: Path) ->
     assert "b" not in changes.rest()
 
 
-def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path: Path) -> None:
+def test_a_directory_that_vanishes_is_told_once_and_followed_when_it_is_made_anew(
+    tmp_path: Path,
+) -> None:
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()
     watcher = FileWatcher(NEVER)
@@ -138,6 +147,15 @@ def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path:
         assert changes.next() is None
         (directory / "a").touch()
         changes.until("a")
+        changes.rest()
+        (directory / "a").unlink()
+        changes.until("a")
+        directory.rmdir()
+        assert changes.next() is None
+        (tmp_path / "beside").touch()
+        directory.mkdir()
+        assert changes.next() is None
+    assert [] == changes.rest()
 
 
 def test_a_path_is_waited_for_however_many_directories_are_missing(tmp_path: Path) -> None:
@@ -175,19 +193,6 @@ def test_a_directory_that_comes_just_before_it_or_the_one_above_is_watched_is_no
         assert 1 == watches_in_the_kernel()
         (tmp_path / comes / "c").touch()
         changes.until(None if path == "a/b/c" else "c")
-
-
-def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None:
-    changes, directory = Changes(), tmp_path / "d"
-    directory.mkdir()
-    with running(FileWatcher(NEVER)) as watcher:
-        watcher.watch(directory, changes)
-        directory.rmdir()
-        assert changes.next() is None
-        (tmp_path / "beside").touch()
-        directory.mkdir()
-        assert changes.next() is None
-    assert [] == changes.rest()
 
 
 @pytest.mark.parametrize("missing", ["a", "a/b"])
@@ -381,12 +386,9 @@ def test_when_events_were_lost_everyone_looks(
 def test_without_inotify_files_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def exhausted(*_: Any, **__: Any) -> NoReturn:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     changes = Changes()
     with monkeypatch.context() as patch:
-        patch.setattr(inotify_simple, "INotify", exhausted)
+        patch.setattr(inotify_simple, "INotify", failing(errno.EMFILE))
         watcher = FileWatcher(SOON)
     with running(watcher):
         watcher.watch(tmp_path / "a", changes)
@@ -399,14 +401,11 @@ def test_without_inotify_files_are_looked_at(
 def test_when_no_watches_are_left_files_are_looked_at_until_there_are_some_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def exhausted(*_: Any) -> NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     caplog.set_level(logging.INFO)
     changes = Changes()
     with running(FileWatcher(SOON)) as watcher:
         with monkeypatch.context() as patch:
-            patch.setattr(inotify_simple.INotify, "add_watch", exhausted)
+            patch.setattr(inotify_simple.INotify, "add_watch", failing(errno.ENOSPC))
             for name in ("a", "b"):
                 watcher.watch(tmp_path / name, changes)
                 (tmp_path / name).touch()

@@ -43,47 +43,49 @@ def test_drivers_of_vfio_are_known_by_their_names() -> None:
     assert [*yes, *others] == [one for one in (*yes, *no, *others) if vfio.is_driver(one)]
 
 
-def test_a_kernel_without_nodes_of_groups_has_those_of_devices(
+@pytest.mark.parametrize(
+    ("missing", "has_own", "expected"),
+    [
+        ("", False, "vfio/vfio vfio/1"),
+        ("", True, "vfio/vfio vfio/1"),
+        ("virtual/vfio/1", True, "iommu vfio/devices/vfio10"),
+        ("virtual/misc/vfio", True, "iommu vfio/1"),
+    ],
+    ids=["of groups", "of both", "of devices", "of groups, with iommufd"],
+)
+def test_a_device_has_the_nodes_that_its_kernel_has(
+    hardware: Hardware, look: Look, gpu: Path, missing: str, has_own: bool, expected: str
+) -> None:
+    if has_own:
+        hardware.vfio_device(gpu, 10)
+    if missing:
+        hardware.unplug(missing)
+    assert (expected.split(), []) == (names(unit(look)), unit(look).problems)
+
+
+def test_all_of_a_group_are_given_where_devices_have_the_nodes(
     hardware: Hardware, look: Look, gpu: Path
 ) -> None:
-    hardware.vfio_device(gpu, 10)
-    assert ["vfio/vfio", "vfio/1"] == names(unit(look))  # it has both
-    hardware.unplug("virtual/vfio/1")
     second = hardware.pci(AUDIO, "10de:22bd", "040300", group="1", driver="vfio-pci")
     hardware.unplug("virtual/vfio/1")
-    hardware.vfio_device(second, 9)
+    for folder, number in ((gpu, 10), (second, 9)):
+        hardware.vfio_device(folder, number)
     assert ["iommu", "vfio/devices/vfio10", "vfio/devices/vfio9"] == names(unit(look))
-    assert [] == unit(look).problems
 
 
-def test_a_kernel_whose_groups_need_iommufd_has_its_node(
+def test_a_device_whose_node_is_missing_cannot_be_used(
     hardware: Hardware, look: Look, gpu: Path
 ) -> None:
-    hardware.unplug("virtual/misc/vfio")
-    assert [f"{hardware.dev}/vfio/vfio does not exist"] == unit(look).problems
-    hardware.vfio_device(gpu, 0)
-    assert (["iommu", "vfio/1"], []) == (names(unit(look)), unit(look).problems)
-
-
-@pytest.mark.parametrize("has_entry", [False, True])
-def test_a_kernel_without_any_node_makes_it_unusable(
-    hardware: Hardware, look: Look, gpu: Path, has_entry: bool
-) -> None:
+    for name in ("vfio/1", "vfio/vfio"):
+        (hardware.dev / name).rename(hardware.dev / "away")
+        assert [f"{hardware.dev}/{name} does not exist"] == unit(look).problems
+        (hardware.dev / "away").rename(hardware.dev / name)
     hardware.unplug("virtual/vfio/1")
-    if has_entry:
-        hardware.vfio_device(gpu, 0, has_node=False)
     sought = f"{hardware.dev}/vfio/1, {hardware.dev}/vfio/devices"
     expected = [f"the kernel has no node of VFIO for {GPU}; looked for {sought}"]
     assert ([], expected) == (unit(look).nodes, unit(look).problems)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_a_device_has_the_nodes_of_its_group_and_a_deleted_one_is_missed(
-    hardware: Hardware, look: Look
-) -> None:
-    assert (["vfio/vfio", "vfio/1"], []) == (names(unit(look)), unit(look).problems)
-    (hardware.dev / "vfio/1").unlink()
-    assert [f"{hardware.dev}/vfio/1 does not exist"] == unit(look).problems
+    hardware.vfio_device(gpu, 0, has_node=False)
+    assert ([], expected) == (unit(look).nodes, unit(look).problems)
 
 
 @pytest.mark.usefixtures("gpu")
