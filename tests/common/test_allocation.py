@@ -93,18 +93,13 @@ def test_what_several_devices_have_in_common_is_given_once() -> None:
     assert expected == merged(devices)
 
 
-def test_one_place_may_have_other_permissions() -> None:
+def test_a_place_may_have_other_permissions_and_a_device_may_hide_a_part_of_itself() -> None:
     nodes = [dp.DeviceNode("/dev/ctl", permissions=letters) for letters in ("r", "rw")]
-    assert (
-        tuple(nodes)
-        == merged([dp.Device("a", nodes=nodes[:1]), dp.Device("b", nodes=nodes[1:])]).nodes
-    )
-
-
-def test_a_device_that_hides_a_part_of_itself_is_its_authors_affair() -> None:
-    nodes = [dp.DeviceNode("/dev/a", "/dev/x"), dp.DeviceNode("/dev/b", "/dev/x")]
-    shares = [dp.Device("a0", nodes=nodes), dp.Device("a1", nodes=nodes)]
-    assert tuple(nodes) == merged(shares).nodes
+    one, other = (dp.Device(name, nodes=[node]) for name, node in zip("ab", nodes, strict=True))
+    assert tuple(nodes) == merged([one, other]).nodes
+    hidden = [dp.DeviceNode("/dev/a", "/dev/x"), dp.DeviceNode("/dev/b", "/dev/x")]
+    shares = [dp.Device(name, nodes=hidden) for name in ("a0", "a1")]
+    assert tuple(hidden) == merged(shares).nodes
 
 
 def test_numbered_devices_get_their_position_in_the_container() -> None:

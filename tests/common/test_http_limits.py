@@ -182,11 +182,10 @@ def test_who_begins_to_send_while_it_gives_way_is_not_read(monkeypatch: pytest.M
         assert not oldest.head
 
 
-@pytest.mark.slow
 def test_who_does_not_read_gives_way_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "_ANSWER_TIME", 24 * 3600.0)
     with serving(metrics=long_answer()) as server, ExitStack() as stack:
-        for _ in range(3 * MAX_CLIENTS):
+        for _ in range(MAX_CLIENTS + 4):
             client = stack.enter_context(connect(server.port))
             client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             assert 200 == status(server.port, padded(100))
