@@ -173,19 +173,24 @@ def test_it_shows_that_nothing_is_held_only_of_resources_that_are_known(
     assert recorded.is_free([OTHER])
 
 
-def test_what_no_pod_is_listed_with_may_be_held(tmp_path: Path, recorded: CheckpointHolds) -> None:
-    write(tmp_path, init("a"), main("b", "u2"), of("main", "x", "u2", OTHER))
-    assert devices("a", "b") == recorded.held(listing(), OURS)
-    assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
-
-
-def test_a_pod_that_is_no_longer_listed_holds_nothing(
+def test_what_no_pod_is_listed_with_may_be_held_by_any_pod_before_the_first_allocation(
     tmp_path: Path, recorded: CheckpointHolds
 ) -> None:
-    write(tmp_path, init("a"), main("b"), main("c", "u2"))
-    recorded.held(listing(("main", "b"), ("main", "c")), OURS)
-    assert devices("c") == recorded.held(listing(("main", "c")), OURS)
-    assert devices() == recorded.held(listing(), OURS)
+    write(tmp_path, init("a"), main("b", "u2"), of("main", "x", "u2", OTHER))
+    assert devices("a", "b") == recorded.held(Holdings(), OURS), "where nothing is listed at all"
+    for pods in ("op", "pq"):
+        assert devices("a", "b") == recorded.held(listing(pods=pods), OURS)
+    assert devices() == recorded.held(listing(pods="q"), OURS)
+
+
+def test_a_pod_is_there_while_it_is_listed_with_one_container_and_then_holds_nothing(
+    tmp_path: Path, recorded: CheckpointHolds
+) -> None:
+    write(tmp_path, init("a"), main("b"), of("side", "c", "u1"), main("d", "u2"))
+    recorded.held(listing(("main", "b"), ("side", "c"), ("main", "d")), OURS)
+    left = [listing(("side", "c"), ("main", "d")), listing(("main", "d")), listing()]
+    expected = [devices("a", "b", "c", "d"), devices("d"), devices()]
+    assert expected == [recorded.held(one, OURS) for one in left]
 
 
 def test_a_device_that_was_allocated_again_is_the_new_pods(
@@ -237,23 +242,6 @@ def test_a_pod_that_was_rejected_ends_by_a_list_that_was_asked_for_after_it(
     recorded.listed(moment if before else recorded.moment)
     write(tmp_path, init("a"), main("b"))
     assert devices(*left) == recorded.held(listing(pods="op"), OURS)
-
-
-def test_before_the_first_allocation_any_pod_may_have_it(
-    tmp_path: Path, recorded: CheckpointHolds
-) -> None:
-    write(tmp_path, init("a"))
-    assert devices("a") == recorded.held(listing(pods="op"), OURS)
-    assert devices("a") == recorded.held(listing(pods="pq"), OURS)
-    assert devices() == recorded.held(listing(pods="q"), OURS)
-
-
-def test_a_pod_with_one_container_left_is_still_there(
-    tmp_path: Path, recorded: CheckpointHolds
-) -> None:
-    write(tmp_path, main("a"), of("side", "b", "u1"))
-    recorded.held(listing(("main", "a"), ("side", "b")), OURS)
-    assert devices("a", "b") == recorded.held(listing(("side", "b")), OURS)
 
 
 def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:

@@ -55,15 +55,14 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
     assert (1, "") == (process.returncode, told)
 
 
-def test_help_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_word_is_a_usage_error_and_help_is_shown_as_it_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for word in ("--size=x", "--siz=2", "more"):
+        assert 2 == run(word)
+        assert "deviceplugin measure: error: " in capsys.readouterr().err
     assert 0 == run("--help")
     assert capsys.readouterr().out.endswith("examples:\n  deviceplugin measure --size 2\n")
-
-
-@pytest.mark.parametrize("word", ["--size=x", "--siz=2", "more"])
-def test_a_wrong_word_is_a_usage_error(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == run(word)
-    assert "deviceplugin measure: error: " in capsys.readouterr().err
 
 
 def test_a_duration_is_read_for_a_parser() -> None:

@@ -30,18 +30,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_is_written_with_its_mode_and_its_directory(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b" / "file"
-    before = os.umask(0o077)
-    try:
-        assert files.write(path, "ä\n", mode=0o664)
-    finally:
-        os.umask(before)
-    assert ("ä\n", 0o100664) == (path.read_text(encoding="utf-8"), path.stat().st_mode)
-    assert ["file"] == names(path.parent)
-
-
-def test_nobody_else_can_read_a_file_before_it_has_its_mode(
+def test_a_file_is_written_with_its_directory_and_its_mode_before_which_nobody_else_can_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change, modes = os.fchmod, list[int]()
@@ -51,8 +40,14 @@ def test_nobody_else_can_read_a_file_before_it_has_its_mode(
         change(descriptor, mode)
 
     monkeypatch.setattr(os, "fchmod", noting)
-    files.write(tmp_path / "file", "a")
-    assert [0o100600] == modes
+    path = tmp_path / "a" / "b" / "file"
+    before = os.umask(0o077)
+    try:
+        assert files.write(path, "ä\n", mode=0o664)
+    finally:
+        os.umask(before)
+    assert ("ä\n", 0o100664) == (path.read_text(encoding="utf-8"), path.stat().st_mode)
+    assert ([0o100600], ["file"]) == (modes, names(path.parent))
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -44,22 +44,32 @@ def test_drivers_of_vfio_are_known_by_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "has_own", "expected"),
+    ("missing", "has_own", "group", "expected"),
     [
-        ("", False, "vfio/vfio vfio/1"),
-        ("", True, "vfio/vfio vfio/1"),
-        ("virtual/vfio/1", True, "iommu vfio/devices/vfio10"),
-        ("virtual/misc/vfio", True, "iommu vfio/1"),
+        ("", False, "", "vfio/vfio vfio/1"),
+        ("", True, "", "vfio/vfio vfio/1"),
+        ("virtual/vfio/1", True, "", "iommu vfio/devices/vfio10"),
+        ("virtual/misc/vfio", True, "", "iommu vfio/1"),
+        ("virtual/vfio/1", False, "noiommu-1", "vfio/vfio vfio/noiommu-1"),
     ],
-    ids=["of groups", "of both", "of devices", "of groups, with iommufd"],
+    ids=["of groups", "of both", "of devices", "of groups, with iommufd", "of unsafe groups"],
 )
 def test_a_device_has_the_nodes_that_its_kernel_has(
-    hardware: Hardware, look: Look, gpu: Path, missing: str, has_own: bool, expected: str
+    hardware: Hardware,
+    look: Look,
+    gpu: Path,
+    *,
+    missing: str,
+    has_own: bool,
+    group: str,
+    expected: str,
 ) -> None:
     if has_own:
         hardware.vfio_device(gpu, 10)
     if missing:
         hardware.unplug(missing)
+    if group:
+        hardware.vfio(group)
     assert (expected.split(), []) == (names(unit(look)), unit(look).problems)
 
 
@@ -86,15 +96,6 @@ def test_a_device_whose_node_is_missing_cannot_be_used(
     assert ([], expected) == (unit(look).nodes, unit(look).problems)
     hardware.vfio_device(gpu, 0, has_node=False)
     assert ([], expected) == (unit(look).nodes, unit(look).problems)
-
-
-@pytest.mark.usefixtures("gpu")
-def test_without_an_iommu_the_group_has_the_name_of_an_unsafe_one(
-    hardware: Hardware, look: Look
-) -> None:
-    hardware.unplug("virtual/vfio/1")
-    hardware.vfio("noiommu-1")
-    assert (["vfio/vfio", "vfio/noiommu-1"], []) == (names(unit(look)), unit(look).problems)
 
 
 def test_a_device_without_a_group_and_without_a_node_cannot_be_used(
