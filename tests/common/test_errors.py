@@ -13,7 +13,7 @@ def test_every_error_stands_where_the_drawing_shows_it() -> None:
         "KubeletUnavailableError": "KubeletError",
         "RegistrationRefusedError": "KubeletError",
     } == {
-        name: value.__base__.__name__
+        name: value.__bases__[0].__name__
         for name, value in vars(errors).items()
         if isinstance(value, type) and issubclass(value, Exception) and name in str(errors.__doc__)
     }

@@ -25,11 +25,6 @@ CARD = "class/drm/card0"
 
 
 @pytest.fixture
-def kernel() -> FailingKernel:
-    return FailingKernel()
-
-
-@pytest.fixture
 def tree(tmp_path: Path, kernel: FailingKernel) -> Sysfs:
     root = tmp_path / "sys"
     (root / CARD).mkdir(parents=True)
