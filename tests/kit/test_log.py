@@ -40,22 +40,22 @@ def test_a_problem_is_logged_once_until_it_changes(
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "most"),
     [
-        lambda now: f"/d/x-{0xA10000 + now:06x}.sock: no",
-        lambda now: f"no answer for {now:.1f} s",
-        lambda now: "x" * (now // 90),
+        (lambda now: f"/d/x-{0xA10000 + now:06x}.sock: no", 29),
+        (lambda now: f"no answer for {now:.1f} s", 29),
+        (lambda now: "x" * (now // 90), 39),
     ],
     ids=["a name", "a time", "endless new texts"],
 )
 def test_a_text_that_varies_by_itself_is_logged_less_and_less(
-    caplog: pytest.LogCaptureFixture, text: Callable[[int], str]
+    caplog: pytest.LogCaptureFixture, text: Callable[[int], str], most: int
 ) -> None:
     now = 0
     problems = Problems(log, clock=lambda: now)
     for now in range(0, 86400, 30):
         problems.say("kubelet", "waiting", error=text(now))
-    assert 1 < len(caplog.messages) < 40
+    assert 1 < len(caplog.messages) <= most
 
 
 def test_what_goes_to_and_fro_is_logged_less_and_less(caplog: pytest.LogCaptureFixture) -> None:
