@@ -620,15 +620,13 @@ def test_a_look_that_breaks_does_not_end_all_looks(
 
 
 def test_what_claims_hold_is_held_by_the_pods_that_have_them(service: Service) -> None:
-    """Claims one and two have shares of a device, and one has a device in no slice any more."""
+    """Both have shares of a device, and one has a whole one and one that is in no slice."""
     one, two = (Claim("default", name, f"uid-{name}") for name in ("one", "two"))
     asking = holders(service, ownership=(ownership := Ownership()))
-    gone = (RESOURCE, "b")
-    ownership.restore(
-        {one: [(RESOURCE, "a::0"), (RESOURCE, "a::2"), gone], two: [(RESOURCE, "a::1")]}
-    )
     shares = [(RESOURCE, f"a::{number}") for number in range(4)]
-    asking.places = lambda: {("d.io", "n1/x", "a"): shares}
+    whole, gone = (RESOURCE, "d"), (RESOURCE, "b")
+    ownership.restore({one: [shares[0], shares[2], whole, gone], two: [shares[1]]})
+    asking.places = lambda: {("d.io", "n1/x", "a"): shares, ("d.io", "n1/x", "d-1"): [whole]}
     service.answer = Holdings(
         frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
         frozenset({("default", "first"), ("default", "second")}),
@@ -637,6 +635,7 @@ def test_what_claims_hold_is_held_by_the_pods_that_have_them(service: Service) -
             for device, claim, pod in (
                 ("a", "one", "first"),
                 ("a", "two", "second"),
+                ("d-1", "one", "first"),
                 ("of-somebody-else", "one", "first"),
             )
         ),
@@ -645,6 +644,7 @@ def test_what_claims_hold_is_held_by_the_pods_that_have_them(service: Service) -
         Hold(RESOURCE, "a::0", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::2", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::1", "default", "second", "main", "two"),
+        Hold(RESOURCE, "d", "default", "first", "main", "one"),
         Hold(RESOURCE, "b", "default", "", "", "one"),
         Hold(RESOURCE, "c", "default", "gate", "main"),
     }
