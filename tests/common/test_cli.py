@@ -170,6 +170,10 @@ def test_a_discovery_that_fails_is_no_success(gopher: Called, gophers: Path) -> 
         (["--directory=x"], "--directory: 'x' is not an absolute path"),
         (["--config=/none"], "/none: No such file or directory"),
         (["--resource=gopher"], "--resource: 'gopher' is not the name of a resource: it needs a"),
+        (
+            [f"--registry-dir=/{'d' * 80}", "--log-level=error"],
+            f"registry-dir '/{'d' * 80}' is too long",
+        ),
     ],
 )
 def test_a_wrong_argument_is_told_on_one_line(

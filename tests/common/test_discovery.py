@@ -654,6 +654,32 @@ def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held
         node.wait_for(RESOURCE, {"a"})
 
 
+class FleetingDevice(dp.Device):
+    """Can be looked at when it is found, and no more."""
+
+    looks = 0
+
+    @override
+    def __getattribute__(self, name: str) -> object:
+        if name == "topology":
+            FleetingDevice.looks += 1
+            if FleetingDevice.looks > 2:  # both while it is checked
+                raise OSError("handle is closed")
+        return super().__getattribute__(name)
+
+
+def test_a_device_that_raises_when_its_list_is_made_is_a_failed_discovery(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a")
+    with kubelet.running(plugin) as node:
+        node.wait_for(RESOURCE, {"a"})
+        plugin.set("a", FleetingDevice("b"))
+        eventually(lambda: "discovery failed" in events(caplog), "the failure")
+        plugin.set("a", "c")
+        node.wait_for(RESOURCE, {"a", "c"})
+
+
 # Which directories are watched for a path.
 
 

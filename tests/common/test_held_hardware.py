@@ -1,5 +1,6 @@
 """One piece of hardware has one holder, whatever its id and its resource are."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,8 @@ def test_one_container_does_not_get_one_device_twice(rivals: World) -> None:
 
 
 def shares(of: str) -> list[dp.Device]:
-    return [device(f"{of}::{number}", "gpu", share_of=of) for number in range(2)]
+    whole = device("", "gpu", share_of=of)
+    return [replace(whole, id=f"{of}::{number}") for number in range(2)]
 
 
 def test_shares_of_one_device_do_not_exclude_each_other(world: World) -> None:
