@@ -5,7 +5,8 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -24,6 +25,8 @@ from drivers.driver_node import DRIVER, NODE, POOL, RESOURCE, cdi_name, gopher, 
 from drivers.running_driver import Registered, RunningDriver, connected, register
 from full_disk import full_disk
 from patience import eventually
+
+Trouble = Callable[[DriverSettings], AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -149,28 +152,12 @@ def test_files_are_there_before_the_kubelet_is_answered_after_a_reboot(
     assert [cdi_name(claim)] == list(device.cdi_device_ids)
 
 
-def test_a_cdi_file_that_is_removed_is_there_again(
+def test_a_cdi_file_that_is_removed_is_there_again_once_it_can_be_written(
     running: RunningDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running.start()
-    claim = running.node.allocate("one", result("gary"))
-    with connected(running.register().endpoint) as kubelet:
-        kubelet.prepare(claim)
-    (path,) = running.settings.cdi_dir.iterdir()
-    path.unlink()
-    eventually(path.exists, "the file")
-    running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
-    eventually(path.exists, "the directory")
+    def said(words: str) -> set[str]:
+        return {vars(one)["file"] for one in caplog.records if words in one.message}
 
-    def restored() -> set[str]:
-        return {vars(one)["file"] for one in caplog.records if "restored" in one.message}
-
-    eventually(lambda: {path.name} == restored(), "the message")
-
-
-def test_a_file_that_cannot_be_restored_is_tried_again(
-    running: RunningDriver, caplog: pytest.LogCaptureFixture
-) -> None:
     running.start()
     claim = running.node.allocate("one", result("gary"))
     with connected(running.register().endpoint) as kubelet:
@@ -179,7 +166,10 @@ def test_a_file_that_cannot_be_restored_is_tried_again(
     with full_disk():
         path.unlink()
         eventually(lambda: any("cannot be written" in one.message for one in caplog.records))
-    eventually(path.exists)
+    eventually(path.exists, "the file")
+    running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
+    eventually(path.exists, "the directory")
+    eventually(lambda: {path.name} == said("restored"), "the message")
 
 
 def test_the_driver_serves_again_when_its_sockets_are_removed(
@@ -210,11 +200,12 @@ def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) 
     first = running.start()
     running.register()
     claim, other = (running.node.allocate(name, result(name)) for name in ("gary", "gerd"))
-    second = running.start()
-    eventually(lambda: second.problem() == "another process serves this driver")
-    assert "" == first.problem()
     with connected(running.service_socket) as kubelet:
-        kubelet.prepare(claim, other)
+        kubelet.prepare(other)
+        second = running.start()
+        eventually(lambda: second.problem() == "another process serves this driver")
+        assert ("", {other.uid}) == (first.problem(), second.records().keys())
+        kubelet.prepare(claim)
         kubelet.unprepare(other)
     # What the first process has done meanwhile is known to the second before it serves.
     running.stop(first)
@@ -234,40 +225,57 @@ def test_a_claim_is_released_without_a_call_of_the_kubelet(running: RunningDrive
     assert ({}, {}) == (running.node.ownership.claims(), dict(driver.records()))
 
 
-def test_what_the_first_process_released_is_free_in_the_second(running: RunningDriver) -> None:
-    directory = running.settings.directory
-    directory.mkdir()
-    first = running.start()
-    claim = running.node.allocate("gary", result("gary"))
-    running.register()
-    with connected(running.service_socket) as kubelet:
-        kubelet.prepare(claim)
-    second = running.start()
-    assert {claim.uid} == second.records().keys()
-    with connected(running.service_socket) as kubelet:
-        kubelet.unprepare(claim)
-    running.stop(first)
-    eventually(lambda: second.problem() == "waiting for the kubelet")
-    assert ({}, {}) == (running.node.ownership.claims(), dict(second.records()))
+@contextmanager
+def removed(path: Path) -> Iterator[None]:
+    path.rmdir()
+    yield
+    path.mkdir()
 
 
-def test_a_directory_that_is_not_mounted_is_named_and_waited_for(running: RunningDriver) -> None:
-    running.settings.registry_dir.rmdir()
-    driver = running.start()
-    expected = f"{running.settings.registry_dir}: no such directory"
-    eventually(lambda: driver.problem() == expected)
-    running.settings.registry_dir.mkdir()
+@contextmanager
+def replaced(place: object, name: str, value: object) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, value)
+        yield
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(37, "No locks available")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "problem"),
+    [
+        pytest.param(
+            lambda settings: removed(settings.registry_dir),
+            "{0.registry_dir}: no such directory",
+            id="the directory of registrations is not mounted",
+        ),
+        pytest.param(
+            lambda settings: removed(settings.driver_dir),
+            "{0.directory}: No such file or directory",
+            id="the directory of drivers is not mounted, and not created",
+        ),
+        pytest.param(
+            lambda _: replaced(open_files, "shortage", lambda: "too few open files are left"),
+            "{0.directory}: cannot serve in it: too few open files are left",
+            id="there are too few open files",
+        ),
+        pytest.param(
+            lambda _: replaced(fcntl, "flock", no_locks),
+            "[Errno 37] No locks available",
+            id="no lock can be taken",
+        ),
+    ],
+)
+def test_what_keeps_a_driver_from_serving_is_named_and_waited_for(
+    running: RunningDriver, trouble: Trouble, problem: str
+) -> None:
+    with trouble(running.settings):
+        driver = running.start()
+        eventually(lambda: driver.problem() == problem.format(running.settings))
     running.register()
     assert "" == driver.problem()
-
-
-def test_a_directory_of_drivers_that_is_not_mounted_is_not_created(running: RunningDriver) -> None:
-    running.settings.driver_dir.rmdir()
-    driver = running.start()
-    expected = f"{running.settings.directory}: No such file or directory"
-    eventually(lambda: driver.problem() == expected)
-    running.settings.driver_dir.mkdir()
-    running.register()
 
 
 def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
@@ -279,17 +287,6 @@ def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
         patch.setattr(server_module, "check_exists", lambda _: registry.mkdir(exist_ok=True))
         driver = running.start()
         eventually(lambda: driver.problem().endswith("cannot listen"))
-
-
-def test_a_driver_waits_for_files_that_it_may_open(
-    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(open_files, "shortage", lambda: "too few open files are left")
-        driver = running.start()
-        expected = f"{running.settings.directory}: cannot serve in it: too few open files are left"
-        eventually(lambda: driver.problem() == expected)
-    running.register()
 
 
 def test_a_driver_that_the_kubelet_refuses_says_so(running: RunningDriver) -> None:
@@ -323,18 +320,6 @@ def test_an_error_of_the_framework_itself_is_logged_and_tried_again(
     assert "" == driver.problem()
     (record,) = [one for one in caplog.records if one.message == "driver cannot serve"]
     assert record.exc_info
-
-
-def test_a_lock_that_cannot_be_taken_is_an_error(
-    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_descriptor: int, _operation: int) -> None:
-        raise OSError(37, "No locks available")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", fail)
-        driver = running.start()
-        eventually(lambda: "No locks available" in driver.problem())
 
 
 def test_paths_that_are_too_long_for_sockets_are_named(running: RunningDriver) -> None:

@@ -96,26 +96,30 @@ def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) 
 
 
 @settings(max_examples=40)
-@given(NODES, DOMAINS, LASTS)
-def test_names_of_pools_are_accepted(node: str, domain: str, last: str) -> None:
-    pool = pool_name(node, f"{domain}/{last}")
-    assert len(pool) <= 253
-    assert not any(any(subdomain(part)) for part in pool.split("/"))
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=4))
-def test_no_two_pools_have_one_name(places: list[tuple[str, str, str]]) -> None:
+@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=1, max_size=4))
+def test_names_of_pools_are_accepted_and_no_two_have_one(
+    places: list[tuple[str, str, str]],
+) -> None:
     pools = [pool_name(node, f"{domain}/{last}") for node, domain, last in places]
     assert len(set(pools)) == len(pools)
+    assert [] == [pool for pool in pools if len(pool) > 253]
+    assert not any(any(subdomain(part)) for pool in pools for part in pool.split("/"))
 
 
-def test_names_of_pools() -> None:
-    assert "lab-node/example.com/gopher" == pool_name("lab-node", "example.com/gopher")
-    assert "n/example.com/a.b" == pool_name("n", "example.com/a.b")
-    assert "n/example.com/a-b-08eb65ad" == pool_name("n", "example.com/A_b")
-    long = "d" * 240 + ".com/x"
-    assert f"worker-3/{naming._hash(long)}" == pool_name("worker-3", long)
+LONG = "d" * 240 + ".com/x"
+
+
+@pytest.mark.parametrize(
+    ("node", "resource", "pool"),
+    [
+        ("lab-node", "example.com/gopher", "lab-node/example.com/gopher"),
+        ("n", "example.com/a.b", "n/example.com/a.b"),
+        ("n", "example.com/A_b", "n/example.com/a-b-08eb65ad"),
+        ("worker-3", LONG, f"worker-3/{naming._hash(LONG)}"),
+    ],
+)
+def test_names_of_pools(node: str, resource: str, pool: str) -> None:
+    assert pool == pool_name(node, resource)
 
 
 @settings(max_examples=40)
