@@ -245,7 +245,6 @@ def put(files: dict[str, str], node: Node) -> None:
 
 GENERIC = "etc/generic-device-plugin/config.yaml"
 DRIVER = dict.fromkeys(("proc/driver/nvidia/version", "dev/nvidiactl", "dev/nvidia0"), "")
-ELSEWHERE = {**DRIVER, "run/nvidia/driver/usr/lib64/libnvidia-ml.so.1": ""}
 NO_PRODUCT = "devices: [{name: serial, groups: [{usb: [{vendor: '0403'}]}]}]"
 NO_TTY = "devices: [{name: serial, groups: [{paths: [{path: /dev/ttyUSB*}]}]}]"
 NO_VIDEO = "- {devicematch: '^video[0-9]*$', nummaxdevices: 2}"
@@ -264,7 +263,6 @@ FILES: list[tuple[str, str, str, dict[str, str]]] = [
         {"proc/driver/nvidia/version": "", "usr/lib64/libnvidia-ml.so.1": ""},
     ),
     ("a_library_that_is_not_mounted", "no libnvidia-ml.so.1", "GPU", DRIVER),
-    ("a_library_elsewhere", "no libnvidia-ml.so.1", "GPU", ELSEWHERE),
     ("no_yaml", "not valid", "GENERIC", {GENERIC: "devices: [}"}),
     ("no_devices", "has no devices", "GENERIC", {GENERIC: "domain: example.com"}),
     ("an_empty_list", "has no devices: its list is empty", "generic", {GENERIC: "devices: []"}),

@@ -84,35 +84,29 @@ def test_each_claim_of_a_call_has_its_own_answer(
 
 
 def test_claims_are_counted(running: RunningDriver) -> None:
+    def values() -> list[float]:
+        metrics = running.node.metrics
+        calls = [("prepare", "OK"), ("prepare", "FAILED"), ("unprepare", "OK")]
+        counted = [metrics.claim_calls.labels(DRIVER, *call).value for call in calls]
+        return [metrics.claims_prepared.labels(DRIVER).value, *counted]
+
     driver = running.start()
     good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
-    metrics = running.node.metrics
-
-    def value(name: str, **labels: str) -> float | None:
-        wanted = {"driver": DRIVER, **labels}
-        for family in metrics.exposition.families():
-            for sample in family.samples:
-                if (f"deviceplugin_{name}", wanted) == (sample.name, sample.labels):
-                    return sample.value
-        return None
-
     with connected(running.register().endpoint) as kubelet:
         kubelet.prepare(good, bad)
-        assert 1 == value("claims_prepared")
-        assert 1 == value("claim_calls_total", method="prepare", code="OK")
-        assert 1 == value("claim_calls_total", method="prepare", code="FAILED")
-        assert 2 == value("claim_call_duration_seconds_count", method="prepare")
-        assert 0 == value("claim_calls_total", method="unprepare", code="FAILED")
+        assert [1, 1, 1, 0] == values()
+        page = running.node.metrics.expose("")[1].decode()
+        labels = f'driver="{DRIVER}",method="prepare"'
+        assert f"deviceplugin_claim_call_duration_seconds_count{{{labels}}} 2.0\n" in page
         assert ["claim prepared", "claim not prepared"] == [
-            one.event for one in reversed(metrics.events.latest())
+            one.event for one in reversed(running.node.metrics.events.latest())
         ]
         running.stop(driver)
     running.start()
-    metrics = running.node.metrics
-    assert 1 == value("claims_prepared")
+    assert [1, 0, 0, 0] == values()
     with connected(running.register().endpoint) as kubelet:
         kubelet.unprepare(good)
-    assert 0 == value("claims_prepared")
+    assert [0, 0, 0, 1] == values()
 
 
 def test_a_failure_is_logged_once_however_often_the_kubelet_tries(
