@@ -2,7 +2,6 @@
 
 import fcntl
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -37,8 +36,9 @@ def running() -> Iterator[RunningDriver]:
         found.close()
 
 
-def test_the_kubelet_finds_the_driver_and_both_versions_answer_alike(
-    running: RunningDriver,
+@pytest.mark.parametrize("messages", [dra_v1_pb2, dra_v1beta1_pb2])
+def test_the_kubelet_finds_the_driver_and_each_claim_of_a_call_has_its_own_answer(
+    running: RunningDriver, messages: ModuleType
 ) -> None:
     driver = running.start()
     eventually(lambda: driver.problem() == "waiting for the kubelet")
@@ -46,34 +46,22 @@ def test_the_kubelet_finds_the_driver_and_both_versions_answer_alike(
     versions = [V1, V1BETA1, HEALTH]
     assert Registered("DRAPlugin", DRIVER, running.service_socket, versions) == found
     assert "" == driver.problem()
-    claim = running.node.allocate("one", result("gary", shareID="s-1"), result("gerd"))
-    for messages in (dra_v1_pb2, dra_v1beta1_pb2):
-        with connected(found.endpoint, messages) as kubelet:
-            answer = kubelet.prepare(claim)[claim.uid]
-        assert "" == answer.error
-        assert [
-            (["one"], POOL, "gary", [cdi_name(claim)]),
-            (["one"], POOL, "gerd", []),
-        ] == [
-            (list(one.request_names), one.pool_name, one.device_name, list(one.cdi_device_ids))
-            for one in answer.devices
-        ]
-        if messages is dra_v1_pb2:
-            shares = [one.share_id for one in answer.devices if one.HasField("share_id")]
-            assert ["s-1"] == shares
-
-
-@pytest.mark.parametrize("messages", [dra_v1_pb2, dra_v1beta1_pb2])
-def test_each_claim_of_a_call_has_its_own_answer(
-    running: RunningDriver, messages: ModuleType
-) -> None:
-    running.start()
-    good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
-    with connected(running.register().endpoint, messages) as kubelet:
+    good = running.node.allocate("good", result("gary", shareID="s-1"), result("gerd"))
+    bad = running.node.allocate("bad", result("nobody"))
+    with connected(found.endpoint, messages) as kubelet:
         for _ in range(2):
             answers = kubelet.prepare(bad, good)
             assert f"unknown device: device nobody of pool {POOL}" == answers[bad.uid].error
-            assert ["gary"] == [one.device_name for one in answers[good.uid].devices]
+            assert [
+                (["one"], POOL, "gary", [cdi_name(good)]),
+                (["one"], POOL, "gerd", []),
+            ] == [
+                (list(one.request_names), one.pool_name, one.device_name, list(one.cdi_device_ids))
+                for one in answers[good.uid].devices
+            ]
+            if messages is dra_v1_pb2:
+                shares = [one.share_id for one in answers[good.uid].devices]
+                assert ["s-1", ""] == shares
         running.node.plugin.errors["released"] = dp.AllocationError("busy")
         answers = kubelet.unprepare(good, bad, Claim("default", "unknown", "unknown"))
         assert {good.uid: "busy", bad.uid: "", "unknown": ""} == {
@@ -122,30 +110,6 @@ def test_a_failure_is_logged_once_however_often_the_kubelet_tries(
     ]
 
 
-def test_files_are_there_before_the_kubelet_is_answered_after_a_reboot(
-    running: RunningDriver,
-) -> None:
-    driver = running.start()
-    claim = running.node.allocate("one", result("gary"))
-    with connected(running.register().endpoint) as kubelet:
-        kubelet.prepare(claim)
-    (path,) = running.settings.cdi_dir.iterdir()
-    content = path.read_text()
-    running.stop(driver)
-    path.unlink()
-    running.settings.cdi_dir.rmdir()
-    running.node.boot_id = "boot-2"
-    running.start()
-    eventually(running.registry_socket.exists)
-    assert content == path.read_text()
-    running.node.store.away = True
-    with connected(running.register().endpoint) as kubelet:
-        assert "the API server is away" in kubelet.prepare(claim)[claim.uid].error
-        running.node.store.away = False
-        (device,) = kubelet.prepare(claim)[claim.uid].devices
-    assert [cdi_name(claim)] == list(device.cdi_device_ids)
-
-
 def test_a_cdi_file_that_is_removed_is_there_again_once_it_can_be_written(
     running: RunningDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,15 +143,6 @@ def test_the_driver_serves_again_when_its_sockets_are_removed(
     assert 2 == [one.message for one in caplog.records].count(
         "sockets of the driver removed, serving again"
     )
-
-
-def test_sockets_that_a_killed_process_left_are_replaced(running: RunningDriver) -> None:
-    running.settings.directory.mkdir()
-    for path in (running.registry_socket, running.service_socket):
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(str(path))
-    running.start()
-    assert running.service_socket == running.register().endpoint
 
 
 def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) -> None:

@@ -13,7 +13,6 @@ from deviceplugin._app import dra
 from deviceplugin._dra.slices import publisher
 from deviceplugin.apiserver import ApiServer, _slices
 from deviceplugin.apiserver._credentials import Account
-from deviceplugin_testing.simulator import KubeletConfig
 from patience import eventually
 from served.cluster_node import DRIVER, ServedNode, served
 
@@ -160,31 +159,3 @@ def renew(path: Path, text: str) -> None:
     draft = path.with_suffix(".new")
     draft.write_text(text)
     draft.replace(path)
-
-
-def nodes(node: ServedNode, pod: str) -> set[str]:
-    """Return the device nodes that the pod got."""
-    return {one.host_path for one in node.got(pod).devices}
-
-
-def test_a_kubelet_that_knows_v1beta1_only_is_served(root: Path) -> None:
-    config = KubeletConfig(version="1.33", dra=True)
-    with served(root, Gophers(), protocol="dra", config=config) as node:
-        node.await_offer()
-        eventually(lambda: node.kubelet.dra.drivers, "the driver")
-        assert "v1beta1.DRAPlugin" == node.kubelet.dra.service(DRIVER)
-        place, (_, id_) = next(iter(node.offered().items()))
-        pod = node.claim(*place)
-        assert {f"/dev/{id_}"} == nodes(node, pod)
-
-
-def test_a_pod_runs_again_after_a_reboot(root: Path) -> None:
-    with served(root, Gophers(), protocol="dra") as node:
-        node.await_offer()
-        node.offer(RESOURCE)
-        pod = node.pod(RESOURCE)
-        before = nodes(node, pod)
-        node.kubelet.reboot()
-        state = node.kubelet.pod(node.node.pod(pod))
-        eventually(lambda: state.running, "the pod")
-        assert before == nodes(node, pod)
