@@ -11,10 +11,10 @@ import pytest
 import conformant
 from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.tools.bench import _claims as bench_claims
-from deviceplugin_testing.tools.bench import _cli, _measure, _plan, _subject, main
+from deviceplugin_testing.tools.bench import _cli, _plan, _subject, main
 from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
 from deviceplugin_testing.tools.bench._figures import BenchError, Section
-from deviceplugin_testing.tools.bench._subject import BenchSubject, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 BAD = "tests.conformance.bad_plugins"
 GOOD = [f"{BAD}.good.Good", "{devices_dir}"]
@@ -209,11 +209,3 @@ def test_who_may_not_make_nodes_is_told_what_it_needs(
     monkeypatch.setattr(os, "mknod", refuse)
     with pytest.raises(BenchError, match=r"CAP_MKNOD.* or give --entries link"):
         _subject.make_entry(tmp_path / "node", "node")
-
-
-@pytest.mark.parametrize("kind", ["directory", pytest.param("node", marks=ROOT)])
-def test_changes_of_other_entries_than_files_are_measured(kind: str) -> None:
-    subject = BenchSubject(title="good", command=GOOD, entries=kind, touch="{devices_dir}")
-    with running(subject) as run:
-        run.wait_listed()
-        assert [2] == [len(each.values) for each in _measure.changes(run, 2)]

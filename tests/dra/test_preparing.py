@@ -139,33 +139,27 @@ def test_a_prepared_claim_gets_the_same_answer_and_files_without_hooks_or_api_se
     assert "the API server is away" == node.refusal(other)
 
 
-def test_after_a_reboot_hooks_are_called_again_for_the_same_names(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    given, files = node.prepare(claim), node.cdi_files()
-    node.plugin.calls.clear()
-    node.boot()
-    assert files == node.cdi_files()
-    assert given == node.prepare(claim)
-    assert [("pre_start", ["gary"]), ("allocate", ["gary"])] == node.plugin.calls
-    node.store.away = True
-    assert given == node.prepare(claim)
-
-
-def test_after_a_reboot_a_claim_waits_for_the_discovery_and_keeps_its_devices(
+def test_after_a_reboot_a_claim_waits_for_the_discovery_and_hooks_are_called_for_the_same_names(
     node: DriverNode,
 ) -> None:
     claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
-    given = node.prepare(claim)
+    given, files = node.prepare(claim), node.cdi_files()
+    node.plugin.calls.clear()
     node.resources.clear()
     node.discovered = False
     node.boot()
+    assert files == node.cdi_files()
     expected = f"not known yet: device gary of pool {POOL}: devices are still being discovered"
     assert expected == node.refusal(claim)
     node.resources[RESOURCE] = node.resource
-    node.plugin.errors["allocate"] = dp.AllocationError("warming up")
+    node.plugin.errors["pre_start"] = dp.AllocationError("warming up")
     assert "warming up" == node.refusal(claim)
     assert "gary is held by claim default/one" == node.refusal(other)
     node.plugin.errors.clear()
+    assert given == node.prepare(claim)
+    calls = [("pre_start", ["gary"]), ("allocate", ["gary"])]
+    assert [calls[0], *calls] == node.plugin.calls
+    node.store.away = True
     assert given == node.prepare(claim)
 
 

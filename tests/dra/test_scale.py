@@ -46,7 +46,7 @@ def test_at_rest_a_node_has_one_watch_and_asks_for_it_some_eight_times_an_hour(
     figures = Figures(nodes)
     for _ in range(60):
         for one in nodes.all:
-            one.look()
+            one.publisher.poke()
         nodes.clock.run(HOUR / 60, step=0.25)
     say("an hour at rest", figures)
     assert {"watch"} == figures.by_verb().keys()
@@ -146,7 +146,7 @@ def test_a_driver_asks_for_all_that_the_role_of_the_component_allows(tmp_path: P
         one.change("gary", "unhealthy")
         nodes.clock.run(5, step=0.1)
         one.publisher.offers = dict
-        one.look()
+        one.publisher.poke()
         nodes.clock.run(5, step=0.1)
         assert [] == list(nodes.devices())
     assert set(rule["verbs"]) == figures.by_verb().keys()
