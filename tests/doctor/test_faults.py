@@ -55,14 +55,19 @@ def fault(text: str, checks: str) -> Callable[[Break], Break]:
 
 @fault("does not exist", "PLUGIN-DIRECTORY MODE POD-RESOURCES")
 def no_kubelet_at_all(node: Node) -> None:
-    shutil.rmtree(node.plugin_dir)
-    shutil.rmtree(node.registry_dir)
+    move_away(node.plugin_dir)
+    move_away(node.registry_dir)
     node.pod_resources_socket.unlink()
+
+
+def move_away(directory: Path) -> None:
+    """Remove a directory at once: the kubelet may still write to it."""
+    directory.rename(directory.with_name("away-" + directory.name))
 
 
 @fault("is not a directory", "PLUGIN-DIRECTORY")
 def a_file_in_place_of_the_directory(node: Node) -> None:
-    shutil.rmtree(node.plugin_dir)
+    move_away(node.plugin_dir)
     write(node.plugin_dir)
 
 
