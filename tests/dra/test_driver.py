@@ -153,7 +153,7 @@ def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) 
         kubelet.prepare(other)
         second = running.start()
         eventually(lambda: second.problem() == "another process serves this driver")
-        assert ("", {other.uid}) == (first.problem(), second.records().keys())
+        assert ("", [other.uid]) == (first.problem(), [*second.records()])
         kubelet.prepare(claim)
         kubelet.unprepare(other)
     # What the first process has done meanwhile is known to the second before it serves.
