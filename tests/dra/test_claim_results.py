@@ -31,31 +31,19 @@ def refusal(found: Any) -> str:
     return str(info.value)
 
 
-TOLERANT = [{"operator": "Exists"}]
+def test_results_of_other_drivers_are_skipped() -> None:
+    other = {**ours(), "driver": "other.example.com"}
+    assert [Result("one", "pool", "gary")] == results(document(other, ours()), CLAIM, DRIVER)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param(
-            [{**ours(), "driver": "other.example.com"}, ours()],
-            Result("one", "pool", "gary"),
-            id="those of other drivers are skipped",
-        ),
-        pytest.param(
-            [ours("one/big")],
-            Result("one", "pool", "gary"),
-            id="the kubelet knows requests and no subrequests",
-        ),
-        pytest.param(
-            [ours(shareID="s-1", adminAccess=True, tolerations=TOLERANT)],
-            Result("one", "pool", "gary", share="s-1", admin=True, tolerant=True),
-            id="shares, admin access and tolerations",
-        ),
-    ],
-)
-def test_results(given: list[dict[str, Any]], expected: Result) -> None:
-    assert [expected] == results(document(*given), CLAIM, DRIVER)
+def test_the_kubelet_knows_requests_and_no_subrequests() -> None:
+    assert [Result("one", "pool", "gary")] == results(document(ours("one/big")), CLAIM, DRIVER)
+
+
+def test_shares_admin_access_and_tolerations_are_read() -> None:
+    found = document(ours(shareID="s-1", adminAccess=True, tolerations=[{"operator": "Exists"}]))
+    expected = Result("one", "pool", "gary", share="s-1", admin=True, tolerant=True)
+    assert [expected] == results(found, CLAIM, DRIVER)
 
 
 @pytest.mark.parametrize(

@@ -198,14 +198,10 @@ def test_what_is_no_plugin_is_told_from_one(status: int, body: bytes, text: str)
     assert ["/devices"] == [asked.path for asked in plugin.asked]
 
 
-@pytest.mark.parametrize(
-    ("place", "text"),
-    [
-        ("http://127.0.0.1:1", r"http://127.0.0.1:1: .*refused"),
-        ("/nowhere", "/nowhere: No such file"),
-        ("/dev/zero", "/dev/zero: answers with more than 8 MiB"),
-    ],
-)
-def test_what_is_not_there_is_named(place: str, text: str) -> None:
-    with pytest.raises(NoAnswerError, match=text):
-        read_facts(place, 5)
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(NoAnswerError, match=r"http://127.0.0.1:1: .*refused"):
+        read_facts("http://127.0.0.1:1", 5)
+    with pytest.raises(NoAnswerError, match="/nowhere: No such file"):
+        read_facts("/nowhere", 5)
+    with pytest.raises(NoAnswerError, match="/dev/zero: answers with more than 8 MiB"):
+        read_facts("/dev/zero", 5)
