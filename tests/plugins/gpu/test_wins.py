@@ -4,7 +4,6 @@ What NVIDIA's plugin v0.20 does is in the docstrings. A driver that comes late o
 test_no_hardware.py. Names, order and odd MIG devices are in test_resources.py.
 """
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
 from gpu.fake_library import SOURCES
 from gpu.fake_nvml import FakeMig, Fleet
-from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
+from gpu.rig import GPU, GpuRig, devices, uuid, uuids
 from patience import PATIENCE, eventually
 
 EIGHT = tuple(range(8))
@@ -112,31 +111,6 @@ def test_every_layout_has_valid_answers_at_once_and_always_the_same(
         assert [once[0]] * 3 == once
 
 
-def test_which_xids_count_can_be_chosen(rig: GpuRig) -> None:
-    rig.has(Fleet.of(1))
-    counting = set()
-    for number in (13, 31, 62, 79):
-        rig.state_file.unlink(missing_ok=True)
-        plugin = rig.plugin(disable_healthchecks="79", enable_healthchecks="31")
-        plugin.discover()
-        plugin._driver.health.saw_xid(uuid(0), number)
-        if unhealthy(devices(plugin)):
-            counting.add(number)
-    assert {31, 62} == counting
-
-
-def test_errors_of_gpus_that_came_late_are_heard(rig: GpuRig, kubelet: Kubelet) -> None:
-    with kubelet.running(rig.plugin()) as node:
-        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"], "a wait for events")
-        rig.has(Fleet.of(2))
-        node.wait_for(GPU, uuids(0, 1))
-        eventually(lambda: rig.fake.calls()["nvmlDeviceRegisterEvents"] == 2, "registrations")
-        waits = rig.fake.calls()["nvmlEventSetWait_v2"]
-        eventually(lambda: rig.fake.calls()["nvmlEventSetWait_v2"] > waits, "a wait for events")
-        rig.fake.xid(1, 79)
-        node.wait_for(GPU, uuids(0), unhealthy=uuids(1))
-
-
 def test_a_gpu_whose_errors_can_be_listened_to_again_is_healthy_again(
     rig: GpuRig, kubelet: Kubelet
 ) -> None:
@@ -213,33 +187,6 @@ def test_no_gpus_are_explained_once(rig: GpuRig, caplog: pytest.LogCaptureFixtur
     assert any(f"{rig.library}: loaded" in line for line in findings)
 
 
-@pytest.mark.parametrize(("count", "size", "pair"), [(5, 3, (1, 3)), (16, 2, (13, 14))])
-def test_the_linked_pair_is_found(
-    rig: GpuRig, count: int, size: int, pair: tuple[int, int]
-) -> None:
-    """The peer pads partitions with nil, and overwrites its best one while it looks for another."""
-    plugin = rig.has(Fleet.of(count, links={pair: 4})).plugin()
-    chosen = {device.id for device in plugin.prefer(list(plugin.discover()), (), size)}
-    assert size == len(chosen)
-    assert uuids(*pair) <= chosen
-
-
-def test_sixteen_gpus_are_searched_in_no_time_and_without_nvml(rig: GpuRig) -> None:
-    rig.has(
-        Fleet.of(
-            16, links={pair: 1 + sum(pair) % 3 for pair in itertools.combinations(range(16), 2)}
-        )
-    )
-    plugin = rig.plugin()
-    known = list(plugin.discover())
-    before = rig.fake.calls()
-    for size in range(1, 17):
-        answer = list(plugin.prefer(known, (), size))
-        assert size == len({device.id for device in answer})
-    plugin.allocate(known)
-    assert {} == dict(rig.fake.calls() - before)
-
-
 def test_a_failing_wait_is_told_in_few_lines_and_no_lists(
     rig: GpuRig,
     kubelet: Kubelet,
@@ -263,18 +210,6 @@ def test_a_failing_wait_is_told_in_few_lines_and_no_lists(
         rig.fake.mend()
         listening(rig)
         assert uuids(0, 1, 2, 3) == node.kubelet.healthy(GPU)
-
-
-def test_an_xid_is_that_of_all_mig_devices(rig: GpuRig, kubelet: Kubelet) -> None:
-    migs = tuple(FakeMig(number, "1g.5gb") for number in range(1, 4))
-    rig.has(Fleet.of(2, migs=migs))
-    name = "nvidia.com/mig-1g.5gb"
-    with kubelet.running(rig.plugin(mig_strategy="mixed")) as node:
-        ids = [{mig.uuid(slot) for mig in migs} for slot in (0, 1)]
-        node.wait_for(name, ids[0] | ids[1])
-        listening(rig)
-        rig.fake.xid(1, 79, gi=1, ci=0)
-        node.wait_for(name, ids[0], unhealthy=ids[1])
 
 
 def test_neither_a_restart_nor_the_kubelets_nor_new_settings_heal(
