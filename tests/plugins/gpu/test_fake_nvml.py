@@ -65,8 +65,15 @@ def values(structure: Any) -> dict[str, Any]:
     return {name: getattr(structure, name) for name, *_ in structure._fields_}
 
 
+def test_the_system_has_versions(opened: Open) -> None:
+    opened("driver version=535.183.01 cuda=12.2")
+    found = pynvml.nvmlSystemGetNVMLVersion(), pynvml.nvmlSystemGetCudaDriverVersion()
+    assert ("12.535.183.01", 12020) == found
+
+
 def test_a_gpu_is_found_by_index_uuid_and_address(opened: Open) -> None:
-    fake = opened(Fleet((FakeGpu(3), FakeGpu(5, values={"pci": "0001:3b:00.0", "minor": 9}))))
+    own = {"pci": "0001:3b:00.0", "pci_id": "0x1db510de", "minor": 9}
+    fake = opened(Fleet((FakeGpu(3), FakeGpu(5, values=own))))
     assert 2 == pynvml.nvmlDeviceGetCount()
     assert [gpu.uuid for gpu in fake.fleet.gpus] == [
         pynvml.nvmlDeviceGetUUID(gpu(i)) for i in (0, 1)
@@ -80,6 +87,9 @@ def test_a_gpu_is_found_by_index_uuid_and_address(opened: Open) -> None:
         assert 9 == pynvml.nvmlDeviceGetMinorNumber(handle)
     assert 3 == pynvml.nvmlDeviceGetMinorNumber(gpu(0))
     assert fake.fleet.gpus[0].pci.upper() == pynvml.nvmlDeviceGetPciInfo(gpu(0)).busIdLegacy
+    pci = pynvml.nvmlDeviceGetPciInfo(gpu(1))
+    assert ("00000001:3B:00.0", 0x1DB510DE) == (pci.busId, pci.pciDeviceId)
+    assert (1, 0x3B, 0) == (pci.domain, pci.bus, pci.device)
 
 
 def test_what_is_not_there_is_not_found(opened: Open) -> None:
@@ -110,8 +120,8 @@ PAGES = [
     {"address": 0x1000, "timestamp": 1700000000000000},
     {"address": 0x2000, "timestamp": 1700000000000001},
 ]
-OLDER = """gpu 0 name="Tesla V100" brand=2 memory=32GiB used=1GiB compute=7.0 pci-id=0x1db510de \
-pci=0000:3b:00.0 addressing=hmm numa-id=1 retired-single=1 retired-double=2 retired-pending=yes
+OLDER = """gpu 0 name="Tesla V100" brand=2 memory=32GiB used=1GiB compute=7.0 addressing=hmm \
+numa-id=1 retired-single=1 retired-double=2 retired-pending=yes
 """
 NEWER = """gpu 0 power-limit=400000 throttle=0x48 clock=1400 memory-clock=1215 max-clock=1410 \
 max-memory-clock=1593 corrected=1 uncorrected=2 corrected-total=3 uncorrected-total=4
