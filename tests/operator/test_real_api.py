@@ -312,8 +312,7 @@ def test_the_kind_can_be_deleted_and_come_back(tmp_path: Path) -> None:
         said = "deviceplugin-operator: the API server does not know the kind DevicePlugin: "
         assert log.splitlines()[-1].startswith(said)
         assert "Traceback" not in log
-        (made,) = yaml.safe_load_all(CRD.read_text())
-        admin.create(kind, made)
+        admin.create(kind, yaml.safe_load(CRD.read_text()))
         fleet.wait(lambda: exists(admin, OWNERS))
         operator.start()  # as its Deployment does
         fleet.apply("sim", plugin="simulated")
