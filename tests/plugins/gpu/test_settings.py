@@ -270,6 +270,7 @@ def sliced(share: str) -> str:
     ("text", "problem"),
     [
         ("version: v2", "version: 'v2' is not known: write v1"),
+        ("version: [v1]", "version: a list is not known: write v1"),
         ("flags: {plugin: {deviceListStrategy: []}}", f"{PLUGIN}deviceListStrategy: is empty"),
         (
             "flags: {plugin: {deviceListStrategy: cdi}}",
