@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import fields
@@ -25,7 +24,6 @@ from homes.simulated.containerd_place import Containers
 from homes.simulated.home import SimulatedHome
 from homes.simulated.place import Place
 from homes.simulated.process_place import Processes
-from homes.simulated_node import Node
 
 FAILED = pytest.StashKey[bool]()
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -110,23 +108,7 @@ def _plugin_and_configuration(item: pytest.Item) -> tuple[str, bool, str]:
     callspec = getattr(item, "callspec", None)
     plugin = callspec.params.get("plugin") if callspec is not None else None
     names = [mark.name for mark in item.iter_markers() if mark.name in cases()]
-    return min(names, default=""), "uninstalled" in item.name, repr(plugin)
-
-
-@pytest.fixture
-def node(pytestconfig: pytest.Config) -> Iterator[Node]:
-    """Yield a node without plugins, with a simulated kubelet."""
-    if pytestconfig.getoption("--cluster"):
-        pytest.skip("inspects a simulated kubelet")
-    root = Path(tempfile.mkdtemp(prefix="node-"))
-    running = Node(root)
-    running.kubelet.start()
-    try:
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(root, ignore_errors=True)
-    assert [] == list(running.kubelet.crashes)
+    return min(names, default=""), "removal" in item.name, repr(plugin)
 
 
 @pytest.fixture(scope="session")

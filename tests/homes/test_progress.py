@@ -34,10 +34,10 @@ def test_what_is_there_at_once_is_worth_no_line(progress: Progress, lines: list[
     assert [] == lines
 
 
-@pytest.mark.slow
 def test_a_long_wait_is_said_once_and_again_if_the_reason_changes(
-    progress: Progress, lines: list[str]
+    progress: Progress, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("homes.cluster.progress.PAUSE", 0.01)
     notes = iter([""] * int(LONG + 2) + ["no image"] * 2)
 
     def is_there() -> bool:

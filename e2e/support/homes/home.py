@@ -88,14 +88,14 @@ class Home(Protocol):
     def run(self, name: str, resource: str, count: int) -> Given:
         """Run a pod that asks for devices, and keep it."""
 
+    def need_containers(self) -> None:
+        """Skip the test if pods are not containers here."""
+
     def need_cdi(self) -> None:
         """Skip the test unless CDI specifications are known to have an effect."""
 
     def execute(self, name: str, command: str) -> str:
-        """Run a command by the shell of a pod, and return what it prints, however it ends.
-
-        Skip the test if pods are not containers here.
-        """
+        """Run a command by the shell of a pod, and return what it prints, however it ends."""
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         """Run a pod of demo/examples/ to its end, and return what it prints.
@@ -118,8 +118,12 @@ class Home(Protocol):
     def restart_plugin(self) -> None:
         """End the plugin's pod without a warning, and wait for the next one."""
 
+    @property
+    def may_restart_kubelet(self) -> bool:
+        """Whether the kubelet may be restarted."""
+
     def restart_kubelet(self) -> None:
-        """Restart the kubelet. Skip the test if that is not allowed."""
+        """Restart it."""
 
     def uninstall(self) -> None:
         """Delete the deployment, and wait until nothing of it is left."""
@@ -129,3 +133,10 @@ class Home(Protocol):
 
     def close(self) -> None:
         """Remove everything that is left, even after a failure."""
+
+
+def offered(home: Home, plugin: Plugin) -> tuple[str, int]:
+    """Have two devices where they are files; return the resource and the number of devices."""
+    for name in ("gary", "gina") if plugin.files else ():
+        home.add_file(name)
+    return home.offer(plugin)

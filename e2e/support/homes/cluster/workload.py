@@ -28,13 +28,13 @@ class Workload:
     def _apply(self, version: str, kind: str, name: str, spec: dict[str, Any]) -> None:
         metadata = {"name": name, "namespace": self._here.namespace}
         made = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+        self._here.kubectl.apply(made)
 
     def scale(self, replicas: int) -> None:
         """Have so many pods."""
         self._replicas = replicas
         words = ("scale", "deployment", self.name, f"--replicas={replicas}")
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def guard(self) -> None:
         """Let none of its pods be evicted, by a PodDisruptionBudget."""
@@ -44,7 +44,7 @@ class Workload:
 
     def unguard(self) -> None:
         words = ("delete", "poddisruptionbudget", self.name)
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def remove(self) -> None:
         self._here.delete_deployment(self.name)
@@ -54,7 +54,7 @@ class Workload:
         words = ("pods", f"--selector=workload={self.name}")
         return [
             one
-            for one in self._here.kubectl.get(*self._here.kubectl.within(*words))["items"]
+            for one in self._here.kubectl.get_own(*words)["items"]
             if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"
         ]
 

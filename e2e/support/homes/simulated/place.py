@@ -58,6 +58,9 @@ class Place(Protocol):
     def run_to_end(self, pod: Mapping[str, Any], options: RunOptions) -> str:
         """Run a pod with one container until it succeeds, and return its output."""
 
+    def need_containers(self) -> None:
+        """See Home."""
+
     def need_cdi(self) -> None:
         """See Home."""
 
