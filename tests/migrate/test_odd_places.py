@@ -59,7 +59,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("migrate") / "peer.yaml"
 
 
-@settings(max_examples=30)
+@settings(max_examples=40)
 @given(one=ONE)
 @example(one=(STATIC, (*SPEC, "tolerations"), 5))
 @example(one=(STATIC, (*SPEC, "containers", 0, "ports"), 5))
