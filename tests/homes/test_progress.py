@@ -29,11 +29,6 @@ def progress(lines: list[str]) -> Progress:
     return made
 
 
-def test_what_is_there_at_once_is_worth_no_line(progress: Progress, lines: list[str]) -> None:
-    assert "found" == progress.wait(lambda: "found", "a thing", 1)
-    assert [] == lines
-
-
 def test_a_long_wait_is_said_once_and_again_if_the_reason_changes(
     progress: Progress, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
