@@ -112,7 +112,10 @@ def test_kubectl_and_the_operator_render_an_overlay_alike(migrate: Migrate, tmp_
     place = {"name": "d", "hostPath": {"path": "/srv/kubelet/device-plugins"}}
     mount = {"name": "d", "mountPath": "/var/lib/kubelet/device-plugins/"}
     device = "--device={name: serial, groups: [{paths: [{path: /dev/ttyUSB*}]}]}"
-    more = {"affinity": {"nodeAffinity": {}}, "container": {"volumeMounts": [mount]}}
+    more: dict[str, Any] = {
+        "affinity": {"nodeAffinity": {}},
+        "container": {"volumeMounts": [mount]},
+    }
     migrate(daemon_set(SQUAT, device, volumes=[place], **more))
     real = render_by_kustomize(tmp_path)
     if real is None:

@@ -66,12 +66,16 @@ class Good(StubPlugin):
 
     def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
         null = "/dev/null"
-        return pb.ContainerAllocateResponse(
+        answer = pb.ContainerAllocateResponse(
             envs={"DEVICES": ",".join(ids)},
             devices=[pb.DeviceSpec(host_path=null, container_path=null, permissions="rw")],
             mounts=[pb.Mount(host_path="/usr/share", container_path="/opt/dev", read_only=True)],
             cdi_devices=[pb.CDIDevice(name=f"x.io/dev={id_}") for id_ in ids],
         )
+        self.spoil(answer)
+        return answer
+
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None: ...
 
     def preference(
         self, request: pb.ContainerPreferredAllocationRequest
