@@ -11,7 +11,7 @@ import pytest
 from cluster.random_runs import RandomRun
 from cluster.whole_node import WholeNode
 
-FIRST, _, LAST = os.environ.get("WHOLE_SEEDS", "100:103").partition(":")
+FIRST, _, LAST = os.environ.get("WHOLE_SEEDS", "100:104").partition(":")
 STEPS = int(os.environ.get("WHOLE_STEPS", "50"))
 
 
