@@ -112,8 +112,7 @@ class Deployed:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the plugin's pods that are not being deleted."""
-        found = self.kubectl.get_own("pods", f"--selector={PLUGIN}")["items"]
-        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+        return self.kubectl.pods(PLUGIN)
 
     def _plugin_pod(self) -> str:
         (pod,) = self.pods()

@@ -143,16 +143,11 @@ class InstalledOperator:
 
     # Pods
 
-    def _plugin_pods(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]]
-        found = self.kubectl.get_own("pods", f"--selector={PLUGIN}")["items"]
-        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
-
     def plugin_pods(self) -> set[str]:
         """Return the plugin's pods by UID, with the time of the last start of each container."""
         return {
             f"{one['metadata']['uid']} {status.get('state')}"
-            for one in self._plugin_pods()
+            for one in self.kubectl.pods(PLUGIN)
             for status in one["status"].get("containerStatuses", ())
         }
 

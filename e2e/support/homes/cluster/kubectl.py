@@ -41,6 +41,11 @@ class Kubectl:
         """Return those of the namespace."""
         return self.get(*words, f"--namespace={self._namespace}")
 
+    def pods(self, label: str) -> list[dict[str, Any]]:
+        """Return the namespace's pods with a label that are not being deleted."""
+        found = self.get_own("pods", f"--selector={label}")["items"]
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
     def apply(self, manifest: Any) -> None:
         """Create or change an object, which names its namespace."""
         self("apply", "--filename=-", stdin=json.dumps(manifest))

@@ -51,12 +51,8 @@ class Workload:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return those of its pods that are there and have not failed."""
-        words = ("pods", f"--selector=workload={self.name}")
-        return [
-            one
-            for one in self._here.kubectl.get_own(*words)["items"]
-            if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"
-        ]
+        found = self._here.kubectl.pods(f"workload={self.name}")
+        return [one for one in found if one["status"]["phase"] != "Failed"]
 
     def wait_running(self, besides: Collection[dict[str, Any]] = ()) -> list[dict[str, Any]]:
         """Wait until all of its pods run, and return them.
