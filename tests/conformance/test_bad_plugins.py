@@ -47,8 +47,8 @@ OWN = {
     "lists.deaf-stream": {"first_list": 0.8},
     "pre-start.in-time": {"pre_start": 0.4},
     "restart.again": {"within": 0.5},
-    "restart.many": {"within": 3.0},
-    "restart.long-down": {"within": 3.0, "down": 2.0},
+    "restart.many": {"within": 5.0},
+    "restart.long-down": {"within": 5.0, "down": 2.0},
     "stream-loss.again": {"within": 0.5},
     "socket-loss.again": {"within": 0.5},
     "socket-loss.stays": {"settle": 5.0},
@@ -62,7 +62,7 @@ OWN = {
     "resources.after-stream-loss": SPINS,
     "resources.without-kubelet": SEEN,
 }
-"""Short for plugins that never do what is waited for (those with seconds do at first)."""
+"""Short for plugins that never do what is waited for (those with 5 s do at first)."""
 SLOW = {
     "lists.size",
     "restart.many",
