@@ -9,6 +9,7 @@ import yaml
 
 from deviceplugin.__main__ import main
 from migration.peers import config_map, daemon_set, mounting
+from migration.releases import APP_TEMPLATE, helm_release
 
 Refusal = Callable[..., str]
 SQUAT = "squat/generic-device-plugin:0.2.1"
@@ -135,6 +136,12 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
         (
             [daemon_set("intel-gpu-plugin", "-allocation-policy=x")],
             "'x' is not one of none, balanced",
+        ),
+        ([daemon_set("intel-gpu-plugin", "-enable-monitoring=x")], "'x' is not true or false"),
+        ([daemon_set("intel-gpu-plugin", "-allow-ids=0x1")], "'0x1' is not a list of PCI ids in"),
+        (
+            [helm_release("app-template", {**APP_TEMPLATE, "persistence": 5})],
+            "persistence: 5 is not a mapping",
         ),
         ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
         (
