@@ -1,4 +1,4 @@
-"""None"""
+"""Patterns of paths, and expressions of Go: what they match, and what is refused."""
 
 import contextlib
 import re
