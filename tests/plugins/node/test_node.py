@@ -3,10 +3,12 @@
 import json
 import re
 import sys
+import threading
 from dataclasses import replace
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -133,6 +135,30 @@ def test_all_plugins_offer_their_hardware_from_one_process(
         simulated.restart()
         simulated.wait(lambda: len(ALL) == len(simulated.registered))
         assert 0 == agent.stop()
+
+
+def test_one_poll_of_the_kubelet_and_one_page_are_for_all_plugins(kubelet: Kubelet) -> None:
+    class Lamp(dp.Plugin):
+        resource = "example.com/lamp"
+
+        def discover(self) -> list[dp.Device]:
+            return [dp.Device("one")]
+
+    class Horn(Lamp):
+        resource = "example.com/horn"
+
+    with kubelet.running(Lamp(), Horn(), http_address="127.0.0.1:0") as running:
+        for resource in ("example.com/lamp", "example.com/horn"):
+            running.wait_for(resource, {"one"})
+        names = [thread.name for thread in threading.enumerate()]
+        assert 1 == names.count("holders")
+        assert 1 == names.count("file-watcher")
+        assert {"discovery-Lamp", "discovery-Horn"} <= {*names}
+        with urlopen(f"http://127.0.0.1:{running.host.http_port}/metrics", timeout=30) as answer:
+            page = answer.read().decode()
+    assert {"example.com/lamp", "example.com/horn"} == {
+        *re.findall(r'^deviceplugin_devices\{.*resource="([^"]+)"', page, re.MULTILINE)
+    }
 
 
 # The tools.
