@@ -66,6 +66,12 @@ GOOD = [
 ]
 VALID = "devices: [{name: ab, groups: [{paths: [{path: /dev/null}]}]}]\n"
 GROUP = "devices[0].groups[0]"
+QUOTES = "without quotes is a decimal number to some and hexadecimal to others: write"
+NOT_HEX = "is not a hexadecimal number of four digits"
+UNKNOWN_YET = "{position} is unknown until a container gets the device: use {index}"
+DOTS = "has '..': write the path without it"
+WORD = "as a part of a word: make it a word of its own, or read the variable"
+NOT_THE_KERNELS = "where runtimes look for no devices: what is there is not the kernel's"
 BAD = {
     "devices: [{nam: ab, groups: [{paths: [{path: /x}]}]}]\n": [
         "devices[0].nam: unknown key: did you mean 'name'?",
@@ -74,7 +80,6 @@ BAD = {
     NAMED % "{paths: [{path: /x}]}, count: 9": [
         "devices[0].groups[1]: is a count alone: put it into the braces of the group before it"
     ],
-    ENTRY % "count: 9": ["devices[0].count: belongs into a group, as in groups: [{count: 9, ...}]"],
     "Devices: []\n": ["Devices: unknown key: did you mean 'devices'?"],
     **{
         f"apiVersion: v1\nkind: {kind}\n{more}": [
@@ -86,79 +91,19 @@ BAD = {
             ("HelmRelease", "data: 3\n", "in a ConfigMap of it, or in its arguments"),
         )
     },
-    NAMED % "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": [
-        f"{GROUP}: needs one of paths, usb and select, not paths and usb"
-    ],
-    NAMED % "{paths: [{path: dev/x}]}": [f"{GROUP}.paths[0].path: 'dev/x' is not absolute"],
-    NAMED % "{paths: [{path: '/mnt/[x'}]}": [
-        f"{GROUP}.paths[0].path: '/mnt/[x' is malformed: see its [ and \\"
-    ],
-    PATHED % "permissions: rwx": [
-        f"{GROUP}.paths[0].permissions: 'rwx' is not of the letters m, r and w, each once"
-    ],
-    PATHED % "type: Mount, permissions: r": [
-        f"{GROUP}.paths[0].permissions: is for the type Device only; a mount has readOnly"
-    ],
-    PATHED % "readOnly: true": [
-        f"{GROUP}.paths[0].readOnly: is for the type Mount only; a device has permissions"
-    ],
-    PATHED % "mountPath: x": [f"{GROUP}.paths[0].mountPath: 'x' is not absolute"],
-    NAMED % "{count: many, paths: [{path: /x}]}": [
-        f"{GROUP}.count: 'many' is not a whole number from 0 to 100000, or unlimited"
-    ],
-    NAMED % "{nodes: [tty], paths: [{path: /x}]}": [f"{GROUP}.nodes: is for usb and select only"],
     NAMED % "{usb: [{vendor: 1209, product: 0407}]}": [
-        f"{GROUP}.usb[0].vendor: 1209 without quotes is a decimal number to some and hexadecimal "
-        'to others: write "1209"',
-        f"{GROUP}.usb[0].product: 0407 without quotes is a decimal number to some and hexadecimal "
-        'to others: write "0407"',
+        f'{GROUP}.usb[0].vendor: 1209 {QUOTES} "1209"',
+        f'{GROUP}.usb[0].product: 0407 {QUOTES} "0407"',
     ],
     NAMED % "{usb: [{vendor: zzzz, product: '12345'}]}": [
-        f"{GROUP}.usb[0].vendor: 'zzzz' is not a hexadecimal number of four digits",
-        f"{GROUP}.usb[0].product: '12345' is not a hexadecimal number of four digits",
-    ],
-    ENTRY % "env: {A: '{seral}'}": [
-        "devices[0].env.A: {seral} is not a property of a device: did you mean 'serial'?"
-    ],
-    ENTRY % "mounts: [{path: '/x/{position}'}]": [
-        "devices[0].mounts[0].path: {position} is unknown until a container gets the device: "
-        "use {index}"
-    ],
-    ENTRY % "cdi: ['a.b/c={position}']": [
-        "devices[0].cdi[0]: {position} is unknown until a container gets the device: use {index}"
-    ],
-    ENTRY % "env: {A: 'a}'}": [
-        "devices[0].env.A: 'a}' has a brace without its other: write }} for itself"
-    ],
-    ENTRY % "cdi: [gpu0]": ["devices[0].cdi[0]: 'gpu0' is not of the form vendor.com/class=name"],
-    ENTRY % "mounts: [{path: '/srv/x-{serial}/../y'}]": [
-        "devices[0].mounts[0].path: '/srv/x-{serial}/../y' has '..': write the path without it"
-    ],
-    ENTRY % "mounts: [{path: /x, mountPath: '/..'}]": [
-        "devices[0].mounts[0].mountPath: '/..' has '..': write the path without it"
-    ],
-    **{
-        ENTRY % f"mounts: [{{path: '{path}'}}]": [
-            f"devices[0].mounts[0].path: '{path}' needs a directory before {{serial}}, such as "
-            "/srv/{serial}: a device could name any directory in /"
-        ]
-        for path in ("/{serial}", "/./x{serial}/y", "//.{serial}")
-    },
-    PATHED % "mountPath: /dev/../etc/": [
-        f"{GROUP}.paths[0].mountPath: '/dev/../etc/' has '..': write the path without it"
+        f"{GROUP}.usb[0].vendor: 'zzzz' {NOT_HEX}",
+        f"{GROUP}.usb[0].product: '12345' {NOT_HEX}",
     ],
     ENTRY % "health: {command: [check, '--device={path}', '{port}{port}']}": [
-        "devices[0].health.command[1]: '--device={path}' has {path} as a part of a word: make it "
-        "a word of its own, or read the variable DEVICE_PATH, which the command has",
-        "devices[0].health.command[2]: '{port}{port}' has {port} as a part of a word: make it a "
-        "word of its own, or read the variable DEVICE_PORT, which the command has",
-    ],
-    ENTRY % "health: {command: [check, '{share}']}": [
-        "devices[0].health.command[1]: {share} is unknown here: all shares of a device have one "
-        "check"
-    ],
-    ENTRY % "health: {failures: 0}": [
-        "devices[0].health.failures: 0 is not a whole number from 1 to 1000"
+        f"devices[0].health.command[1]: '--device={{path}}' has {{path}} {WORD} DEVICE_PATH, which "
+        "the command has",
+        f"devices[0].health.command[2]: '{{port}}{{port}}' has {{port}} {WORD} DEVICE_PORT, which "
+        "the command has",
     ],
     "device: []\ndevices: []\n": [
         "devices: means the same as device, which is there too: keep one of them"
@@ -168,67 +113,94 @@ BAD = {
         "[0]: devicematch is missing",
     ],
 }
-BAD |= {
-    NAMED % group: [f"{GROUP}.{told}"]
-    for group, told in {
-        "{select: {subsystem: drm, not: {}}}": "select.not: is empty",
-        "{select: {subsystem: drm, not: card}}": "select.not: 'card' is not a mapping with keys, "
-        "or a list",
-        "{select: {subsystem: drm, not: [{subsystem: tty}]}}": "select.not[0].subsystem: unknown "
-        "key: known are name, vendor, product, serial, driver, class, link, properties, attributes",
-        "{select: {subsystem: pci}, nodes: [{name: x}]}": "nodes[0]: subsystem is missing",
-        "{select: {subsystem: pci}, with: [kfd]}": "with[0]: 'kfd' is not the path of one device "
-        "node below /dev",
-        "{select: {subsystem: pci}, with: ['/dev/dri/*']}": "with[0]: '/dev/dri/*' is not the path "
-        "of one device node below /dev",
-        "{paths: [{path: /x}], with: [/dev/kfd]}": "with: is for usb and select only",
+OF_GROUPS = {
+    "{paths: [{path: /x}], usb: [{vendor: a, product: b}]}": ": needs one of paths, usb and "
+    "select, not paths and usb",
+    "{paths: [{path: dev/x}]}": ".paths[0].path: 'dev/x' is not absolute",
+    "{paths: [{path: '/mnt/[x'}]}": ".paths[0].path: '/mnt/[x' is malformed: see its [ and \\",
+    "{count: many, paths: [{path: /x}]}": ".count: 'many' is not a whole number from 0 to 100000, "
+    "or unlimited",
+    "{nodes: [tty], paths: [{path: /x}]}": ".nodes: is for usb and select only",
+    "{paths: [{path: /x}], with: [/dev/kfd]}": ".with: is for usb and select only",
+    "{select: {subsystem: drm, not: {}}}": ".select.not: is empty",
+    "{select: {subsystem: drm, not: card}}": ".select.not: 'card' is not a mapping with keys, or a "
+    "list",
+    "{select: {subsystem: drm, not: [{subsystem: tty}]}}": ".select.not[0].subsystem: unknown key: "
+    "known are name, vendor, product, serial, driver, class, link, properties, attributes",
+    "{select: {subsystem: pci}, nodes: [{name: x}]}": ".nodes[0]: subsystem is missing",
+    "{select: {subsystem: pci}, with: [kfd]}": ".with[0]: 'kfd' is not the path of one device node "
+    "below /dev",
+    "{select: {subsystem: pci}, with: ['/dev/dri/*']}": ".with[0]: '/dev/dri/*' is not the path of "
+    "one device node below /dev",
+}
+OF_PATHS = {
+    "permissions: rwx": "permissions: 'rwx' is not of the letters m, r and w, each once",
+    "type: Mount, permissions: r": "permissions: is for the type Device only; a mount has readOnly",
+    "readOnly: true": "readOnly: is for the type Mount only; a device has permissions",
+    "mountPath: x": "mountPath: 'x' is not absolute",
+    "mountPath: /dev/../etc/": f"mountPath: '/dev/../etc/' {DOTS}",
+}
+OF_ENTRIES = {
+    "count: 9": "count: belongs into a group, as in groups: [{count: 9, ...}]",
+    "env: {A: '{seral}'}": "env.A: {seral} is not a property of a device: did you mean 'serial'?",
+    "env: {A: 'a}'}": "env.A: 'a}' has a brace without its other: write }} for itself",
+    "cdi: ['a.b/c={position}']": f"cdi[0]: {UNKNOWN_YET}",
+    "cdi: [gpu0]": "cdi[0]: 'gpu0' is not of the form vendor.com/class=name",
+    "mounts: [{path: '/x/{position}'}]": f"mounts[0].path: {UNKNOWN_YET}",
+    "mounts: [{path: '/srv/x-{serial}/../y'}]": f"mounts[0].path: '/srv/x-{{serial}}/../y' {DOTS}",
+    "mounts: [{path: /x, mountPath: '/..'}]": f"mounts[0].mountPath: '/..' {DOTS}",
+    **{
+        f"mounts: [{{path: '{path}'}}]": f"mounts[0].path: '{path}' needs a directory before "
+        "{serial}, such as /srv/{serial}: a device could name any directory in /"
+        for path in ("/{serial}", "/./x{serial}/y", "//.{serial}")
+    },
+    "health: {command: [check, '{share}']}": "health.command[1]: {share} is unknown here: all "
+    "shares of a device have one check",
+    "health: {failures: 0}": "health.failures: 0 is not a whole number from 1 to 1000",
+}
+BAD |= {NAMED % keys: [f"{GROUP}{told}"] for keys, told in OF_GROUPS.items()}
+BAD |= {PATHED % keys: [f"{GROUP}.paths[0].{told}"] for keys, told in OF_PATHS.items()}
+BAD |= {ENTRY % keys: [f"devices[0].{told}"] for keys, told in OF_ENTRIES.items()}
+BEYOND_SCHEMA = {
+    ENTRY % keys: [f"devices[0].{told}"]
+    for keys, told in {
+        "mounts: [{path: /dev/null}]": "mounts[0].path: '/dev/null' is a device node, which a "
+        "container cannot open as a mount: use paths, or with beside select",
+        'mounts: [{path: "/srv/\\0"}]': r"mounts[0].path: '/srv/\x00' has a zero byte",
+        "mounts: [{path: '/srv/..{path}'}]": f"mounts[0].path: '/srv/..{{path}}' {DOTS}",
+        "health: {command: ['{path}']}": "health.command[0]: {path} cannot be the program of a "
+        "check",
+        "health: {command: [bash, -ec, '{serial}']}": "health.command[2]: {serial} after -ec could "
+        "be run as a program: read the variable DEVICE_SERIAL, which the command has",
+        "env: {1: x, 'a=': y}": "env.a=: 'a=' cannot be a name",
     }.items()
 }
-BEYOND_SCHEMA = {
-    ENTRY % "mounts: [{path: /dev/null}]": [
-        "devices[0].mounts[0].path: '/dev/null' is a device node, which a container cannot open as "
-        "a mount: use paths, or with beside select"
-    ],
-    ENTRY % 'mounts: [{path: "/srv/\\0"}]': [
-        r"devices[0].mounts[0].path: '/srv/\x00' has a zero byte"
-    ],
-    ENTRY % "mounts: [{path: '/srv/..{path}'}]": [
-        "devices[0].mounts[0].path: '/srv/..{path}' has '..': write the path without it"
-    ],
+BEYOND_SCHEMA |= {
     NAMED % '{select: {subsystem: tty, attributes: {"a\\0": b}}}': [
         rf"{GROUP}.select.attributes.'a\x00': has a zero byte"
     ],
-    ENTRY % "health: {command: ['{path}']}": [
-        "devices[0].health.command[0]: {path} cannot be the program of a check"
-    ],
-    ENTRY % "health: {command: [bash, -ec, '{serial}']}": [
-        "devices[0].health.command[2]: {serial} after -ec could be run as a program: read the "
-        "variable DEVICE_SERIAL, which the command has"
-    ],
     **{
-        NAMED % f"{{paths: [{{{keys}}}]}}": [
-            f"{GROUP}.paths[0].path: {path!r} is in {folder}, where runtimes look for no devices: "
-            "what is there is not the kernel's"
+        PATHED.replace("/x", path) % more: [
+            f"{GROUP}.paths[0].path: {path!r} is in {folder}, {NOT_THE_KERNELS}"
         ]
-        for keys, path, folder in (
-            ("path: /dev/shm/x", "/dev/shm/x", "/dev/shm"),
-            ("path: /dev/shm/*, type: Mount", "/dev/shm/*", "/dev/shm"),
-            ("path: /dev/pts", "/dev/pts", "/dev/pts"),
-            ("path: //dev/x/../a/fd/3", "//dev/x/../a/fd/3", "/dev/a/fd"),
+        for path, more, folder in (
+            ("/dev/shm/x", "", "/dev/shm"),
+            ("/dev/shm/*", "type: Mount", "/dev/shm"),
+            ("/dev/pts", "", "/dev/pts"),
+            ("//dev/x/../a/fd/3", "", "/dev/a/fd"),
         )
     },
     NAMED % "{usb: [{vendor: '1a86', product: '7523'}], with: [/dev/mqueue/x, /dev/a/../b]}": [
-        f"{GROUP}.with[0]: '/dev/mqueue/x' is in /dev/mqueue, where runtimes look for no devices: "
-        "what is there is not the kernel's",
-        f"{GROUP}.with[1]: '/dev/a/../b' has '..': write the path without it",
+        f"{GROUP}.with[0]: '/dev/mqueue/x' is in /dev/mqueue, {NOT_THE_KERNELS}",
+        f"{GROUP}.with[1]: '/dev/a/../b' {DOTS}",
     ],
-    "devices: [{name: ab, groups: [{paths: [{path: /x}]}]}, {name: ab, groups: "
-    "[{paths: [{path: /y}]}]}]\n": ["devices[1]: the name 'ab' is given twice"],
+    NAMED % "{paths: [{path: /x}]}]}, {name: ab, groups: [{paths: [{path: /y}]}": [
+        "devices[1]: the name 'ab' is given twice"
+    ],
     "- {devicematch: '(', nummaxdevices: 1}\n": [
         "[0].devicematch: '(' is not a regular expression of Go: missing ), unterminated "
         "subpattern at position 0"
     ],
-    ENTRY % "env: {1: x, 'a=': y}": ["devices[0].env.a=: 'a=' cannot be a name"],
 }
 
 

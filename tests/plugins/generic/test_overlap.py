@@ -1,17 +1,11 @@
-"""What is one device, whatever it is called: in two entries, and while a pod holds it."""
+"""What is one device, whatever it is called in two entries."""
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_testing.fixture import Kubelet, Node
-from deviceplugin_testing.simulator import Pod
 from generic.plugin import Machine
-from patience import eventually
 
 ZERO, FULL = "/dev/zero", "/dev/full"
 AA, BB = "squat.ai/aa", "squat.ai/bb"
@@ -101,49 +95,6 @@ def test_what_is_not_offered_takes_nothing_from_others(machine: Machine) -> None
     assert [(AA, ""), ("squat.ai/cc", "")] == reasons(found)
 
 
-# While a pod holds it.
-
-POD = Pod.of("first", main={AA: 1})
-SETTINGS: dict[str, Any] = {
-    "pod_resources_interval": timedelta(milliseconds=50),
-    "vanished_grace": timedelta(milliseconds=50),
-    "http_address": "127.0.0.1:0",
-}
-
-
-def state(node: Node) -> Mapping[str, str]:
-    """The reasons of all devices, by what they consist of."""
-    return {
-        "+".join(Path(path).name for path in device["nodes"]): device["reason"]
-        for resource in node.host.inventory()["resources"]
-        for device in resource["devices"]
-    }
-
-
-def wait_for_state(node: Node, **expected: str) -> None:
-    def matches() -> bool:
-        found = {name.replace("+", "_"): reason for name, reason in state(node).items()}
-        return found.keys() == expected.keys() and all(
-            found[name].startswith(reason) and bool(found[name]) == bool(reason)
-            for name, reason in expected.items()
-        )
-
-    eventually(matches, f"{expected}")
-
-
-def test_an_optional_path_that_appears_does_not_give_the_device_out_again(
-    machine: Machine, kubelet: Kubelet
-) -> None:
-    stick = link(machine, "stick", ZERO)
-    group = f"{{paths: [{{path: {stick}}}, {{path: {machine.dev}/extra, optional: true}}]}}"
-    with kubelet.running(machine.plugin(entry("aa", group)), **SETTINGS) as node:
-        eventually(lambda: 1 == len(node.kubelet.healthy(AA)), "the device")
-        assert node.kubelet.run(POD)
-        link(machine, "extra", FULL)
-        wait_for_state(node, stick="its device node is offered", stick_extra="held as ")
-        assert not node.kubelet.run(Pod.of("second", main={AA: 1}))
-
-
 def test_a_second_stick_of_a_group_does_not_give_the_first_out_again(machine: Machine) -> None:
     link(machine, "bus/usb/001/007", ZERO)
     link(machine, "bus/usb/001/008", FULL)
@@ -154,21 +105,3 @@ def test_a_second_stick_of_a_group_does_not_give_the_first_out_again(machine: Ma
     (both,) = plugin.discover()
     assert one.id != both.id
     assert set(one.hardware) < set(both.hardware)
-
-
-def test_a_path_that_a_reload_adds_does_not_give_the_device_out_again(
-    machine: Machine, kubelet: Kubelet
-) -> None:
-    stick, extra = link(machine, "stick", ZERO), link(machine, "extra", FULL)
-    before = machine.plugin(entry("aa", of_paths(stick)))
-    with kubelet.running(before, **SETTINGS) as node:
-        eventually(lambda: 1 == len(node.kubelet.healthy(AA)), "the device")
-        assert node.kubelet.run(POD)
-        node.host.replace([machine.plugin(entry("aa", of_paths(stick, extra)))])
-        wait_for_state(node, stick="its device node is offered", stick_extra="held as ")
-
-        node.host.replace([machine.plugin(entry("bb", of_paths(link(machine, "alias", stick))))])
-        wait_for_state(node, stick="its device node is offered as", alias="held as ")
-
-        node.kubelet.terminate(POD)
-        eventually(lambda: 1 == len(node.kubelet.healthy(BB)), "the device to be free")
