@@ -1,7 +1,6 @@
 """What is remembered from look to look: it saves work, and hides nothing."""
 
 import errno
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Tree
 from generic.plugin import Machine
 from hardware.failing_calls import failing_calls
+from hardware.tree import renew
 
 ENTRIES = """
 - {name: plain, groups: [{paths: [{path: ROOT/dev/n*}]}]}
@@ -86,10 +86,7 @@ def bind(machine: Machine, driver: str) -> None:
     for link in (machine.sys / "devices").rglob("*:1.0/driver"):
         link.unlink()
         link.symlink_to(f"../{driver}")
-        ttys = link.parent / "tty"
-        shutil.copytree(ttys, ttys.with_name("new"), symlinks=True)
-        shutil.rmtree(ttys)
-        ttys.with_name("new").rename(ttys)
+        renew(link.parent / "tty")
     machine.event()
 
 

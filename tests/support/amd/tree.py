@@ -22,7 +22,7 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_amd.handover import Handover
 from deviceplugin_testing.fixture import FailingKernel
-from hardware.tree import Hardware
+from hardware.tree import Hardware, renew
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")
 _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
@@ -186,10 +186,7 @@ class AmdTree:
 
     def bind_anew(self, address: str) -> None:
         """Have the driver leave a GPU and take it again: its DRM devices are new ones."""
-        folder = self.cards[address].folder
-        (folder / "drm").rename(folder / "old")
-        shutil.copytree(folder / "old", folder / "drm", symlinks=True)
-        shutil.rmtree(folder / "old")
+        renew(self.cards[address].folder / "drm")
 
     def refuse(self) -> None:
         """Have KFD refuse what it refuses to a container that is not privileged."""

@@ -13,7 +13,6 @@
 """
 
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +23,7 @@ import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from deviceplugin_testing.fixture import FailingKernel
-from hardware.tree import Hardware
+from hardware.tree import Hardware, renew
 from intelgpu.machines import Card, Machine
 
 _RENDER: Final = 128
@@ -151,10 +150,7 @@ class IntelTree:
 
     def bind_anew(self, address: str) -> None:
         """Have the driver leave a GPU and take it again: its directory drm is a new one."""
-        folder = self.folder(address)
-        (folder / "drm").rename(folder / "old")
-        shutil.copytree(folder / "old", folder / "drm", symlinks=True)
-        shutil.rmtree(folder / "old")
+        renew(self.folder(address) / "drm")
 
     def divide(self, address: str, count: int) -> None:
         """Have a card have so many virtual functions."""
