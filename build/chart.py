@@ -8,6 +8,7 @@ plugin: they change what is in ``files/`` as the values say. So a plugin that ha
 import gzip
 import io
 import json
+import re
 import shutil
 import tarfile
 import textwrap
@@ -70,7 +71,8 @@ class Chart:
         """What is in Chart.yaml."""
         found = document(self.source / "Chart.yaml")
         images = sorted(one["image"] for one in self.files.values())
-        pulled = [{"name": one.rpartition("/")[2], "image": one} for one in images if "/" in one]
+        parts = [re.fullmatch(".+/([^/:@]+).*", one) for one in images]
+        pulled = [{"name": one[1], "image": one[0]} for one in parts if one]
         shown = {**self.said, **({"images": pulled} if pulled else {})}
         found["annotations"] |= {
             f"artifacthub.io/{key}": yaml.safe_dump(value, sort_keys=False)

@@ -165,7 +165,7 @@ def write_overlay(place: Path, folder: Path, registry: str, components: Sequence
             {"name": name, "newName": f"{registry}/{name}", "digest": archive_of(name).digest}
             for name in (image_names(folder) if registry else [])
         ],
-        "patches": [*only_where_it_runs(folder)] if registry else [],
+        "patches": [*only_where_it_runs(folder), *of_plugins(registry)] if registry else [],
     }
     if components:  # whose objects are in no namespace yet
         overlay["namespace"] = kustomization(folder)["namespace"]
@@ -180,6 +180,18 @@ def only_where_it_runs(folder: Path) -> Iterator[dict[str, object]]:
         patch = yaml.safe_dump([{"op": "replace", "path": ARCHITECTURES, "value": values}])
         for kind in ("DaemonSet", "Deployment"):
             yield {"target": {"kind": kind}, "patch": patch}
+
+
+def of_plugins(registry: str) -> Iterator[dict[str, object]]:
+    """Yield a patch by which the operator finds the images of plugins where its own is."""
+    name = "deviceplugin-operator"
+    env = [{"name": "IMAGE_PREFIX", "value": f"{registry}/"}]
+    spec = {"template": {"spec": {"containers": [{"name": "operator", "env": env}]}}}
+    patch = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+    yield {
+        "target": {"kind": "Deployment", "name": name},
+        "patch": yaml.safe_dump({**patch, "spec": spec}),
+    }
 
 
 def image_names(folder: Path) -> list[str]:

@@ -111,7 +111,7 @@ def test_a_chart_and_its_alerts_say_where_they_come_from(tmp_path: Path) -> None
     assert (home, [home]) == (metadata["home"], metadata["sources"])
     assert f"{at_version}/{chart.ICON}?raw=true" == metadata["icon"]
     assert [{"name": "maintainers of device-plugins", "url": home}] == metadata["maintainers"]
-    images = [{"name": "x:1", "image": "r.example/x:1"}] * len(PLUGINS)
+    images = [{"name": "x", "image": "r.example/x:1"}] * len(PLUGINS)
     assert images == yaml.safe_load(metadata["annotations"]["artifacthub.io/images"])
     objects = json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]
     page = f"{at_version}/common/docs/runbooks.md#deviceunhealthy"

@@ -137,6 +137,9 @@ def test_manifests_name_the_images_of_the_registry_by_digest(
         [container["image"] for container in each] for each in containers
     ]
     assert [["amd64"]] == [architectures(one) for one in pods]  # they keep off other nodes
+    env = [entry for each in containers for one in each for entry in one.get("env", ())]
+    prefixes = [one["value"] for one in env if one["name"] == "IMAGE_PREFIX"]
+    assert prefixes == [f"{registry}/"] * (name == "operator")
     spaces = {one["metadata"].get("namespace", image) for one in manifests}
     assert {image} == spaces - {"default"}  # where the operator's Events are
     plain = [*yaml.safe_load_all(release.render(folder, "", places))]
