@@ -20,6 +20,13 @@ AGENT: Final = "node"
 """The plugin whose configuration has a section for each of the others."""
 WITHOUT_EFFECT: Final = frozenset({"node-choice", "node-label", "node-labels-file"})
 """Settings that a file cannot set."""
+TEXTS: Final = {
+    "array": "",  # with commas
+    "boolean": "(?i)^(true|false|yes|no|on|off|t|f|1|0)$",
+    "integer": r"^\s*[-+]?[0-9]+\s*$",
+    "number": "^[-+.0-9eE]+$",
+}
+"""How values of settings may be written as strings, by their types."""
 OF_PEERS: Final[Mapping[str, Sequence[str]]] = {
     "generic": ("device",),
     "gpu": ("flags", "imex", "version"),
@@ -109,13 +116,22 @@ def _for_go(schema: Manifest) -> Manifest:
 
 def _nullable(schema: Manifest) -> Manifest:
     """Return a schema that takes null too, which removes what the manifest has."""
-    if "null" in schema.get("type", ()):
-        return schema
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    if not isinstance(schema.get("type"), str):  # anything, or null is one of several
+        return schema
     enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-    texts = ["string"] if schema["type"] == "array" else []  # with commas
-    return {**schema, "type": [schema["type"], *texts, "null"], **enum}
+    loose = _as_text(schema)
+    return {**loose, "type": [*loose["type"], "null"], **enum}
+
+
+def _as_text(schema: Manifest) -> Manifest:
+    """Return the schema of a value, or of a list of such, which may also be as a flag has it."""
+    kind = schema.get("type")
+    if kind not in TEXTS:
+        return {**schema, "type": [kind]} if kind else schema
+    more = {"items": _as_text(schema["items"])} if kind == "array" else {"pattern": TEXTS[kind]}
+    return {**schema, **more, "type": [kind, "string"]}
 
 
 def _config_maps(components: Manifest) -> list[str]:

@@ -184,14 +184,11 @@ def only_where_it_runs(folder: Path) -> Iterator[dict[str, object]]:
 
 def of_plugins(registry: str) -> Iterator[dict[str, object]]:
     """Yield a patch by which the operator finds the images of plugins where its own is."""
-    name = "deviceplugin-operator"
     env = [{"name": "IMAGE_PREFIX", "value": f"{registry}/"}]
     spec = {"template": {"spec": {"containers": [{"name": "operator", "env": env}]}}}
-    patch = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
-    yield {
-        "target": {"kind": "Deployment", "name": name},
-        "patch": yaml.safe_dump({**patch, "spec": spec}),
-    }
+    named = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "-"}}
+    target = {"kind": "Deployment", "name": "deviceplugin-operator"}
+    yield {"target": target, "patch": yaml.safe_dump({**named, "spec": spec})}
 
 
 def image_names(folder: Path) -> list[str]:
@@ -246,13 +243,13 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
         raise SystemExit(f"release.py: not of version {version()}: {', '.join(sorted(differing))}")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
-    render_deployments(registry.rstrip("/"))
+    render_deployments(registry)
     with tempfile.TemporaryDirectory() as scratch:
         for operator in (False, True):
             made = Path(scratch, f"chart-{operator}")
-            write_chart(made, registry.rstrip("/"), home.rstrip("/"), operator=operator)
+            write_chart(made, registry, home, operator=operator)
             chart.pack(made, TARGET)
-    packages.build(TARGET, version(), home.rstrip("/"))
+    packages.build(TARGET, version(), home)
     for path in sorted(IMAGES.glob(f"*-{version()}.*")):
         shutil.copy2(path, TARGET)
         if path.suffix == ".tar":
@@ -267,8 +264,8 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
 def published(command: str) -> argparse.ArgumentParser:
     """Return a parser of where things are published."""
     parser = argparse.ArgumentParser(f"release.py {command}", usage=__doc__)
-    parser.add_argument("--registry", default="")
-    parser.add_argument("--home", default="")
+    for name in ("--registry", "--home"):
+        parser.add_argument(name, default="", type=lambda given: given.rstrip("/"))
     return parser
 
 
@@ -287,12 +284,7 @@ def main(argv: Sequence[str]) -> None:
             found = parser.parse_args(options)
             if found.folder.exists():
                 raise SystemExit(f"release.py: {found.folder} exists already: remove it first")
-            write_chart(
-                found.folder,
-                found.registry.rstrip("/"),
-                found.home.rstrip("/"),
-                operator=found.operator,
-            )
+            write_chart(found.folder, found.registry, found.home, operator=found.operator)
         case ["version"]:
             print(version())
         case ["version", new]:

@@ -331,6 +331,7 @@ REFUSED: dict[str, Any] = {
         "namespace": "My_ns",
         "labels": {"app.kubernetes.io/name": "x"},
     },
+    "simulated": {"config": {"number-devices": "many", "poll-interval": 5}},
     "rdma": {"config": "a: 1", "env": [{"name": "A", "value": True}]},
     "generic": {"config": {"devices": [{"name": "lamp", "groups": [{"pahts": []}]}]}},
     "node": {"config": {"log-levle": "debug", "gopher": {"log-level": "info"}}},
@@ -367,6 +368,8 @@ node.config.gopher: Additional property log-level is not allowed
 node.config.log-levle: Invalid type. Expected: [object,null], given: string
 rdma.config: Invalid type. Expected: object, given: string
 rdma.env.0.value: Invalid type. Expected: string, given: boolean
+simulated.config.number-devices: Does not match pattern '^\s*[-+]?[0-9]+\s*$'
+simulated.config.poll-interval: Invalid type. Expected: [string,null], given: integer
 """  # noqa: E501  a line each, as helm has them
 
 
@@ -380,6 +383,7 @@ def test_what_is_wrong_is_refused(chart_folder: Path) -> None:
 TAKEN = [
     ("gpu", {"version": "v1", "flags": {"migStrategy": "single"}, "imex": {"required": True}}),
     ("gpu", {"mig-strategy": None, "device-list-strategy": "envvar,cdi-cri"}),
+    ("gpu", {"imex-channel-ids": ["0"], "fail-on-init-error": "True"}),
     ("rdma", {"configList": [{"resourceName": "hca"}], "periodicUpdateInterval": 60}),
     ("generic", {"devices": None, "device": [{"name": "lamp", "groups": [{"paths": []}]}]}),
     ("node", {"log-level": "debug", "simulated": {"number-devices": 2}, "lamp": {"a": 1}}),
