@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 import release
+from deviceplugin._config.settings import dump
+from deviceplugin_operator.crd.catalogue import PLUGINS
 from manifests.helm import helm, template
 from manifests.kustomize import Manifest, of_kind
 
@@ -378,6 +381,23 @@ def test_what_is_wrong_is_refused(chart_folder: Path) -> None:
         template(chart_folder, REFUSED)
     said = re.findall(r"^- (.+)$", str(refused.value), re.MULTILINE)
     assert sorted(FAULTS.strip().splitlines()) == sorted(said)
+
+
+NOT_TAKEN = {
+    *("node-choice", "node-label", "node-labels-file"),  # they have no effect in a file
+    "http-address",  # a variable overrides it
+}
+
+
+@pytest.mark.parametrize("plugin", sorted(PLUGINS))
+def test_every_default_of_a_plugin_may_be_written_down(plugin: str, chart_folder: Path) -> None:
+    schema = json.loads((chart_folder / "values.schema.json").read_text())
+    config = schema["properties"][plugin]["properties"]["config"]
+    hosted = PLUGINS[plugin]
+    default = {hosted.renamed.get(key, key): one for key, one in dump(hosted.settings()).items()}
+    assert NOT_TAKEN == default.keys() - config["properties"].keys()
+    written = {key: one for key, one in default.items() if key not in NOT_TAKEN}
+    assert [] == [one.message for one in Draft7Validator(config).iter_errors(written)]
 
 
 TAKEN = [
