@@ -284,7 +284,10 @@ def main(argv: Sequence[str]) -> None:
             found = parser.parse_args(options)
             if found.folder.exists():
                 raise SystemExit(f"release.py: {found.folder} exists already: remove it first")
-            write_chart(found.folder, found.registry, found.home, operator=found.operator)
+            try:
+                write_chart(found.folder, found.registry, found.home, operator=found.operator)
+            except OSError as error:
+                raise SystemExit(f"release.py: {found.folder} cannot be written: {error}") from None
         case ["version"]:
             print(version())
         case ["version", new]:

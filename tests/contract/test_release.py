@@ -167,6 +167,8 @@ def test_the_chart_is_written_by_a_command(tmp_path: Path) -> None:
     assert "home: https://git.example.com/hw/plugins\n" in (place / "Chart.yaml").read_text()
     with pytest.raises(SystemExit, match="chart exists already: remove it first"):
         release.main(["chart", str(place)])
+    with pytest.raises(SystemExit, match=r"x cannot be written: .*Not a directory"):
+        release.main(["chart", str(place / "README.md/x"), "--operator"])
 
 
 def rendered(folder: Path) -> str:
