@@ -15,25 +15,19 @@ DIGEST = f"sha256:{'0' * 64}"
 OURS = {"nodeSelector": {"a": "b"}, "priorityClassName": "high", "tolerations": []}
 
 
-@pytest.mark.parametrize(
-    ("values", "image", "prefix"),
-    [
-        ({}, f"{NAME}:{release.version()}", None),
-        (
-            {"image": {"registry": "r.example:5000/hw"}},
-            f"r.example:5000/hw/{NAME}:{release.version()}",
-            "r.example:5000/hw/",
-        ),
-        ({"image": {"registry": "r", "digest": DIGEST}}, f"r/{NAME}@{DIGEST}", "r/"),
-        (
-            {"image": {"registry": "r"}, "env": [{"name": "IMAGE_PREFIX", "value": "other/"}]},
-            f"r/{NAME}:{release.version()}",
-            "other/",
-        ),
-    ],
-)
+TAGGED = f"{NAME}:{release.version()}"
+ELSEWHERE = {"image": {"registry": "r"}, "env": [{"name": "IMAGE_PREFIX", "value": "other/"}]}
+IMAGES: list[tuple[dict[str, Any], str, str | None]] = [
+    ({}, TAGGED, None),
+    ({"image": {"registry": "r:5000/hw"}}, f"r:5000/hw/{TAGGED}", "r:5000/hw/"),
+    ({"image": {"registry": "r", "digest": DIGEST}}, f"r/{NAME}@{DIGEST}", "r/"),
+    (ELSEWHERE, f"r/{TAGGED}", "other/"),
+]
+
+
+@pytest.mark.parametrize(("values", "image", "prefix"), IMAGES)
 def test_the_plugins_come_from_where_the_operator_comes_from(
-    values: Any, image: str, prefix: str, operator_chart: Path
+    values: Any, image: str, prefix: str | None, operator_chart: Path
 ) -> None:
     deployment = of_kind(template(operator_chart, values), "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

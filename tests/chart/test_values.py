@@ -444,10 +444,6 @@ def test_whoever_installs_it_is_told_how_to_go_on(
     assert ("There are amd, fpga, generic, " in notes["text"]) == (not values)
 
 
-def test_nothing_enabled_is_no_error(chart_folder: Path) -> None:
-    assert [] == template(chart_folder, {})
-
-
 def test_a_chart_can_be_a_part_of_another(
     chart_folder: Path, operator_chart: Path, tmp_path: Path
 ) -> None:
@@ -458,9 +454,10 @@ def test_a_chart_can_be_a_part_of_another(
     (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(metadata))
     for name, folder in names.items():
         shutil.copytree(folder, tmp_path / "charts" / name)
-    values: dict[str, Any] = {"global": {"imageRegistry": "r"}}
-    values["device-plugins"] = {"enabled": True, "gopher": {"enabled": True}}
+    values: dict[str, Any] = {"global": {"imageRegistry": "r"}, "device-plugins": {"enabled": True}}
     values["device-plugins-operator"] = {"enabled": False}
+    assert [] == template(tmp_path, values)  # nothing enabled is no error
+    values["device-plugins"]["gopher"] = {"enabled": True}
     rendered = template(tmp_path, values)
     assert f"gopher-device-plugin:{VERSION}" == field(
         of_kind(rendered, "DaemonSet"), f"{OWN}.image"
