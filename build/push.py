@@ -1,4 +1,4 @@
-"""Push the images and the chart of a release to a registry, as they were built.
+"""Push the images and the charts of a release to a registry, as they were built.
 
     push.py --names [FOLDER]
     push.py REGISTRY [FOLDER] [--only NAME] [--plain-http]
@@ -9,10 +9,10 @@
         --plain-http  the registry has no TLS
         --names       print what there is to push, as JSON, and push nothing
 
-It needs skopeo for images and helm for the chart, which use the credentials of docker, and nothing
+It needs skopeo for images and helm for charts, which use the credentials of docker, and nothing
 that is not Python's own. It prints
 NAME@DIGEST of each, as the registry has it, and fails if an image has another digest there than in
-the release, by which manifests and chart name it.
+the release, by which manifests and charts name it.
 """
 
 import argparse
@@ -28,16 +28,14 @@ from typing import Final
 from archive import Archive
 
 RELEASE: Final = Path(__file__).parents[1] / "dist" / "release"
-CHART: Final = "device-plugins"
 CHARTS: Final = "charts"
 """Where the charts are, below the registry: an image can be called like a chart."""
 
 
 def contents(folder: Path) -> dict[str, Path]:
     """Return what a release has to push, by name."""
-    found = {path.stem.rpartition("-")[0]: path for path in sorted(folder.glob("*.tar"))}
-    charts = sorted(folder.glob(f"{CHART}-*.tgz"))
-    return found | ({CHART: charts[-1]} if charts else {})
+    found = (*sorted(folder.glob("*.tar")), *sorted(folder.glob("*.tgz")))
+    return {path.stem.rpartition("-")[0]: path for path in found}
 
 
 def push_image(path: Path, registry: str, *, plain: bool) -> str:
@@ -61,7 +59,7 @@ def push_chart(path: Path, registry: str, *, plain: bool) -> str:
     digest = re.search(r"sha256:[0-9a-f]{64}", said)
     if digest is None:
         raise ValueError(f"helm did not say the digest of {path.name}: {said}")
-    return f"{registry}/{CHARTS}/{CHART}@{digest[0]}"
+    return f"{registry}/{CHARTS}/{path.stem.rpartition('-')[0]}@{digest[0]}"
 
 
 def run(*words: str) -> str:

@@ -10,8 +10,10 @@
         --sign       a private key of ssh, by which the checksums are signed; the release workflow
                      signs them by its own identity instead
 
-    release.py chart FOLDER [--registry REGISTRY] [--home URL]
+    release.py chart FOLDER [--operator] [--registry REGISTRY] [--home URL]
         write the Helm chart to FOLDER, which does not exist yet
+
+        --operator   that of the operator, not that of the plugins
 
     release.py version [NEW]
         print the version, or write NEW wherever the version occurs
@@ -36,10 +38,10 @@ from typing import Any, Final
 import yaml
 
 import chart
+import kustomize
 import packages
 from archive import Archive
 from deviceplugin_operator.manifests import Manifest
-from kustomize import CLUSTER_WIDE, documents
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
@@ -54,7 +56,7 @@ PLACES: Final = (
     ("deployments/*/kustomization.yaml", r"^      app.kubernetes.io/version: (.+)$"),
     ("deployments/operator/operator/kustomization.yaml", r"kubernetes.io/version: (.+)$"),
     ("deployments/operator/operator/kustomization.yaml", r"^    newTag: (.+)$"),
-    ("deployments/chart/Chart.yaml", r'^(?:version|appVersion): "?([^"\n]+)'),
+    ("deployments/**/chart/Chart.yaml", r'^(?:version|appVersion): "?([^"\n]+)'),
     ("build/operator.Dockerfile", r"^ARG VERSION=(.+)$"),
     ("build/operator.Dockerfile", r"-operator:(\d+\.\d+\.\d+)"),
     ("build/Dockerfile", r"^ARG VERSION=(.+)$"),
@@ -120,43 +122,54 @@ def render_deployments(registry: str) -> None:
         (TARGET / f"install-{name}.yaml").write_text(render(folder, registry), encoding="utf-8")
 
 
-def write_chart(folder: Path, registry: str, home: str) -> None:
-    """Write the Helm chart, with the manifests as :func:`render` renders them."""
+def write_chart(
+    folder: Path, registry: str = "", home: str = "", *, operator: bool = False
+) -> None:
+    """Write a Helm chart, with the manifests as :func:`render` renders them."""
 
     def rendered(plugin: Path, components: Sequence[Path]) -> list[Manifest]:
-        found = documents(render(plugin, registry, components))
+        if not registry:  # which takes less time, and no kubectl
+            with tempfile.TemporaryDirectory() as scratch:
+                write_overlay(Path(scratch).resolve(), plugin, registry, components)
+                return kustomize.render(Path(scratch))
+        found = kustomize.documents(render(plugin, registry, components))
         for one in found:
-            if one["kind"] in CLUSTER_WIDE:  # kustomize puts kinds that it does not know in one
+            if one["kind"] in kustomize.CLUSTER_WIDE:  # it puts kinds that it does not know in one
                 one["metadata"].pop("namespace", None)
         return found
 
-    chart.write(folder, rendered, home)
-    if home:
-        packages.relink(folder / "README.md", "deployments/chart", f"{home}/blob/v{version()}")
+    (chart.write_operator if operator else chart.write)(folder, rendered, home)
 
 
 def render(folder: Path, registry: str, components: Sequence[Path] = ()) -> str:
     """Return the manifests of a folder. With ``registry``, they name its images, by digest."""
-    kustomize = ["kustomize", "build"] if shutil.which("kustomize") else ["kubectl", "kustomize"]
+    words = ["kustomize", "build"] if shutil.which("kustomize") else ["kubectl", "kustomize"]
+    if shutil.which(words[0]) is None:
+        raise SystemExit("release.py: there is no kubectl and no kustomize in PATH: install one")
     with tempfile.TemporaryDirectory() as scratch:
-        place = os.path.realpath(scratch)
-        overlay: dict[str, object] = {
-            "resources": [os.path.relpath(folder, place)],
-            "components": [os.path.relpath(component, place) for component in components],
-            "images": [
-                {"name": name, "newName": f"{registry}/{name}", "digest": archive_of(name).digest}
-                for name in (image_names(folder) if registry else [])
-            ],
-            "patches": [*only_where_it_runs(folder)] if registry else [],
-        }
-        if components:  # whose objects are in no namespace yet
-            overlay["namespace"] = kustomization(folder)["namespace"]
-        Path(scratch, "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
-        words = [*kustomize, scratch]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        write_overlay(Path(scratch).resolve(), folder, registry, components)
+        done = subprocess.run([*words, scratch], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"release.py: {folder}: {done.stderr.strip()}")
     return done.stdout
+
+
+def write_overlay(place: Path, folder: Path, registry: str, components: Sequence[Path]) -> None:
+    """Write a kustomization of a folder with components and the images of a registry."""
+    overlay: dict[str, object] = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(folder, place)],
+        "components": [os.path.relpath(component, place) for component in components],
+        "images": [
+            {"name": name, "newName": f"{registry}/{name}", "digest": archive_of(name).digest}
+            for name in (image_names(folder) if registry else [])
+        ],
+        "patches": [*only_where_it_runs(folder), *of_plugins(registry)] if registry else [],
+    }
+    if components:  # whose objects are in no namespace yet
+        overlay["namespace"] = kustomization(folder)["namespace"]
+    (place / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf-8")
 
 
 def only_where_it_runs(folder: Path) -> Iterator[dict[str, object]]:
@@ -167,6 +180,15 @@ def only_where_it_runs(folder: Path) -> Iterator[dict[str, object]]:
         patch = yaml.safe_dump([{"op": "replace", "path": ARCHITECTURES, "value": values}])
         for kind in ("DaemonSet", "Deployment"):
             yield {"target": {"kind": kind}, "patch": patch}
+
+
+def of_plugins(registry: str) -> Iterator[dict[str, object]]:
+    """Yield a patch by which the operator finds the images of plugins where its own is."""
+    env = [{"name": "IMAGE_PREFIX", "value": f"{registry}/"}]
+    spec = {"template": {"spec": {"containers": [{"name": "operator", "env": env}]}}}
+    named = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "-"}}
+    target = {"kind": "Deployment", "name": "deviceplugin-operator"}
+    yield {"target": target, "patch": yaml.safe_dump({**named, "spec": spec})}
 
 
 def image_names(folder: Path) -> list[str]:
@@ -221,12 +243,13 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
         raise SystemExit(f"release.py: not of version {version()}: {', '.join(sorted(differing))}")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
-    render_deployments(registry.rstrip("/"))
+    render_deployments(registry)
     with tempfile.TemporaryDirectory() as scratch:
-        made = Path(scratch, "chart")
-        write_chart(made, registry.rstrip("/"), home.rstrip("/"))
-        chart.pack(made, TARGET / f"{chart.NAME}-{version()}.tgz")
-    packages.build(TARGET, version(), home.rstrip("/"))
+        for operator in (False, True):
+            made = Path(scratch, f"chart-{operator}")
+            write_chart(made, registry, home, operator=operator)
+            chart.pack(made, TARGET)
+    packages.build(TARGET, version(), home)
     for path in sorted(IMAGES.glob(f"*-{version()}.*")):
         shutil.copy2(path, TARGET)
         if path.suffix == ".tar":
@@ -241,8 +264,8 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
 def published(command: str) -> argparse.ArgumentParser:
     """Return a parser of where things are published."""
     parser = argparse.ArgumentParser(f"release.py {command}", usage=__doc__)
-    parser.add_argument("--registry", default="")
-    parser.add_argument("--home", default="")
+    for name in ("--registry", "--home"):
+        parser.add_argument(name, default="", type=lambda given: given.rstrip("/"))
     return parser
 
 
@@ -257,10 +280,14 @@ def main(argv: Sequence[str]) -> None:
         case ["chart", *options]:
             parser = published("chart")
             parser.add_argument("folder", type=Path)
+            parser.add_argument("--operator", action="store_true")
             found = parser.parse_args(options)
             if found.folder.exists():
                 raise SystemExit(f"release.py: {found.folder} exists already: remove it first")
-            write_chart(found.folder, found.registry.rstrip("/"), found.home.rstrip("/"))
+            try:
+                write_chart(found.folder, found.registry, found.home, operator=found.operator)
+            except OSError as error:
+                raise SystemExit(f"release.py: {found.folder} cannot be written: {error}") from None
         case ["version"]:
             print(version())
         case ["version", new]:

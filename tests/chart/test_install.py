@@ -1,4 +1,4 @@
-"""The chart on a real API server: installed, upgraded, rolled back and uninstalled by helm."""
+"""The charts on a real API server: installed, upgraded, rolled back and uninstalled by helm."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.xdist_group("real-api-server"),
 ]
 NAME = "gopher-device-plugin"
-DAEMON_SET = f"/apis/apps/v1/namespaces/{NAME}/daemonsets/{NAME}"
+DAEMON_SET = f"/apis/apps/v1/namespaces/hw/daemonsets/{NAME}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Cluster:
     server: RealApiServer
     account: Path
     chart: Path
+    operator: Path
 
     def helm(self, *words: str | Path, **values: Any) -> str:
         """Do what helm does with the chart."""
@@ -49,42 +50,61 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, chart_folder: Path) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, chart_folder: Path, operator_chart: Path
+) -> Iterator[Cluster]:
     root = tmp_path_factory.mktemp("real")
     with running(root) as server:
-        yield Cluster(server, root / "account-admin", chart_folder)
+        yield Cluster(server, root / "account-admin", chart_folder, operator_chart)
 
 
 def test_a_release_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster) -> None:
     def image_and_config() -> tuple[str, str]:
         pod = cluster.get(DAEMON_SET)["spec"]["template"]["spec"]
-        maps = f"/api/v1/namespaces/{NAME}/configmaps/gopher-config"
+        maps = "/api/v1/namespaces/hw/configmaps/gopher-config"
         return pod["containers"][0]["image"], cluster.get(maps)["data"]["config.yaml"]
 
     every = ("events", "evict", "startup-taint", "udev", "watcher")
     enabled = {"enabled": True, "components": dict.fromkeys(every, True)}
-    said = cluster.helm("install", "hw", cluster.chart, gopher=enabled)
-    assert f"kubectl --namespace {NAME} rollout status daemonset/{NAME}" in said
+    place = "--namespace=hw"
+    cluster.helm("install", "devices", cluster.chart, place, "--create-namespace")
+    said = cluster.helm("upgrade", "devices", cluster.chart, place, gopher=enabled)
+    assert f"kubectl --namespace hw rollout status daemonset/{NAME}" in said
     first = (f"{NAME}:{release.version()}", "directory: /etc/gophers\n")
     assert first == image_and_config()
     assert cluster.is_there(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}:events")
 
     changed = {"enabled": True, "config": {"directory": "/srv"}, "image": {"tag": "0.2.0"}}
-    cluster.helm("upgrade", "hw", cluster.chart, gopher=changed)
+    cluster.helm("upgrade", "devices", cluster.chart, place, gopher=changed)
     assert (f"{NAME}:0.2.0", "directory: /srv\n") == image_and_config()
     assert not cluster.is_there(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}:events")
     template = cluster.get(DAEMON_SET)["spec"]["template"]
     assert 64 == len(template["metadata"]["annotations"]["checksum/config"])
 
-    cluster.helm("rollback", "hw", "1")
+    cluster.helm("rollback", "devices", "2", place)
     assert first == image_and_config()
     with pytest.raises(ValueError, match="Additional property gophers is not allowed"):
-        cluster.helm("upgrade", "hw", cluster.chart, gophers=changed)
+        cluster.helm("upgrade", "devices", cluster.chart, place, gophers=changed)
     assert first == image_and_config()
 
-    cluster.helm("uninstall", "hw")
+    cluster.helm("uninstall", "devices", place)
     assert not cluster.is_there(DAEMON_SET)
-    assert not cluster.is_there(f"/api/v1/namespaces/{NAME}")
+    assert cluster.is_there("/api/v1/namespaces/hw")
+
+
+def test_the_kinds_outlive_the_operator_and_are_upgraded_with_it(cluster: Cluster) -> None:
+    place = ("--namespace=devices", "--create-namespace")
+    kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/deviceplugins.deviceplugin.dev"
+    account = "/api/v1/namespaces/devices/serviceaccounts/device-plugin"
+    deployment = "/apis/apps/v1/namespaces/devices/deployments/deviceplugin-operator"
+    for _ in range(2):  # it takes up what the first one has left
+        said = cluster.helm("install", "operator", cluster.operator, *place)
+        assert "kubectl --namespace devices rollout status deployment/deviceplugin-operator" in said
+        assert [True] * 3 == [*map(cluster.is_there, (kind, account, deployment))]
+        cluster.helm("upgrade", "operator", cluster.operator, place[0], crds={"enabled": False})
+        assert [True] * 3 == [*map(cluster.is_there, (kind, account, deployment))]
+        cluster.helm("uninstall", "operator", place[0])
+        assert [True, True, False] == [*map(cluster.is_there, (kind, account, deployment))]
 
 
 def test_a_plugin_is_not_installed_twice(cluster: Cluster) -> None:

@@ -2,21 +2,24 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft7Validator
 
 import release
-from chart import SCHEMA
+from deviceplugin._config.settings import dump
+from deviceplugin_operator.crd.catalogue import PLUGINS
 from manifests.helm import helm, template
 from manifests.kustomize import Manifest, of_kind
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deployments/chart"
-PROPERTIES = yaml.safe_load((SOURCE / SCHEMA).read_text())["definitions"]
+PROPERTIES = yaml.safe_load((SOURCE / "values.schema.yaml").read_text())["definitions"]
 VERSION = release.version()
 DIGEST = f"sha256:{'0' * 64}"
 POD = "spec.template.spec"
@@ -150,9 +153,9 @@ def test_configuration_is_merged_and_numbers_and_strings_stay_what_they_are(
     chart_folder: Path,
 ) -> None:
     config = {"n": 10_000_000, "s": "0x1d6b", "on": "yes", "m": "1e3", "f": 0.5, "l": [{"a": True}]}
-    rendered = enabled(chart_folder, config=config)
+    rendered = enabled(chart_folder, "node", config={"generic": None, "lamp": config})
     found = of_kind(rendered, "ConfigMap")["data"]["config.yaml"]
-    assert {"directory": "/etc/gophers", **config} == yaml.safe_load(found)
+    assert {"lamp": config} == yaml.safe_load(found)
 
 
 def test_pods_are_replaced_when_the_configuration_changes(chart_folder: Path) -> None:
@@ -234,12 +237,23 @@ def test_a_namespace_holds_for_all_that_is_in_it(chart_folder: Path) -> None:
     assert "gopher-device-plugin'" not in json.dumps([one["metadata"] for one in rendered])
 
 
-def test_a_namespace_that_there_is_is_not_created(chart_folder: Path) -> None:
-    without = ["ConfigMap", "DaemonSet", "NetworkPolicy", "ResourceQuota", "ServiceAccount"]
-    asked = enabled(chart_folder, createNamespace=False)
-    own = {"gopher": {"enabled": True, "namespace": "hw"}}
-    of_release = template(chart_folder, own, "--namespace=hw")
-    assert [without] * 2 == [sorted(one["kind"] for one in all_) for all_ in (asked, of_release)]
+@pytest.mark.parametrize(
+    ("values", "namespace", "is_created"),
+    [
+        ({}, "hw", False),  # that of the release
+        ({"namespace": "hw"}, "hw", False),
+        ({"namespace": "mine"}, "mine", True),
+        ({"namespace": "mine", "createNamespace": False}, "mine", False),
+    ],
+)
+def test_a_plugin_is_in_the_namespace_of_the_release_or_its_own(
+    values: Any, namespace: str, is_created: bool, chart_folder: Path
+) -> None:
+    rendered = template(chart_folder, {"gopher": {"enabled": True, **values}}, "--namespace=hw")
+    namespaces = [one for one in rendered if one["kind"] == "Namespace"]
+    assert [namespace] * is_created == [one["metadata"]["name"] for one in namespaces]
+    others = {one["metadata"]["namespace"] for one in rendered if one not in namespaces}
+    assert {namespace} == others
 
 
 def test_plugins_can_share_a_namespace(chart_folder: Path) -> None:
@@ -257,13 +271,26 @@ def test_plugins_can_share_a_namespace(chart_folder: Path) -> None:
         template(chart_folder, {**values, "simulated": {"enabled": True, "labels": {"a": "b"}}})
 
 
-def test_labels_are_on_all_objects_and_pods(chart_folder: Path) -> None:
-    rendered = enabled(chart_folder, labels={"team": "hw"}, components={"evict": True})
-    assert {"hw"} == {one["metadata"]["labels"]["team"] for one in rendered}
-    for kind in ("DaemonSet", "Deployment"):
-        spec = of_kind(rendered, kind)["spec"]
-        assert "hw" == spec["template"]["metadata"]["labels"]["team"]
-        assert "team" not in spec["selector"]["matchLabels"]
+def test_labels_are_on_all_objects_and_pods(chart_folder: Path, operator_chart: Path) -> None:
+    wanted = {
+        "app.kubernetes.io/instance": "release",
+        "app.kubernetes.io/managed-by": "Helm",
+        "app.kubernetes.io/part-of": "device-plugins",
+        "app.kubernetes.io/version": VERSION,
+        "team": "hw",
+    }
+    values: dict[str, Any] = {"labels": {"team": "hw"}}
+    of_plugins = enabled(chart_folder, **values, components={"evict": True, "monitoring": True})
+    for name, rendered in (
+        ("device-plugins", of_plugins),
+        ("device-plugins-operator", template(operator_chart, values)),
+    ):
+        every = {**wanted, "helm.sh/chart": f"{name}-{VERSION}"}
+        pods = [one["spec"] for one in rendered if one["kind"] in {"DaemonSet", "Deployment"}]
+        for one in (*rendered, *(spec["template"] for spec in pods)):
+            assert every.items() <= one["metadata"]["labels"].items()
+        for spec in pods:  # a selector cannot change
+            assert set() == every.keys() & spec["selector"]["matchLabels"].keys()
 
 
 def test_the_pod_of_a_component_has_the_image_of_the_plugin(chart_folder: Path) -> None:
@@ -295,7 +322,7 @@ REFUSED: dict[str, Any] = {
         "enable": True,
         "enabled": "yes",
         "image": {"tag": 1.0, "registry": "r/", "digest": "0123", "pullPolicy": "always"},
-        "config": "a: 1",
+        "config": {"mig-stratgy": "mixed", "log-level": "loud", "http-address": ":1"},
         "components": {"event": True, "fpga-aliases": True},
         "configMaps": {"aliases": {}},
         "env": {"A": "b"},
@@ -307,16 +334,25 @@ REFUSED: dict[str, Any] = {
         "namespace": "My_ns",
         "labels": {"app.kubernetes.io/name": "x"},
     },
-    "rdma": {"env": [{"name": "A", "value": True}]},
+    "simulated": {"config": {"number-devices": "many", "poll-interval": 5}},
+    "rdma": {"config": "a: 1", "env": [{"name": "A", "value": True}]},
+    "generic": {"config": {"devices": [{"name": "lamp", "groups": [{"pahts": []}]}]}},
+    "node": {"config": {"log-levle": "debug", "gopher": {"log-level": "info"}}},
 }
 FAULTS = r"""
 (root): Additional property gpus is not allowed
 defaults: Additional property enabled is not allowed
+generic.config.devices: Must validate at least one schema (anyOf)
+generic.config.devices.0.groups.0: Additional property pahts is not allowed
+generic.config.devices.0.groups.0: Must validate one and only one schema (oneOf)
+generic.config.devices.0.groups.0: paths is required
 gpu: Additional property enable is not allowed
 gpu.affinity.nodeAffinity: Additional property required is not allowed
 gpu.components: Additional property event is not allowed
 gpu.components: Additional property fpga-aliases is not allowed
-gpu.config: Invalid type. Expected: object, given: string
+gpu.config.log-level: gpu.config.log-level must be one of the following: "debug", "info", "warning", "error", null
+gpu.config: Additional property http-address is not allowed
+gpu.config: Additional property mig-stratgy is not allowed
 gpu.configMaps: Additional property aliases is not allowed
 gpu.enabled: Invalid type. Expected: boolean, given: string
 gpu.env: Invalid type. Expected: array, given: object
@@ -331,23 +367,108 @@ gpu.namespace: Does not match pattern '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
 gpu.resources: Additional property limit is not allowed
 gpu.tolerations.0: Additional property kye is not allowed
 gpu.updateStrategy.rollingUpdate: Additional property maxSurge is not allowed
+node.config.gopher: Additional property log-level is not allowed
+node.config.log-levle: Invalid type. Expected: [object,null], given: string
+rdma.config: Invalid type. Expected: object, given: string
 rdma.env.0.value: Invalid type. Expected: string, given: boolean
+simulated.config.number-devices: Does not match pattern '^\s*[-+]?[0-9]+\s*$'
+simulated.config.poll-interval: Invalid type. Expected: [string,null], given: integer
 """  # noqa: E501  a line each, as helm has them
 
 
 def test_what_is_wrong_is_refused(chart_folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"no plugin is enabled: set one of amd\.enabled"):
-        template(chart_folder, {})
     with pytest.raises(ValueError, match="device-plugins") as refused:
         template(chart_folder, REFUSED)
     said = re.findall(r"^- (.+)$", str(refused.value), re.MULTILINE)
     assert sorted(FAULTS.strip().splitlines()) == sorted(said)
 
 
-def test_a_chart_can_be_a_part_of_another(chart_folder: Path) -> None:
-    values = {"global": {"imageRegistry": "r"}, "gopher": {"enabled": True}}
-    found = of_kind(template(chart_folder, values), "DaemonSet")
-    assert f"gopher-device-plugin:{VERSION}" == field(found, f"{OWN}.image")
+NOT_TAKEN = {
+    *("node-choice", "node-label", "node-labels-file"),  # they have no effect in a file
+    "http-address",  # a variable overrides it
+}
+
+
+@pytest.mark.parametrize("plugin", sorted(PLUGINS))
+def test_every_default_of_a_plugin_may_be_written_down(plugin: str, chart_folder: Path) -> None:
+    schema = json.loads((chart_folder / "values.schema.json").read_text())
+    config = schema["properties"][plugin]["properties"]["config"]
+    hosted = PLUGINS[plugin]
+    default = {hosted.renamed.get(key, key): one for key, one in dump(hosted.settings()).items()}
+    assert NOT_TAKEN == default.keys() - config["properties"].keys()
+    written = {key: one for key, one in default.items() if key not in NOT_TAKEN}
+    assert [] == [one.message for one in Draft7Validator(config).iter_errors(written)]
+
+
+TAKEN = [
+    ("gpu", {"version": "v1", "flags": {"migStrategy": "single"}, "imex": {"required": True}}),
+    ("gpu", {"mig-strategy": None, "device-list-strategy": "envvar,cdi-cri"}),
+    ("gpu", {"imex-channel-ids": ["0"], "fail-on-init-error": "True"}),
+    ("rdma", {"configList": [{"resourceName": "hca"}], "periodicUpdateInterval": 60}),
+    ("generic", {"devices": None, "device": [{"name": "lamp", "groups": [{"paths": []}]}]}),
+    ("node", {"log-level": "debug", "simulated": {"number-devices": 2}, "lamp": {"a": 1}}),
+]
+
+
+@pytest.mark.parametrize(("plugin", "config"), TAKEN)
+def test_what_the_plugin_reads_is_taken(plugin: str, config: Any, chart_folder: Path) -> None:
+    found = of_kind(enabled(chart_folder, plugin, config=config), "ConfigMap")
+    written = yaml.safe_load(found["data"]["config.yaml"])
+    assert {key: one for key, one in config.items() if one is not None}.items() <= written.items()
+
+
+NOTES: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, {"helm upgrade release CHART --namespace hw --reuse-values --set generic.enabled=true"}),
+    (
+        {"gpu": {"enabled": True}, "gopher": {"enabled": True, "namespace": "mine"}},
+        {
+            "kubectl --namespace hw rollout status daemonset/gpu-device-plugin",
+            "kubectl --namespace mine rollout status daemonset/gopher-device-plugin",
+            "kubectl label namespace hw pod-security.kubernetes.io/enforce=privileged",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "commands"), NOTES)
+def test_whoever_installs_it_is_told_how_to_go_on(
+    values: Any, commands: set[str], chart_folder: Path, tmp_path: Path
+) -> None:
+    made = shutil.copytree(chart_folder, tmp_path / "made")
+    (made / "templates/plugins.yaml").write_text(  # helm prints notes only with a cluster
+        '{kind: Notes, text: {{ tpl (.Files.Get "NOTES.txt") . | toJson }}}'
+    )
+    (made / "templates/NOTES.txt").rename(made / "NOTES.txt")
+    (notes,) = template(made, values, "--namespace=hw")
+    assert commands == {*re.findall(r"^  (.+)$", notes["text"], re.MULTILINE)}
+    assert ("There are amd, fpga, generic, " in notes["text"]) == (not values)
+
+
+def test_a_chart_can_be_a_part_of_another(
+    chart_folder: Path, operator_chart: Path, tmp_path: Path
+) -> None:
+    """Its condition, and what is for all charts, are values of it too."""
+    names = {"device-plugins": chart_folder, "device-plugins-operator": operator_chart}
+    needed = [{"name": name, "version": VERSION, "condition": f"{name}.enabled"} for name in names]
+    metadata = {"apiVersion": "v2", "name": "all", "version": "1.0.0", "dependencies": needed}
+    (tmp_path / "Chart.yaml").write_text(yaml.safe_dump(metadata))
+    for name, folder in names.items():
+        shutil.copytree(folder, tmp_path / "charts" / name)
+    values: dict[str, Any] = {"global": {"imageRegistry": "r"}, "device-plugins": {"enabled": True}}
+    values["device-plugins-operator"] = {"enabled": False}
+    assert [] == template(tmp_path, values)  # nothing enabled is no error
+    values["device-plugins"]["gopher"] = {"enabled": True}
+    rendered = template(tmp_path, values)
+    assert f"gopher-device-plugin:{VERSION}" == field(
+        of_kind(rendered, "DaemonSet"), f"{OWN}.image"
+    )
+    assert [] == [one for one in rendered if one["kind"] == "Deployment"]
+
+
+@pytest.mark.parametrize(("folder", "flag"), [("chart", ""), ("operator/chart", " --operator")])
+def test_the_source_of_a_chart_says_how_to_make_it(folder: str, flag: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"build/release.py chart NEW-FOLDER{flag}`")):
+        template(ROOT / "deployments" / folder, {"gopher": {"enabled": True}} if not flag else {})
 
 
 def test_every_value_is_on_the_page_and_tried_here() -> None:

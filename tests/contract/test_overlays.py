@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+import release
 from manifests.deployment_policy import problems
 from manifests.expected import PLUGINS
-from manifests.helm import template, write_chart
+from manifests.helm import template
 from manifests.kustomize import (
     Manifest,
     container_of,
@@ -152,7 +153,8 @@ def test_flux_and_argo_cd_are_asked_for_what_can_be_rendered(tmp_path: Path) -> 
 def test_argo_cd_gives_the_chart_values_that_it_takes(tmp_path: Path) -> None:
     source = yaml.safe_load(SECTIONS["Argo CD"]["chart.yaml"])["spec"]["source"]
     values = source["helm"]["valuesObject"]
-    manifests = template(write_chart(tmp_path / "chart"), values)
+    release.write_chart(tmp_path / "chart")
+    manifests = template(tmp_path / "chart", values)
     assert "nvidia" == pod_of(manifests)["runtimeClassName"]
 
 

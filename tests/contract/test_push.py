@@ -11,7 +11,6 @@ from urllib.request import urlopen
 
 import pytest
 
-import chart
 import push
 import rehearsal
 import release
@@ -20,6 +19,7 @@ from containers.oci_image import write_plugin
 from deviceplugin_testing.conformance._subject import free_port
 from join import join
 
+CHART = "device-plugins-operator"
 REGISTRY = next(filter(shutil.which, rehearsal.REGISTRIES), None)
 needs_registry = pytest.mark.skipif(
     REGISTRY is None or shutil.which("skopeo") is None, reason="no docker-registry, or no skopeo"
@@ -48,20 +48,19 @@ def address() -> str:
 
 def write_chart(folder: Path) -> None:
     """Write the least that helm takes for the chart."""
-    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {chart.NAME}\nversion: 0.1.0\n")
-    with tarfile.open(folder / f"{chart.NAME}-0.1.0.tgz", "w:gz") as archive:
-        archive.add(folder / "Chart.yaml", f"{chart.NAME}/Chart.yaml")
+    (folder / "Chart.yaml").write_text(f"apiVersion: v2\nname: {CHART}\nversion: 0.1.0\n")
+    with tarfile.open(folder / f"{CHART}-0.1.0.tgz", "w:gz") as archive:
+        archive.add(folder / "Chart.yaml", f"{CHART}/Chart.yaml")
 
 
 def test_a_release_has_images_and_a_chart_to_push(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert chart.NAME == push.CHART
     write_chart(folder)
     assert 0 == push.main(["--names", str(folder)])
-    assert ["gopher-device-plugin", chart.NAME] == json.loads(capsys.readouterr().out)
+    assert ["gopher-device-plugin", CHART] == json.loads(capsys.readouterr().out)
     assert 1 == push.main(["registry.example.com", str(folder), "--only", "gpu-device-plugin"])
-    said = f"push.py: {folder} has no gpu-device-plugin: it has gopher-device-plugin, {chart.NAME}"
+    said = f"push.py: {folder} has no gpu-device-plugin: it has gopher-device-plugin, {CHART}"
     assert f"{said}\n" == capsys.readouterr().err
 
 
@@ -96,13 +95,13 @@ def test_a_registry_has_the_chart(
 ) -> None:
     write_chart(folder)
     with rehearsal.running_registry(address):
-        assert 0 == push.main([f"{address}/hw", str(folder), "--plain-http", "--only", chart.NAME])
+        assert 0 == push.main([f"{address}/hw", str(folder), "--plain-http", "--only", CHART])
         name, _, digest = capsys.readouterr().out.strip().partition("@")
-        assert f"{address}/hw/charts/{chart.NAME}" == name
+        assert f"{address}/hw/charts/{CHART}" == name
         assert digest.startswith("sha256:")
         pull = ["helm", "pull", f"oci://{name}", "--plain-http", "--destination", str(tmp_path)]
         subprocess.run(pull, check=True, capture_output=True)
-    packed = f"{chart.NAME}-0.1.0.tgz"
+    packed = f"{CHART}-0.1.0.tgz"
     assert (folder / packed).read_bytes() == (tmp_path / packed).read_bytes()
 
 

@@ -64,7 +64,8 @@ def test_a_release_has_packages_manifests_and_checksums(
     assert {
         *(f"{one}{ending}" for one in built for ending in ("-py3-none-any.whl", ".tar.gz")),
         *(f"install-{name}.yaml" for name in (*plugins, "operator", "operator-crd")),
-        *(f"device-plugins-{version}.tgz", "SHA256SUMS"),
+        *(f"device-plugins{of}-{version}.tgz" for of in ("", "-operator")),
+        "SHA256SUMS",
     } == made
     for name in built:
         with zipfile.ZipFile(target / f"{name}-py3-none-any.whl") as wheel:
@@ -136,6 +137,9 @@ def test_manifests_name_the_images_of_the_registry_by_digest(
         [container["image"] for container in each] for each in containers
     ]
     assert [["amd64"]] == [architectures(one) for one in pods]  # they keep off other nodes
+    env = [entry for each in containers for one in each for entry in one.get("env", ())]
+    prefixes = [one["value"] for one in env if one["name"] == "IMAGE_PREFIX"]
+    assert prefixes == [f"{registry}/"] * (name == "operator")
     spaces = {one["metadata"].get("namespace", image) for one in manifests}
     assert {image} == spaces - {"default"}  # where the operator's Events are
     plain = [*yaml.safe_load_all(release.render(folder, "", places))]
@@ -153,8 +157,7 @@ def architectures(manifest: Any) -> list[str]:
     return found
 
 
-def test_the_chart_is_written_by_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "render", lambda folder, *_: rendered(folder))
+def test_the_chart_is_written_by_a_command(tmp_path: Path) -> None:
     place = tmp_path / "chart"
     release.main(["chart", str(place), "--home", "https://git.example.com/hw/plugins/"])
     page = (place / "README.md").read_text()
@@ -164,6 +167,8 @@ def test_the_chart_is_written_by_a_command(tmp_path: Path, monkeypatch: pytest.M
     assert "home: https://git.example.com/hw/plugins\n" in (place / "Chart.yaml").read_text()
     with pytest.raises(SystemExit, match="chart exists already: remove it first"):
         release.main(["chart", str(place)])
+    with pytest.raises(SystemExit, match=r"x cannot be written: .*Not a directory"):
+        release.main(["chart", str(place / "README.md/x"), "--operator"])
 
 
 def rendered(folder: Path) -> str:

@@ -1,5 +1,6 @@
 """The forms of the output: what each can carry, and what several deployments are called."""
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -301,10 +302,11 @@ def test_the_chart_takes_the_values_of_every_case(
 ) -> None:
     from jsonschema import Draft7Validator
 
-    from manifests.helm import write_chart
+    import release
 
-    folder = write_chart(tmp_path / "chart")
-    schema = Draft7Validator(yaml.safe_load((folder / "values.schema.json").read_text()))
+    release.write_chart(tmp_path / "chart")
+    text = (tmp_path / "chart/values.schema.json").read_text()
+    schema = Draft7Validator(json.loads(text))
     for path in cases():
         assert main(["migrate", str(path), "--output=helm-values", "--partial"]) in {0, 3}
         values = yaml.safe_load(capsys.readouterr().out)

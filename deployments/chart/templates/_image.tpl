@@ -15,18 +15,14 @@ Takes image, and values: the plugin's values of its image.
 {{- if $registry }}{{ $registry }}/{{ end }}{{ $repository }}{{ $version }}
 {{- end -}}
 {{- /*
-Change the pods of a DaemonSet or a Deployment in place as the values say: their images and labels.
+Change the pods of a DaemonSet or a Deployment in place as the values say of their images.
 
 Takes object, file: the plugin's file, and values.
 */ -}}
 {{- define "device-plugins.pods" -}}
 {{- $image := .values.image | default dict -}}
-{{- $template := .object.spec.template -}}
 {{- $named := .file.image -}}
-{{- with .values.labels -}}
-{{-   $_ := set $template.metadata "labels" (merge (dict) . $template.metadata.labels) -}}
-{{- end -}}
-{{- $pod := $template.spec -}}
+{{- $pod := .object.spec.template.spec -}}
 {{- with $image.pullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
 {{- range concat $pod.containers ($pod.initContainers | default list) -}}
 {{-   if eq .image $named -}}

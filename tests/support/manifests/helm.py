@@ -3,17 +3,14 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-import chart
 import kustomize
-from manifests.kustomize import Manifest, overlay
+from manifests.kustomize import Manifest
 from patience import PATIENCE
 
 
@@ -24,21 +21,6 @@ def why_not() -> str:
         return "no helm"
     done = subprocess.run(["helm", "version"], capture_output=True, text=True, check=False)
     return f"helm does not work: {done.stderr.strip()}" if done.returncode else ""
-
-
-def write_chart(folder: Path) -> Path:
-    """Write the chart, as our own renderer renders it, which takes less time than the real one."""
-    chart.write(folder, _render)
-    return folder
-
-
-def _render(folder: Path, components: Sequence[Path]) -> list[Manifest]:
-    if not components:
-        return kustomize.render(folder)
-    with TemporaryDirectory() as scratch:
-        return kustomize.render(
-            overlay(Path(scratch), folder.name, *(component.name for component in components))
-        )
 
 
 def helm(*words: str | Path, values: dict[str, Any] | None = None) -> str:

@@ -74,7 +74,7 @@ class Chart:
 
     def install(self, release: Release, change: Change) -> None:
         release.read(release.chart)
-        values: dict[str, Any] = {"enabled": True}
+        values: dict[str, Any] = {"enabled": True, "namespace": f"{self._plugin}-device-plugin"}
         if change:
             (container,) = change["containers"]
             values |= {key: container[key] for key in ("env", "volumeMounts")}

@@ -20,7 +20,7 @@ class Release:
         self._address = folder.resolve().as_uri() if folder.is_dir() else address.rstrip("/")
         lines = _read(f"{self._address}/{SUMS}").decode().splitlines()
         self.sums = {name: total for total, _, name in (line.partition("  ") for line in lines)}
-        charts = [name for name in self.sums if re.fullmatch(r"device-plugins-.+\.tgz", name)]
+        charts = [name for name in self.sums if re.fullmatch(r"device-plugins-\d.*\.tgz", name)]
         assert charts, f"{address} has no chart"
         self.chart = charts[0]
         self.version = self.chart.removeprefix("device-plugins-").removesuffix(".tgz")

@@ -35,7 +35,7 @@ FREE: Final[Schema] = {"x-kubernetes-preserve-unknown-fields": True}
 """Any value."""
 INT_OR_STRING: Final[Schema] = {"x-kubernetes-int-or-string": True}
 _KEPT: Final = ("description", "minimum", "maximum", "minItems", "enum")
-_NOT_RE2: Final = re.compile(r"\(\?[=!<]|\\[1-9]")
+NOT_RE2: Final = re.compile(r"\(\?[=!<]|\\[1-9]")
 _NUMBERS: Final = frozenset({"integer", "number"})
 
 
@@ -82,7 +82,7 @@ def _type_of(values: Sequence[Any] | None) -> str | None:
 def _text(plain: Schema) -> Schema:
     pattern = plain.get("pattern", "")
     limits = {} if "enum" in plain else {"maxLength": plain.get("maxLength", MAX_LENGTH)}
-    usable = pattern and not _NOT_RE2.search(pattern)
+    usable = pattern and not NOT_RE2.search(pattern)
     found = {"type": "string", **limits, **({"pattern": pattern} if usable else {})}
     if "not" in plain:  # whose message would not say what is wrong
         wrong = plain["not"]["pattern"]

@@ -51,7 +51,7 @@ def _of(deployment: Deployment, image: Image, lost: list[str]) -> dict[str, Any]
     pull = {"pullPolicy": policy, "pullSecrets": secrets}
     return {
         "enabled": True,
-        **({"namespace": deployment.name} if deployment.suffix else {}),
+        "namespace": deployment.name,
         "image": {**_image(image), **{key: value for key, value in pull.items() if value}},
         "config": {**_removed(deployment), **configuration}
         if isinstance(configuration, Mapping)

@@ -1,11 +1,12 @@
 {{- /*
-Change a DaemonSet in place as the values say.
+Change a DaemonSet, or the operator's Deployment, in place as the values say.
 
-Takes object, file: the plugin's file, values, and checksum: of ConfigMaps that the values change.
+Takes object, container: its name, file: what is in files/ of it, values, and checksum: of ConfigMaps
+that the values change.
 */ -}}
-{{- define "device-plugins.daemonset" -}}
+{{- define "device-plugins.workload" -}}
 {{- $values := .values -}}
-{{- $container := dict "name" "device-plugin" -}}
+{{- $container := dict "name" .container -}}
 {{- range list "args" "env" "resources" "volumeMounts" -}}
 {{-   if hasKey $values . -}}{{- $_ := set $container . (get $values .) -}}{{- end -}}
 {{- end -}}
