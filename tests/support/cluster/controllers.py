@@ -1,14 +1,15 @@
-"""The controllers of the stand-in for a cluster: namespaces, garbage, pods, the scheduler.
+"""The controllers of the stand-in for a cluster: namespaces, garbage, pods, claims, the scheduler.
 
 Each looks at everything there is and does what is to be done next, at every step.
 """
 
 import hashlib
 import json
-from collections import Counter
 from uuid import uuid4
 
-from cluster.admission import admit
+from typing_extensions import override
+
+from cluster.admission import CheckedObjects, admit
 from cluster.kinds import (
     ACCOUNT,
     CONFIG_MAP,
@@ -22,8 +23,16 @@ from cluster.kinds import (
     Object,
 )
 from cluster.store import Store, tell
-from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.controllers import (
+    ClaimControllers,
+    DeviceEviction,
+)
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import untolerated
+from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import (
+    Scheduler,
+    UnfitError,
+    _Plan,
+)
 from operators.pods import fits
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
@@ -37,9 +46,13 @@ def step(store: Store) -> None:
         for kind in (DAEMON_SET, DEPLOYMENT):
             for owner in store.list(kind):
                 keep_pods(store, kind, owner)
-        for pod in store.list(POD):
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-                schedule(store, pod)
+        objects = CheckedObjects(store)
+        for controller in (
+            ClaimControllers(objects),
+            DeviceEviction(store),
+            _TellingScheduler(objects),
+        ):
+            controller.step()
 
 
 def keep_namespaces(store: Store) -> None:
@@ -155,63 +168,22 @@ def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
 # The scheduler
 
 
-def schedule(store: Store, pod: Object) -> None:
-    nodes = store.list(NODE)
-    reasons: Counter[str] = Counter()
-    for node in nodes:
-        missing = _missing(store, pod, node)
-        if not missing:
-            _tell(store, pod, {"status": "True"}, node["metadata"]["name"])
-            return
-        reasons.update(missing)
-    why = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    message = (
-        f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are "
-        f"available: {len(nodes)} No preemption victims found for incoming pod."
-    )
-    _tell(store, pod, {"status": "False", "reason": "Unschedulable", "message": message})
+class _TellingScheduler(Scheduler):
+    """The simulated cluster's, which also knows of affinities, and tells by an Event why not."""
 
+    @override
+    def _plan(self, pod: Object, claims: list[Object], node: Object) -> _Plan:
+        if not fits(pod["spec"], node):
+            raise UnfitError("node(s) didn't match Pod's node affinity/selector")
+        return super()._plan(pod, claims, node)
 
-def _missing(store: Store, pod: Object, node: Object) -> list[str]:
-    if not fits(pod["spec"], node):
-        return ["node(s) didn't match Pod's node affinity/selector"]
-    if taint := taint_of(pod["spec"], node):
-        return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
-    taken: Counter[str] = Counter()
-    for other in store.list(POD):
-        here = other["spec"].get("nodeName") == node["metadata"]["name"]
-        if here and other["status"]["phase"] not in {"Succeeded", "Failed"}:
-            taken += devices(other["spec"])
-    there = node["status"].get("allocatable", {})
-    return [
-        f"Insufficient {resource}"
-        for resource, count in devices(pod["spec"]).items()
-        if count > int(amount(there.get(resource, "0"))) - taken[resource]
-    ]
-
-
-def devices(spec: Object) -> Counter[str]:
-    """Return how many devices of each resource a pod asks for."""
-    total: Counter[str] = Counter()
-    for container in spec["containers"]:
-        for name, count in container.get("resources", {}).get("limits", {}).items():
-            if "/" in name:
-                total[name] += int(amount(count))
-    return total
+    @override
+    def _tell(self, pod: Object, message: str) -> None:
+        super()._tell(pod, message)
+        tell(self._objects.store, pod, "FailedScheduling", message)
 
 
 def taint_of(spec: Object, node: Object) -> Object | None:
     """Return the first taint of a node that keeps a pod from being scheduled there."""
     taints = untolerated(node["spec"].get("taints", ()), spec.get("tolerations", ()))
     return taints[0] if taints else None
-
-
-def _tell(store: Store, pod: Object, condition: Object, node: str = "") -> None:
-    def edit(found: Object) -> None:
-        if node:
-            found["spec"]["nodeName"] = node
-        found["status"]["conditions"] = [{"type": "PodScheduled", **condition}]
-
-    store.change(POD, pod["metadata"]["namespace"], pod["metadata"]["name"], edit)
-    if not node:
-        tell(store, pod, "FailedScheduling", condition["message"])

@@ -81,10 +81,9 @@ def _container(container: Object) -> None:
         _add(probe, _PROBE)
         _add(probe.get("httpGet"), {"path": "/", "scheme": "HTTP"})
     resources = container["resources"]
-    for amounts in resources.values():
-        _write_anew(amounts)
-    if "limits" in resources:
-        _add(resources.setdefault("requests", {}), resources["limits"])
+    for name in ("limits", "requests"):
+        _write_anew(resources.setdefault(name, {}))
+    _add(resources["requests"], resources["limits"])
 
 
 def _probes(container: Object) -> Iterator[Object]:
