@@ -1,14 +1,16 @@
 """The pages for the first hour: each is carried out, command by command, and timed."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import fresh_environment
 from cluster.container import BIN
-from cluster.following import Followed, follow
+from cluster.following import Followed, Shell, follow
 from cluster.small_cluster import PLUGINS, SHELL, running, why_not
 from gpu.driver_root import DriverRoot
 from gpu.fake_library import build_or_skip, kept
@@ -78,3 +80,51 @@ def test_nvidia_gpus_on_a_cluster(
     with running({**PLUGINS, "ubuntu:24.04": []}, **environment) as cluster:
         page = (EXAMPLES / "gpu/README.md").read_text()
         timed("NVIDIA GPUs on a cluster", follow(page, cluster.reader(), events=events))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a shell in which an environment as new as a reader's is active."""
+    return fresh_environment.make(tmp_path / "venv", "deviceplugin-testing")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a checkout's parts that are installed."""
+    place, leave = tmp_path / "checkout", shutil.ignore_patterns("__pycache__", "tests", "docs")
+    shutil.copytree(ROOT / "common", place / "common", ignore=leave)
+    return place
+
+
+def test_the_environment_is_as_new_as_a_readers(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    names = ["deviceplugin", "deviceplugin_template", "pytest_timeout", "xdist", "pytest", "grpc"]
+    code = f"import importlib.util as u; print(*(n for n in {names} if u.find_spec(n)))"
+    assert (0, "pytest grpc\n") == Shell(tmp_path, environment).run(f"python -c {code!r}")
+
+
+def test_your_own_plugin(
+    timed: Timed, checkout: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    image = tmp_path / "image"
+    program = [str(tmp_path / "venv/bin/python"), "-m", "deviceplugin_lamp"]
+    images = {"lamp-device-plugin:0.1.0": program, **SHELL}
+    with running(images, PYTHONPATH=str(image)) as cluster:
+        cluster.node.path("/dev").mkdir()
+        path = f"{environment['PATH']}:{os.environ['PATH']}"
+        shell = cluster.reader(checkout, **{**environment, "PATH": path})
+        (file,) = ROOT.glob("common/testing/src/*/tools/new/files/Dockerfile.in")
+        (install,) = re.findall(
+            r"^RUN python3 -m (pip install .*) \\$", file.read_text(), re.MULTILINE
+        )
+        build = install.replace("/opt/plugin", f"{image} --no-deps").replace("/src", ".")
+        instead = [
+            ("docker build --tag lamp-device-plugin:0.1.0 .", build),
+            ("sudo ", ""),
+            ("/tmp/lamps", f"{tmp_path}/lamps"),
+            *((f"/dev/lamp{one}", f"{cluster.node.root}/dev/lamp{one}") for one in "01"),
+        ]
+        page = (ROOT / "plugins/template/README.md").read_text()
+        printed = (f"{tmp_path}/lamps", "/tmp/lamps")
+        timed("your own plugin", follow(page, shell, instead=instead, printed=printed))
