@@ -1,10 +1,7 @@
 """Admission of pods: which devices they get, and what is said when they get none."""
 
-import threading
-from collections.abc import Iterable
 from pathlib import Path
 
-import grpc
 import pytest
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -12,29 +9,13 @@ from deviceplugin_testing.simulator import (
     Behaviour,
     Container,
     KubeletStopped,
-    Outcome,
     Pod,
     StubError,
     StubPlugin,
 )
-from kubelets.equipped import Kubelet, R
+from kubelets.equipped import PREFERS, Kubelet, R, during_allocate, ids, preferred, reason
 
 CLOSING = "grpc: the client connection is closing"
-
-
-def reason(outcome: Outcome) -> str:
-    """Return why a pod was rejected, without what all such messages have."""
-    assert "UnexpectedAdmissionError" == outcome.reason
-    assert f"Pod was rejected: {outcome.event}" == outcome.message
-    prefix, suffix = "Allocate failed due to ", ", which is unexpected"
-    assert outcome.event.startswith(prefix)
-    assert outcome.event.endswith(suffix)
-    return outcome.event[len(prefix) : -len(suffix)]
-
-
-def ids(outcome: Outcome, container: str = "main", resource: str = R) -> frozenset[str]:
-    assert outcome, outcome.message
-    return outcome.devices[container][resource]
 
 
 # As upstream's TestPodContainerDeviceAllocation, and end-to-end test: Can schedule a pod that
@@ -56,34 +37,23 @@ def test_a_pod_gets_as_many_devices_as_it_asks_for(kubelet: Kubelet) -> None:
     kubelet.admitted("zero", main={R: 0})
     assert 1 == len(dev.allocated)
     expected = "requested number of devices unavailable for x.io/dev. Requested: 2, Available: 1"
-    assert expected == reason(kubelet.admit(Pod.of("q", main={R: 2})))
+    assert expected == kubelet.refused("q", main={R: 2})
     assert ids(kubelet.admit(Pod.of("r", main={R: 1}))).isdisjoint(ids(outcome))
 
 
+# As upstream's TestPodContainerDeviceToAllocate.
 def test_a_rejected_pod_has_failed_for_good(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=[])
+    kubelet.plugin(devices={"a": "Unhealthy"})
     pod = Pod.of("p", main={R: 1})
     outcome = kubelet.admit(pod)
     state = kubelet.pod(pod)
+    expected = "no healthy devices present; cannot allocate unhealthy devices x.io/dev"
+    assert expected == reason(outcome) == kubelet.refused("zero", main={R: 0})
     assert ("Failed", outcome.reason, outcome.message) == (state.phase, state.reason, state.message)
-    assert {"UnexpectedAdmissionError": 1} == kubelet.metrics.admission_rejections_total
+    assert {"UnexpectedAdmissionError": 2} == kubelet.metrics.admission_rejections_total
     assert 0 == kubelet.metrics.topology_manager_admission_errors_total
     with pytest.raises(ValueError, match="has ended"):
         kubelet.admit(pod)
-
-
-def test_a_pod_is_admitted_once(kubelet: Kubelet) -> None:
-    pod = kubelet.admitted("p", main={})
-    with pytest.raises(ValueError, match="was admitted before"):
-        kubelet.admit(pod)
-
-
-# As upstream's TestPodContainerDeviceToAllocate.
-def test_without_healthy_devices_nothing_is_allocated(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices={"a": "Unhealthy"})
-    expected = "no healthy devices present; cannot allocate unhealthy devices x.io/dev"
-    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
-    assert expected == reason(kubelet.admit(Pod.of("zero", main={R: 0})))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -95,34 +65,18 @@ def test_an_expired_resource_that_somebody_holds_or_asked_too_much_of_is_unregis
     kubelet.lose(stub)
     kubelet.expire()
     expected = "cannot allocate unregistered device x.io/dev"
-    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    assert expected == kubelet.refused()
 
 
 def test_an_expired_resource_that_nobody_holds_is_out_of_stock(kubelet: Kubelet) -> None:
     kubelet.lose(kubelet.plugin())
     kubelet.tick()
     kubelet.expire()
-    outcome = kubelet.admit(Pod.of("p", main={R: 1}))
-    assert "OutOfx.io/dev" == outcome.reason
-    assert outcome.message == (
-        "Pod was rejected: Node didn't have enough resource: x.io/dev, "
-        "requested: 1, used: 0, capacity: 0"
-    )
-
-
-def test_a_resource_that_the_node_has_never_had_is_left_out(kubelet: Kubelet) -> None:
-    outcome = kubelet.run(Pod.of("p", main={"x.io/never": 1}))
-    assert outcome
+    outcome = kubelet.admit(Pod.of("p", main={R: 1, "x.io/never": 1}))
+    why = "Node didn't have enough resource: x.io/dev, requested: 1, used: 0, capacity: 0"
+    assert ("OutOfx.io/dev", f"Pod was rejected: {why}") == (outcome.reason, outcome.message)
+    outcome = kubelet.run(Pod.of("q", main={"x.io/never": 1}))  # what the node never had
     assert {"main": {}} == outcome.devices
-
-
-def test_the_plugins_error_is_in_the_pods_status(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a"])
-    stub.failing["Allocate"] = StubError("gpu busy", grpc.StatusCode.FAILED_PRECONDITION)
-    expected = "rpc error: code = FailedPrecondition desc = gpu busy"
-    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
-    stub.failing.clear()
-    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
 
 
 def test_a_plugin_that_stops_during_allocate_rejects_the_pod_and_no_device_is_lost(
@@ -130,87 +84,54 @@ def test_a_plugin_that_stops_during_allocate_rejects_the_pod_and_no_device_is_lo
 ) -> None:
     stub = kubelet.plugin(devices=["a"])
     stub.hold("Allocate")
-    admitting = Admitting(kubelet, Pod.of("p", main={R: 1}))
+    admitting = kubelet.admitting(Pod.of("p", main={R: 1}))
     stub.wait(lambda: stub.allocated)
     stub.stop()
     # The server cancels each call. If ListAndWatch ends first, the kubelet closes the connection.
     endings = ("Unavailable desc = Cancelling all calls", f"Canceled desc = {CLOSING}")
-    assert reason(admitting.outcome) in {f"rpc error: code = {ending}" for ending in endings}
+    assert reason(admitting.result()) in {f"rpc error: code = {ending}" for ending in endings}
     assert set() == kubelet.in_use(R)
-
-
-class Admitting:
-    """An admission in a thread of its own."""
-
-    def __init__(self, kubelet: Kubelet, pod: Pod) -> None:
-        self._result: Outcome | Exception | None = None
-
-        def admit() -> None:
-            try:
-                self._result = kubelet.admit(pod)
-            except Exception as error:  # told by ``outcome``
-                self._result = error
-
-        self._thread = threading.Thread(target=admit)
-        self._thread.start()
-
-    @property
-    def outcome(self) -> Outcome:
-        self._thread.join(5)
-        if isinstance(self._result, Exception):
-            raise self._result
-        assert self._result is not None
-        return self._result
 
 
 def test_a_hanging_allocate_stalls_the_whole_node(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(name="1")
     kubelet.plugin("x.io/other", ["o"], name="2")
     stub.hold("Allocate")
-    first = Admitting(kubelet, Pod.of("first", main={R: 1}))
+    first = kubelet.admitting(Pod.of("first", main={R: 1}))
     stub.wait(lambda: stub.allocated)
-    second = Admitting(kubelet, Pod.of("second", main={"x.io/other": 1}))
-    assert "admitting pod default/first" == kubelet.busy_with
-    assert [] == kubelet.healthz()
+    second = kubelet.admitting(Pod.of("second", main={"x.io/other": 1}))
+    assert ("admitting pod default/first", []) == (kubelet.busy_with, kubelet.healthz())
     kubelet.clock.advance(301)
     assert ["syncloop"] == kubelet.healthz()
     stub.release()
-    assert first.outcome
-    assert second.outcome
-    assert "" == kubelet.busy_with
-    assert [] == kubelet.healthz()
+    assert first.result()
+    assert second.result()
+    assert ("", []) == (kubelet.busy_with, kubelet.healthz())
 
 
 def test_a_kubelet_that_stops_during_allocate_decides_nothing(kubelet: Kubelet) -> None:
     stub = kubelet.plugin()
     stub.hold("Allocate")
     pod = Pod.of("p", main={R: 1})
-    admitting = Admitting(kubelet, pod)
+    admitting = kubelet.admitting(pod)
     stub.wait(lambda: stub.allocated)
     kubelet.stop()
-    with pytest.raises(KubeletStopped):
-        _ = admitting.outcome
+    assert isinstance(admitting.exception(), KubeletStopped)
     assert "Pending" == kubelet.pod(pod).phase
     with pytest.raises(KubeletStopped):
         kubelet.admit(Pod.of("q", main={}))
 
 
-def test_devices_of_a_finished_pod_are_free_at_the_next_allocation(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a"])
-    pod = kubelet.admitted()
-    kubelet.terminate(pod)
-    assert {"a"} == kubelet.in_use(R)
-    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
-
-
-def test_what_was_allocated_before_a_failure_stays_until_the_next_collection(
+def test_what_was_allocated_before_a_failure_or_an_end_stays_until_the_next_allocation(
     kubelet: Kubelet,
 ) -> None:
     kubelet.plugin(devices=["a"])
     pod = Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})])
     assert not kubelet.admit(pod)
     assert {"one": {R: {"a"}}, "two": {}} == kubelet.held(pod)
-    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))
+    kubelet.terminate(kubelet.admitted("q"))
+    assert {"a"} == kubelet.in_use(R)
+    kubelet.admitted("r")
 
 
 # As upstream's TestInitContainerDeviceAllocation.
@@ -244,9 +165,9 @@ def test_sidecars_keep_their_devices_and_may_take_those_of_init_containers(
 
 
 def test_another_pod_does_not_get_what_may_be_used_again(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a", "b"])
+    kubelet.plugin()
     assert kubelet.admit(Pod("p", [Container("app", {})], [Container("init", {R: 1})]))
-    assert 1 == len(ids(kubelet.admit(Pod.of("q", main={R: 1}))))
+    kubelet.admitted("q")
     assert not kubelet.admit(Pod.of("r", main={R: 1}))
 
 
@@ -267,19 +188,16 @@ def test_a_pod_needs_what_runs_at_the_same_time(
 
 
 # As upstream's TestAdmitPodWithDRAResources.
-def test_a_claimed_resource_is_not_the_device_plugins(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin()
-    claiming = Container("one", {R: 1}, claimed=frozenset({R}))
+def test_what_is_claimed_is_not_the_plugins_nor_need_be_on_the_node_but_counts_as_used(
+    kubelet: Kubelet,
+) -> None:
+    stub = kubelet.plugin(devices=["a", "b", "c"])
+    kubelet.tick()
+    claiming = Container("one", {R: 2}, claimed=frozenset({R}))
     assert kubelet.admit(Pod("p", [claiming, Container("two", {R: 1})]))
     assert 1 == len(stub.allocated)
-
-
-def test_what_is_claimed_need_not_be_on_the_node_but_counts_as_used(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a"])
-    kubelet.tick()
-    claiming = Container("main", {R: 2}, claimed=frozenset({R}))
-    assert kubelet.admit(Pod("claims", [claiming]))
-    assert "OutOfx.io/dev" == kubelet.admit(Pod.of("p", main={R: 1})).reason
+    assert kubelet.admit(Pod("q", [claiming]))
+    assert "OutOfx.io/dev" == kubelet.admit(Pod.of("r", main={R: 1})).reason
 
 
 # As upstream's TestUpdatePluginResources.
@@ -327,12 +245,9 @@ def test_a_pod_that_ends_during_an_admission_still_counts_in_it(kubelet: Kubelet
     kubelet.tick()
     kubelet.relist(stub, ["a", "b"])
     ending = kubelet.admitted("ending")
-    stub.hold("Allocate")
-    admitting = Admitting(kubelet, Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})]))
-    stub.wait(lambda: 2 == len(stub.allocated))
-    kubelet.terminate(ending)
-    stub.release()
-    assert "OutOfx.io/dev" == admitting.outcome.reason
+    during_allocate(stub, lambda: kubelet.terminate(ending))
+    outcome = kubelet.admit(Pod("p", [Container("one", {R: 1}), Container("two", {R: 1})]))
+    assert "OutOfx.io/dev" == outcome.reason
 
 
 def test_a_resize_to_another_number_of_devices_is_refused(kubelet: Kubelet) -> None:
@@ -346,14 +261,7 @@ def test_a_resize_to_another_number_of_devices_is_refused(kubelet: Kubelet) -> N
 
 
 def test_an_endpoint_that_vanishes_during_an_admission_is_unknown(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin()
-    answer = stub.on_allocate
-
-    def allocate(ids: list[str]) -> pb.AllocateResponse:
-        del kubelet._live().manager.endpoints[R]
-        return answer(ids)
-
-    stub.on_allocate = allocate
+    during_allocate(kubelet.plugin(), lambda: kubelet._live().manager.endpoints.pop(R))
     outcome = kubelet.admit(Pod("p", [Container("app", {R: 1})], [Container("init", {R: 1})]))
     assert "unknown Device Plugin x.io/dev" == reason(outcome)
 
@@ -373,24 +281,16 @@ def test_the_seed_decides(root: Path) -> None:
 
 
 def test_a_pod_needs_no_uid_of_its_own() -> None:
-    assert "default/p" == Pod("p").uid
-    assert "u" == Pod("p", uid="u").uid
-    with pytest.raises(LookupError, match="pod p has no container none"):
-        Pod("p").container("none")
+    assert ("default/p", "u") == (Pod("p").uid, Pod("p", uid="u").uid)
 
 
 # Preferred allocation.
 
-PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
-
-
-def answer(*lists: Iterable[str]) -> pb.PreferredAllocationResponse:
-    responses = [pb.ContainerPreferredAllocationResponse(deviceIDs=each) for each in lists]
-    return pb.PreferredAllocationResponse(container_responses=responses)
-
 
 # As upstream's TestGetPreferredAllocationParameters.
-def test_the_plugin_is_asked_for_its_preference(kubelet: Kubelet) -> None:
+def test_the_plugin_is_asked_for_its_preference_unless_all_is_used_again(
+    kubelet: Kubelet,
+) -> None:
     stub = kubelet.plugin(devices=["a", "b", "c"], options=PREFERS)
     assert {"a", "b"} == ids(kubelet.admit(Pod.of("p", main={R: 2})))
     (request,) = stub.preferred
@@ -398,15 +298,14 @@ def test_the_plugin_is_asked_for_its_preference(kubelet: Kubelet) -> None:
     assert [] == request.must_include_deviceIDs
     assert 2 == request.allocation_size
     assert stub.deadlines["GetPreferredAllocation"] > 1e6
-    kubelet.admitted("q")  # without any choice
-    assert 2 == len(stub.preferred)
+    assert kubelet.admit(Pod("q", [Container("app", {R: 1})], [Container("init", {R: 1})]))
+    assert 2 == len(stub.preferred)  # for the init container, though it has no choice
 
 
 def test_devices_to_be_used_again_must_be_included(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(devices=["a", "b", "c"], options=PREFERS)
-    stub.on_prefer = lambda request: answer(["b", *request.available_deviceIDs])
-    pod = Pod("p", [Container("app", {R: 2})], [Container("init", {R: 1})])
-    outcome = kubelet.admit(pod)
+    stub.on_prefer = lambda request: preferred(["b", *request.available_deviceIDs])
+    outcome = kubelet.admit(Pod("p", [Container("app", {R: 2})], [Container("init", {R: 1})]))
     _, request = stub.preferred
     assert list(ids(outcome, "init")) == request.must_include_deviceIDs
     assert {"a", "b", "c"} == set(request.available_deviceIDs)
@@ -414,46 +313,39 @@ def test_devices_to_be_used_again_must_be_included(kubelet: Kubelet) -> None:
     assert ids(outcome, "init") < ids(outcome, "app")
 
 
-def test_devices_to_be_used_again_that_are_enough_ask_nobody(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a", "b"], options=PREFERS)
-    assert kubelet.admit(Pod("p", [Container("app", {R: 1})], [Container("init", {R: 1})]))
-    assert 1 == len(stub.preferred)
-
-
 # As upstream's TestDevicesToAllocateConflictWithUpdateAllocatedDevices.
 def test_a_collection_during_a_preference_does_no_harm(kubelet: Kubelet) -> None:
     stub = kubelet.plugin(options=PREFERS)
     kubelet.tick()
     finished = kubelet.admitted("finished")
-    prefer = stub.on_prefer
 
-    def collect(request: pb.ContainerPreferredAllocationRequest) -> pb.PreferredAllocationResponse:
+    def collect(_request: object) -> pb.PreferredAllocationResponse:
         kubelet.terminate(finished)
         kubelet._live().manager.collect()
-        return prefer(request)
+        return preferred("b")
 
     stub.on_prefer = collect
-    assert 1 == len(ids(kubelet.admit(Pod.of("p", main={R: 1}))))
+    kubelet.admitted()
 
 
 # As upstream's TestGetPreferredAllocation.
 @pytest.mark.parametrize(
-    ("preferred", "certain", "possible"),
+    ("answer", "certain", "possible"),
     [
-        (answer("cd"), "cd", "cd"),
-        (answer("d"), "d", "abcd"),
-        (answer("xdd"), "d", "abcd"),
-        (answer("ab", "cd"), "ab", "ab"),
-        (answer("bcd"), "", "bcd"),
-        (answer(""), "", "abcd"),
-        (answer(), "", "abcd"),
+        (preferred("cd"), "cd", "cd"),
+        (preferred("d"), "d", "abcd"),
+        (preferred("xdd"), "d", "abcd"),
+        (preferred("ab", "cd"), "ab", "ab"),
+        (preferred("bcd"), "", "bcd"),
+        (preferred(""), "", "abcd"),
+        (preferred(), "", "abcd"),
     ],
 )
 def test_a_preference_is_followed_as_far_as_it_goes(
-    kubelet: Kubelet, preferred: pb.PreferredAllocationResponse, certain: str, possible: str
+    kubelet: Kubelet, answer: pb.PreferredAllocationResponse, certain: str, possible: str
 ) -> None:
     stub = kubelet.plugin(devices=["a", "b", "c", "d"], options=PREFERS)
-    stub.on_prefer = lambda _request: preferred
+    stub.on_prefer = lambda _request: answer
     got = ids(kubelet.admit(Pod.of("p", main={R: 2})))
     assert 2 == len(got)
     assert set(certain) <= got <= set(possible)
@@ -466,7 +358,7 @@ def test_a_failing_preference_rejects_the_pod(kubelet: Kubelet) -> None:
         "device plugin GetPreferredAllocation rpc failed with err: "
         "rpc error: code = Internal desc = oops"
     )
-    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    assert expected == kubelet.refused()
 
 
 # What the kubelet loses.
@@ -479,7 +371,7 @@ def test_an_answer_for_no_container_leaks_the_devices_until_an_allocate_fails_pr
     stub = kubelet.plugin()
     answering, stub.on_allocate = stub.on_allocate, lambda _ids: pb.AllocateResponse()
     expected = "no containers return in allocation response "
-    assert expected == reason(kubelet.admit(Pod.of("p", main={R: 1})))
+    assert expected == kubelet.refused()
     assert leaked == len(kubelet.in_use(R))
     stub.on_allocate = answering
     two = Pod.of("two", main={R: 2})

@@ -16,7 +16,7 @@ from deviceplugin_testing.simulator._device_manager.records import (
     read_checkpoint,
     write_checkpoint,
 )
-from kubelets.equipped import Kubelet, R
+from kubelets.equipped import PREFERS, Kubelet, R, ids, near
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -91,15 +91,12 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_entries_says_null(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="checkpoint is not found"):
+        read_checkpoint(tmp_path)
     write_checkpoint(tmp_path, [], {})
     document = json.loads((tmp_path / FILE_NAME).read_text())
     assert {"PodDeviceEntries": None, "RegisteredDevices": {}} == document["Data"]
     assert () == read_checkpoint(tmp_path).entries
-
-
-def test_a_missing_checkpoint_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="checkpoint is not found"):
-        read_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -127,22 +124,14 @@ def test_an_entry_whose_answer_cannot_be_read_is_left_out(tmp_path: Path) -> Non
 
 
 def test_allocations_and_healthy_devices_are_in_the_file(kubelet: Kubelet) -> None:
-    near = pb.Device(
-        ID="a",
-        health="Healthy",
-        topology=pb.TopologyInfo(nodes=[pb.NUMANode(ID=0), pb.NUMANode(ID=1)]),
-    )
-    kubelet.plugin(devices=[near, pb.Device(ID="b", health="Unhealthy")])
+    kubelet.plugin(devices=[near("a", 0, 1), pb.Device(ID="b", health="Unhealthy")])
     assert kubelet.admit(Pod("p", [*Pod.of("", main={R: 1}).containers], uid="u"))
     data = json.loads((kubelet.plugin_dir / FILE_NAME).read_text())["Data"]
-    assert {R: ["a"]} == data["RegisteredDevices"]
     (written,) = data["PodDeviceEntries"]
-    assert {"0": ["a"], "1": ["a"]} == written["DeviceIDs"]
-    assert ("u", "main", R) == (
-        written["PodUID"],
-        written["ContainerName"],
-        written["ResourceName"],
-    )
+    del written["AllocResp"]
+    given = {"PodUID": "u", "ContainerName": "main", "ResourceName": R}
+    assert {**given, "DeviceIDs": {"0": ["a"], "1": ["a"]}} == written
+    assert {R: ["a"]} == data["RegisteredDevices"]
 
 
 # As upstream's TestGetContainerDevices.
@@ -152,29 +141,16 @@ def test_a_device_near_two_nodes_is_on_record_with_both() -> None:
     assert ([0, 1], [1], []) == (grant.nodes_of("a"), grant.nodes_of("b"), grant.nodes_of("c"))
 
 
-def test_a_restarted_kubelet_knows_names_and_allocations_and_no_devices(kubelet: Kubelet) -> None:
-    kubelet.plugin()
-    pod = kubelet.started()
-    held = kubelet.held(pod)
-    kubelet.restart()
-    assert held == kubelet.held(pod)
-    kubelet.tick()
-    assert ({R: 0}, {R: 0}) == (kubelet.node.capacity, kubelet.node.allocatable)
-    assert kubelet.run_options(pod, "main") is not None
-
-
-@pytest.mark.parametrize("damage", ["remove", "corrupt"])
-def test_without_checkpoint_devices_in_use_look_free(kubelet: Kubelet, damage: str) -> None:
-    prefers = pb.DevicePluginOptions(get_preferred_allocation_available=True)
-    kubelet.plugin(devices=["a", "b"], options=prefers)
+@pytest.mark.parametrize("text", [None, "{}"])
+def test_without_checkpoint_devices_in_use_look_free(kubelet: Kubelet, text: str | None) -> None:
+    kubelet.plugin(options=PREFERS)
     kubelet.tick()
     kubelet.started()
     kubelet.stop()
-    if damage == "remove":
+    if text is None:
         (kubelet.plugin_dir / FILE_NAME).unlink()
     else:
-        (kubelet.plugin_dir / FILE_NAME).write_text("{}")
+        (kubelet.plugin_dir / FILE_NAME).write_text(text)
     kubelet.start()
-    kubelet.plugin(devices=["a", "b"], name="2", options=prefers)
-    outcome = kubelet.admit(Pod.of("q", main={R: 1}))
-    assert {"main": {R: {"a"}}} == outcome.devices
+    kubelet.plugin(name="2", options=PREFERS)
+    assert {"a"} == ids(kubelet.admit(Pod.of("q", main={R: 1})))

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import socket
 import sys
@@ -20,11 +21,10 @@ from deviceplugin_testing.tools.kubelet._commands import (
     KubeletCommands,
     LeapingClock,
     LiveView,
-    describe,
 )
 from deviceplugin_testing.tools.stub import _cli as _stub_cli
-from deviceplugin_testing.tools.stub._cli import StubCommands, parse_devices
-from kubelets.equipped import Kubelet, R
+from deviceplugin_testing.tools.stub._cli import StubCommands
+from kubelets.equipped import PRE_START, Kubelet, R, allocated
 
 # Console
 
@@ -142,9 +142,13 @@ def node(kubelet: Kubelet, out: io.StringIO) -> Console:
 
 def test_status_shows_everything(node: Console, kubelet: Kubelet) -> None:
     assert f"kubelet: listening on {kubelet.kubelet_socket}" == node.execute("status")
+    assert "the node has no devices" == node.execute("node-status")
     kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"})
     node.execute("admit p x.io/dev=1")
     node.execute("node-status")
+    with kubelet._live().loop.operation("something"):
+        assert "busy: something" in node.execute("status").splitlines()
+    kubelet.clock.advance(1)
     assert node.execute("status").splitlines()[1:] == [
         "x.io/dev: registered, 1 healthy (a), 1 unhealthy (b)",
         "node x.io/dev: capacity 2, allocatable 1",
@@ -159,32 +163,31 @@ def test_status_shows_everything(node: Console, kubelet: Kubelet) -> None:
 def test_an_admitted_pod_shows_what_it_gets(
     kubelet: Kubelet, node: Console, tmp_path: Path
 ) -> None:
-    stub = kubelet.plugin(devices=["a"], options=pb.DevicePluginOptions(pre_start_required=True))
-    response = pb.ContainerAllocateResponse(
+    stub = kubelet.plugin(devices=["a"], options=PRE_START)
+    stub.on_allocate = lambda _ids: allocated(
         envs={"A": "1"},
         mounts=[pb.Mount(host_path="/h", container_path="/c")],
         devices=[pb.DeviceSpec(host_path="/dev/a", container_path="/dev/b")],
         annotations={"k": "v"},
         cdi_devices=[pb.CDIDevice(name="v.io/c=1")],
     )
-    stub.on_allocate = lambda _ids: pb.AllocateResponse(container_responses=[response])
     manifest = tmp_path / "pod.json"
     manifest.write_text(
         '{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": ['
         '{"name": "main", "resources": {"limits": {"x.io/dev": 1}}}, {"name": "other"}]}}'
     )
-    assert node.execute(f"admit {manifest}").splitlines() == [
-        "p: admitted",
+    gets = [
         "main: env A=1",
         "main: mount /h on /c",
         "main: device /dev/a as /dev/b",
         "main: annotation k=v",
         "main: CDI device v.io/c=1",
-        "other: no devices",
     ]
-    assert node.execute("start-container p main").startswith("main: started\nmain: env A=1\n")
+    shown = node.execute(f"admit {manifest}").splitlines()
+    assert ["p: admitted", *gets, "other: no devices"] == shown
+    started = node.execute("start-container p main").splitlines()
+    assert ["main: started", *gets] == started
     assert [["a"], ["a"]] == stub.pre_started
-    assert "pod p" in node.execute("status")
     with pytest.raises(CommandError, match="pod p has no container none"):
         node.execute("start-container p none")
     with pytest.raises(CommandError, match="pod default/p was admitted before"):
@@ -246,10 +249,6 @@ def test_time_can_be_skipped(root: Path, out: io.StringIO) -> None:
         assert "node x.io/dev: capacity 0, allocatable 0" == node.execute("node-status")
 
 
-def test_a_node_without_devices_says_so(node: Console) -> None:
-    assert "the node has no devices" == node.execute("node-status")
-
-
 # Live view
 
 
@@ -282,13 +281,6 @@ def test_changes_are_shown_as_they_happen(kubelet: Kubelet) -> None:
         kubelet.stop()
         wait_for("kubelet: stopped")
         wait_for("x.io/dev: gone")
-
-
-def test_a_busy_kubelet_is_described(kubelet: Kubelet) -> None:
-    with kubelet._live().loop.operation("something"):
-        assert "something" == describe(kubelet)["busy"]
-    kubelet.clock.advance(1)
-    assert "busy" not in describe(kubelet)
 
 
 # deviceplugin kubelet
@@ -335,9 +327,6 @@ def test_kubelet_is_of_the_release_that_is_asked_for(root: Path, cli: Cli) -> No
     assert file.exists()
     assert 0 == cli.kubelet(root, "--quiet", "--version", "1.32", script="status\n")[0]
     assert not file.exists()
-    status, _, errors = cli.kubelet(root, "--version", "1.37")
-    assert 2 == status
-    assert "invalid choice: '1.37' (choose from '1.26', " in errors
 
 
 def test_kubelet_makes_a_directory_and_removes_it(
@@ -355,16 +344,21 @@ def test_kubelet_makes_a_directory_and_removes_it(
     [
         (["--nonsense"], 2, "unrecognized arguments"),
         (["--numa-nodes", "x"], 2, "--numa-nodes x: not numbers separated by commas"),
+        (["--version", "1.37"], 2, "invalid choice: '1.37' (choose from '1.26', "),
         (["ROOT/" + "x" * 100], 1, "use a shorter root"),
         (["ROOT", "--script", "ROOT/none"], 1, "No such file or directory"),
         (["ROOT", "--send", "status"], 1, "no kubelet runs here"),
+        (["RUNNING"], 2, "a kubelet is listening here already"),
     ],
 )
 def test_kubelet_tells_why_it_cannot_start(
-    root: Path, cli: Cli, argv: list[str], expected: int, complaint: str
+    kubelet: Kubelet, cli: Cli, argv: list[str], expected: int, complaint: str
 ) -> None:
-    status, _, errors = cli.kubelet(*(word.replace("ROOT", str(root)) for word in argv))
+    places = {"RUNNING": str(kubelet.root), "ROOT": str(kubelet.root / "another")}
+    words = [re.sub("ROOT|RUNNING", lambda found: places[found[0]], word) for word in argv]
+    status, _, errors = cli.kubelet(*words)
     assert (expected, True) == (status, complaint in errors)
+    assert kubelet.kubelet_socket.exists()
 
 
 def test_commands_explain_themselves(cli: Cli) -> None:
@@ -375,12 +369,6 @@ def test_commands_explain_themselves(cli: Cli) -> None:
         status, out, _ = run("--help")
         assert (0, True) == (status, example in out)
     assert 2 == cli.stub()[0]
-
-
-def test_kubelet_does_not_replace_one_that_runs(kubelet: Kubelet, cli: Cli) -> None:
-    status, _, errors = cli.kubelet(kubelet.root)
-    assert (2, True) == (status, "a kubelet is listening here already" in errors)
-    assert kubelet.kubelet_socket.exists()
 
 
 class Watched(io.StringIO):
@@ -437,10 +425,10 @@ def scripted(kubelet: Kubelet, out: io.StringIO) -> Console:
 
 
 def test_a_stub_does_what_it_is_told(scripted: Console, kubelet: Kubelet) -> None:
-    scripted.execute("devices a b:Unhealthy c:d:Healthy")
-    kubelet.wait_for(R, {"a", "c:d"}, {"b"})
+    scripted.execute("devices a b:x c:d:Healthy e:f:")
+    kubelet.wait_for(R, {"a", "c:d"}, {"b", "e:f"})
     scripted.execute("end-stream")
-    kubelet.wait_for(R, (), {"a", "b", "c:d"})
+    kubelet.wait_for(R, (), {"a", "b", "c:d", "e:f"})
     assert "registered x.io/dev" == scripted.execute("register")
     scripted.execute("wait ListAndWatch 2")
     expected = ["GetDevicePluginOptions", "ListAndWatch"] * 2
@@ -466,20 +454,15 @@ def test_a_stub_tells_what_cannot_be_done(
         scripted.execute("wait Allocate")
 
 
-def test_devices_are_healthy_unless_told_otherwise() -> None:
-    assert {"a": "Healthy", "b": "x", "c:d": ""} == parse_devices(("a", "b:x", "c:d:"))
-
-
-def test_stub_registers_and_carries_out_a_script(kubelet: Kubelet, cli: Cli) -> None:
-    argv = [R, "a", "b", "--dir", kubelet.plugin_dir, "--pre-start", "--prefer"]
+def test_stub_registers_or_may_be_found_and_carries_out_a_script(
+    kubelet: Kubelet, cli: Cli
+) -> None:
+    argv = [R, "a", "b:", "--dir", kubelet.plugin_dir, "--pre-start", "--prefer"]
     expected = f"listening on {kubelet.plugin_dir}/stub.sock\nregistered x.io/dev\n"
     assert (0, expected) == cli.stub(*argv, script="wait ListAndWatch")[:2]
     assert kubelet.options(R) == pb.DevicePluginOptions(
         pre_start_required=True, get_preferred_allocation_available=True
     )
-
-
-def test_stub_may_be_found_instead(kubelet: Kubelet, cli: Cli) -> None:
     argv = [R, "a", "--dir", kubelet.registry_dir, "--watched"]
     expected = f"listening on {kubelet.registry_dir}/stub.sock\nnone\n"
     assert (0, expected) == cli.stub(*argv, script="calls")[:2]

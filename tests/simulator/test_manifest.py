@@ -15,16 +15,12 @@ from deviceplugin_testing.simulator import (
 from deviceplugin_testing.simulator._pods.manifest import ManifestError, load_pods
 
 POD = """
-apiVersion: v1
 kind: Pod
 metadata: {name: demo, namespace: lab, uid: "1"}
 spec:
-  initContainers:
-  - name: first
-  - {name: side, restartPolicy: Always}
+  initContainers: [{name: first}, {name: side, restartPolicy: Always}]
   containers:
-  - name: main
-    resources: {limits: {x.io/dev: 2, cpu: 500m, y.io/dev: "1"}}
+  - {name: main, resources: {limits: {x.io/dev: 2, cpu: 500m, y.io/dev: "1"}}}
 ---
 kind: Pod
 metadata: {name: plain}
@@ -89,6 +85,12 @@ def test_claims_are_loaded_with_their_objects(tmp_path: Path) -> None:
     assert frozenset({"x.io/dev"}) == loaded.containers[0].claimed
 
 
+def limited(count: str) -> str:
+    limits = f"{{limits: {{x.io/dev: {count}}}}}"
+    container = f"{{name: c, resources: {limits}}}"
+    return f"{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{container}]}}}}"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -97,29 +99,13 @@ def test_claims_are_loaded_with_their_objects(tmp_path: Path) -> None:
         ("kind: Node", "Node is not a Pod"),
         ("kind: Pod", "not a pod's manifest: KeyError"),
         ("[]", "not a pod's manifest: TypeError"),
-        ("text", "not a pod's manifest: TypeError"),
         ("{kind: Pod, metadata: [], spec: {}}", "not a pod's manifest"),
-        (
-            (
-                "{kind: Pod, metadata: {name: p}, spec: {containers: "
-                "[{name: c, resources: {limits: {x.io/dev: 1.5}}}]}}"
-            ),
-            "x.io/dev: 1.5 is not a number of devices",
-        ),
-        (
-            (
-                "{kind: Pod, metadata: {name: p}, spec: {containers: "
-                "[{name: c, resources: {limits: {x.io/dev: -1}}}]}}"
-            ),
-            "x.io/dev: -1 is negative",
-        ),
+        (limited("1.5"), "x.io/dev: 1.5 is not a number of devices"),
+        (limited("-1"), "x.io/dev: -1 is negative"),
     ],
 )
 def test_what_is_wrong_with_a_manifest_is_told(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ManifestError, match=complaint):
         load(tmp_path, text)
-
-
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"none\.yaml: No such file or directory"):
         load_pods(tmp_path / "none.yaml")

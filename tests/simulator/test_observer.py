@@ -3,13 +3,11 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import grpc
-import pytest
 from typing_extensions import override
 
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import Observer, StubPlugin
-from kubelets.equipped import Kubelet, R
+from deviceplugin_testing.simulator import Observer, Pod, RunOptions
+from kubelets.equipped import Kubelet, R, refusal
 
 
 class Ears(Observer):
@@ -19,6 +17,7 @@ class Ears(Observer):
         self.calls: list[tuple[str, str]] = []
         self.answers: list[str] = []
         self.lists: list[tuple[str, list[str]]] = []
+        self.starts: list[tuple[str, str, bool]] = []
 
     @override
     def registering(self, request: pb.RegisterRequest, path: str) -> Callable[[str], None]:
@@ -29,23 +28,20 @@ class Ears(Observer):
     def listed(self, resource: str, devices: Sequence[pb.Device]) -> None:
         self.lists.append((resource, [device.ID for device in devices]))
 
+    @override
+    def started(self, pod: Pod, container: str, options: RunOptions | None) -> None:
+        self.starts.append((pod.name, container, options is not None))
 
-def test_each_registration_is_heard_with_its_answer(root: Path) -> None:
+
+def test_an_observer_hears_registrations_lists_and_starts(root: Path) -> None:
     ears = Ears()
     with Kubelet(root, observer=ears) as kubelet:
-        plugin = StubPlugin(kubelet.plugin_dir, R, ["a"])
-        with plugin, pytest.raises(grpc.RpcError):
-            plugin.register(version="v0")
-        assert [(R, str(plugin.socket))] * 2 == ears.calls
-        assert "" == ears.answers[0]
-        assert 'requested API version "v0" is not supported' in ears.answers[1]
-
-
-def test_lists_are_heard_as_they_came_over_all_starts(root: Path) -> None:
-    ears = Ears()
-    with Kubelet(root, observer=ears) as kubelet:
-        for ids in (["b", "a", "b"], []):
-            with StubPlugin(kubelet.plugin_dir, R, [pb.Device(ID=id_) for id_ in ids]):
-                kubelet.wait(lambda: ears.lists[-1:] == [(R, ids)])  # noqa: B023
-            kubelet.restart()
-    assert [(R, ["b", "a", "b"]), (R, [])] == ears.lists
+        plugin = kubelet.plugin(devices=[pb.Device(ID=id_, health="Healthy") for id_ in "bab"])
+        why = refusal(plugin, version="v0")
+        kubelet.started("p", main={R: 1}, other={})
+        kubelet.restart()
+        kubelet.plugin(devices=[])
+    assert [(R, str(plugin.socket))] * 3 == ears.calls
+    assert ["", why, ""] == ears.answers
+    assert [(R, ["b", "a", "b"]), (R, [])] == ears.lists  # as they came
+    assert [("p", "main", True), ("p", "other", False)] == ears.starts

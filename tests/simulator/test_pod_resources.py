@@ -1,6 +1,5 @@
 """The pod resources API."""
 
-import threading
 from typing import Any, cast
 
 import grpc
@@ -11,7 +10,16 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
 from deviceplugin_testing.simulator import Behaviour, Container, Pod
 from deviceplugin_testing.simulator._podresources import TokenBucket
-from kubelets.equipped import Kubelet, R, near
+from kubelets.equipped import (
+    PREFERS,
+    Kubelet,
+    R,
+    allocated,
+    during_allocate,
+    ids,
+    near,
+    preferred,
+)
 
 
 def listed(kubelet: Kubelet) -> dict[str, dict[str, list[tuple[str, str, list[int]]]]]:
@@ -30,23 +38,20 @@ def entries(devices: Any) -> list[tuple[str, str, list[int]]]:
     ]
 
 
-# As upstream's TestListPodResourcesV1.
+# As upstream's TestListPodResourcesV1, TestListPodResourcesUsesOnlyActivePodsV1 and
+# TestGetPodResourcesV1.
 def test_all_active_pods_are_listed_with_or_without_devices(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a"])
-    assert {} == listed(kubelet)
+    kubelet.plugin(devices=[near("a", 0, 1)])
+    kubelet.terminate(kubelet.admitted("ended"))
     kubelet.admitted("with", main={R: 1}, other={})
     kubelet.admitted("without", main={})
-    expected = {"with": {"main": [(R, "a", [])], "other": []}, "without": {"main": []}}
-    assert expected == listed(kubelet)
-
-
-# As upstream's TestListPodResourcesUsesOnlyActivePodsV1.
-def test_pods_that_have_ended_are_not_listed(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a"])
-    pod = kubelet.admitted()
     assert not kubelet.admit(Pod.of("rejected", main={R: 1}))
-    kubelet.terminate(pod)
-    assert {} == listed(kubelet)
+    main = [(R, "a", [0]), (R, "a", [1])]  # once for each node
+    assert {"with": {"main": main, "other": []}, "without": {"main": []}} == listed(kubelet)
+    request = pb.GetPodResourcesRequest(pod_name="with", pod_namespace="default")
+    found = kubelet.agent["Get"](request).pod_resources
+    assert ("with", "default") == (found.name, found.namespace)
+    assert main == entries(found.containers[0].devices)
 
 
 # As upstream's TestListPodResourcesWithInitContainersV1 and
@@ -59,12 +64,6 @@ def test_sidecars_are_listed_and_init_containers_are_not(kubelet: Kubelet) -> No
     request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
     shown = [container.name for container in kubelet.agent["Get"](request).pod_resources.containers]
     assert ["sidecar", "main"] == shown
-
-
-def test_a_device_near_two_nodes_is_listed_once_for_each(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=[near("a", 0, 1)])
-    kubelet.admitted()
-    assert {"p": {"main": [(R, "a", [0]), (R, "a", [1])]}} == listed(kubelet)
 
 
 # As upstream's TestAllocatableResources, TestGetAllocatableDevicesMultipleResources and
@@ -84,16 +83,6 @@ def test_allocatable_are_all_healthy_devices_in_use_or_not(kubelet: Kubelet) -> 
     assert [*mine, ("x.io/other", "a", [])] == allocatable()
     kubelet.lose(stub)
     assert [("x.io/other", "a", [])] == allocatable()
-
-
-# As upstream's TestGetPodResourcesV1.
-def test_one_pod_can_be_asked_for(kubelet: Kubelet) -> None:
-    kubelet.plugin(devices=["a"])
-    assert kubelet.admit(Pod("p", [Container("main", {R: 1})], namespace="ns"))
-    request = pb.GetPodResourcesRequest(pod_name="p", pod_namespace="ns")
-    found = kubelet.agent["Get"](request).pod_resources
-    assert ("p", "ns") == (found.name, found.namespace)
-    assert [(R, "a", [])] == entries(found.containers[0].devices)
 
 
 def test_a_pod_that_is_not_there_is_an_error(kubelet: Kubelet) -> None:
@@ -141,19 +130,12 @@ def test_listing_takes_back_the_devices_of_finished_pods(kubelet: Kubelet) -> No
 
 
 def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(kubelet: Kubelet) -> None:
-    stub = kubelet.plugin(devices=["a", "b"])
-    answer = stub.on_allocate
     during: list[list[str]] = []
-
-    def allocate(ids: list[str]) -> plugin_pb.AllocateResponse:
-        during.append(list(listed(kubelet)))
-        return answer(ids)
-
-    stub.on_allocate = allocate
+    during_allocate(kubelet.plugin(), lambda: during.append([*listed(kubelet)]))
     pod = Pod("p", [Container("app", {R: 1})], [Container("side", {R: 1}, restarts_always=True)])
     outcome = kubelet.admit(pod)
     assert [["p"], ["p"]] == during
-    assert outcome.devices["app"][R] | outcome.devices["side"][R] == {"a", "b"}
+    assert ids(outcome, "app") | ids(outcome, "side") == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -162,44 +144,35 @@ def test_a_pod_that_is_being_admitted_is_active_and_keeps_its_devices(kubelet: K
 def test_listing_during_allocate_lets_a_device_be_given_away_twice(
     kubelet: Kubelet, given: str
 ) -> None:
-    prefers = plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
-    stub = kubelet.plugin(devices=["a", "b"], options=prefers)
+    stub = kubelet.plugin(options=PREFERS)
     kubelet.tick()
     finished = kubelet.admitted("finished")
-    holder = Pod.of("holder", main={R: 1})
-    stub.hold("Allocate")
-    admitting = threading.Thread(target=kubelet.admit, args=(holder,))
-    admitting.start()
-    stub.wait(lambda: len(stub.allocated) == 2)
-    kubelet.terminate(finished)
-    listed(kubelet)
-    stub.release()
-    admitting.join()
+
+    def end_and_list() -> None:
+        kubelet.terminate(finished)
+        listed(kubelet)
+
+    during_allocate(stub, end_and_list)
+    kubelet.admitted("holder")
     assert [["a"], ["b"]] == stub.allocated
-    answer = plugin_pb.ContainerPreferredAllocationResponse(deviceIDs=["b"])
-    stub.on_prefer = lambda _: plugin_pb.PreferredAllocationResponse(container_responses=[answer])
-    outcome = kubelet.admit(Pod.of("second", main={R: 1}))
-    assert {"main": {R: {given}}} == outcome.devices
+    stub.on_prefer = lambda _: preferred("b")
+    stub.on_allocate = lambda _: allocated()
+    assert {given} == ids(kubelet.admit(Pod.of("second", main={R: 1})))
 
 
-def test_the_socket_is_moved_into_place(kubelet: Kubelet) -> None:
-    kubelet.stop()
-    with inotify_simple.INotify() as inotify:
-        flags = inotify_simple.flags
-        inotify.add_watch(kubelet.pod_resources_socket.parent, flags.CREATE | flags.MOVED_TO)
-        kubelet.start()
-        (event,) = inotify.read(timeout=0)
-    assert (flags.MOVED_TO, "kubelet.sock") == (event.mask, event.name)
-
-
-def test_the_plugin_directorys_socket_is_created(kubelet: Kubelet) -> None:
+def test_the_socket_is_moved_into_place_and_that_for_plugins_is_created(kubelet: Kubelet) -> None:
     kubelet.plugin()
     kubelet.stop()
+    flags = inotify_simple.flags
     with inotify_simple.INotify() as inotify:
-        flags = inotify_simple.flags
-        inotify.add_watch(kubelet.plugin_dir, flags.CREATE | flags.DELETE | flags.MOVED_TO)
+        watched = flags.CREATE | flags.DELETE | flags.MOVED_TO
+        ours = inotify.add_watch(kubelet.pod_resources_socket.parent, watched)
+        plugins = inotify.add_watch(kubelet.plugin_dir, watched)
         kubelet.start()
-        events = [(event.mask, event.name) for event in inotify.read(timeout=0)]
-    *deleted, last = events
-    assert {(flags.DELETE, "kubelet.sock"), (flags.DELETE, "stub.sock")} == set(deleted)
-    assert (flags.CREATE, "kubelet.sock") == last
+        events = [(event.wd, event.mask, event.name) for event in inotify.read(timeout=0)]
+    assert {
+        (plugins, flags.DELETE, "kubelet.sock"),
+        (plugins, flags.DELETE, "stub.sock"),
+        (plugins, flags.CREATE, "kubelet.sock"),
+        (ours, flags.MOVED_TO, "kubelet.sock"),
+    } == {one for one in events if one[0] == plugins or one[1] != flags.CREATE}

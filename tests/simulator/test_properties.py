@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-import grpc
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -29,11 +29,11 @@ from deviceplugin_testing.simulator import (
     KubeletCrashed,
     Outcome,
     Pod,
-    SimulatedKubelet,
     StubDriver,
     StubError,
     StubPlugin,
 )
+from kubelets.equipped import PRE_START, Kubelet, during_allocate, refusal
 from patience import eventually
 
 RESOURCES = ("x.io/one", "x.io/two")
@@ -61,11 +61,8 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="dp"))
-        self.kubelet = SimulatedKubelet(
-            self.root,
-            behaviour=self.behaviour,
-            config=KubeletConfig(watch_interval=None, sync_interval=None),
-        )
+        quiet = KubeletConfig(watch_interval=None, sync_interval=None)
+        self.kubelet = Kubelet(self.root, behaviour=self.behaviour, config=quiet)
         self.kubelet.start()
         self.incarnations = 0
         self.plugins: dict[str, StubPlugin] = {}
@@ -76,11 +73,7 @@ class Life(RuleBasedStateMachine):
             self.replace_plugin(resource, dict.fromkeys(IDS, "Healthy"))
 
     def teardown(self) -> None:
-        for plugin in self.plugins.values():
-            plugin.stop()
-        if self.driver:
-            self.driver.stop()
-        self.kubelet.stop()
+        self.kubelet.__exit__()
         shutil.rmtree(self.root)
 
     # Plugins
@@ -88,19 +81,11 @@ class Life(RuleBasedStateMachine):
     def start_plugin(self, resource: str, devices: dict[str, str]) -> StubPlugin:
         self.incarnations += 1
         name = f"{self.incarnations}.sock"
-        options = pb.DevicePluginOptions(pre_start_required=True)
-        plugin = StubPlugin(self.kubelet.plugin_dir, resource, devices, name=name, options=options)
-        plugin.start()
-        return plugin
-
-    def after_a_list(self, resource: str, act: Callable[[], None]) -> None:
-        received = self.kubelet.lists_received(resource)
-        act()
-        self.kubelet.wait(lambda: self.kubelet.lists_received(resource) > received, what="a list")
+        return self.kubelet.stub(resource, devices, name=name, options=PRE_START)
 
     def replace_plugin(self, resource: str, devices: dict[str, str]) -> None:
         plugin = self.start_plugin(resource, devices)
-        self.after_a_list(resource, plugin.register)
+        self.kubelet.after_a_list(resource, plugin.register)
         self.plugins[resource] = plugin
 
     @rule(resource=resources, devices=lists)
@@ -126,8 +111,7 @@ class Life(RuleBasedStateMachine):
     def fail_to_register(self, resource: str) -> None:
         broken = self.start_plugin(resource, {})
         broken.failing["GetDevicePluginOptions"] = StubError("no")
-        with pytest.raises(grpc.RpcError):
-            broken.register()
+        refusal(broken)
         broken.stop()
 
     @rule(resource=resources, devices=lists)
@@ -138,7 +122,7 @@ class Life(RuleBasedStateMachine):
             if any(held.get(resource) for held in outcome.devices.values())
         }
         self.kubelet.take_pokes()
-        self.after_a_list(resource, lambda: self.plugins[resource].update(devices))
+        self.kubelet.after_a_list(resource, lambda: self.plugins[resource].update(devices))
         poked = frozenset[str]().union(*self.kubelet.take_pokes())
         assert poked <= holders | (poked - self.active.keys()), "the wrong pod was poked"
 
@@ -181,32 +165,25 @@ class Life(RuleBasedStateMachine):
         self._admit(resource, 1)
         plugin.on_allocate = answer
 
-    @rule(resource=resources)
-    def admit_while_the_list_is_emptied(self, resource: str) -> None:
+    def _admit_while(self, resource: str, act: Callable[[], None]) -> None:
         plugin = self.plugins[resource]
         answer = plugin.on_allocate
-
-        def allocate(ids: list[str]) -> pb.AllocateResponse:
-            self.after_a_list(resource, lambda: plugin.update({}))
-            return answer(ids)
-
-        plugin.on_allocate = allocate
+        during_allocate(plugin, act)
         self._admit(resource, 1)
         plugin.on_allocate = answer
+
+    @rule(resource=resources)
+    def admit_while_the_list_is_emptied(self, resource: str) -> None:
+        empty = partial(self.plugins[resource].update, {})
+        self._admit_while(resource, partial(self.kubelet.after_a_list, resource, empty))
 
     @rule(resource=resources)
     def admit_while_another_pod_is_collected(self, resource: str) -> None:
-        plugin = self.plugins[resource]
-        answer = plugin.on_allocate
-
-        def allocate(ids: list[str]) -> pb.AllocateResponse:
+        def end_another() -> None:
             self.terminate()
             self.collect()
-            return answer(ids)
 
-        plugin.on_allocate = allocate
-        self._admit(resource, 1)
-        plugin.on_allocate = answer
+        self._admit_while(resource, end_another)
 
     @rule()
     def terminate(self) -> None:
@@ -243,8 +220,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def end_a_pod_that_only_refers_to_the_claim_of_another(self) -> None:
         if not self.driver:
-            self.driver = StubDriver(self.kubelet.registry_dir, "x.io")
-            self.driver.start()
+            self.driver = self.kubelet.unnoticed()
         eventually(self.finds_the_driver, "the driver to be registered")
         user = self.kubelet.claims.pod("user", "x.io", "pool", ["device"])
         other = replace(user, name="other", uid=f"other-{user.uid}")
@@ -258,7 +234,9 @@ class Life(RuleBasedStateMachine):
     def finds_the_driver(self) -> bool:
         """Look for it; on a busy machine it may answer too late, and is tried again later."""
         self.kubelet.watch()
-        return "x.io" in self.kubelet.dra.connected
+        found = "x.io" in self.kubelet.dra.connected
+        self.kubelet.clock.advance(0 if found else 1)
+        return found
 
     # What must hold
 

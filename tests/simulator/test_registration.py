@@ -13,15 +13,13 @@ from deviceplugin_testing.simulator._control_plane.rules.names import is_extende
 from deviceplugin_testing.simulator._device_manager.plugin_client import DialError, PluginClient
 from deviceplugin_testing.simulator._errors import ConnectError
 from deviceplugin_testing.simulator._wire import dialled_path, go_quote, socket_path
-from kubelets.equipped import Kubelet, R, refusal, why
+from kubelets.equipped import PREFERS, Kubelet, R, refusal, why
 from patience import PATIENCE
-
-OPTIONS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 # As upstream's TestNewEndpoint.
 def test_a_registered_plugin_is_watched(kubelet: Kubelet) -> None:
-    plugin = kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"}, options=OPTIONS)
+    plugin = kubelet.plugin(devices={"a": "Healthy", "b": "Unhealthy"}, options=PREFERS)
     kubelet.wait_for(R, {"a"}, {"b"})
     assert {R} == kubelet.registered
     assert {"a": "Healthy", "b": "Unhealthy"} == kubelet.devices(R)
@@ -114,9 +112,7 @@ def test_a_socket_that_nobody_serves_is_given_up_after_the_dial_timeout(kubelet:
         assert expected == refusal(kubelet.stub(), endpoint="silent.sock")
 
 
-@pytest.mark.parametrize(
-    "endpoint", ["./stub.sock", "sub/../stub.sock", "//stub.sock", "stub.sock/"]
-)
+@pytest.mark.parametrize("endpoint", ["sub/../stub.sock", "//stub.sock", "stub.sock/"])
 def test_endpoints_are_cleaned(kubelet: Kubelet, endpoint: str) -> None:
     kubelet.stub().register(endpoint=endpoint)
     kubelet.wait_for(R, {"a", "b"})
@@ -131,6 +127,8 @@ def test_odd_names_of_sockets_work(kubelet: Kubelet, name: str) -> None:
 
 def test_options_have_the_deadline_of_the_register_call(kubelet: Kubelet) -> None:
     plugin = kubelet.stub()
+    with pytest.raises(TimeoutError, match=r"x\.io/dev waited 0 s; calls were \[\]"):
+        plugin.wait(lambda: plugin.calls, timeout=0)
     plugin.register(timeout=7)
     assert 7 == pytest.approx(plugin.deadlines["GetDevicePluginOptions"], abs=1)
     plugin.register(timeout=None)
@@ -158,7 +156,6 @@ def test_a_plugin_that_gives_up_on_register_is_not_registered(kubelet: Kubelet) 
         "x.io/Foo_1.b",
         "hugepages-x.io/foo",
         "limits.x.io/f",
-        "a" * 70 + "/f",
         "x.io/" + "n" * 63,
         "a" * 244 + "/f",
         ".".join(["a" * 60] * 4) + "/f",
@@ -175,18 +172,14 @@ def test_valid_resource_names(name: str) -> None:
         "/foo",
         "x.io/",
         "X.io/foo",
-        "x_y.io/foo",
         "x..io/foo",
         "x.io/-foo",
         "x/y/z",
-        "x.io/foo/",
         "x.io/" + "n" * 64,
         "a" * 245 + "/f",
         "x.io/foo\n",
-        "a.kubernetes.io/x",
         "notkubernetes.io/x",
         "requests.x.io/f",
-        "é.io/f",
         "x.io/é",
     ],
 )
@@ -197,7 +190,6 @@ def test_invalid_resource_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("endpoint", "path"),
     [
-        ("a", "/d/a"),
         ("", "/d"),
         ("../o/a", "/o/a"),
         ("/x/a", "/d/x/a"),
@@ -290,8 +282,3 @@ def test_hanging_up_ends_a_registration(kubelet: Kubelet) -> None:
         expected = "failed to get device plugin options: rpc error: code = Canceled desc = "
         assert why(call.exception()).startswith(expected)
     assert {} == kubelet.devices(R)
-
-
-def test_a_stub_that_waits_in_vain_tells_its_calls(kubelet: Kubelet) -> None:
-    with pytest.raises(TimeoutError, match=r"x\.io/dev waited 0 s; calls were \[\]"):
-        kubelet.stub().wait(lambda: False, timeout=0)

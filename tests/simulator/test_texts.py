@@ -3,9 +3,10 @@
 import os
 import signal
 import socket
+import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,88 +16,73 @@ import pytest
 import forked_process
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator import Pod, StubError
-from kubelets import equipped
-from kubelets.equipped import Kubelet, R
+from kubelets.equipped import PREFERS, Kubelet, R, reason, refusal
 from patience import PATIENCE, eventually
-
-
-def refusal(kubelet: Kubelet) -> str:
-    """Return why a pod that needs a device gets none."""
-    outcome = kubelet.admit(Pod.of("p", main={R: 1}))
-    prefix, suffix = "Allocate failed due to ", ", which is unexpected"
-    assert outcome.event.startswith(prefix)
-    assert outcome.event.endswith(suffix)
-    return outcome.event[len(prefix) : -len(suffix)]
 
 
 def die_unnoticed(kubelet: Kubelet) -> Path:
     """Have a plugin die whose end nobody notices, and return where its socket was."""
     mine, broken = kubelet.plugin(name="mine.sock"), kubelet.stub(name="broken.sock")
     broken.failing["GetDevicePluginOptions"] = StubError("no")
-    equipped.refusal(broken)
+    refusal(broken)
     mine.stop()
     kubelet.wait(lambda: not kubelet._live().connections._readers)
     assert {"a", "b"} == kubelet.healthy(R)
     return mine.socket
 
 
-def test_a_socket_that_is_missing(kubelet: Kubelet) -> None:
-    path = die_unnoticed(kubelet)
-    assert refusal(kubelet) == (
-        'rpc error: code = Unavailable desc = connection error: desc = "transport: '
-        f'Error while dialing: dial unix {path}: connect: no such file or directory"'
-    )
-
-
-def test_a_socket_that_nobody_listens_on(kubelet: Kubelet) -> None:
-    path = die_unnoticed(kubelet)
+@contextmanager
+def left_behind(path: Path) -> Iterator[None]:
+    """Leave a socket at ``path`` that nobody listens on."""
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    assert refusal(kubelet) == (
-        'rpc error: code = Unavailable desc = connection error: desc = "transport: '
-        f'Error while dialing: dial unix {path}: connect: connection refused"'
-    )
-
-
-def test_a_socket_of_somebody_who_hangs_up(kubelet: Kubelet) -> None:
-    path = die_unnoticed(kubelet)
-    with hanging_up(path):
-        assert refusal(kubelet) == (
-            'rpc error: code = Unavailable desc = connection error: desc = "error reading server '
-            f'preface: read unix @->{path}: read: connection reset by peer"'
-        )
+    yield
 
 
 @contextmanager
 def hanging_up(path: Path) -> Iterator[None]:
     """Listen on ``path`` and close every connection."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
 
-        def serve() -> None:
-            while True:
-                try:
-                    listener.accept()[0].close()
-                except OSError:
-                    return
+    class HangingUp(socketserver.UnixStreamServer):
+        def finish_request(self, *_: object) -> None:
+            """Answer nothing."""
 
-        thread = threading.Thread(target=serve)
+    with HangingUp(str(path), socketserver.BaseRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        try:
-            yield
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
+        yield
+        server.shutdown()
+        thread.join()
 
 
-def test_an_answer_that_is_too_large(kubelet: Kubelet) -> None:
-    huge = pb.ContainerAllocateResponse(envs={"X": "x" * 5_000_000})
-    kubelet.plugin().on_allocate = lambda _: pb.AllocateResponse(container_responses=[huge])
-    assert refusal(kubelet) == (
-        "rpc error: code = ResourceExhausted desc = "
-        "grpc: received message larger than max (5000018 vs. 4194304)"
-    )
+DIALING = "transport: Error while dialing: dial unix {}: connect: "
+
+
+@pytest.mark.parametrize(
+    ("left", "told"),
+    [
+        (nullcontext, f"{DIALING}no such file or directory"),
+        (left_behind, f"{DIALING}connection refused"),
+        (
+            hanging_up,
+            "error reading server preface: read unix @->{}: read: connection reset by peer",
+        ),
+    ],
+    ids=["nothing", "a socket", "one who hangs up"],
+)
+def test_what_a_dead_plugin_has_left_of_its_socket(
+    kubelet: Kubelet, left: Callable[[Path], AbstractContextManager[None]], told: str
+) -> None:
+    path = die_unnoticed(kubelet)
+    with left(path):
+        refused = kubelet.refused()
+    expected = f'desc = connection error: desc = "{told.format(path)}"'
+    assert f"rpc error: code = Unavailable {expected}" == refused
+
+
+HUGE = pb.AllocateResponse(
+    container_responses=[pb.ContainerAllocateResponse(envs={"X": "x" * 5_000_000})]
+)
 
 
 class Garbage:
@@ -106,13 +92,26 @@ class Garbage:
         return b"\xff\xff"
 
 
-def test_an_answer_that_cannot_be_read(kubelet: Kubelet) -> None:
-    answer: Any = Garbage()
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (
+            HUGE,
+            "ResourceExhausted desc = grpc: received message larger than max (5000018 vs. 4194304)",
+        ),
+        (
+            Garbage(),
+            (
+                "Internal desc = grpc: failed to unmarshal the received message: "
+                "proto: cannot parse invalid wire-format data"
+            ),
+        ),
+    ],
+    ids=["too large", "not readable"],
+)
+def test_an_answer_that_is_none(kubelet: Kubelet, answer: Any, told: str) -> None:
     kubelet.plugin().on_allocate = lambda _: answer
-    assert refusal(kubelet) == (
-        "rpc error: code = Internal desc = grpc: failed to unmarshal the received message: "
-        "proto: cannot parse invalid wire-format data"
-    )
+    assert f"rpc error: code = {told}" == kubelet.refused()
 
 
 def test_a_plugin_that_is_killed_during_the_call(kubelet: Kubelet, tmp_path: Path) -> None:
@@ -127,14 +126,14 @@ def test_a_plugin_that_is_killed_during_the_call(kubelet: Kubelet, tmp_path: Pat
             start_new_session=True,
         )
     kubelet.wait_for(R, {"a"})
-    admitting: list[str] = []
-    thread = threading.Thread(target=lambda: admitting.append(refusal(kubelet)))
-    thread.start()
+    admitting = kubelet.admitting(Pod.of("p", main={R: 1}))
     eventually(asked.exists, "the call")  # not killed with the call unread
     os.kill(plugin.pid, signal.SIGKILL)
-    thread.join()
     plugin.wait(PATIENCE)
-    assert ["rpc error: code = Unavailable desc = error reading from server: EOF"] == admitting
+    # The kernel resets the connection if the plugin has not read all that it was sent.
+    reset = f"read unix @->{kubelet.plugin_dir}/stub.sock: read: connection reset by peer"
+    told = reason(admitting.result()).removeprefix("rpc error: code = Unavailable desc = ")
+    assert told in {f"error reading from server: {why}" for why in ("EOF", reset)}
 
 
 @pytest.mark.parametrize(
@@ -156,18 +155,22 @@ def test_what_a_plugin_says_is_left_alone(
     kubelet: Kubelet, code: grpc.StatusCode, text: str, told: str
 ) -> None:
     kubelet.plugin().failing["Allocate"] = StubError(text, code)
-    assert f"rpc error: code = {told}" == refusal(kubelet)
+    assert f"rpc error: code = {told}" == kubelet.refused()
 
 
-@pytest.mark.parametrize("prefers", [False, True])
-def test_a_plugin_that_was_hung_up_on_is_not_called(kubelet: Kubelet, prefers: bool) -> None:
+@pytest.mark.parametrize(
+    ("options", "failure"),
+    [(None, ""), (PREFERS, "device plugin GetPreferredAllocation rpc failed with err: ")],
+    ids=["without preferences", "with preferences"],
+)
+def test_a_plugin_that_was_hung_up_on_is_not_called(
+    kubelet: Kubelet, options: pb.DevicePluginOptions | None, failure: str
+) -> None:
     """A replaced plugin still lists devices of one that is gone."""
-    options = pb.DevicePluginOptions(get_preferred_allocation_available=prefers)
     old, new = kubelet.plugin(name="old.sock"), kubelet.plugin(name="new.sock", options=options)
     new.end_streams()
     kubelet.wait_for(R, (), {"a", "b"})
     kubelet.relist(old, ["c"])
     stopped = f"endpoint &{{{R} {new.socket}}} has been stopped"
-    failure = "device plugin GetPreferredAllocation rpc failed with err: " if prefers else ""
-    assert f"{failure}{stopped}" == refusal(kubelet)
+    assert f"{failure}{stopped}" == kubelet.refused()
     assert [] == new.allocated

@@ -5,7 +5,8 @@ on the real controllers fails with what then belongs there.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,51 @@ from cluster.dra_objects import DRIVER, RESOURCE, Objects, Simulated
 from cluster.real_controllers import RealCluster
 from patience import eventually
 
-MISSING = real_controllers.why_not()
 POOL = f"n1/{RESOURCE}"
-Scene = Callable[[Objects], Callable[[], Any]]
-"""Creates objects, and returns what then can be seen."""
+RECORDED = json.loads(ENDINGS.read_text(encoding="utf-8"))
+Ends = Callable[[Callable[[], Any]], None]
+"""Compares what can be seen at the end with what is recorded for the test."""
+MISSING = real_controllers.why_not()
+REAL = [
+    pytest.mark.skipif(bool(MISSING), reason=MISSING or "-"),
+    pytest.mark.xdist_group("real-api-server"),
+]
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    root: Path = tmp_path_factory.mktemp("real")
+    with real_controllers.running(root) as found:
+        yield found
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=REAL)])
+def make(request: pytest.FixtureRequest) -> Iterator[Objects]:
+    if request.param == "simulated":
+        with Simulated() as running:
+            yield running
+        return
+    cluster = request.getfixturevalue("real")
+    cluster.clear()
+    cluster.add_node("n1")
+    yield Objects(cluster)
+
+
+@pytest.fixture
+def ends(request: pytest.FixtureRequest, make: Objects) -> Ends:
+    expected = RECORDED[request.node.originalname.removeprefix("test_")]
+
+    def check(seen: Callable[[], Any]) -> None:
+        def found() -> Any:
+            return json.loads(json.dumps(seen()))
+
+        make.settle()
+        if isinstance(make.cluster, RealCluster):  # whose controllers take their time
+            with suppress(AssertionError):
+                eventually(lambda: expected == found(), "the scene", timeout=15, every=0.1)
+        assert expected == found()
+
+    return check
 
 
 def devices(make: Objects, *claims: str) -> Callable[[], Any]:
@@ -29,22 +71,22 @@ def devices(make: Objects, *claims: str) -> Callable[[], Any]:
     return lambda: [make.devices_of(claim) for claim in claims]
 
 
-def is_decided(make: Objects, name: str) -> bool:
-    """Return whether the scheduler has put a pod on a node, or said why not."""
-    return bool(make.node_of(name) or make.why_not(name))
+def decide(make: Objects, name: str = "p") -> None:
+    """Wait until the scheduler has put a pod on a node, or said why not."""
+    make.settle_until(lambda: make.node_of(name) or make.why_not(name))
 
 
-def two_devices_for_three(make: Objects) -> Callable[[], Any]:
+def test_two_devices_are_not_enough_for_three_claims(make: Objects, ends: Ends) -> None:
     make.slice("gary", "gina")
     make.device_class()
     for name in "abc":
         make.claim(name)
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
-    return lambda: (devices(make, *"abc")(), make.why_not("c").partition(". ")[0].rstrip("."))
+        decide(make, name)
+    ends(lambda: (devices(make, *"abc")(), make.why_not("c").partition(". ")[0].rstrip(".")))
 
 
-def five_of_two_pools(make: Objects) -> Callable[[], Any]:
+def test_five_devices_are_taken_of_two_pools(make: Objects, ends: Ends) -> None:
     make.slice("z1", pool={"name": "z", "generation": 1, "resourceSliceCount": 1})
     pool = {"name": "a", "generation": 1, "resourceSliceCount": 2}
     for name, names in (("b", ["4", "3"]), ("a", ["2", "1"])):
@@ -52,78 +94,76 @@ def five_of_two_pools(make: Objects) -> Callable[[], Any]:
     make.device_class()
     make.claim(count=5)
     make.pod_with("c")
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def tainted(make: Objects) -> Callable[[], Any]:
+def test_a_tainted_device_is_left_out(make: Objects, ends: Ends) -> None:
     taint = {"key": "x", "value": "held", "effect": "NoSchedule"}
     make.usual(devices=[{"name": "a", "taints": [taint]}, {"name": "b"}])
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def tolerated(make: Objects) -> Callable[[], Any]:
+def test_a_tainted_device_is_taken_by_who_tolerates_it(make: Objects, ends: Ends) -> None:
     taint = {"key": "x", "value": "held", "effect": "NoSchedule"}
     make.usual(
         devices=[{"name": "a", "taints": [taint]}, {"name": "b"}],
         exactly={"tolerations": [{"key": "x", "value": "held"}]},
     )
-    return lambda: make.allocation("c").get("results")
+    ends(lambda: make.allocation("c").get("results"))
 
 
-def incomplete(make: Objects) -> Callable[[], Any]:
+def test_an_incomplete_pool_offers_nothing(make: Objects, ends: Ends) -> None:
     make.slice("a", pool={"name": "a", "generation": 1, "resourceSliceCount": 2})
     make.usual("b", pool={"name": "b", "generation": 1, "resourceSliceCount": 1})
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def two_generations(make: Objects) -> Callable[[], Any]:
+def test_the_newest_generation_of_a_pool_counts(make: Objects, ends: Ends) -> None:
     for generation in (1, 2):
         pool = {"name": POOL, "generation": generation, "resourceSliceCount": 1}
         make.slice(f"g{generation}", pool=pool)
     make.device_class()
     make.claim()
     make.pod_with("c")
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def sub_requests(make: Objects) -> Callable[[], Any]:
+def test_the_first_sub_request_that_can_be_satisfied_is(make: Objects, ends: Ends) -> None:
     make.slice("a", "b")
     make.device_class()
     subs = [{"name": f"x{count}", "deviceClassName": "gopher", "count": count} for count in (3, 2)]
     make.claim_of("c", [{"name": "r", "firstAvailable": subs}])
     make.pod_with("c")
-    return lambda: make.allocation("c")
+    ends(lambda: make.allocation("c"))
 
 
-def all_devices(make: Objects) -> Callable[[], Any]:
+def test_all_devices_can_be_asked_for(make: Objects, ends: Ends) -> None:
     make.usual("a", "b", exactly={"allocationMode": "All"})
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def two_requests(make: Objects) -> Callable[[], Any]:
-    kinds = (("a", "big"), ("b", "small"))
-    make.slice(
-        devices=[{"name": one, "attributes": {"kind": {"string": kind}}} for one, kind in kinds]
-    )
+def test_two_requests_are_satisfied_together(make: Objects, ends: Ends) -> None:
+    kinds = {"a": {"string": "big"}, "b": {"string": "small"}}
+    make.slice(devices=[{"name": one, "attributes": {"kind": kinds[one]}} for one in kinds])
     make.device_class()
     big = {"cel": {"expression": f'device.attributes["{DRIVER}"].kind == "big"'}}
     any_one = {"name": "any", "exactly": {"deviceClassName": "gopher"}}
     only = {"name": "big", "exactly": {"deviceClassName": "gopher", "selectors": [big]}}
     make.claim_of("c", [any_one, only])
     make.pod_with("c")
-    return devices(make, "c")
+    ends(devices(make, "c"))
 
 
-def no_such_attribute(make: Objects) -> Callable[[], Any]:
+def test_a_selector_of_a_missing_attribute_finds_nothing(make: Objects, ends: Ends) -> None:
     make.slice("a")
     make.device_class(selectors=[{"cel": {"expression": 'device.attributes["x"].y == 1'}}])
     make.claim()
     make.pod_with("c")
-    make.settle_until(make.why_not)
-    return lambda: (make.devices_of("c"), make.node_of())
+    decide(make)
+    ends(lambda: (make.devices_of("c"), make.node_of()))
 
 
-def configured(make: Objects) -> Callable[[], Any]:
+def test_the_class_and_the_claim_have_configurations(make: Objects, ends: Ends) -> None:
     def opaque(value: int) -> dict[str, Any]:
         return {"opaque": {"driver": DRIVER, "parameters": {"a": value}}}
 
@@ -132,10 +172,10 @@ def configured(make: Objects) -> Callable[[], Any]:
     request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
     make.claim_of("c", [request], config=[{**opaque(2), "requests": ["r"]}])
     make.pod_with("c")
-    return lambda: make.allocation("c").get("config")
+    ends(lambda: make.allocation("c").get("config"))
 
 
-def extended(make: Objects) -> Callable[[], Any]:
+def test_a_limit_of_a_pod_becomes_a_claim(make: Objects, ends: Ends) -> None:
     make.slice("a", "b", "c")
     make.device_class(extendedResourceName=RESOURCE)
     make.pod(limits={RESOURCE: 2, "cpu": "1"})
@@ -158,20 +198,20 @@ def extended(make: Objects) -> Callable[[], Any]:
             [one["name"] for one in claim["status"].get("reservedFor", ())],
         )
 
-    return seen
+    ends(seen)
 
 
-def from_the_plugin(make: Objects) -> Callable[[], Any]:
+def test_a_device_plugin_goes_before_a_class(make: Objects, ends: Ends) -> None:
     make.allocatable(1)
     make.slice("a")
     make.device_class(extendedResourceName=RESOURCE)
     for name in "pq":
         make.pod(name, limits={RESOURCE: 1})
-        make.settle_until(partial(is_decided, make, name))
-    return lambda: (make.node_of("p"), make.why_not("q").partition(". ")[0].rstrip("."))
+        decide(make, name)
+    ends(lambda: (make.node_of("p"), make.why_not("q").partition(". ")[0].rstrip(".")))
 
 
-def counted_twice(make: Objects) -> Callable[[], Any]:
+def test_a_pod_with_a_claim_counts_for_the_plugin_too(make: Objects, ends: Ends) -> None:
     make.slice("a", "b")
     make.device_class(extendedResourceName=RESOURCE)
     make.pod("dra", limits={RESOURCE: 1})
@@ -181,18 +221,18 @@ def counted_twice(make: Objects) -> Callable[[], Any]:
     make.settle_until(lambda: make.why_not("plugin"))
     first = make.node_of("plugin")
     make.end("dra")
-    return lambda: (first, make.node_of("plugin"))
+    ends(lambda: (first, make.node_of("plugin")))
 
 
-def of_the_newest_class(make: Objects) -> Callable[[], Any]:
+def test_a_class_has_a_resource_of_its_own(make: Objects, ends: Ends) -> None:
     make.slice("a")
     make.device_class("z", extendedResourceName=RESOURCE)
     make.device_class("y", extendedResourceName=RESOURCE)
     make.pod(limits={"deviceclass.resource.kubernetes.io/z": 1})
-    return make.node_of
+    ends(make.node_of)
 
 
-def templated(make: Objects) -> Callable[[], Any]:
+def test_a_template_makes_a_claim_that_goes_with_its_pod(make: Objects, ends: Ends) -> None:
     make.slice("a")
     make.device_class()
     make.template(labels={"x": "y"}, annotations={"n": "m"})
@@ -209,10 +249,10 @@ def templated(make: Objects) -> Callable[[], Any]:
         name == {"name": "d", "resourceClaimName": metadata["name"]},
     )
     make.end()
-    return lambda: (seen, [*make.cluster.list("ResourceClaim")])
+    ends(lambda: (seen, [*make.cluster.list("ResourceClaim")]))
 
 
-def released(make: Objects) -> Callable[[], Any]:
+def test_a_claim_is_released_with_its_last_pod(make: Objects, ends: Ends) -> None:
     make.slice("a")
     make.device_class()
     make.claim()
@@ -228,18 +268,15 @@ def released(make: Objects) -> Callable[[], Any]:
         assert claim is not None
         return claim.get("status", {}), claim["metadata"].get("finalizers")
 
-    return seen
+    ends(seen)
 
 
-def evicted(make: Objects) -> Callable[[], Any]:
-    found = make.slice("a", "b")
-    make.device_class()
-    make.claim()
-    make.pod_with("c")
+def test_a_pod_is_evicted_from_a_tainted_device(make: Objects, ends: Ends) -> None:
+    make.usual("a", "b")
     make.settle_until(make.node_of)
-    taint = {"key": "x", "effect": "NoExecute"}
-    name = found["metadata"]["name"]
-    taint["timeAdded"] = found["metadata"]["creationTimestamp"]
+    (found,) = make.cluster.list("ResourceSlice")
+    name, added = (found["metadata"][key] for key in ("name", "creationTimestamp"))
+    taint = {"key": "x", "effect": "NoExecute", "timeAdded": added}
     make.cluster.change(
         "ResourceSlice", name, lambda one: one["spec"]["devices"][0].update(taints=[taint])
     )
@@ -252,7 +289,7 @@ def evicted(make: Objects) -> Callable[[], Any]:
         condition = conditions["DisruptionTarget"]
         return condition["status"], condition["reason"]
 
-    return seen
+    ends(seen)
 
 
 COUNTED = {"default": "1", "validRange": {"min": "1", "step": "1"}}
@@ -275,178 +312,100 @@ def claim_shares(make: Objects, **asked: str | None) -> None:
         capacity = {"capacity": {"requests": {"shares": shares}}} if shares else {}
         make.claim(name, **capacity)
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
 
 
 def results(make: Objects, *claims: str) -> Callable[[], Any]:
     return lambda: [normal(make.allocation(claim).get("results")) for claim in claims]
 
 
-def shares_run_out(make: Objects) -> Callable[[], Any]:
+def test_shares_run_out(make: Objects, ends: Ends) -> None:
     share_slice(make, "a")
     claim_shares(make, one=None, three="3", more=None)
-    return lambda: (results(make, "one", "three")(), make.node_of("more"))
+    ends(lambda: (results(make, "one", "three")(), make.node_of("more")))
 
 
-def shares_come_back(make: Objects) -> Callable[[], Any]:
+def test_shares_come_back(make: Objects, ends: Ends) -> None:
     share_slice(make, "a", count=2)
     claim_shares(make, both="2", next=None)
     before = make.node_of("next")
     make.end("both")
     make.settle_until(lambda: make.node_of("next"))
-    return lambda: (before, results(make, "both", "next")())
+    ends(lambda: (before, results(make, "both", "next")()))
 
 
-def shares_of_the_next_device(make: Objects) -> Callable[[], Any]:
+def test_shares_come_from_the_next_device(make: Objects, ends: Ends) -> None:
     share_slice(make, "a", "b")
     claim_shares(make, x="3", y="2", z="1", large="5", half="1500m", tiny="0")
-    return lambda: (
-        devices(make, "x", "y", "z")(),
-        make.node_of("large"),
-        results(make, "half", "tiny")(),
+    ends(
+        lambda: (
+            devices(make, "x", "y", "z")(),
+            make.node_of("large"),
+            results(make, "half", "tiny")(),
+        )
     )
 
 
-def two_of_one_request(make: Objects) -> Callable[[], Any]:
+def test_two_devices_of_a_request_are_not_shares_of_one(make: Objects, ends: Ends) -> None:
     share_slice(make, "a")
     make.claim(count=2)
     make.pod_with("c")
-    make.settle_until(partial(is_decided, make, "p"))
-    return lambda: make.node_of("p")
+    decide(make)
+    ends(make.node_of)
 
 
-def two_requests_for_shares(make: Objects) -> Callable[[], Any]:
+def test_two_requests_have_shares_of_one_device(make: Objects, ends: Ends) -> None:
     share_slice(make, "a", count=2)
     exactly = {"deviceClassName": "gopher"}
     make.claim_of("c", [{"name": name, "exactly": exactly} for name in ("x", "y")])
     make.pod_with("c")
-    make.settle_until(partial(is_decided, make, "p"))
+    decide(make)
     ids = {one["shareID"] for one in make.allocation("c")["results"]}
-    return lambda: (len(ids), results(make, "c")())
+    ends(lambda: (len(ids), results(make, "c")()))
 
 
-def extended_shares(make: Objects) -> Callable[[], Any]:
+def test_limits_are_satisfied_by_shares(make: Objects, ends: Ends) -> None:
     share_slice(make, "a", count=2)
     make.device_class("shared", extendedResourceName=RESOURCE)
     for name in "xyz":
         make.pod(name, limits={RESOURCE: 1})
-        make.settle_until(partial(is_decided, make, name))
+        decide(make, name)
     found = [make.node_of(name) for name in "xyz"]
     # Were it scheduled while all is deleted, the real scheduler would count its share for ever.
     make.cluster.delete("Pod", "z", grace=0)
-    return lambda: found
+    ends(lambda: found)
 
 
-def memory_of_a_shared_device(make: Objects) -> Callable[[], Any]:
+def test_memory_of_a_shared_device_is_consumed(make: Objects, ends: Ends) -> None:
     share_slice(make, "a")
     for name, memory in (("x", "6Gi"), ("y", "1Gi"), ("z", "4Gi")):
         make.claim(name, capacity={"requests": {"memory": memory}})
         make.pod_with(name, name)
-        make.settle_until(partial(is_decided, make, name))
-    return lambda: (results(make, *"xy")(), make.node_of("z"))
+        decide(make, name)
+    ends(lambda: (results(make, *"xy")(), make.node_of("z")))
 
 
-def capacity_of_a_device(make: Objects) -> Callable[[], Any]:
+def test_a_device_has_the_capacity_that_is_asked_for(make: Objects, ends: Ends) -> None:
     devices_ = [
         {"name": name, "capacity": {"memory": {"value": value}}}
         for name, value in (("small", "1Gi"), ("large", "8Gi"))
     ]
     make.usual(devices=devices_, exactly={"capacity": {"requests": {"memory": "2Gi"}}})
-    make.settle_until(partial(is_decided, make, "p"))
-    return results(make, "c")
+    decide(make)
+    ends(results(make, "c"))
 
 
-def shared_without_capacity(make: Objects) -> Callable[[], Any]:
+def test_a_device_can_be_shared_without_capacity(make: Objects, ends: Ends) -> None:
     make.slice(devices=[{"name": "a", "allowMultipleAllocations": True}])
     make.device_class()
     claim_shares(make, one=None, two=None, more="1")
-    return lambda: (results(make, "one", "two")(), make.node_of("more"))
+    ends(lambda: (results(make, "one", "two")(), make.node_of("more")))
 
 
-def valid_values(make: Objects) -> Callable[[], Any]:
+def test_shares_are_rounded_up_to_valid_values(make: Objects, ends: Ends) -> None:
     policy = {"default": "1Gi", "validValues": ["1Gi", "2Gi", "4Gi"]}
     capacity = {"shares": {"value": "8Gi", "requestPolicy": policy}}
     make.slice(devices=[{"name": "a", "allowMultipleAllocations": True, "capacity": capacity}])
     make.device_class()
     claim_shares(make, x="1500Mi", y=None, z="5Gi")
-    return lambda: (results(make, "x", "y")(), make.node_of("z"))
-
-
-SCENES: Mapping[str, Scene] = {
-    scene.__name__: scene
-    for scene in (
-        two_devices_for_three,
-        five_of_two_pools,
-        tainted,
-        tolerated,
-        incomplete,
-        two_generations,
-        sub_requests,
-        all_devices,
-        two_requests,
-        no_such_attribute,
-        configured,
-        extended,
-        from_the_plugin,
-        counted_twice,
-        of_the_newest_class,
-        templated,
-        released,
-        evicted,
-        shares_run_out,
-        shares_come_back,
-        shares_of_the_next_device,
-        two_of_one_request,
-        two_requests_for_shares,
-        extended_shares,
-        memory_of_a_shared_device,
-        capacity_of_a_device,
-        shared_without_capacity,
-        valid_values,
-    )
-}
-
-
-RECORDED = json.loads(ENDINGS.read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    root: Path = tmp_path_factory.mktemp("real")
-    with real_controllers.running(root) as found:
-        yield found
-
-
-def plain(found: Any) -> Any:
-    """Return what was seen as a file has it."""
-    return json.loads(json.dumps(found))
-
-
-@pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_as_recorded(make: Simulated, name: str) -> None:
-    seen = SCENES[name](make)
-    make.settle()
-    assert RECORDED[name] == plain(seen())
-
-
-def test_every_recorded_ending_is_of_a_scene() -> None:
-    assert list(SCENES) == list(RECORDED)
-
-
-@pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")
-@pytest.mark.xdist_group("real-api-server")
-@pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_so_with_the_real_controllers(real: RealCluster, name: str) -> None:
-    real.clear()
-    real.add_node("n1")
-    found = SCENES[name](Objects(real))
-    last: list[Any] = []
-
-    def is_the_same() -> bool:
-        last[:] = [plain(found())]
-        return bool(last[0] == RECORDED[name])
-
-    try:
-        eventually(is_the_same, "the scene", timeout=15, every=0.1)
-    except AssertionError:
-        assert RECORDED[name] == last[0]
+    ends(lambda: (results(make, "x", "y")(), make.node_of("z")))

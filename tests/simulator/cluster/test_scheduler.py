@@ -10,16 +10,12 @@ POOL = f"n1/{RESOURCE}"
 
 
 def test_a_claim_gets_the_first_device_and_its_pod_the_node(make: Simulated) -> None:
-    make.slice("gary", "gina")
-    make.device_class()
-    make.claim()
-    container = {"name": "main", "resources": {"claims": [{"name": "d"}]}}
-    pod = make.pod_with("c", containers=[container])
+    make.usual("gary", "gina")
     make.settle()
     found = make.get("ResourceClaim", "c")
     result = {"request": "r", "driver": DRIVER, "pool": POOL, "device": "gary"}
     field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
-    user = {"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}
+    user = {"resource": "pods", "name": "p", "uid": make.get("Pod", "p")["metadata"]["uid"]}
     assert {
         "allocation": {
             "allocationTimestamp": "2027-01-15T08:00:00Z",
@@ -29,7 +25,6 @@ def test_a_claim_gets_the_first_device_and_its_pod_the_node(make: Simulated) -> 
         "reservedFor": [user],
     } == found["status"]
     assert ["resource.kubernetes.io/delete-protection"] == found["metadata"]["finalizers"]
-    assert "n1" == make.node_of()
     assert [{"type": "PodScheduled", "status": "True"}] == make.status()["conditions"]
     assert ["p"] == [one["metadata"]["name"] for one in make.cluster.pods_on("n1")]
 
@@ -83,16 +78,12 @@ def test_a_toleration_makes_a_tainted_device_fit(
 
 
 def test_all_devices_are_allocated_if_all_are_free(make: Simulated) -> None:
-    make.slice("a", "b")
-    make.device_class()
-    make.claim("all", allocationMode="All")
-    make.pod_with("all", "p")
+    make.usual("a", "b", exactly={"allocationMode": "All"})
     make.settle()
-    assert ["a", "b"] == make.devices_of("all")
-    make.claim("all2", allocationMode="All")
-    make.pod_with("all2", "q")
+    make.claim("later", allocationMode="All")
+    make.pod_with("later", "q")
     make.settle()
-    assert [] == make.devices_of("all2")
+    assert [["a", "b"], []] == [make.devices_of("c"), make.devices_of("later")]
 
 
 def test_all_devices_are_not_allocated_while_a_pool_is_incomplete(make: Simulated) -> None:
@@ -103,23 +94,6 @@ def test_all_devices_are_not_allocated_while_a_pool_is_incomplete(make: Simulate
     )
     make.settle()
     assert "incomplete pools" in make.why_not()
-
-
-def test_an_administrator_gets_devices_that_are_in_use(make: Simulated) -> None:
-    label = {"resource.kubernetes.io/admin-access": "true"}
-    make.cluster.change(
-        "Namespace", "default", lambda draft: draft["metadata"].update(labels=label)
-    )
-    make.slice("a")
-    make.device_class()
-    make.claim("admin", adminAccess=True)
-    make.claim("user")
-    make.pod_with("admin", "p")
-    make.pod_with("user", "q")
-    make.settle()
-    assert [["a"], ["a"]] == [make.devices_of("admin"), make.devices_of("user")]
-    found = make.get("ResourceClaim", "admin")
-    assert found["status"]["allocation"]["devices"]["results"][0]["adminAccess"]
 
 
 # Selectors
@@ -139,46 +113,37 @@ def test_an_administrator_gets_devices_that_are_in_use(make: Simulated) -> None:
 )
 def test_a_selector_chooses_devices(make: Simulated, expression: str, expected: list[str]) -> None:
     attributes = {"size": {"int": 3}, "example.com/fast": {"bool": True}}
-    make.slice(devices=[{"name": "a", "attributes": attributes}])
-    make.device_class(selectors=[{"cel": {"expression": expression}}])
-    make.claim()
-    make.pod_with("c")
+    selector = {"cel": {"expression": expression}}
+    make.usual(devices=[{"name": "a", "attributes": attributes}], exactly={"selectors": [selector]})
     make.settle()
     assert expected == make.devices_of("c")
 
 
 def test_a_missing_attribute_is_an_error_of_the_claim(make: Simulated) -> None:
-    make.slice("a")
-    make.device_class(selectors=[{"cel": {"expression": 'device.attributes["x"].y == 1'}}])
-    make.claim()
-    make.pod_with("c")
-    make.settle()
-    assert (
-        "0/1 nodes are available: 1 cannot allocate all claims: no such key: y." == make.why_not()
+    make.usual(
+        "a", exactly={"selectors": [{"cel": {"expression": 'device.attributes["x"].y == 1'}}]}
     )
-
-
-def test_a_claim_of_an_unknown_class_waits(make: Simulated) -> None:
-    make.slice("a")
-    make.claim()
-    make.pod_with("c")
     make.settle()
-    assert "device class gopher does not exist" in make.why_not()
-    make.device_class()
-    make.settle()
-    assert ["a"] == make.devices_of("c")
+    why = "0/1 nodes are available: 1 cannot allocate all claims: no such key: y."
+    assert why == make.why_not()
 
 
 # Pods and nodes
 
 
-def test_a_pod_waits_for_its_claim(make: Simulated) -> None:
+def test_a_pod_waits_for_its_claim_and_its_class(make: Simulated) -> None:
+    make.slice("a")
     make.pod_with("c")
-    make.settle()
-    assert 'resourceclaim "c" not found' == make.why_not()
     make.pod("q", resourceClaims=[{"name": "d", "resourceClaimTemplateName": "none"}])
     make.settle()
+    assert 'resourceclaim "c" not found' == make.why_not()
     assert "waiting for resource claim d to be created" == make.why_not("q")
+    make.claim()
+    make.settle()
+    assert "device class gopher does not exist" in make.why_not()
+    make.device_class()
+    make.settle()
+    assert ["a"] == make.devices_of("c")
 
 
 def test_a_pod_does_not_get_a_claim_that_is_being_deleted(make: Simulated) -> None:
@@ -192,10 +157,7 @@ def test_a_pod_does_not_get_a_claim_that_is_being_deleted(make: Simulated) -> No
 
 def test_a_claim_that_is_allocated_pins_its_pods_to_the_node(make: Simulated) -> None:
     make.cluster.add_node("n0", labels={"zone": "a"})
-    make.slice("a")
-    make.device_class()
-    make.claim()
-    make.pod_with("c", "p")
+    make.usual("a")
     make.settle()
     make.pod_with("c", "q", nodeSelector={"zone": "a"})
     make.settle()
@@ -232,7 +194,6 @@ def test_a_pod_that_asks_for_zero_needs_no_claim(make: Simulated) -> None:
     make.pod(limits={RESOURCE: 0})
     make.settle()
     assert "n1" == make.node_of("p")
-    assert "extendedResourceClaimStatus" not in make.status()
     assert [] == make.cluster.list("ResourceClaim")
 
 
@@ -248,7 +209,7 @@ def test_a_class_has_an_implicit_resource_name(make: Simulated) -> None:
 def test_of_two_classes_for_a_resource_the_newest_counts(make: Simulated) -> None:
     make.slice("a")
     make.device_class("z", extendedResourceName=RESOURCE)
-    make.time.now += 60
+    make.time.advance(60)
     for name in ("c", "b"):
         make.device_class(name, extendedResourceName=RESOURCE)
     make.pod(limits={RESOURCE: 1})

@@ -11,6 +11,8 @@ from deviceplugin_testing.simulator import SimulatedCluster
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import consumed
 
 STEPS = {"default": "1", "validRange": {"min": "1", "step": "1"}}
+SOME = {"default": "1", "validRange": {"min": "1", "max": "4", "step": "3"}}
+VALUES = {"default": "1", "validValues": ["1", "4"]}
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
@@ -43,6 +45,7 @@ def test_an_administrator_takes_nothing_away(make: Simulated) -> None:
     make.device_class()
     assert ["1"] == claim(make, "admin", adminAccess=True)
     assert ["2"] == claim(make, "a", "2")
+    assert make.allocation("admin")["results"][0]["adminAccess"]
 
 
 @pytest.mark.parametrize(
@@ -56,18 +59,13 @@ def test_an_administrator_takes_nothing_away(make: Simulated) -> None:
         pytest.param({"default": "2", "validRange": {"min": "2"}}, "1", 0, "2", id="at least"),
         pytest.param({"default": "2", "validRange": {"min": "2"}}, "2500m", 0, "2500m", id="any"),
         pytest.param(STEPS, "2500m", 0, "3", id="the next step"),
-        pytest.param(
-            {"default": "1", "validRange": {"min": "1", "max": "4", "step": "3"}}, "2", 0, "4",
-            id="a larger step",
-        ),
-        pytest.param(
-            {"default": "1", "validRange": {"min": "1", "max": "4"}}, "5", 0, None, id="too much"
-        ),
-        pytest.param({"default": "1", "validValues": ["1", "4"]}, "2", 0, "4", id="the next value"),
-        pytest.param({"default": "1", "validValues": ["1", "4"]}, "5", 0, None, id="no value"),
-        pytest.param({"default": "1", "validValues": ["1", "4"]}, "4", 0, "4", id="a value"),
+        pytest.param(SOME, "2", 0, "4", id="a larger step"),
+        pytest.param(SOME, "5", 0, None, id="too much"),
+        pytest.param(VALUES, "2", 0, "4", id="the next value"),
+        pytest.param(VALUES, "5", 0, None, id="no value"),
+        pytest.param(VALUES, "4", 0, "4", id="a value"),
     ],
-)  # fmt: skip
+)
 def test_what_a_claim_consumes_follows_from_the_policy(
     policy: Any, asked: str | None, used: int, expected: str | None
 ) -> None:

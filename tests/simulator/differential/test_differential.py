@@ -80,7 +80,7 @@ def test_random_histories_look_the_same_on_a_real_kubelet(driver: Path) -> None:
 
 
 def test_random_histories_look_the_same_on_the_same_kubelet() -> None:
-    live(range(3), lambda root, config: Simulated(root, config, KNOWN))
+    live(range(2), lambda root, config: Simulated(root, config, KNOWN))
 
 
 def test_random_histories_find_a_defect_that_one_kubelet_does_not_have() -> None:

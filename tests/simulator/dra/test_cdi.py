@@ -14,9 +14,10 @@ from deviceplugin_testing.simulator import (
     ContainerCreateError,
     KubeletConfig,
     Pod,
+    RunOptions,
 )
 from deviceplugin_testing.simulator._containers.runtime import Specifications, UnresolvableError
-from kubelets.equipped import Kubelet
+from kubelets.equipped import Kubelet, allocated
 
 ENV = {"env": ["A=1"]}
 Edits = Mapping[str, Any]
@@ -65,9 +66,10 @@ def test_the_last_directory_wins_and_a_conflict_in_one_hides_the_device(tmp_path
     assert {"x.io/c=c"} == found.devices.keys()
 
 
-def test_files_in_yaml_are_read_too(tmp_path: Path) -> None:
+def test_files_in_yaml_are_read_too_and_those_of_other_names_are_not(tmp_path: Path) -> None:
     first = yaml.safe_dump(document(("a", ENV)))
     write(tmp_path, f"{first}---\n{yaml.safe_dump(document(('b', ENV)))}", "x.yaml")
+    write(tmp_path, document(("c", ENV)), "x.tmp")
     write(tmp_path, "", "empty.yaml")
     write(tmp_path, "{", "broken.yaml")
     found = Specifications.read([tmp_path], "1.0.0")
@@ -84,9 +86,8 @@ def test_without_pyyaml_that_is_the_problem(
     assert "YAML needs PyYAML: pip install 'deviceplugin[yaml]'" == why
 
 
-def test_files_of_other_names_are_not_read(tmp_path: Path) -> None:
-    write(tmp_path, document(("a", ENV)), "x.tmp")
-    assert {} == Specifications.read([tmp_path], "1.0.0").devices
+def mounting(**mount: Any) -> dict[str, Any]:
+    return document(("a", {"mounts": [mount]}))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,6 @@ def test_files_of_other_names_are_not_read(tmp_path: Path) -> None:
         (document(("a", ENV), version="1.1.0"), "this runtime knows 1.0.0 at most"),
         (document(("a", ENV)) | {"kind": "x.io"}, "invalid kind 'x.io'"),
         (document(), "no devices"),
-        (document(("a", {})), "invalid device a, empty device edits"),
         (document(("a", {"env": []})), "invalid device a, empty device edits"),
         (document(("-a", ENV)), "invalid device name '-a'"),
         (document(("a", ENV), ("a", ENV)), "multiple devices of the same name"),
@@ -108,23 +108,13 @@ def test_files_of_other_names_are_not_read(tmp_path: Path) -> None:
         (document(("a", {"env": ["A"]})), "device a: invalid environment variable 'A'"),
         (document(("a", {"odd": 1})), "device a: unknown field 'odd'"),
         (document(("a", {"deviceNodes": [{"hostPath": "/dev/a"}]})), "path is empty"),
-        (
-            document(("a", {"deviceNodes": [{"path": "/dev/a", "permissions": "x"}]})),
-            "invalid permissions 'x'",
-        ),
-        (document(("a", {"mounts": [{"hostPath": "/a"}]})), "containerPath is empty"),
-        (
-            document(("a", {"mounts": [{"hostPath": "/a", "containerPath": "/b", "odd": 1}]})),
-            "mounts: unknown field 'odd'",
-        ),
+        (document(("a", {"deviceNodes": [{"path": "/a", "permissions": "x"}]})), "permissions 'x'"),
+        (mounting(hostPath="/a"), "containerPath is empty"),
+        (mounting(hostPath="/a", containerPath="/b", odd=1), "mounts: unknown field 'odd'"),
         (document(("a", {"hooks": [{"hookName": "odd", "path": "/a"}]})), "invalid hook name"),
         (document(("a", ENV), containerEdits={"odd": 1}), "unknown field 'odd'"),
         (
-            {
-                "cdiVersion": "0.3.0",
-                "kind": "x.io/c",
-                "devices": [{"name": "a", "containerEdits": ENV, "odd": 1}],
-            },
+            document() | {"devices": [{"name": "a", "containerEdits": ENV, "odd": 1}]},
             "device a: unknown field 'odd'",
         ),
     ],
@@ -164,11 +154,8 @@ def config(tmp_path: Path) -> KubeletConfig:
     return KubeletConfig(watch_interval=None, sync_interval=None, cdi_dirs=directories)
 
 
-def answer(**given: Any) -> pb.AllocateResponse:
-    return pb.AllocateResponse(container_responses=[pb.ContainerAllocateResponse(**given)])
-
-
 def test_names_of_plugins_are_resolved_if_directories_are_given(kubelet: Kubelet) -> None:
+    hook = {"hookName": "prestart", "path": "/bin/true"}
     edits = {
         "env": ["A=cdi", "B=2"],
         "deviceNodes": [
@@ -179,37 +166,38 @@ def test_names_of_plugins_are_resolved_if_directories_are_given(kubelet: Kubelet
             {"hostPath": "/m", "containerPath": "/m", "options": ["ro"]},
             {"hostPath": "/n", "containerPath": "/n"},
         ],
-        "hooks": [{"hookName": "prestart", "path": "/bin/true"}],
+        "hooks": [hook],
         "additionalGids": [7, 7],
     }
     write(kubelet.cdi_dirs[1], document(("one", edits), version="0.7.0"))
-    kubelet.plugin().on_allocate = lambda _ids: answer(
+    kubelet.plugin().on_allocate = lambda _ids: allocated(
         envs={"A": "plugin", "C": "3"},
         devices=[pb.DeviceSpec(container_path="/dev/a", host_path="/dev/a")],
         mounts=[pb.Mount(container_path="/m", host_path="/old")],
         cdi_devices=[pb.CDIDevice(name="x.io/c=one")],
     )
     got = kubelet.run(Pod.of("p", main={"x.io/dev": 1})).options["main"]
-    assert got
-    assert {"A": "cdi", "B": "2", "C": "3"} == got.envs
-    assert [("/dev/a", "/dev/x", "rwm"), ("/dev/b", "/dev/b", "")] == [
-        (node.container_path, node.host_path, node.permissions) for node in got.devices
-    ]
-    assert [("/m", "/m", True), ("/n", "/n", False)] == [
-        (mount.container_path, mount.host_path, mount.read_only) for mount in got.mounts
-    ]
-    assert ([{"hookName": "prestart", "path": "/bin/true"}], [7]) == (
-        list(got.hooks),
-        list(got.gids),
+    assert got == RunOptions(
+        envs={"A": "cdi", "B": "2", "C": "3"},
+        devices=(
+            pb.DeviceSpec(container_path="/dev/a", host_path="/dev/x", permissions="rwm"),
+            pb.DeviceSpec(container_path="/dev/b", host_path="/dev/b"),
+        ),
+        mounts=(
+            pb.Mount(container_path="/m", host_path="/m", read_only=True),
+            pb.Mount(container_path="/n", host_path="/n"),
+        ),
+        hooks=(hook,),
+        gids=(7,),
+        annotations={},
+        cdi_devices=("x.io/c=one",),
     )
-    assert ("x.io/c=one",) == got.cdi_devices
 
 
 def test_a_container_whose_devices_are_lost_cannot_be_created(kubelet: Kubelet) -> None:
     write(kubelet.cdi_dirs[1], document(("one", {})))
-    kubelet.plugin().on_allocate = lambda _ids: answer(
-        cdi_devices=[pb.CDIDevice(name="x.io/c=one")]
-    )
+    names = [pb.CDIDevice(name="x.io/c=one")]
+    kubelet.plugin().on_allocate = lambda _ids: allocated(cdi_devices=names)
     pod = Pod.of("p", main={"x.io/dev": 1})
     expected = (
         r"^CDI device injection failed: unresolvable CDI devices x\.io/c=one "

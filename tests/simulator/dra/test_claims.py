@@ -23,33 +23,26 @@ from kubelets.equipped import Kubelet, result, sharing
 
 
 # As upstream's TestPrepareResources and TestGetResources.
-def test_a_claim_is_prepared_before_the_first_container_starts(kubelet: Kubelet) -> None:
+def test_a_claim_is_prepared_once_before_the_first_container_starts(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     pod = kubelet.claiming()
-    outcome = kubelet.run(pod)
-    got = outcome.options["main"]
+    got = kubelet.run(pod).options["main"]
     assert got
-    claim = kubelet.claims.claim("default", "p")
-    assert (f"x.io/claim={claim['metadata']['uid']}",) == got.claim_cdi_devices
-    assert {"CLAIM": "p"} == got.envs
-    assert [["p"]] == stub.prepared
+    uid = kubelet.claims.claim("default", "p")["metadata"]["uid"]
+    assert ((f"x.io/claim={uid}",), {"CLAIM": "p"}) == (got.claim_cdi_devices, got.envs)
     assert 45 == pytest.approx(stub.deadlines["NodePrepareResources"], abs=1)
     assert kubelet.dra.prepared("p")
     assert {pod.uid} == kubelet.dra.users("p")
     assert [("x.io", "pool", "device")] == [
         (name, device.pool, device.name) for name, device in kubelet.dra.devices("p")
     ]
-
-
-def test_a_container_that_restarts_is_not_prepared_again(kubelet: Kubelet) -> None:
-    stub, pod = kubelet.prepared()
     kubelet.exit_container(pod, "main")
-    assert kubelet.start_container(pod, "main")
+    assert got == kubelet.start_container(pod, "main")
     assert [["p"]] == stub.prepared
 
 
 # As upstream's TestUnprepareResources.
-def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> None:
+def test_a_claim_is_unprepared_once_before_the_pod_has_ended(kubelet: Kubelet) -> None:
     stub, pod = kubelet.prepared()
     phases = []
 
@@ -59,24 +52,20 @@ def test_a_claim_is_unprepared_before_the_pod_has_ended(kubelet: Kubelet) -> Non
 
     stub.on_unprepare = answer
     kubelet.terminate(pod)
-    assert [("Running", set())] == phases
-    assert "Succeeded" == kubelet.pod(pod).phase
-    assert frozenset() == kubelet.dra.users("p")
-    assert not kubelet.dra.prepared("p")
-
-
-def test_a_pod_that_two_threads_end_has_ended_once(kubelet: Kubelet) -> None:
-    _, pod = kubelet.prepared()
-    kubelet.terminate(pod)
     assert kubelet._process
     kubelet._process.workers.end(kubelet.pod(pod))  # as sync(), if it saw the pod before
+    assert [("Running", set())] == phases
     assert "Succeeded" == kubelet.pod(pod).phase
+    assert (False, frozenset()) == (kubelet.dra.prepared("p"), kubelet.dra.users("p"))
 
 
 def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
     stub.failing["NodePrepareResources"] = StubError("not yet")
-    pod = kubelet.claiming()
+    uses = [ContainerClaim("c")]
+    first = [Container("first", claims=uses)]
+    pod = Pod("p", [Container("main", claims=uses)], first, claims=[PodClaim("c", "c")])
+    kubelet.give("c", pod)
     outcome = kubelet.run(pod)
     assert outcome
     assert {} == outcome.options
@@ -84,15 +73,15 @@ def test_what_fails_is_tried_again_after_a_while(kubelet: Kubelet) -> None:
         "Failed to prepare dynamic resources: NodePrepareResources: "
         "rpc error: code = Internal desc = not yet"
     )
-    assert expected == outcome.event == kubelet.pod(pod).event
-    assert "Pending" == kubelet.pod(pod).phase
+    state = kubelet.pod(pod)
+    assert expected == outcome.event == state.event
+    assert "Pending" == state.phase
     stub.failing.clear()
     kubelet.sync_after(59)
-    assert not kubelet.pod(pod).running
+    assert not state.running
     kubelet.sync_after(31)
-    assert {"main"} == kubelet.pod(pod).running
-    assert {"CLAIM": "p"} == kubelet.env(pod)
-    assert "" == kubelet.pod(pod).event
+    assert ({"main"}, {"first", "main"}, "") == (state.running, set(state.started), state.event)
+    assert {"CLAIM": "c"} == kubelet.env(pod)
 
 
 def test_a_teardown_that_fails_keeps_the_pod_and_is_tried_again(kubelet: Kubelet) -> None:
@@ -195,23 +184,20 @@ def test_a_claim_that_is_not_fit_for_the_pod_is_not_prepared(kubelet: Kubelet, w
     assert [] == stub.prepared
 
 
-def test_a_claim_for_which_no_object_was_made_is_skipped(kubelet: Kubelet) -> None:
-    uses = [ContainerClaim("none")]
-    pod = Pod("p", [Container("main", claims=uses)], claims=[PodClaim("none", "")])
-    assert {"main": None} == kubelet.run(pod).options
-    assert {"main": {}} == kubelet.dra.health(pod)
-
-
-def test_a_claim_that_is_not_made_yet_keeps_the_pod_from_starting_and_from_ending(
+def test_a_claim_for_which_no_object_was_made_is_skipped_and_one_not_made_yet_keeps_the_pod(
     kubelet: Kubelet,
 ) -> None:
-    uses = [ContainerClaim("c")]
-    claim = PodClaim("c", None, from_template=True)
-    pod = Pod("p", [Container("main", claims=uses)], claims=[claim])
-    why = 'prepare dynamic resources: pod "default/p": ResourceClaim not created yet'
-    assert f"Failed to {why}" == kubelet.run(pod).event
-    kubelet.terminate(pod)
-    assert f"Failed to un{why}" == kubelet.pod(pod).event
+    def pod(name: str, claim: str | None) -> Pod:
+        containers = [Container("main", claims=[ContainerClaim("c")])]
+        return Pod(name, containers, claims=[PodClaim("c", claim, from_template=True)])
+
+    skipping, waiting = pod("skipping", ""), pod("waiting", None)
+    assert {"main": None} == kubelet.run(skipping).options
+    assert {"main": {}} == kubelet.dra.health(skipping)
+    why = 'prepare dynamic resources: pod "default/waiting": ResourceClaim not created yet'
+    assert f"Failed to {why}" == kubelet.run(waiting).event
+    kubelet.terminate(waiting)
+    assert f"Failed to un{why}" == kubelet.pod(waiting).event
 
 
 # As upstream's TestParallelPrepareUnprepareResources.
@@ -270,27 +256,19 @@ def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(kubelet: K
 def test_a_container_gets_the_devices_of_the_requests_that_it_names(kubelet: Kubelet) -> None:
     stub = kubelet.driver()
 
-    def answer(claim: pb.Claim) -> pb.NodePrepareResourceResponse:
-        for name in "ab":
-            stub.write_cdi(name, {"env": [f"{name.upper()}={claim.name}"]})
-        return pb.NodePrepareResourceResponse(
-            devices=[
-                pb.Device(
-                    pool_name="pool",
-                    device_name=name,
-                    request_names=[name],
-                    cdi_device_ids=[f"x.io/claim={name}"],
-                )
-                for name in "ab"
-            ]
-        )
+    def device(claim: pb.Claim, name: str) -> pb.Device:
+        stub.write_cdi(name, {"env": [f"{name.upper()}={claim.name}"]})
+        found = pb.Device(pool_name="pool", device_name=name, request_names=[name])
+        found.cdi_device_ids.append(f"x.io/claim={name}")
+        return found
 
-    stub.on_prepare = answer
+    stub.on_prepare = lambda claim: pb.NodePrepareResourceResponse(
+        devices=[device(claim, name) for name in "ab"]
+    )
+    uses = {"only": ["b"], "all": [""], "twice": ["a", "b"], "none": []}
     containers = [
-        Container("only", claims=[ContainerClaim("c", "b")]),
-        Container("all", claims=[ContainerClaim("c")]),
-        Container("twice", claims=[ContainerClaim("c", "a"), ContainerClaim("c", "b")]),
-        Container("none"),
+        Container(name, claims=[ContainerClaim("c", request) for request in requests])
+        for name, requests in uses.items()
     ]
     pod = Pod("p", containers, claims=[PodClaim("c", "c")])
     kubelet.give("c", pod, results=[result(request="a"), result(request="b")])
@@ -316,15 +294,22 @@ def test_a_claim_made_again_under_its_name_waits_for_the_old_one(kubelet: Kubele
     assert {"main"} == kubelet.pod(new).running
 
 
-def test_claims_of_pods_that_are_gone_are_released_within_a_minute(kubelet: Kubelet) -> None:
-    stub, pod = kubelet.prepared()
+def test_claims_of_pods_that_end_or_go_while_the_kubelet_is_down_are_released_later(
+    kubelet: Kubelet,
+) -> None:
+    stub, gone = kubelet.prepared()
+    ending = kubelet.claiming("ending")
+    kubelet.run(ending)
     kubelet.sync()
     kubelet.stop()
-    kubelet.delete(pod)
+    kubelet.delete(gone)
+    kubelet.terminate(ending)
+    state = kubelet.pod(ending)
+    assert ({"main"}, "Running") == (state.running, state.phase)
     kubelet.start()
     kubelet.reconnect()
     kubelet.sync_after(60)
-    assert [["p"]] == stub.unprepared
+    assert ("Succeeded", [["p"], ["ending"]]) == (state.phase, stub.unprepared)
 
 
 def test_a_claim_that_is_unprepared_meanwhile_is_an_internal_error(kubelet: Kubelet) -> None:
@@ -348,31 +333,12 @@ def test_a_driver_can_be_called_directly(kubelet: Kubelet) -> None:
     answer = kubelet.dra.prepare("x.io", claim)
     assert ["device"] == [device.device_name for device in answer[uid].devices]
     assert {uid} == kubelet.dra.unprepare("x.io", claim).keys()
+    kubelet._live().dra.drivers.get("x.io").close()
+    with pytest.raises(CallError, match=r"Canceled desc = grpc: the client connection is closing"):
+        kubelet.dra.prepare("x.io", claim)
     kubelet.stop()
     with pytest.raises(KubeletStopped, match="the kubelet is not running"):
         kubelet.dra.prepare("x.io", claim)
-
-
-def test_a_call_over_a_closed_connection_fails_as_in_go(kubelet: Kubelet) -> None:
-    kubelet.driver()
-    plugin = kubelet._live().dra.drivers.get("x.io")
-    plugin.close()
-    with pytest.raises(CallError, match=r"Canceled desc = grpc: the client connection is closing"):
-        plugin.call("NodePrepareResources", [])
-
-
-def test_init_containers_run_once_their_claim_is_prepared(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    stub.failing["NodePrepareResources"] = StubError("not yet")
-    uses = [ContainerClaim("c")]
-    containers = [Container("first", claims=uses)]
-    pod = Pod("p", [Container("main", claims=uses)], containers, claims=[PodClaim("c", "c")])
-    kubelet.give("c", pod)
-    kubelet.run(pod)
-    stub.failing.clear()
-    kubelet.sync_after(90)
-    state = kubelet.pod(pod)
-    assert ({"main"}, {"first", "main"}) == (state.running, set(state.started))
 
 
 def test_a_pod_is_prepared_once_though_two_threads_start_it(kubelet: Kubelet) -> None:

@@ -13,15 +13,11 @@ from deviceplugin_testing.simulator import (
     ContainerStartError,
     ExtendedClaim,
     KubeletConfig,
-    Observer,
     Pod,
     RequestMapping,
-    RunOptions,
     double_bookings,
 )
-from kubelets.equipped import Kubelet, R, result
-
-PRE_START = deviceplugin_pb2.DevicePluginOptions(pre_start_required=True)
+from kubelets.equipped import PRE_START, Kubelet, R, allocated, result
 
 
 def by_limits(kubelet: Kubelet, name: str, *, init: bool = False) -> Pod:
@@ -35,12 +31,9 @@ def by_limits(kubelet: Kubelet, name: str, *, init: bool = False) -> Pod:
 
 def of_node(ids: list[str]) -> deviceplugin_pb2.AllocateResponse:
     """Answer Allocate with a device node for each id."""
-    nodes = [
-        deviceplugin_pb2.DeviceSpec(host_path=f"/dev/{id_}", container_path=f"/dev/{id_}")
-        for id_ in ids
-    ]
-    answer = deviceplugin_pb2.ContainerAllocateResponse(devices=nodes, envs={"FROM": "plugin"})
-    return deviceplugin_pb2.AllocateResponse(container_responses=[answer])
+    paths = [f"/dev/{id_}" for id_ in ids]
+    nodes = [deviceplugin_pb2.DeviceSpec(host_path=one, container_path=one) for one in paths]
+    return allocated(devices=nodes, envs={"FROM": "plugin"})
 
 
 # Limits that a claim satisfies.
@@ -75,7 +68,6 @@ def test_a_container_can_have_devices_of_both(kubelet: Kubelet) -> None:
 # T1.
 
 
-@pytest.mark.parametrize("behaviour", [Behaviour.v1_36()])
 def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim(
     kubelet: Kubelet,
 ) -> None:
@@ -91,20 +83,11 @@ def test_pre_start_of_a_plugin_prevents_pods_that_have_its_resource_from_a_claim
         kubelet.start_container(pod, "main")
     kubelet.expire()
     assert kubelet.start_container(pod, "main")
-
-
-def test_a_registration_without_pre_start_lets_them_start(kubelet: Kubelet) -> None:
-    kubelet.driver()
-    kubelet.plugin(options=PRE_START)
-    pod = by_limits(kubelet, "p")
-    with pytest.raises(ContainerStartError):
-        kubelet.run(pod)
-    kubelet.plugin(name="again.sock")
-    assert kubelet.start_container(pod, "main")
-    kubelet.exit_container(pod, "main")
     kubelet.plugin(name="back.sock", options=PRE_START)
-    with pytest.raises(ContainerStartError):
+    with pytest.raises(ContainerStartError, match=why):
         kubelet.start_container(pod, "main")
+    kubelet.plugin(name="without.sock")
+    assert kubelet.start_container(pod, "main")
 
 
 @pytest.mark.parametrize("behaviour", [Behaviour.fixed()])
@@ -152,23 +135,6 @@ def test_a_device_that_two_pods_have_is_noticed_at_the_start(kubelet: Kubelet) -
     assert {} == double_bookings(kubelet.pods, lambda _options: ())
     kubelet.exit_container(one, "main")
     assert {} == double_bookings(kubelet.pods)
-
-
-class Starts(Observer):
-    """Records starts."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str, bool]] = []
-
-    def started(self, pod: Pod, container: str, options: RunOptions | None) -> None:
-        self.seen.append((pod.name, container, options is not None))
-
-
-def test_an_observer_sees_each_start(kubelet: Kubelet) -> None:
-    kubelet.plugin()
-    kubelet._host.observer = starts = Starts()
-    kubelet.run(Pod.of("p", main={R: 1}, other={}))
-    assert [("p", "main", True), ("p", "other", False)] == starts.seen
 
 
 # The pod resources API.
@@ -219,12 +185,3 @@ def test_claims_for_limits_are_listed_for_their_container(kubelet: Kubelet) -> N
     assert [] == found["none"]
     (claim,) = found["p"]
     assert ["s"] == [each.share_id for each in claim.claim_resources]
-
-
-@pytest.mark.parametrize(
-    "config", [KubeletConfig(version="1.33", dra=True, watch_interval=None, sync_interval=None)]
-)
-def test_before_1_34_claims_are_not_listed(kubelet: Kubelet) -> None:
-    kubelet.driver()
-    kubelet.run(kubelet.claims.pod("p", "x.io", "pool", ["a"]))
-    assert {"p": []} == listed(kubelet)

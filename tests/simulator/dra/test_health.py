@@ -21,7 +21,7 @@ DEVICE = ("pool", "device")
 
 
 def run(kubelet: Kubelet, name: str = "p") -> Pod:
-    pod = kubelet.claims.pod(name, "x.io", "pool", ["device"])
+    pod = kubelet.claiming(name)
     assert kubelet.run(pod).options
     return pod
 
@@ -42,6 +42,8 @@ def test_a_report_is_shown_in_the_status_and_pokes_the_pod(kubelet: Kubelet) -> 
     stub.report({DEVICE: "odd"})
     kubelet.wait(lambda: shown(kubelet, pod) == ("Unknown", ""))
     assert [frozenset({pod.uid})] * 3 == kubelet.take_pokes()
+    stub.report({DEVICE: "Unhealthy"}, message="x" * 1025)
+    kubelet.wait(lambda: shown(kubelet, pod) == ("Unhealthy", "x" * 1021 + "..."))
 
 
 def test_a_report_without_news_pokes_nobody(kubelet: Kubelet) -> None:
@@ -108,13 +110,6 @@ def test_before_1_36_no_driver_is_asked_for_health(kubelet: Kubelet) -> None:
     stub, pod = kubelet.prepared()
     assert 0 == stub.calls.count("NodeWatchResources")
     assert {} == kubelet.dra.health(pod)
-
-
-def test_a_long_message_is_cut(kubelet: Kubelet) -> None:
-    stub, pod = kubelet.prepared()
-    stub.report({DEVICE: "Unhealthy"}, message="x" * 1025)
-    kubelet.wait(lambda: shown(kubelet, pod)[0] == "Unhealthy")
-    assert "x" * 1021 + "..." == shown(kubelet, pod)[1]
 
 
 # As upstream's TestUpdateAllocatedResourcesStatus of DRA.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,15 +13,19 @@ from cluster.dra_objects import DRIVER, RESOURCE, Simulated
 from deviceplugin.apiserver import ApiServer, NotFoundError, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
+    ApiCluster,
     Behaviour,
+    ClusterError,
     KubeletConfig,
     ManualClock,
+    RefusedError,
     SimulatedKubelet,
     SimulatedNode,
     StubDriver,
     StubError,
     StubPlugin,
 )
+from kubelets.equipped import during_allocate
 from patience import eventually
 
 QUIET = KubeletConfig(watch_interval=None, sync_interval=None)
@@ -94,30 +99,31 @@ def devices(world: World) -> Iterator[StubDriver]:
         yield driver
 
 
-def test_a_pod_with_a_claim_runs_and_ends(world: World, devices: StubDriver) -> None:
-    world.claiming()
+@pytest.mark.parametrize("template", ["", "t"])
+def test_a_pod_with_a_claim_runs_and_ends(world: World, devices: StubDriver, template: str) -> None:
+    devices.failing["NodePrepareResources"] = StubError("not yet")
+    world.template()
+    world.claiming(template)
+    world.step()
+    waiting = world.state()["waiting"]
+    assert "ContainerCreating" == waiting["reason"]
+    assert "Failed to prepare dynamic resources" in waiting["message"]
+    devices.failing.clear()
+    world.clock.advance(90)
     world.step()
     assert ("Running", {"running": {}}) == (world.status()["phase"], world.state())
-    assert [["c"]] == devices.prepared
+    (claim,) = (one["metadata"]["name"] for one in world.cluster.list("ResourceClaim"))
+    assert [[claim]] * 2 == devices.prepared
     options = world.kubelet.pod(world.node.pod("p")).started["main"]
     assert options
-    assert {"CLAIM": "c"} == options.envs
+    assert {"CLAIM": claim} == options.envs
     world.node.finish("p")
     world.step()
-    assert ("Succeeded", {"terminated": {"exitCode": 0}}) == (
-        world.status()["phase"],
-        world.state(),
-    )
-    assert ([["c"]], []) == (devices.unprepared, world.devices_of("c"))
-
-
-def test_a_claim_from_a_template_is_the_pods_own(world: World, devices: StubDriver) -> None:
-    world.template()
-    world.claiming("t")
-    world.step()
-    (claim,) = world.cluster.list("ResourceClaim")
-    assert [[claim["metadata"]["name"]]] == devices.prepared
-    assert {"running": {}} == world.state()
+    ended = (world.status()["phase"], world.state())
+    assert ("Succeeded", {"terminated": {"exitCode": 0}}) == ended
+    assert [[claim]] == devices.unprepared
+    left = [one.get("status", {}) for one in world.cluster.list("ResourceClaim")]
+    assert ([] if template else [{}]) == left
 
 
 def test_a_limit_is_satisfied_by_a_claim_or_by_a_plugin(world: World, devices: StubDriver) -> None:
@@ -132,21 +138,12 @@ def test_a_limit_is_satisfied_by_a_claim_or_by_a_plugin(world: World, devices: S
         assert {"capacity": {RESOURCE: "2"}, "allocatable": {RESOURCE: "2"}} == status
         world.pod("allocated", {RESOURCE: 1})
         world.step()
-        assert {"running": {}} == world.state("allocated")
-        assert 1 == len(plugin.allocated) == len(devices.prepared)
-
-
-def test_what_is_not_prepared_waits_and_runs_later(world: World, devices: StubDriver) -> None:
-    devices.failing["NodePrepareResources"] = StubError("not yet")
-    world.claiming()
-    world.step()
-    waiting = world.state()["waiting"]
-    assert "ContainerCreating" == waiting["reason"]
-    assert "Failed to prepare dynamic resources" in waiting["message"]
-    devices.failing.clear()
-    world.clock.advance(90)
-    world.step()
-    assert {"running": {}} == world.state()
+        (container,) = world.status("allocated")["containerStatuses"]
+        assert {"running": {}} == container["state"]
+        (given,) = plugin.allocated
+        listed = [{"resourceID": given[0], "health": "Healthy"}]
+        assert [{"name": RESOURCE, "resources": listed}] == container["allocatedResourcesStatus"]
+        assert 1 == len(devices.prepared)
 
 
 def test_a_deleted_pod_is_torn_down_and_then_gone(world: World, devices: StubDriver) -> None:
@@ -162,14 +159,11 @@ def test_a_deleted_pod_is_torn_down_and_then_gone(world: World, devices: StubDri
     assert None is world.cluster.get("Pod", "p")
     with pytest.raises(LookupError, match="the node n1 has no pod default/p"):
         world.node.pod("p")
-
-
-def test_a_pod_that_is_removed_by_force_is_forgotten(world: World, devices: StubDriver) -> None:
-    world.claiming()
+    world.pod_with("c", "forced")
     world.step()
-    world.cluster.delete("Pod", "p", grace=0)
+    assert {"running": {}} == world.state("forced")
+    world.cluster.delete("Pod", "forced", grace=0)
     world.step()
-    assert [["c"]] == devices.unprepared
     assert [] == world.kubelet.pods
 
 
@@ -211,19 +205,6 @@ def test_health_is_in_the_status_of_the_pod(world: World, devices: StubDriver) -
     assert {"health": "Unhealthy", "message": "too hot"}.items() <= entry["resources"][0].items()
 
 
-def test_health_of_a_plugins_devices_is_there_too(world: World) -> None:
-    with StubPlugin(world.kubelet.plugin_dir, RESOURCE, ["a"]):
-        world.kubelet.wait_for(RESOURCE, {"a"})
-        world.clock.advance(10)
-        world.node.step()
-        world.pod(limits={RESOURCE: 1})
-        world.step()
-        (container,) = world.status()["containerStatuses"]
-        listed = [{"resourceID": "a", "health": "Healthy"}]
-        expected = [{"name": RESOURCE, "resources": listed}]
-        assert expected == container["allocatedResourcesStatus"]
-
-
 def test_the_kubelet_deletes_the_slices_of_its_node_only(world: World) -> None:
     world.cluster.add_node("n2")
     world.slice("a")
@@ -232,6 +213,30 @@ def test_the_kubelet_deletes_the_slices_of_its_node_only(world: World) -> None:
     eventually(
         lambda: [one["spec"]["nodeName"] for one in world.cluster.list("ResourceSlice")] == ["n2"]
     )
+
+
+def test_an_api_server_is_asked_for_claims_and_slices(world: World) -> None:
+    world.slice("a")
+    world.slice("b", driver="x.io")
+    world.slice("c", nodeName="n2")
+    api = ApiCluster(world.api)
+
+    def left_without(node: str, driver: str = "") -> list[str]:
+        api.delete_slices(node, driver)
+        found = world.cluster.list("ResourceSlice")
+        return sorted(one["spec"]["devices"][0]["name"] for one in found)
+
+    assert world.claim() == api.claim("default", "c")
+    assert [["a", "c"], ["c"]] == [left_without("n1", "x.io"), left_without("n1")]
+    refuse = partial(world.cluster.faults.refuse, matches=lambda wanted: wanted.verb == "delete")
+    refuse(RefusedError(404, "NotFound", "deleted meanwhile"), 1)
+    assert ["c"] == left_without("n2")
+    refuse(RefusedError(500, "InternalError", "no leader"), 1)
+    with pytest.raises(ClusterError, match="no leader"):
+        left_without("n2")
+    world.cluster.go_away()
+    with pytest.raises(ClusterError):
+        api.claim("default", "c")
 
 
 @pytest.mark.usefixtures("devices")
@@ -247,17 +252,15 @@ def test_a_server_that_is_away_is_waited_for(world: World) -> None:
     assert {"running": {}} == world.state()
 
 
-class Failing:
-    """An API server whose merge patches fail."""
+class Failing(ApiServer):
+    """Its merge patches fail."""
 
-    def __init__(self, api: ApiServer, error: Exception) -> None:
-        self._api = api
+    def __init__(self, url: str, error: Exception) -> None:
+        super().__init__(url)
         self._error = error
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
-
-    def merge(self, _path: str, _changes: object) -> None:
+    @override
+    def merge(self, path: str, changes: dict[str, Any]) -> dict[str, Any]:
         raise self._error
 
 
@@ -269,7 +272,7 @@ def test_a_pod_that_is_gone_when_it_is_reported_is_not_a_problem(
     world: World, error: Exception, problem: str
 ) -> None:
     world.node.step()
-    world.node._api = Failing(world.node._api, error)
+    world.node._api = Failing(world.cluster.url, error)
     for name in "pq":
         world.pod(name)
     world.step()
@@ -297,21 +300,18 @@ def test_a_kubelet_that_crashes_stays_down(root: Path) -> None:
     with World(root, behaviour=Behaviour.v1_36()) as world:
         kubelet, plugin = world.kubelet, StubPlugin(world.kubelet.plugin_dir, RESOURCE, ["a"])
 
-        def forget(ids: list[str]) -> Any:
-            received = kubelet.lists_received(RESOURCE)
+        def forget() -> None:
             plugin.update([])
-            kubelet.wait(lambda: kubelet.lists_received(RESOURCE) > received)
-            return answer(ids)
+            kubelet.wait(lambda: kubelet.lists_received(RESOURCE) > 1)
 
-        answer, plugin.on_allocate = plugin.on_allocate, forget
+        during_allocate(plugin, forget)
         with plugin:
             kubelet.wait_for(RESOURCE, {"a"})
             world.clock.advance(10)
             world.node.step()
             world.pod(limits={RESOURCE: 1})
             world.step()
-            assert 1 == len(kubelet.crashes)
-            assert not kubelet.running
+            assert (1, False) == (len(kubelet.crashes), kubelet.running)
 
 
 def test_all_of_this_happens_by_itself(root: Path) -> None:

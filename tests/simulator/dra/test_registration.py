@@ -4,6 +4,7 @@ import pytest
 
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration.pluginregistration_pb2 import PluginInfo
+from deviceplugin.proto.podresources import podresources_pb2
 from deviceplugin_testing.simulator import (
     CallError,
     KubeletConfig,
@@ -76,10 +77,14 @@ def test_a_driver_without_a_known_service_is_refused(
 
 
 @pytest.mark.parametrize("config", [KubeletConfig(version="1.33", dra=True, **QUIET)])  # type: ignore[arg-type]
-def test_before_1_34_drivers_are_called_by_v1beta1(kubelet: Kubelet) -> None:
+def test_before_1_34_drivers_are_called_by_v1beta1_and_claims_are_not_listed(
+    kubelet: Kubelet,
+) -> None:
     stub = kubelet.driver()
     assert kubelet.run(kubelet.claiming()).options
     assert [V1BETA1] == stub.versions
+    listed = kubelet.agent["List"](podresources_pb2.ListPodResourcesRequest()).pod_resources
+    assert [] == listed[0].containers[0].dynamic_resources
     refused = kubelet.unnoticed("new.io", "new.sock", services=[V1])
     kubelet.watch()
     assert 'by the kubelet (["v1beta1.DRAPlugin"])' in refused.statuses[0].error
@@ -121,7 +126,7 @@ def test_a_driver_that_does_not_take_the_notice_is_not_registered(kubelet: Kubel
 
 
 # As upstream's TestConnectionHandling.
-def test_the_newest_connected_instance_gets_the_calls(kubelet: Kubelet) -> None:
+def test_the_newest_connected_instance_gets_the_calls_or_else_the_last(kubelet: Kubelet) -> None:
     old, new = kubelet.driver(socket="old.sock"), kubelet.driver(socket="new.sock")
     assert {"x.io": [str(old.socket), str(new.socket)]} == kubelet.dra.drivers
     kubelet.run(kubelet.claiming("one"))
@@ -130,16 +135,12 @@ def test_the_newest_connected_instance_gets_the_calls(kubelet: Kubelet) -> None:
     kubelet.wait(lambda: kubelet.dra.connected == {"x.io": [str(old.socket)]})
     kubelet.run(kubelet.claiming("two"))
     assert [["two"]] == old.prepared
-
-
-def test_a_driver_that_was_killed_is_still_called_and_back_at_once(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    stub.kill()
+    old.kill()
     kubelet.wait(lambda: not kubelet.dra.connected)
     outcome = kubelet.run(kubelet.claiming())
     assert outcome
     assert "rpc error: code = Unavailable" in outcome.event
-    stub.start()
+    old.start()
     kubelet.watch()
     kubelet.reconnect()
 
@@ -158,32 +159,37 @@ def test_only_the_instance_whose_socket_is_deleted_is_dropped(kubelet: Kubelet) 
         kubelet.dra.service("x.io")
 
 
-def test_one_instance_cannot_take_the_endpoint_of_another(kubelet: Kubelet) -> None:
-    stub = kubelet.driver()
-    thief = kubelet.unnoticed(socket="thief.sock")
-    thief.info.endpoint = str(stub.socket)
-    kubelet.watch()
-    expected = f"endpoint {stub.socket} already registered for DRA driver plugin x.io"
-    assert expected in thief.statuses[0].error
-    assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
-
-
 def test_an_endpoint_apart_from_the_registration_is_used(kubelet: Kubelet) -> None:
-    served = StubDriver(kubelet.root / "plugins", "x.io", socket="dra.sock")
+    served = StubDriver(kubelet.root / "plugins", "x.io", socket="dra.sock")  # without CDI files
     introduced = StubDriver(kubelet.registry_dir, "x.io")
     introduced.info.endpoint = str(served.socket)
     with served, introduced:
         kubelet.watch()
         kubelet.wait(lambda: kubelet.dra.connected)
-        assert kubelet.run(kubelet.claiming()).event == ""
-        assert ([["p"]], []) == (served.prepared, introduced.prepared)
+        pod = kubelet.claiming()
+        assert {"main": None} == kubelet.run(pod).options
+        kubelet.terminate(pod)
+        assert ([["p"]], [["p"]], []) == (
+            served.prepared,
+            served.unprepared,
+            introduced.prepared,
+        )
 
 
-def test_an_endpoint_that_cannot_be_dialled_is_refused(kubelet: Kubelet) -> None:
-    stub = kubelet.unnoticed()
-    stub.info.endpoint = "/run/%zz"
-    kubelet.watch()
-    assert "create gRPC connection to DRA driver x.io plugin" in stub.statuses[0].error
+def test_an_endpoint_that_cannot_be_dialled_or_is_of_another_is_refused(kubelet: Kubelet) -> None:
+    stub = kubelet.driver()
+    for endpoint, why in (
+        ("/run/%zz", "create gRPC connection to DRA driver x.io plugin"),
+        (
+            str(stub.socket),
+            f"endpoint {stub.socket} already registered for DRA driver plugin x.io",
+        ),
+    ):
+        other = kubelet.unnoticed(socket=f"{len(endpoint)}.sock")
+        other.info.endpoint = endpoint
+        kubelet.watch()
+        assert why in other.statuses[0].error
+    assert {"x.io": [str(stub.socket)]} == kubelet.dra.drivers
 
 
 def test_drivers_register_again_by_themselves_after_a_restart(kubelet: Kubelet) -> None:
@@ -201,12 +207,3 @@ def test_a_driver_that_registers_while_the_kubelet_stops_is_refused(kubelet: Kub
     drivers.close()
     with pytest.raises(ConnectError, match="the kubelet has stopped"):
         drivers.register(PluginInfo(name="x.io", supported_versions=[V1]), "/run/dra.sock")
-
-
-def test_a_driver_without_cdi_files_gives_no_names(kubelet: Kubelet) -> None:
-    with StubDriver(kubelet.registry_dir, "x.io") as stub:
-        kubelet.watch()
-        pod = kubelet.claiming()
-        assert {"main": None} == kubelet.run(pod).options
-        kubelet.terminate(pod)
-        assert [["p"]] == stub.unprepared

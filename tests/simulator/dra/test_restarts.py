@@ -5,11 +5,8 @@ import zlib
 
 import pytest
 
-from deviceplugin.apiserver import NotFoundError, Page, UnavailableError
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
-    ApiCluster,
-    ClusterError,
     ContainerCreateError,
     KubeletConfig,
     StubDriver,
@@ -109,18 +106,6 @@ def test_a_driver_that_does_not_write_its_files_again_after_a_reboot_is_found(
     assert {"main"} == kubelet.pod(pod).running
 
 
-def test_a_pod_that_ends_while_the_kubelet_is_down_is_unprepared_later(kubelet: Kubelet) -> None:
-    stub, pod = kubelet.prepared()
-    kubelet.stop()
-    kubelet.terminate(pod)
-    assert ({"main"}, "Running") == (kubelet.pod(pod).running, kubelet.pod(pod).phase)
-    kubelet.start()
-    kubelet.reconnect()
-    kubelet.sync()
-    assert "Succeeded" == kubelet.pod(pod).phase
-    assert [["p"]] == stub.unprepared
-
-
 def test_the_checkpoint_is_the_kubelets(kubelet: Kubelet) -> None:
     kubelet.driver()
     kubelet.run(kubelet.claiming())
@@ -148,12 +133,6 @@ def test_a_damaged_checkpoint_stops_the_kubelet(kubelet: Kubelet, damage: str) -
 
 
 # Slices.
-
-
-def test_a_start_deletes_the_slices_of_the_node(kubelet: Kubelet) -> None:
-    kubelet.wait(lambda: kubelet.claims.deleted_slices == [""])
-    kubelet.restart()
-    kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
 
 
 @pytest.mark.parametrize(
@@ -190,6 +169,8 @@ def test_a_driver_that_is_back_within_30_s_keeps_its_slices(kubelet: Kubelet) ->
     assert {} == kubelet.dra.wipes
     kubelet.sync_after(60)
     assert [""] == kubelet.claims.deleted_slices
+    kubelet.restart()
+    kubelet.wait(lambda: kubelet.claims.deleted_slices == ["", ""])
 
 
 def test_a_driver_that_never_answers_loses_its_slices_too(kubelet: Kubelet) -> None:
@@ -212,57 +193,6 @@ def test_a_deletion_that_failed_is_tried_again_even_if_the_driver_is_back(kubele
     kubelet.claims.failing = ""
     kubelet.sync_after(1.3)
     assert ["", "x.io"] == kubelet.claims.deleted_slices
-
-
-class Api:
-    """An API server that answers as a test says."""
-
-    def __init__(self) -> None:
-        self.slices = {"s1": "node", "s2": "node"}
-        self.asked: list[object] = []
-        self.error: Exception | None = None
-
-    def get(self, path: str) -> dict[str, str]:
-        self.asked.append(path)
-        if self.error:
-            raise self.error
-        return {"kind": "ResourceClaim"}
-
-    def list(self, path: str, query: dict[str, str]) -> Page:
-        self.asked.append((path, query))
-        if self.error:
-            raise self.error
-        return Page([{"metadata": {"name": name}} for name in [*self.slices, "gone"]], "1")
-
-    def delete(self, path: str) -> None:
-        name = path.rpartition("/")[2]
-        if name == "stuck":
-            raise UnavailableError("no", status=500)
-        if name not in self.slices:
-            raise NotFoundError("no", status=404)
-        del self.slices[name]
-
-
-def test_an_api_server_is_asked_for_claims_and_slices() -> None:
-    api = Api()
-    cluster = ApiCluster(api)
-    root = "/apis/resource.k8s.io/v1"
-    assert {"kind": "ResourceClaim"} == cluster.claim("space", "c")
-    cluster.delete_slices("worker", "x.io")
-    cluster.delete_slices("worker", "")
-    selector = {"fieldSelector": "spec.nodeName=worker"}
-    assert [
-        f"{root}/namespaces/space/resourceclaims/c",
-        (f"{root}/resourceslices", {"fieldSelector": "spec.nodeName=worker,spec.driver=x.io"}),
-        (f"{root}/resourceslices", selector),
-    ] == api.asked
-    assert {} == api.slices
-    api.slices = {"stuck": "node"}
-    with pytest.raises(ClusterError, match="no"):
-        cluster.delete_slices("worker", "")
-    api.error = UnavailableError("away")
-    with pytest.raises(ClusterError, match="away"):
-        cluster.claim("space", "c")
 
 
 # By itself.

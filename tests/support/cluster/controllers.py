@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from typing_extensions import override
 
-from cluster.admission import CheckedObjects, admit
+from cluster.admission import admit
 from cluster.kinds import (
     ACCOUNT,
     CONFIG_MAP,
@@ -23,20 +23,30 @@ from cluster.kinds import (
     Object,
 )
 from cluster.store import Store, tell
+from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
 from deviceplugin_testing.simulator._control_plane.controllers import (
     ClaimControllers,
     DeviceEviction,
 )
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import untolerated
-from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import (
-    Scheduler,
-    UnfitError,
-    _Plan,
-)
-from operators.pods import fits
+from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
+from operators.pods import fits, is_ready
 
 _GIVEN = ((ACCOUNT, "default"), (CONFIG_MAP, "kube-root-ca.crt"))
 """What every namespace has."""
+
+
+class TellingScheduler(Scheduler):
+    """The simulated cluster's, which tells of pods that there is no node for."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(Objects(store))
+        self._told = store
+
+    @override
+    def _tell(self, pod: Object, message: str) -> None:
+        super()._tell(pod, message)
+        tell(self._told, pod, "FailedScheduling", message)
 
 
 def step(store: Store) -> None:
@@ -46,13 +56,9 @@ def step(store: Store) -> None:
         for kind in (DAEMON_SET, DEPLOYMENT):
             for owner in store.list(kind):
                 keep_pods(store, kind, owner)
-        objects = CheckedObjects(store)
-        for controller in (
-            ClaimControllers(objects),
-            DeviceEviction(store),
-            _TellingScheduler(objects),
-        ):
-            controller.step()
+        ClaimControllers(Objects(store)).step()
+        DeviceEviction(store).step()
+        TellingScheduler(store).step()
 
 
 def keep_namespaces(store: Store) -> None:
@@ -101,15 +107,12 @@ def keep_pods(store: Store, kind: Kind, owner: Object) -> None:
     template = owner["spec"]["template"]
     revision = hashlib.sha1(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
     pods = [one for one in store.list(POD, namespace) if _owned(one, owner)]
-    wanted = sum(
-        fits(template["spec"], node) and not taint_of(template["spec"], node)
-        for node in store.list(NODE)
-    )
+    there = [one for one in store.list(NODE) if fits(template["spec"], one)]
+    tolerations = template["spec"].get("tolerations", ())
+    wanted = sum(not untolerated(one["spec"].get("taints", ()), tolerations) for one in there)
     if wanted and not pods:
         _make(store, kind, owner, revision)
-    is_elsewhere = kind == DAEMON_SET and not any(
-        fits(template["spec"], node) for node in store.list(NODE)
-    )
+    is_elsewhere = kind == DAEMON_SET and not there
     for pod in pods:
         is_over = pod["status"]["phase"] == "Failed" or _revision(pod) != revision or is_elsewhere
         if is_over and "deletionTimestamp" not in pod["metadata"]:
@@ -141,11 +144,6 @@ def _revision(pod: Object) -> str:
     return str(pod["metadata"]["labels"]["controller-revision-hash"])
 
 
-def is_ready(pod: Object) -> bool:
-    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
-    return "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True"
-
-
 def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
     template, metadata = of["spec"]["template"], of["metadata"]
     owner = {"apiVersion": "apps/v1", "kind": kind.name, "controller": True}
@@ -163,27 +161,3 @@ def _make(store: Store, kind: Kind, of: Object, revision: str) -> None:
     }
     admit(store, POD, pod)
     store.create(POD, pod)
-
-
-# The scheduler
-
-
-class _TellingScheduler(Scheduler):
-    """The simulated cluster's, which also knows of affinities, and tells by an Event why not."""
-
-    @override
-    def _plan(self, pod: Object, claims: list[Object], node: Object) -> _Plan:
-        if not fits(pod["spec"], node):
-            raise UnfitError("node(s) didn't match Pod's node affinity/selector")
-        return super()._plan(pod, claims, node)
-
-    @override
-    def _tell(self, pod: Object, message: str) -> None:
-        super()._tell(pod, message)
-        tell(self._objects.store, pod, "FailedScheduling", message)
-
-
-def taint_of(spec: Object, node: Object) -> Object | None:
-    """Return the first taint of a node that keeps a pod from being scheduled there."""
-    taints = untolerated(node["spec"].get("taints", ()), spec.get("tolerations", ()))
-    return taints[0] if taints else None

@@ -82,8 +82,8 @@ def _container(container: Object) -> None:
         _add(probe.get("httpGet"), {"path": "/", "scheme": "HTTP"})
     resources = container["resources"]
     for name in ("limits", "requests"):
-        _write_anew(resources.setdefault(name, {}))
-    _add(resources["requests"], resources["limits"])
+        _write_anew(resources.get(name, {}))
+    _add(resources.setdefault("requests", {}), resources.get("limits", {}))
 
 
 def _probes(container: Object) -> Iterator[Object]:

@@ -11,22 +11,12 @@ from typing_extensions import override
 from cluster.real_controllers import RealCluster
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin.apiserver import ApiServer
-from deviceplugin_testing.simulator import SimulatedCluster
+from deviceplugin_testing.simulator import ManualClock, SimulatedCluster
 from patience import eventually
 
 Object = dict[str, Any]
 DRIVER: Final = "gopher.example.com"
 RESOURCE: Final = "example.com/gopher"
-
-
-class ManualTime:
-    """The time of a cluster, which a test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Hurried(Clock):
@@ -154,7 +144,8 @@ class Simulated(Objects):
     cluster: SimulatedCluster
 
     def __init__(self, *, controllers: bool = False, **options: Any) -> None:
-        self.time = ManualTime()
+        self.time = ManualClock()
+        self.time.advance(1_800_000_000)
         given = {"clock": self.time, "waits": Hurried(), **options}
         super().__init__(SimulatedCluster(controllers=controllers, **given))
 

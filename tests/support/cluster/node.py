@@ -104,6 +104,7 @@ class ProcessNode:
         return self.root / place.strip("/")
 
     def image(self, container: Object) -> Image:
+        """Return the image of a container, or raise ``WaitingError``."""
         name, policy = container["image"], container["imagePullPolicy"]
         if name in self._images and policy != "Always":
             return self._images[name]
@@ -115,7 +116,7 @@ class ProcessNode:
         raise WaitingError("ErrImagePull", f'failed to pull image "{name}": there is no registry')
 
     def volume(self, namespace: str, volume: Object, own: Path) -> Path:
-        """Return the directory of a volume; ``own`` is the pod's place for it."""
+        """Return the directory of a volume, or raise ``WaitingError``; ``own`` is the pod's."""
         if "hostPath" in volume:
             wanted = volume["hostPath"]
             path = self.path(wanted["path"])

@@ -3,18 +3,17 @@
 import shutil
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from cluster.container import Container, Image, View
+from cluster.container import Container, View
 from cluster.kinds import Object
 from deviceplugin_testing.conformance._subject import free_port
-from deviceplugin_testing.simulator import (
-    ContainerStartError,
-    PodNotReadyError,
-    SimulatedKubelet,
-)
+from deviceplugin_testing.simulator import ContainerStartError, PodNotReadyError
 from deviceplugin_testing.simulator._node import pod_status
 from deviceplugin_testing.simulator._pods.manifest import pod_of
+
+if TYPE_CHECKING:
+    from cluster.node import ProcessNode
 
 NAME = "node-1"
 BACK_OFF = 10.0
@@ -33,27 +32,10 @@ class WaitingError(Exception):
         self.reason = reason
 
 
-class Host(Protocol):
-    """What a pod needs of its node."""
-
-    kubelet: SimulatedKubelet
-    root: Path
-    environment: dict[str, str]
-
-    def image(self, container: Object) -> Image:
-        """Return the image of a container, or raise ``WaitingError``."""
-
-    def volume(self, namespace: str, volume: Object, own: Path) -> Path:
-        """Return the directory of a volume, or raise ``WaitingError``."""
-
-    def tell(self, pod: Object, reason: str, message: str) -> None:
-        """Create an Event."""
-
-
 class RunningPod:
     """A pod of the node."""
 
-    def __init__(self, node: Host, root: Path, pod: Object) -> None:
+    def __init__(self, node: "ProcessNode", root: Path, pod: Object) -> None:
         self._node, self._root, self._pod = node, root, pod
         self._spec, metadata = pod["spec"], pod["metadata"]
         self._namespace = metadata["namespace"]

@@ -36,12 +36,12 @@ class Store(store.Store):
         self.changed.until(lambda: self.version > version, timeout)
 
 
-def tell(objects: store.Store, about: Object, reason: str, message: str) -> None:
+def tell(store: Store, about: Object, reason: str, message: str) -> None:
     """Create an Event about an object, of which there is one for each reason."""
     metadata = about["metadata"]
     name = f"{metadata['name']}.{reason.lower()}"
     namespace = metadata.get("namespace", "default")
-    if objects.find(EVENT, namespace, name) is None:
+    if not store.exists(EVENT, namespace, name):
         made = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -55,7 +55,7 @@ def tell(objects: store.Store, about: Object, reason: str, message: str) -> None
             "message": message,
             "type": "Warning",
             "count": 1,
-            "firstTimestamp": objects.now(),
-            "lastTimestamp": objects.now(),
+            "firstTimestamp": store.now(),
+            "lastTimestamp": store.now(),
         }
-        objects.create(EVENT, made)
+        store.create(EVENT, made)

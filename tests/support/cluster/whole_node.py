@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -57,7 +56,7 @@ class Booked(Observer):
 class WholeNode:
     """See the module. ``step`` lets cluster and kubelet do what there is to do.
 
-    The cluster's time is real; the kubelet's passes by ``step`` and ``let_pass``. ``root`` must be
+    The cluster's time is real; the kubelet's passes by ``step`` and ``clock``. ``root`` must be
     short, because sockets are below it. ``cluster`` are options of the simulated cluster.
     """
 
@@ -213,11 +212,6 @@ class WholeNode:
         assert {} == double_bookings(self.kubelet.pods)
         assert () == self.kubelet.crashes
 
-    def let_pass(self, seconds: float) -> None:
-        """Let the kubelet's clock advance."""
-        self.clock.advance(seconds)
-        self.step()
-
     def step_until(self, condition: Callable[[], object], what: str) -> None:
         """Step until ``condition`` holds."""
 
@@ -268,11 +262,6 @@ class WholeNode:
         except (ContainerStartError, PodNotReadyError):
             state.waiting = ["main"]
 
-    def phase(self, name: str) -> str:
-        """Return the phase of a pod; empty if it is gone."""
-        found = self.cluster.get("Pod", name)
-        return str(found["status"]["phase"]) if found else ""
-
     # What is offered
 
     def offered_by_dra(self) -> list[str]:
@@ -292,8 +281,3 @@ class WholeNode:
         """Return how many devices the node object says that pods can have from the plugin."""
         node = self.cluster.get("Node", NODE) or {}
         return int(node["status"]["allocatable"].get(RESOURCE, "0"))
-
-
-def remove(root: Path) -> None:
-    """Remove what a node has left."""
-    shutil.rmtree(root, ignore_errors=True)

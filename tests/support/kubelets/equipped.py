@@ -2,7 +2,8 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from deviceplugin_testing.simulator import (
     Container,
     ContainerClaim,
     ManualClock,
+    Outcome,
     Pod,
     PodClaim,
     SimulatedKubelet,
@@ -29,6 +31,8 @@ from deviceplugin_testing.simulator import (
 from patience import eventually
 
 R = "x.io/dev"
+PRE_START = pb.DevicePluginOptions(pre_start_required=True)
+PREFERS = pb.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 class Kubelet(SimulatedKubelet):
@@ -94,6 +98,16 @@ class Kubelet(SimulatedKubelet):
         pod = Pod.of(name, **(limits or {"main": {R: 1}}))
         assert self.admit(pod)
         return pod
+
+    def refused(self, name: str = "p", /, **limits: Mapping[str, int]) -> str:
+        """Return why a pod is rejected by an error; by default one for one device."""
+        return reason(self.admit(Pod.of(name, **(limits or {"main": {R: 1}}))))
+
+    def admitting(self, pod: Pod) -> Future[Outcome]:
+        """Begin to admit a pod in a thread of its own."""
+        pool = ThreadPoolExecutor(1)
+        self._made.callback(pool.shutdown, wait=False)
+        return pool.submit(self.admit, pod)
 
     def started(self, name: str = "p", /, **limits: Mapping[str, int]) -> Pod:
         """Return a pod that is admitted, and whose containers are started."""
@@ -216,6 +230,39 @@ def why(error: BaseException | None) -> str:
     call = cast("grpc.Call", error)
     assert grpc.StatusCode.UNKNOWN is call.code()
     return str(call.details())
+
+
+def reason(outcome: Outcome) -> str:
+    """Return by which error a pod was rejected, without what all such messages have."""
+    assert "UnexpectedAdmissionError" == outcome.reason
+    assert f"Pod was rejected: {outcome.event}" == outcome.message
+    prefix, suffix = "Allocate failed due to ", ", which is unexpected"
+    assert outcome.event.startswith(prefix)
+    assert outcome.event.endswith(suffix)
+    return outcome.event[len(prefix) : -len(suffix)]
+
+
+def ids(outcome: Outcome, container: str = "main", resource: str = R) -> frozenset[str]:
+    """Return the devices that a container got."""
+    assert outcome, outcome.message
+    return outcome.devices[container][resource]
+
+
+def during_allocate(plugin: StubPlugin, act: Callable[[], object]) -> None:
+    """Have something happen before each answer to Allocate."""
+    answer = plugin.on_allocate
+
+    def allocate(given: list[str]) -> pb.AllocateResponse:
+        act()
+        return answer(given)
+
+    plugin.on_allocate = allocate
+
+
+def preferred(*lists: Iterable[str]) -> pb.PreferredAllocationResponse:
+    """Return an answer to GetPreferredAllocation."""
+    responses = [pb.ContainerPreferredAllocationResponse(deviceIDs=each) for each in lists]
+    return pb.PreferredAllocationResponse(container_responses=responses)
 
 
 def near(id_: str, *nodes: int, health: str = "Healthy") -> pb.Device:

@@ -28,6 +28,7 @@ class Simulated:
         self._lists: Mapping[str, int] = {}
 
     def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
+        """Start with these pods and running containers on the node."""
         for pod in pods:
             state = self._kubelet.pod(pod)
             state.running = {name for uid, name in running if uid == pod.uid}
@@ -38,6 +39,7 @@ class Simulated:
         self._kubelet.stop()
 
     def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
+        """Return lists taken in and open streams, by resource, and whether some must end."""
         connections = self._kubelet._live().connections
         with self._kubelet._host.changed:
             come = self._kubelet.metrics.lists - Counter(self._lists)
@@ -46,6 +48,7 @@ class Simulated:
             return come, streams, any(client._closed for client in clients)
 
     def admit(self, pod: Pod) -> tuple[str, str]:
+        """Admit a pod and return reason and message of its rejection."""
         outcome = self._kubelet.admit(pod)
         return outcome.reason, outcome.event
 
@@ -54,9 +57,11 @@ class Simulated:
         return outcome.reason, outcome.event
 
     def readmit(self, _pods: Sequence[Pod]) -> list[tuple[str, str]]:
+        """Admit the pods from before the start."""
         return [(outcome.reason, outcome.event) for outcome in self._kubelet.readmit()]
 
     def run(self, pod: Pod, container: str) -> Any:
+        """Prepare a container and return its variables, or why it cannot start."""
         try:
             options = self._kubelet.run_options(pod, container)
         except ContainerStartError as error:
@@ -76,6 +81,7 @@ class Simulated:
         self._clock.advance(301)
 
     def pokes(self) -> list[list[str]]:
+        """Return and forget whose status was to be looked at."""
         return [sorted(pods) for pods in self._kubelet.take_pokes()]
 
     def health(self, pod: Pod) -> Any:

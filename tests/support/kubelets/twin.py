@@ -5,68 +5,27 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import grpc
 
 from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
-from deviceplugin_testing.simulator import Pod, StubError, StubPlugin
+from deviceplugin_testing.simulator import StubError, StubPlugin
 from deviceplugin_testing.simulator._device_manager import records
+from kubelets.real_kubelet import RealKubelet
+from kubelets.simulated_kubelet import Simulated
 from patience import PATIENCE
+
+Kubelet = Simulated | RealKubelet
+"""Both can do the same, and say the same; messages have no paths in them."""
 
 _FAILING: Final = ("GetPreferredAllocation", "PreStartContainer")
 WAYS: Final = ("well", "Allocate", "empty", "prefer", *_FAILING)
 """How a plugin may behave; a method's name is for its failure."""
 
 _STOPPED: Final = re.compile(r"endpoint &\{.*\} has been stopped", re.DOTALL)
-
-
-class Kubelet(Protocol):
-    """What can be done to either, and seen of it. Messages have no paths in them."""
-
-    def start(self, pods: Sequence[Pod], running: Sequence[tuple[str, str]]) -> None:
-        """Start with these pods and running containers on the node."""
-
-    def stop(self) -> None:
-        """Die. Idempotent."""
-
-    def progress(self) -> tuple[Mapping[str, int], Mapping[str, int], bool]:
-        """Return lists taken in and open streams, by resource, and whether some must end."""
-
-    def admit(self, pod: Pod) -> tuple[str, str]:
-        """Admit a pod and return reason and message of its rejection."""
-
-    def resize(self, pod: Pod) -> tuple[str, str]:
-        """Check a pod again."""
-
-    def readmit(self, pods: Sequence[Pod]) -> list[tuple[str, str]]:
-        """Admit the pods from before the start."""
-
-    def run(self, pod: Pod, container: str) -> Any:
-        """Prepare a container and return its variables, or why it cannot start."""
-
-    def end(self, pod: Pod) -> None:
-        """Let a pod come to its end."""
-
-    def collect(self) -> None:
-        """Collect the devices of pods that have ended."""
-
-    def tick(self) -> None:
-        """Update the node status."""
-
-    def expire(self) -> None:
-        """Let the grace period of all lost plugins pass."""
-
-    def pokes(self) -> list[list[str]]:
-        """Return and forget whose status was to be looked at."""
-
-    def health(self, pod: Pod) -> Any:
-        """Return what the pod's status says of its devices."""
-
-    def state(self) -> dict[str, Any]:
-        """Return all that it knows."""
 
 
 class Twin:

@@ -80,7 +80,6 @@ CLAIM_CASES: Mapping[str, Case] = {
     "a request for capacity": _request(capacity={"requests": {"shares": "1024Mi", "x-y": "-1"}}),
     "a request for capacity that is none": _request(capacity={"requests": {"shares": "x"}}),
     "a request without a name": _asking(exactly=_G),
-    "a request with a capital": _asking(name="A", exactly=_G),
     "a request for nothing": _asking(name="a"),
     "a request for two things": _asking(name="a", exactly=_G, firstAvailable=[{"name": "b", **_G}]),
     "sub-requests": _asking(
@@ -128,10 +127,6 @@ CLAIM_CASES: Mapping[str, Case] = {
         _ONE_CLAIM,
         _with_status(lambda x: x.update(status={"reservedFor": _ALLOCATED["reservedFor"]})),
     ],
-    "the end of an allocation that is reserved": [
-        *(_ONE_CLAIM, _ALLOCATE),
-        _with_status(lambda x: x["status"].pop("allocation")),
-    ],
     "the end of an allocation": [
         *(_ONE_CLAIM, _ALLOCATE),
         _with_status(lambda x: x.update(status={})),
@@ -160,7 +155,6 @@ CLAIM_CASES: Mapping[str, Case] = {
     "a template": [
         Step("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {"spec": a_claim()["spec"]}})
     ],
-    "a template of nothing": [Step("POST", TEMPLATES, {"metadata": {"name": "t"}, "spec": {}})],
 }
 
 
@@ -184,7 +178,6 @@ CLASS_CASES: Mapping[str, Case] = {
             *("requests.example.com/gopher", "a/b c", "a.kubernetes.io/b"),
         )
     },
-    "a class with a bad name": [Step("POST", CLASSES, {"metadata": {"name": "A"}, "spec": {}})],
 }
 
 
