@@ -35,6 +35,18 @@ def timed(record_property: Callable[[str, object], None]) -> Timed:
     return record
 
 
+@pytest.mark.parametrize(
+    ("page", "problem"),
+    [
+        ("```console\n$ echo no\nyes\n```\n", "echo no\nyes\nIt said:\nno\n"),
+        ("```console\n$ cd /\n$ pwd; exit 3\n/\n```\n", "pwd; exit 3\n/\nIt said:\n/\n"),
+    ],
+)
+def test_a_page_that_is_not_true_is_noticed(page: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=re.escape(problem)):
+        follow(page, Shell(tmp_path, {"PATH": os.environ["PATH"]}))
+
+
 def test_dra_on_one_node(timed: Timed) -> None:
     with running({**PLUGINS, **SHELL}) as cluster:
         instead = [("sudo ", ""), ("/etc/", f"{cluster.node.root}/etc/")]
