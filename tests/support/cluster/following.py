@@ -41,7 +41,7 @@ class Shell:
                 stderr=subprocess.STDOUT,
                 text=True,
                 check=False,
-                timeout=PATIENCE,
+                timeout=2 * PATIENCE,
             )
             self.place = Path(ended.read().strip() or self.place)
         return done.returncode, done.stdout
