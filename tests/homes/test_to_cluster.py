@@ -50,9 +50,7 @@ def program(place: Path, name: str, text: str) -> None:
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Return what runs it on nodes, with no programs but those named."""
 
     def it(nodes: list[dict[str, Any]], *words: str, programs: str = "ssh") -> Said:
