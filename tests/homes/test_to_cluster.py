@@ -17,6 +17,7 @@ from cluster.small_cluster import PLUGINS, SmallCluster, running, why_not
 from clusters import KINDS
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "build/README.md").read_text()
 OWN = to_cluster.ARCHITECTURES[platform.machine()]
 OTHER = "arm64" if OWN == "amd64" else "amd64"
@@ -243,15 +244,26 @@ def test_one_command_leads_from_a_checkout_to_devices_and_another_one_to_a_new_i
     monkeypatch.setattr("images.TARGET", tmp_path / "images")
     shown = PAGE.partition("$ build/to_cluster.py gopher\n")[2].partition("```")[0]
 
-    def it() -> str:
-        assert 0 == to_cluster.main(["gopher"])
+    def it(plugin: str) -> str:
+        assert 0 == to_cluster.main([plugin])
         said = capfd.readouterr().out.replace(str(tmp_path / "images"), "dist/images")
         said = re.sub(r"^Waiting for .*\n", "", said, flags=re.MULTILINE)
         return said.replace("+ ctr", "+ sudo ctr").replace(f" {OWN} ", " amd64 ")
 
-    assert shown == it()
-    assert "+ kubectl rollout restart --namespace=gopher-device-plugin daemonset/" in it()
+    assert shown == it("gopher")
+    assert "+ kubectl rollout restart --namespace=gopher-device-plugin daemonset/" in it("gopher")
+    first = (
+        README.partition("$ build/to_cluster.py simulated\n")[2].partition("```")[0].splitlines()
+    )
+    there = it("simulated").splitlines()[-len(first) - 1 :]
+    assert {*first, "node-1               example.com/gopher             2"} == {*there}
     log = (tmp_path / "log").read_text().splitlines()
-    assert ["docker build", "docker save", "ctr --namespace"] * 2 == [
+    assert ["docker build", "docker save", "ctr --namespace"] * 3 == [
         " ".join(line.split()[:2]) for line in log
     ]
+
+
+def test_the_first_screen_says_that_nothing_is_published_as_long_as_that_is_so() -> None:
+    latest = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
+    first = README.partition("\n## ")[0]
+    assert ("not released" in latest) == ("**Nothing is published**" in first)
