@@ -45,13 +45,13 @@ checklist, common/docs/new-plugin.md.
 """
 
 _NEXT_ELSEWHERE: Final = """
-What to do next, in {folder} and in a virtual environment:
+What to do next, in {folder} and in the virtual environment of this command:
   git init
-  pip install -e . deviceplugin-testing
+  pip install --editable .
   pytest
 
-Then write discover() in src/deviceplugin_{name}/__init__.py, and continue with the checklist,
-common/docs/new-plugin.md of the framework.
+Then write discover() in src/deviceplugin_{name}/__init__.py, and continue with the tutorial,
+plugins/template/README.md of the framework, or the checklist, common/docs/new-plugin.md.
 """
 
 
