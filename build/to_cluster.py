@@ -53,7 +53,7 @@ def run(words: Sequence[str], *, dry: bool, file: Path | None = None) -> None:
     except OSError as error:
         raise StepError(f"{error.filename}: {error.strerror}") from None
     if done.returncode:
-        hint = "; without a password for ssh and sudo? or run it there yourself" if file else ""
+        hint = "; where ssh or sudo ask for a password, import it there yourself" if file else ""
         raise StepError(f"`{shown}` ended with status {done.returncode}, see above{hint}")
 
 
@@ -236,6 +236,8 @@ def read(argv: Sequence[str]) -> argparse.Namespace:
     options.folder = (options.folder or ROOT / "deployments" / options.plugin).resolve()
     if not (options.folder / "kustomization.yaml").is_file():
         parser.error(f"{options.folder}: there is no kustomization.yaml in it")
+    if "://" in options.registry:
+        parser.error(f"--registry {options.registry}: write it as registry.example.com/hw")
     options.more, options.registry = more, options.registry.rstrip("/")
     options.prefix = f"{options.registry}/" if options.registry else ""
     return options
@@ -257,7 +259,7 @@ def main(argv: Sequence[str]) -> int:
         deploy(folder, made.title, dry=options.dry_run)
         if not options.dry_run:
             show(before)
-    except StepError as error:
+    except (OSError, StepError, ValueError) as error:
         print(f"to_cluster.py: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

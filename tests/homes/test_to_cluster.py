@@ -1,10 +1,13 @@
 """``build/to_cluster.py``: from a checkout to devices on a node, in clusters of every kind."""
 
+import ast
 import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 import to_cluster
 from cluster.kinds import NODE
 from cluster.pod import NAME
-from cluster.small_cluster import PLUGINS, SmallCluster, running, why_not
+from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 from clusters import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +195,7 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         "exit 3",
     ),
     f"`ssh 203.0.113.7 sudo ctr --namespace k8s.io images import - < {ARCHIVE}` ended with status "
-    "1, see above; without a password for ssh and sudo? or run it there yourself": (
+    "1, see above; where ssh or sudo ask for a password, import it there yourself": (
         [node()],
         "gopher",
         SAVES,
@@ -216,51 +219,111 @@ def test_a_step_that_fails_is_told_in_a_line(
     )
 
 
+def test_a_tool_that_is_named_and_not_there_or_a_kubectl_that_says_nonsense_is_a_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = run([node(address="127.0.0.1")], "gopher")
+    assert (1, "to_cluster.py: [Errno 2] No such file or directory: 'docker'\n") == (status, err)
+    program(tmp_path, "kubectl", "echo no JSON")
+    assert 1 == to_cluster.main(["gopher"])
+    assert "to_cluster.py: Expecting value" in capfd.readouterr().err
+    program(tmp_path, "kubectl", "echo 'nobody listens' >&2; exit 1")
+    assert 1 == to_cluster.main(["gopher"])
+    assert "to_cluster.py: kubectl get nodes: nobody listens\n" == capfd.readouterr().err
+    monkeypatch.setenv("PATH", "")
+    assert 1 == to_cluster.main(["gopher"])
+    assert "to_cluster.py: kubectl is not installed\n" == capfd.readouterr().err
+
+
+WRONG = {
+    "gophr": "argument PLUGIN: 'gophr' is not a plugin: did you mean gopher?",
+    "zzz": "argument PLUGIN: 'zzz' is not a plugin: there are amd, fpga, generic, ",
+    "gopher build": f"{ROOT}/build: there is no kustomization.yaml in it",
+    "gopher --registry https://a.example.com": "--registry https://a.example.com: write it as ",
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_command_line_is_refused_before_anything_is_asked(
+    line: str, run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit, match="2"):
+        run([], *line.split())
+    assert f"error: {WRONG[line]}" in capfd.readouterr().err
+
+
+def test_an_old_python_is_told_and_nothing_in_its_way_is_newer() -> None:
+    source = Path(to_cluster.__file__).read_text()
+    ast.parse(source, feature_version=(3, 8))
+    before = source.partition("import argparse")[0]
+    old = before.replace("import sys", "import sys; sys.version_info = (3, 10)")
+    done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
+    assert (1, "to_cluster.py: it needs Python 3.11 ") == (done.returncode, done.stderr[:36])
+
+
 @pytest.fixture
-def cluster() -> Iterator[SmallCluster]:
-    with running(PLUGINS) as made:
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[SmallCluster], None]:
+    """Return what has commands use a cluster, with stand-ins for docker, ctr and sudo."""
+
+    def use(cluster: SmallCluster) -> None:
         facts = node(address="127.0.0.1")["status"]
-        made.store.change(NODE, "", NAME, lambda found: found["status"].update(facts))
-        for name in ("alice", "bob"):
-            made.node.path("/etc/gophers").mkdir(parents=True, exist_ok=True)
-            made.node.path(f"/etc/gophers/{name}").touch()
-        yield made
+        cluster.store.change(NODE, "", NAME, lambda found: found["status"].update(facts))
+        for name in ("docker", "ctr"):
+            program(tmp_path, name, f'echo "{name} $*" >> {tmp_path}/log; {SAVES}')
+        program(tmp_path, "sudo", '"$@"')
+        for name, value in {"IMAGE_TOOL": "docker", **cluster.environment}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr("images.TARGET", tmp_path / "images")
+
+    return use
 
 
-@pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
+
+
+@needs_kubectl
 @pytest.mark.slow  # kubectl for each step, and a plugin
 def test_one_command_leads_from_a_checkout_to_devices_and_another_one_to_a_new_image(
-    cluster: SmallCluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    there: Callable[[SmallCluster], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("docker", "ctr"):
-        program(tmp_path, name, f'echo "{name} $*" >> {tmp_path}/log; {SAVES}')
-    program(tmp_path, "sudo", '"$@"')
-    for name, value in {"IMAGE_TOOL": "docker", **cluster.environment}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("images.TARGET", tmp_path / "images")
-    shown = PAGE.partition("$ build/to_cluster.py gopher\n")[2].partition("```")[0]
-
     def it(plugin: str) -> str:
         assert 0 == to_cluster.main([plugin])
         said = capfd.readouterr().out.replace(str(tmp_path / "images"), "dist/images")
         said = re.sub(r"^Waiting for .*\n", "", said, flags=re.MULTILINE)
         return said.replace("+ ctr", "+ sudo ctr").replace(f" {OWN} ", " amd64 ")
 
-    assert shown == it("gopher")
-    assert "+ kubectl rollout restart --namespace=gopher-device-plugin daemonset/" in it("gopher")
-    first = (
-        README.partition("$ build/to_cluster.py simulated\n")[2].partition("```")[0].splitlines()
-    )
-    there = it("simulated").splitlines()[-len(first) - 1 :]
-    assert {*first, "node-1               example.com/gopher             2"} == {*there}
+    with running(PLUGINS) as cluster:
+        there(cluster)
+        cluster.node.path("/etc/gophers").mkdir(parents=True)
+        for name in ("alice", "bob"):
+            cluster.node.path(f"/etc/gophers/{name}").touch()
+        assert PAGE.partition("$ build/to_cluster.py gopher\n")[2].startswith(it("gopher"))
+        assert "+ kubectl rollout restart --namespace=gopher-device-plugin d" in it("gopher")
+        first = README.partition("$ build/to_cluster.py simulated\n")[2].partition("```")[0]
+        shown = [*first.splitlines(), "node-1               example.com/gopher             2"]
+        assert {*shown} == {*it("simulated").splitlines()[-len(shown) :]}
     log = (tmp_path / "log").read_text().splitlines()
     assert ["docker build", "docker save", "ctr --namespace"] * 3 == [
         " ".join(line.split()[:2]) for line in log
     ]
+
+
+@needs_kubectl
+@pytest.mark.slow  # kubectl for each step
+def test_pods_that_do_not_start_are_named_with_their_reason(
+    there: Callable[[SmallCluster], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(to_cluster, "ROLL_OUT", "2s")
+    with running(SHELL) as cluster:
+        there(cluster)
+        assert 1 == to_cluster.main(["gopher"])
+    said = capfd.readouterr().err
+    assert "--timeout=2s` ended with status 1, see above\n  gopher-device-plugin-" in said
+    assert 'on node-1: ErrImagePull: failed to pull image "gopher-device-plugin:0.1.0"' in said
 
 
 def test_the_first_screen_says_that_nothing_is_published_as_long_as_that_is_so() -> None:
