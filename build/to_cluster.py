@@ -37,7 +37,7 @@ COMPONENTS: Final = ROOT / "deployments" / "components"
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 """What Kubernetes calls that of this machine."""
 ROLL_OUT: Final = "180s"
-PATIENCE: Final = 20.0
+PATIENCE: Final = 12.0
 """Seconds in which a node lists new devices: its kubelet reports them every 10 s."""
 
 

@@ -18,6 +18,7 @@ from cluster.kinds import NODE
 from cluster.pod import NAME
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 from clusters import KINDS
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -276,6 +277,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[SmallClu
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         monkeypatch.setattr("images.TARGET", tmp_path / "images")
+        monkeypatch.setattr(to_cluster, "PATIENCE", PATIENCE)
 
     return use
 
@@ -286,7 +288,10 @@ needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 @needs_kubectl
 @pytest.mark.slow  # kubectl for each step, and a plugin
 def test_one_command_leads_from_a_checkout_to_devices_and_another_one_to_a_new_image(
-    there: Callable[[SmallCluster], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    there: Callable[[SmallCluster], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     def it(plugin: str) -> str:
         assert 0 == to_cluster.main([plugin])
@@ -300,7 +305,9 @@ def test_one_command_leads_from_a_checkout_to_devices_and_another_one_to_a_new_i
         for name in ("alice", "bob"):
             cluster.node.path(f"/etc/gophers/{name}").touch()
         assert PAGE.partition("$ build/to_cluster.py gopher\n")[2].startswith(it("gopher"))
-        assert "+ kubectl rollout restart --namespace=gopher-device-plugin d" in it("gopher")
+        with monkeypatch.context() as patched:
+            patched.setattr(to_cluster, "PATIENCE", 0.0)  # nothing is new
+            assert "+ kubectl rollout restart --namespace=gopher-device-plugin d" in it("gopher")
         first = README.partition("$ build/to_cluster.py simulated\n")[2].partition("```")[0]
         shown = [*first.splitlines(), "node-1               example.com/gopher             2"]
         assert {*shown} == {*it("simulated").splitlines()[-len(shown) :]}
