@@ -181,15 +181,17 @@ def docstrings() -> dict[str, Any]:
 def navigation() -> Iterator[dict[str, Any]]:
     """Yield what the menu has: the map of pages in common/node/README.md, and each plugin."""
     yield {"Home": "README.md"}
+    listed: set[Path] = set()
     text = MAP.read_text(encoding="utf-8").partition("## The documentation")[2]
     for title, rows in re.findall(r"^([A-Z][^\n|]+):\n\n((?:\|.*\n)+)", text, re.MULTILINE):
         links = re.findall(r"\[([^]]+)\]\(([^)#]+\.md)\)", rows)
         pages = [
             (name, os.path.normpath(MAP.parent.relative_to(ROOT) / path)) for name, path in links
         ]
+        listed.update(ROOT / path for _, path in pages)
         yield {title: [{name: path} for name, path in dict.fromkeys(pages)]}
     yield {"API reference": REFERENCE}
-    own = sorted(ROOT.glob("plugins/*/README.md"))
+    own = sorted({*ROOT.glob("plugins/*/README.md")} - listed)
     yield {"Plugins": [{path.parent.name: str(path.relative_to(ROOT))} for path in own]}
     yield {"Operator": [{"operator": "operator/README.md"}]}
     names = ("CONTRIBUTING", "CRITIQUES", "CHANGELOG", "SECURITY")

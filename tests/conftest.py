@@ -42,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how long the commands of the pages took that were carried out."""
+    for report in terminalreporter.getreports("passed"):
+        for name, told in report.user_properties:
+            if name == "page":
+                terminalreporter.write_line(f"carried out: {told}")
+
+
 @pytest.fixture(autouse=True)
 def _stalls(request: pytest.FixtureRequest) -> Iterator[None]:
     seed: int | None = request.config.getoption("stalls", None)

@@ -52,7 +52,7 @@ DOCS = sorted(
     path
     for pattern in (
         *("common/*/README.md", "common/docs/**/*.md", "plugins/**/*.md"),
-        *("*.md", "operator/**/*.md", "deployments/*/README.md"),
+        *("*.md", "operator/**/*.md", "deployments/*/README.md", "demo/**/*.md"),
         *("e2e/**/README.md", "tests/**/README.md"),
     )
     for path in ROOT.glob(pattern)
@@ -188,7 +188,7 @@ def test_every_mark_is_known() -> None:
 
 @pytest.mark.parametrize(("source", "most"), [(AUTHORS_PLUGIN, 15), (AUTHORS_TEST, 8)])
 def test_the_readme_shows_the_template_as_it_is(source: Path, most: int) -> None:
-    page = blocks(ROOT / "common/node/README.md")
+    page = blocks(ROOT / "README.md")
     assert code(source) in [block.body for block in page if block.kind == "python"]
     assert sum(bool(line.strip()) for line in code(source).splitlines()) <= most
 

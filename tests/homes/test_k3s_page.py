@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,10 @@ def cluster(plugin: Path) -> Iterator[SmallCluster]:
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 @pytest.mark.slow  # kubectl for each step, and a plugin
 def test_the_page_leads_from_nothing_to_a_pod_with_a_stick_and_a_camera(
-    cluster: SmallCluster, plugin: Path, tmp_path: Path
+    cluster: SmallCluster,
+    plugin: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     desk = tmp_path / "desk"
     desk.mkdir()
@@ -92,4 +95,6 @@ def test_the_page_leads_from_nothing_to_a_pod_with_a_stick_and_a_camera(
     followed = follow(
         PAGE, shell, instead=instead, printed=(str(plugin.parent / "node/dev"), "/dev")
     )
+    took = f"{len(followed.commands)} commands, {followed.seconds:.1f} s"
+    record_property("page", f"a stick and a camera on k3s: {took}")
     assert 12 == len(followed.commands)

@@ -1,7 +1,6 @@
 """The deployments and the pages about them, by the real kubectl, on a stand-in for a cluster."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.following import follow
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, EVENT, KINDS, POD
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running, why_not
 from manifests.expected import fitting
@@ -58,32 +58,14 @@ def test_a_deployment_with_all_components_is_applied_once_and_deleted_wholly(
     assert before == everything(cluster)
 
 
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def follow(page: str, cluster: SmallCluster, other: tuple[str, str] = ("", "")) -> list[str]:
-    """Do what a page says, wait until it prints what it shows, and return what was done.
-
-    What is done on a node, with sudo, is done in the node's directory. ``other`` is what can be
-    printed as well, and what is shown for that.
-    """
-    done = []
-    for block in BLOCK.findall(page):
-        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, shown = step.partition("\n")
-            here = command.replace("sudo ", "").replace("/etc/", f"{cluster.node.root}/etc/")
-            if shown and "--output" in command:
-                eventually(lambda: shown == cluster.shell(here))  # noqa: B023
-            else:
-                said = cluster.shell(here).replace(*other)
-                assert not shown or said.endswith(shown), said
-            done.append(command)
-    return done
+def on_node(cluster: SmallCluster) -> list[tuple[str, str]]:
+    """Return what a command on the node is here."""
+    return [("sudo ", ""), ("/etc/", f"{cluster.node.root}/etc/")]
 
 
 def test_what_is_applied_is_listed_as_on_the_page_on_deploying(full: SmallCluster) -> None:
     page = (ROOT / "common/docs/deploying.md").read_text().partition("\n## ")[0]
-    assert 2 == len(follow(page, full))
+    assert 2 == len(follow(page, full.reader()).commands)
 
 
 fuse = pytest.mark.skipif(not Path("/sys/class/misc/fuse").exists(), reason="no /dev/fuse")
@@ -94,7 +76,8 @@ def test_a_page_on_an_example_can_be_followed(plugin: str, full: SmallCluster) -
     eventually(lambda: 2 == len(full.there(CONFIG_MAP)))
     before = everything(full)
     page = (ROOT / f"demo/examples/{plugin}/README.md").read_text()
-    assert 7 <= len(follow(page, full, ("-1=/dev/1", "-0=/dev/0")))
+    printed = ("-1=/dev/1", "-0=/dev/0")
+    assert 7 <= len(follow(page, full.reader(), instead=on_node(full), printed=printed).commands)
     assert before == everything(full)
 
 

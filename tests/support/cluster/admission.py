@@ -13,6 +13,7 @@ from typing_extensions import override
 from cluster.defaults import add_defaults
 from cluster.kinds import ACCOUNT, DAEMON_SET, NAMESPACE, POD, Kind, Object
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
+from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 from deviceplugin_testing.simulator._control_plane.store import Store
 
@@ -157,11 +158,14 @@ class CheckedObjects(Objects):
     @override
     def read(self, kind: Kind, made: Object) -> Object:
         own = {"apiVersion": kind.api_version, "kind": kind.name}
-        return {**made, **own, "metadata": {**made.get("metadata", {})}}
+        known = super().read(kind, made) if kind.group == RESOURCE else made
+        return {**known, **own, "metadata": {**known.get("metadata", {})}}
 
     @override
     def admit(self, kind: Kind, made: Object, *, dry_run: bool) -> None:
         admit(self.store, kind, made)
+        if kind.group == RESOURCE:
+            super().admit(kind, made, dry_run=dry_run)
         self._ask("CREATE", kind, made, dry_run=dry_run)
 
     @override
@@ -171,6 +175,8 @@ class CheckedObjects(Objects):
             raise _invalid(kind, new, "spec.selector: Invalid value: field is immutable")
         status = new.get("status")
         add_defaults(kind, new)
+        if kind.group == RESOURCE:
+            super().admit_change(kind, old, new, part)
         if status is not None:
             new["status"] = status
         if not part:

@@ -24,6 +24,7 @@ _KNOWN = {
     "DP_PLUGIN_DIR": "/var/lib/kubelet/device-plugins",
     "DP_REGISTRY_DIR": "/var/lib/kubelet/plugins_registry",
     "DP_POD_RESOURCES_SOCKET": "/var/lib/kubelet/pod-resources/kubelet.sock",
+    "DP_CDI_DIR": "/var/run/cdi",
     "DP_CONFIG": "/etc/{}/config.yaml",
 }
 """Where a plugin looks without being told, and how it is told another place."""
@@ -37,6 +38,8 @@ class View:
 
     root: Path
     """Stands for all that is not mounted."""
+    node: Path
+    """Stands for the node's root, which is in what plugins say of paths on it."""
     mounts: dict[str, Path] = field(default_factory=dict)
     ports: dict[int, int] = field(default_factory=dict)
 
@@ -73,13 +76,21 @@ class View:
 class Container:
     """One container of a pod; it has not been started when it is made."""
 
-    def __init__(self, spec: Object, image: Image, view: View, known: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spec: Object,
+        image: Image,
+        view: View,
+        known: Mapping[str, str],
+        environment: Mapping[str, str],
+    ) -> None:
         """``known`` has the values of fields that variables may ask for."""
         self.name, self._spec, self._view = str(spec["name"]), spec, view
         self._image = image
         self._envs = {
             "PATH": f"{view.root}/bin:{BIN}:{os.defpath}",
             "HOSTNAME": known["metadata.name"],
+            **environment,
         }
         for one in spec.get("env", ()):
             source = one.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
@@ -101,7 +112,8 @@ class Container:
         if options is not None:
             self._envs |= options.envs
             for device in options.devices:
-                self._link(device.container_path, device.host_path)
+                inside = device.container_path.removeprefix(str(self._view.node))
+                self._link(inside, device.host_path)
             for mount in options.mounts:
                 self._link(mount.container_path, mount.host_path)
                 self._mounts[mount.container_path] = mount.read_only

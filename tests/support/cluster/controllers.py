@@ -1,4 +1,4 @@
-"""The controllers of the stand-in for a cluster: namespaces, garbage, pods, the scheduler.
+"""The controllers of the stand-in for a cluster: namespaces, garbage, pods, claims, the scheduler.
 
 Each looks at everything there is and does what is to be done next, at every step.
 """
@@ -24,6 +24,10 @@ from cluster.kinds import (
 )
 from cluster.store import Store, tell
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
+from deviceplugin_testing.simulator._control_plane.controllers import (
+    ClaimControllers,
+    DeviceEviction,
+)
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import untolerated
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from operators.pods import fits, is_ready
@@ -52,6 +56,8 @@ def step(store: Store) -> None:
         for kind in (DAEMON_SET, DEPLOYMENT):
             for owner in store.list(kind):
                 keep_pods(store, kind, owner)
+        ClaimControllers(Objects(store)).step()
+        DeviceEviction(store).step()
         TellingScheduler(store).step()
 
 

@@ -81,8 +81,8 @@ def _container(container: Object) -> None:
         _add(probe, _PROBE)
         _add(probe.get("httpGet"), {"path": "/", "scheme": "HTTP"})
     resources = container["resources"]
-    for amounts in resources.values():
-        _write_anew(amounts)
+    for name in ("limits", "requests"):
+        _write_anew(resources.get(name, {}))
     _add(resources.setdefault("requests", {}), resources.get("limits", {}))
 
 

@@ -15,7 +15,11 @@ _BLOCK = re.compile(
 )
 _FILE = re.compile(r"# (\S+\.\w+)\n")
 _LOOK = re.compile(r"kubectl (--namespace \S+ )?(get|logs|exec) ")
-_VARIES = ((r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME"), (r"\b\d+\.\d\ds$", "SECONDS"))
+_VARIES = (
+    (r"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)", "TIME"),
+    (r"\b\d+\.\d\ds$", "SECONDS"),
+    (r" {2,}", "  "),
+)
 NEVER: Mapping[str, Callable[[], object]] = {}
 
 

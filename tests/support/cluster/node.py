@@ -7,7 +7,8 @@ from cluster.container import Container, Image
 from cluster.kinds import CONFIG_MAP, NODE, NODE_LABELS, POD, Object
 from cluster.pod import NAME, RunningPod, WaitingError
 from cluster.store import Store, tell
-from deviceplugin_testing.simulator import SimulatedKubelet
+from deviceplugin.apiserver import ApiServer
+from deviceplugin_testing.simulator import ApiCluster, KubeletConfig, SimulatedKubelet
 from deviceplugin_testing.simulator._control_plane.quantities import canonical
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError
 
@@ -16,18 +17,28 @@ class ProcessNode:
     """``root`` stands for the node's root directory, with /tmp and all that pods mount of it.
 
     It should be short, because sockets are below it. ``images`` are those that the node has; there
-    is no registry.
+    is no registry. ``environment`` has further variables of containers, as for pretended
+    hardware.
     """
 
-    def __init__(self, root: Path, store: Store, images: Mapping[str, Image]) -> None:
+    def __init__(
+        self, root: Path, store: Store, images: Mapping[str, Image], environment: Mapping[str, str]
+    ) -> None:
         self.root, self._store, self._images = root, store, images
-        self.kubelet = SimulatedKubelet(root / "var/lib/kubelet")
+        self.environment = {**environment}
+        self._cluster, cdi = ApiCluster(None), root / "var/run/cdi"
+        config = KubeletConfig(cluster=self._cluster, node_name=NAME, cdi_dirs=(cdi,))
+        self.kubelet = SimulatedKubelet(root / "var/lib/kubelet", config=config)
         self.bell = root / "restart-kubelet"
         """The kubelet is restarted when this file is there, which then is removed."""
         self._pods: dict[str, RunningPod] = {}
-        (root / "tmp").mkdir()
+        for place in ("tmp", "var/lib/kubelet/plugins_registry"):
+            (root / place).mkdir(parents=True)
 
-    def start(self) -> None:
+    def start(self, api: str) -> None:
+        """Start the kubelet, with the address of the API server."""
+        self.environment["DP_API_SERVER"] = api
+        self._cluster.api = ApiServer(api)
         self.kubelet.start()
         # Otherwise than its name, as with some clouds.
         labels = {**NODE_LABELS, "kubernetes.io/hostname": f"{NAME}.example.com"}

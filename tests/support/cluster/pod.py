@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from cluster.container import Container, View
 from cluster.kinds import Object
 from deviceplugin_testing.conformance._subject import free_port
-from deviceplugin_testing.simulator import Container as Wanted
-from deviceplugin_testing.simulator import ContainerStartError, Pod
-from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator import ContainerStartError, PodNotReadyError
+from deviceplugin_testing.simulator._node import pod_status
+from deviceplugin_testing.simulator._pods.manifest import pod_of
 
 if TYPE_CHECKING:
     from cluster.node import ProcessNode
@@ -47,13 +47,7 @@ class RunningPod:
         ports = [port for one in self._spec["containers"] for port in one.get("ports", ())]
         self._ports = {one["containerPort"]: one.get("hostPort") or free_port() for one in ports}
         inits = self._spec.get("initContainers", [])
-        self._wanted = Pod(
-            metadata["name"],
-            [_wanted(one) for one in self._spec["containers"]],
-            [_wanted(one) for one in inits],
-            metadata["namespace"],
-            metadata["uid"],
-        )
+        self._wanted = pod_of(pod)
         self.containers: dict[str, Container] = {}
         self._specs = {one["name"]: one for one in [*inits, *self._spec["containers"]]}
         self._first = [one["name"] for one in inits]
@@ -92,6 +86,8 @@ class RunningPod:
             made.start(self._node.kubelet.start_container(self._wanted, name))
         except WaitingError as error:
             self._wait(name, error.reason, str(error))
+        except PodNotReadyError as error:
+            self._wait(name, "ContainerCreating", str(error))
         except (OSError, ContainerStartError) as error:
             self._wait(name, "RunContainerError", str(error))
         else:
@@ -132,12 +128,12 @@ class RunningPod:
         for name in ("find", "ls"):
             (root / "bin" / name).write_text(_FOLLOWING.format(shutil.which(name)))
             (root / "bin" / name).chmod(0o755)
-        view = View(root, mounts, self._ports)
+        view = View(root, self._node.root, mounts, self._ports)
         for one in spec.get("volumeMounts", ()):
             if "configMap" in volumes[one["name"]]:
                 for file in mounts[one["mountPath"]].iterdir():
                     file.write_text(view.file_here(file.read_text()))
-        return Container(spec, image, view, self._known)
+        return Container(spec, image, view, self._known, self._node.environment)
 
     def _status(self) -> Object:
         codes = [found.exit_code for found in self._own()]
@@ -145,7 +141,12 @@ class RunningPod:
         if phase == "Running" and self._spec["restartPolicy"] == "Never" and None not in codes:
             phase = "Failed" if any(codes) else "Succeeded"
             self._node.kubelet.terminate(self._wanted, phase)
-        statuses = [self._status_of(name) for name in self._specs if name not in self._first]
+        told = pod_status(self._node.kubelet, self._wanted)["containerStatuses"]
+        health = "allocatedResourcesStatus"
+        statuses = [
+            {**self._status_of(one["name"]), **({health: one[health]} if health in one else {})}
+            for one in told
+        ]
         ready = str(all(one["ready"] for one in statuses))
         return {
             "phase": phase,
@@ -186,9 +187,3 @@ class RunningPod:
             container.stop(grace)
         self._node.kubelet.delete(self._wanted)
         shutil.rmtree(self._root, ignore_errors=True)
-
-
-def _wanted(container: Object) -> Wanted:
-    limits = container.get("resources", {}).get("limits", {})
-    devices = {name: int(amount(count)) for name, count in limits.items() if "/" in name}
-    return Wanted(container["name"], devices)

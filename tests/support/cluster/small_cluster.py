@@ -2,7 +2,8 @@
 
 An API server of our own (``api_server``) over objects in memory, a few controllers
 (``controllers``) and a node (``node``): its devices are a simulated kubelet's, and its
-pods are processes of this machine. Manifests are checked by Kubernetes' own schemas.
+pods are processes of this machine. Claims are allocated as in the simulated cluster. Manifests are
+checked by Kubernetes' own schemas.
 
 It is not Kubernetes. It has no users, roles, quotas, priorities, networks or network policies, no
 server-side apply, no input for ``exec``, no startup and liveness probes; operators' kinds have no
@@ -24,6 +25,7 @@ from threading import Event, Thread
 from cluster import controllers
 from cluster.api_server import KubectlAnswering, server
 from cluster.container import BIN, Image
+from cluster.following import Shell
 from cluster.kinds import NAMESPACE, Kind, Object
 from cluster.node import ProcessNode
 from cluster.store import Store
@@ -48,9 +50,11 @@ users: [{{name: nobody, user: {{}}}}]
 class SmallCluster:
     """See the module. ``config`` is for KUBECONFIG."""
 
-    def __init__(self, root: Path, images: Mapping[str, Image]) -> None:
+    def __init__(
+        self, root: Path, images: Mapping[str, Image], environment: Mapping[str, str]
+    ) -> None:
         self.store = Store()
-        self.node = ProcessNode(root / "node", self.store, images)
+        self.node = ProcessNode(root / "node", self.store, images, environment)
         self._server = server(KubectlAnswering(self.store, self.node))
         self.config = root / "config"
         self._stop = Event()
@@ -73,8 +77,8 @@ class SmallCluster:
             status = {"phase": "Active"}
             made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "status": status}
             self.store.create(NAMESPACE, made)
-        self.node.start()
         self._server.start()
+        self.node.start(self.url)
         self.config.write_text(_CONFIG.format(url=self._server.url))
         self._thread.start()
 
@@ -104,11 +108,9 @@ class SmallCluster:
         assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
 
-    def shell(self, command: str) -> str:
-        """Return what a shell command prints, kubectl's or another's, in the checkout."""
-        done = self._run_here(["sh", "-c", command])
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        return done.stdout
+    def reader(self, place: Path = ROOT, **environment: str) -> Shell:
+        """Return a shell with kubectl, of who reads a page in a checkout or at another place."""
+        return Shell(place, {"PATH": os.environ["PATH"], **self.environment, **environment})
 
     def try_kubectl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return self._run_here(["kubectl", *words], text)
@@ -153,10 +155,11 @@ def why_not(kubectl: str | None = KUBECTL) -> str:
 
 
 @contextmanager
-def running(images: Mapping[str, Image]) -> Iterator[SmallCluster]:
+def running(images: Mapping[str, Image], **environment: str) -> Iterator[SmallCluster]:
+    """Run a cluster whose node has ``images``; its containers get the variables, too."""
     root = Path(tempfile.mkdtemp(prefix="c-"))
     (root / "node").mkdir()
-    cluster = SmallCluster(root, images)
+    cluster = SmallCluster(root, images, environment)
     cluster.start()
     try:
         yield cluster
