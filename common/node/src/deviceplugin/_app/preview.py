@@ -83,7 +83,7 @@ def _as_json(groups: Groups) -> str:
 
 
 def _as_table(groups: Groups) -> str:
-    rows = [_HEADER]
+    rows: list[tuple[str, ...]] = [_HEADER]
     for name, group in sorted(groups.items()):
         for device_id in sorted(group, key=natural_key):
             device = group[device_id]
