@@ -5,9 +5,9 @@
               [--platform linux/amd64,linux/arm64]
     images.py [NAME...] --join amd64,arm64
 
-It uses buildah, podman or docker, whichever is found first, and passes arguments after `--` to its
-build. NAME is a folder of plugins/, or ``operator``; without one, all images are built. It prints
-the size of each image. With ``--names`` it only prints the plugins, as JSON.
+It uses buildah, podman, docker or nerdctl, the first that works, and passes arguments after `--` to
+its build. NAME is a folder of plugins/, or ``operator``; without one, all images are built. It
+prints the size of each image. With ``--names`` it only prints the plugins, as JSON.
 
 With ``--platform`` it builds for these, if the tool can: another one than this machine's is
 emulated. The archives of a platform are in dist/images/ARCHITECTURE. ``--join`` makes one archive
@@ -35,7 +35,7 @@ from join import join
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "images"
-TOOLS: Final = ("buildah", "podman", "docker")
+TOOLS: Final = ("buildah", "podman", "docker", "nerdctl")
 MIB: Final = 1024**2
 OPERATOR: Final = "operator"
 
@@ -88,6 +88,8 @@ def pinned(dockerfile: str) -> str:
 
 def revision() -> str:
     """Return the commit that is built; ``unknown`` without git."""
+    if shutil.which("git") is None:
+        return "unknown"
     words = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
@@ -112,7 +114,7 @@ def save(tool: str, name: str, path: Path) -> None:
     path.unlink(missing_ok=True)
     own = name if "/" in name else f"localhost/{name}"
     words = ["push", "--quiet", own, f"oci-archive:{path}:{in_full(name)}"]
-    if tool == "docker":  # it adds the name by itself
+    if tool in {"docker", "nerdctl"}:  # they add the name by themselves
         words = ["save", "--output", str(path), name]
     subprocess.run([tool, *words], check=True, stdout=sys.stderr)
 
@@ -146,25 +148,39 @@ def row(name: str, sizes: Sizes) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def make(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str]) -> None:
-    """Build an image for all platforms, and print a row for each."""
-    number = version(made.project)
-    name = f"{options.prefix}{made.title}:{number}"
-    arguments = {**made.arguments, "VERSION": number, "REVISION": revision()}
+def full_name(made: Image, prefix: str) -> str:
+    """Return the name of an image, with its version."""
+    return f"{prefix}{made.title}:{version(made.project)}"
+
+
+def archive_of(made: Image, platform: str) -> Path:
+    """Return where the archive of an image for a platform is written."""
+    return TARGET / architecture(platform) / f"{made.title}-{version(made.project)}.tar"
+
+
+def write(
+    tool: str, made: Image, options: argparse.Namespace, platform: str, more: Sequence[str]
+) -> None:
+    """Build an image for a platform, by default this machine's, and write its archive."""
+    name, path = full_name(made, options.prefix), archive_of(made, platform)
+    arguments = {**made.arguments, "VERSION": version(made.project), "REVISION": revision()}
     # A stage will not do: buildah takes it for an image.
     arguments["BUILD_IMAGE"] = pinned(made.dockerfile)
     for key in ("build_image", "base_image"):
         if getattr(options, key):
             arguments[key.upper()] = getattr(options, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chosen = ["--platform", platform] if platform else []
+    build(tool, name, made.dockerfile, arguments, [*chosen, *more])
+    save(tool, name, path)
+
+
+def make(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str]) -> None:
+    """Build an image for all platforms, and print a row for each."""
     for platform in options.platform:
-        chosen = ["--platform", platform] if platform else []
-        path = TARGET / architecture(platform) / f"{made.title}-{number}.tar"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        build(tool, name, made.dockerfile, arguments, [*chosen, *more])
-        save(tool, name, path)
-        print(
-            row(f"{made.name} {architecture(platform)}".strip(), describe(made, path)), flush=True
-        )
+        write(tool, made, options, platform, more)
+        sizes = describe(made, archive_of(made, platform))
+        print(row(f"{made.name} {architecture(platform)}".strip(), sizes), flush=True)
 
 
 def make_or_join(tool: str, made: Image, options: argparse.Namespace, more: Sequence[str]) -> None:
@@ -205,15 +221,38 @@ def read(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options of the command line, and what stands after ``--``."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("name", nargs="*", help="a folder in plugins/, or operator (all of them)")
-    parser.add_argument("--build-image", help="image with Python, pip and ldd; see the Dockerfile")
-    parser.add_argument("--base-image", help="the base of the images")
+    add_bases(parser)
     parser.add_argument("--prefix", default="", help="prefix of names: registry.example.com/")
     parser.add_argument("--platform", type=platforms, default=[""], help="such as linux/arm64")
     parser.add_argument("--join", type=lambda text: text.split(","), help="such as amd64,arm64")
     parser.add_argument("--names", action="store_true", help="print the plugins, and build nothing")
-    own = list(argv)
-    more = [own.pop() for _ in own[own.index("--") :]][::-1][1:] if "--" in own else []
+    own, more = split(argv)
     return parser.parse_args(own), more
+
+
+def add_bases(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what an image is built in and on."""
+    parser.add_argument("--build-image", help="image with Python, pip and ldd; see the Dockerfile")
+    parser.add_argument("--base-image", help="the base of the images")
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what stands before ``--``, and what is for the build tool."""
+    at = [*argv, "--"].index("--")
+    return [*argv[:at]], [*argv[at + 1 :]]
+
+
+def tool() -> str:
+    """Return the first tool that works here; empty if none does. What is left out is said."""
+    if named := os.environ.get("IMAGE_TOOL"):
+        return named
+    for name in filter(shutil.which, TOOLS):
+        done = subprocess.run([name, "info"], capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return name
+        said = done.stderr.strip().splitlines() or ["it does not work"]
+        print(f"{name} is left out: {said[0]}", file=sys.stderr)
+    return ""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -222,20 +261,20 @@ def main(argv: Sequence[str]) -> int:
     if options.names:
         print(json.dumps(plugins()))
         return 0
-    tool = os.environ.get("IMAGE_TOOL") or next(filter(shutil.which, TOOLS), "")
+    chosen = "" if options.join else tool()
     if not options.join:
-        if not tool:
-            sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is installed\n")
+        if not chosen:
+            sys.stderr.write(f"images.py: none of {', '.join(TOOLS)} is installed and works\n")
             return 1
         print("| Image | Program | compressed | Image | compressed | Parts of the program |")
         print("|---|---|---|---|---|---|")
     for made in map(image, options.name or [*plugins(), OPERATOR]):
         try:
-            make_or_join(tool, made, options, more)
+            make_or_join(chosen, made, options, more)
         except subprocess.CalledProcessError as error:
-            why = f"{tool} ended with status {error.returncode}; its output is above"
+            why = f"{chosen} ended with status {error.returncode}; its output is above"
             hint = "without a registry, see build/README.md"
-            name = f"{options.prefix}{made.title}:{version(made.project)}"
+            name = full_name(made, options.prefix)
             sys.stderr.write(f"images.py: {name}: {why}; {hint}\n")
             return 1
         except (OSError, ValueError) as error:

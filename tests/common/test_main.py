@@ -30,7 +30,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(
 
 
 def test_a_command_without_its_extra_says_which_one_it_needs() -> None:
-    said = "deviceplugin: events needs urllib3: pip install 'deviceplugin[cluster]'\n"
+    said = "deviceplugin: events needs urllib3: pip install urllib3\n"
     assert (2, "", said) == without("urllib3", "events")
 
 
@@ -46,7 +46,9 @@ def test_of_others_commands_it_says_which_package_has_them(
     monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [])
     for name, command in COMMANDS.items():
         assert 2 == main([name])
-        said = f"deviceplugin: {name} is not installed: pip install {command.package}\n"
+        said = (
+            f"deviceplugin: {name} is not installed: in a checkout, pip install {command.source}\n"
+        )
         assert said == capsys.readouterr().err
     other = next(iter(entry_points(group="pytest11", name="xdist")))
     monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [other])

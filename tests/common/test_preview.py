@@ -60,6 +60,19 @@ def test_a_table_shows_what_would_be_advertised(capsys: pytest.CaptureFixture[st
     assert (expected, "") == capsys.readouterr()
 
 
+def test_many_devices_that_differ_in_nothing_else_are_one_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = [Device(f"a::{share}") for share in range(10)]
+    many = [Device(f"b::{share}", resource="x.io/other") for share in range(1000)]
+    show([Serial(*few, *many, Device("c", health=Health.unhealthy("gone")))], "table")
+    rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()[1:]]
+    shown = [(row[0].strip(), next(filter(None, row[1:])).strip()) for row in rows]
+    serial = [("x.io/serial", one.id) for one in few]
+    other = ("x.io/other", "b::0 to b::999 (1000)")
+    assert [other, *serial, ("x.io/serial", "c")] == shown
+
+
 def test_a_reason_that_cannot_be_written_is_shown_as_well_as_can_be(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

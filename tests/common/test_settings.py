@@ -145,7 +145,7 @@ def test_without_pyyaml_the_other_forms_are_offered(
     monkeypatch.setitem(sys.modules, "deviceplugin._config.documents.yaml_nodes", None)
     (tmp_path / "c.yaml").write_text("a: 1\n")
     expected = (
-        f"{tmp_path}/c.yaml: reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write "
+        f"{tmp_path}/c.yaml: reading YAML needs PyYAML: pip install pyyaml, or write "
         "the file as .toml or .json"
     )
     assert expected == problem(file=tmp_path / "c.yaml")

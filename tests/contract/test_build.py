@@ -159,6 +159,49 @@ def test_the_packages_of_an_image_have_the_licence(dockerfile: str, tmp_path: Pa
     assert (ROOT / "LICENSE").read_bytes() == text
 
 
+def test_commands_of_an_image_start_by_its_own_python_and_are_found_by_their_names(
+    tmp_path: Path,
+) -> None:
+    (lines,) = re.findall(r"cd /opt/plugin/bin \\\n && (.+?) \\\n && cd ", DOCKERFILE, re.DOTALL)
+    (link,) = re.findall(r'"(import os, sys; .+?)"\]', DOCKERFILE)
+    kept = ["deviceplugin", "gopher-device-plugin"]
+    for name in [*kept, "normalizer"]:
+        (tmp_path / name).write_text(f"#!/nowhere/python3\nprint({name!r})\n")
+        (tmp_path / name).chmod(0o755)
+    script = lines.replace("\\\n", "")
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env={"PLUGIN": "gopher"}, check=True)
+    assert sorted([*kept, "device-plugin"]) == sorted(path.name for path in tmp_path.iterdir())
+    assert "gopher-device-plugin" == str((tmp_path / "device-plugin").readlink())
+    link = link.replace("/link", str(tmp_path / "link"))
+    subprocess.run([sys.executable, "-c", link], check=True)
+    for name in kept:
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_text(text.replace("/opt/plugin/bin/", f"{tmp_path}/link/"))
+        done = subprocess.run([tmp_path / name], capture_output=True, text=True, check=True)
+        assert f"{name}\n" == done.stdout
+    assert "COPY --from=linked /link /opt/plugin/bin\n" in DOCKERFILE
+    assert re.search(r"^ENV PATH=\S+:/opt/plugin/bin ", DOCKERFILE, re.MULTILINE)
+
+
+def test_a_tool_that_does_not_work_is_left_out_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("IMAGE_TOOL", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, script in {"podman": "echo no daemon >&2; exit 1", "docker": "exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    assert 1 == images.main(["gopher"])
+    assert [
+        "podman is left out: no daemon",
+        "docker is left out: it does not work",
+        "images.py: none of buildah, podman, docker, nerdctl is installed and works",
+    ] == capfd.readouterr().err.splitlines()
+    (tmp_path / "docker").write_text("#!/bin/sh\n")
+    assert "docker" == images.tool()
+    assert "unknown" == images.revision(), "there is no git"
+
+
 def test_of_our_own_packages_nothing_is_trimmed(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "deviceplugin_x/a.proto", tmp_path / "grpc/a.proto"
     for path in (ours, theirs):

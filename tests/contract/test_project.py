@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import yaml
@@ -51,3 +52,23 @@ def test_a_dev_container_has_what_the_project_needs() -> None:
 def test_every_border_of_the_threat_model_is_attacked_by_tests_that_there_are() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     assert [] == pages.claims_without_a_test(page, "## Threat model", ROOT)
+
+
+def test_nothing_says_to_install_from_the_index_what_anybody_could_register_there() -> None:
+    """Our packages are not published: they are installed by their paths."""
+    words = [
+        "git",
+        "-C",
+        str(ROOT),
+        "grep",
+        "-hE",
+        "pip (install|download) ",
+        "--",
+        ".",
+        ":!CHANGELOG.md",
+    ]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) > 10
+    ours = re.compile(r"(?<![\w/.-])deviceplugin[\w-]*")
+    said = [line.partition("pip ")[2].partition("`")[0] for line in lines]
+    assert [] == [text for text in said if ours.search(text)]

@@ -99,7 +99,8 @@ def test_each_command_runs_once_its_package_is_installed(shell: Shell, tmp_path:
         for name, command in COMMANDS.items():
             there = command.package in installed
             assert there == (f"\n  {name} " in text), name
-            missing = f"deviceplugin: {name} is not installed: pip install {command.package}\n"
+            how = f"in a checkout, pip install {command.source}"
+            missing = f"deviceplugin: {name} is not installed: {how}\n"
             assert ((0, "") if there else (2, missing)) == found[f"deviceplugin {name}"]
 
 

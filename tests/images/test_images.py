@@ -227,6 +227,23 @@ def test_every_command_of_an_image_runs_or_says_that_the_image_lacks_it(
 
 @running
 @each_plugin
+def test_the_plugin_is_found_by_its_name_in_a_pod(
+    plugin: str, image: Callable[[str], Image]
+) -> None:
+    made = image(plugin)
+    for name in (made.made.title, "deviceplugin"):
+        done = subprocess.run(
+            ["chroot", "--userspec=65532:65532", made.root, name, "--version"],
+            env=dict(entry.split("=", 1) for entry in made.config["config"]["Env"]),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith(f"{name} ")
+
+
+@running
+@each_plugin
 def test_a_node_without_devices_costs_a_quiet_process_that_ends_on_sigterm(
     plugin: str, image: Callable[[str], Image], node: Node
 ) -> None:

@@ -18,8 +18,8 @@ from deviceplugin_testing.simulator._device_manager import records
 from needed_packages import closure
 from trim import trim
 
-ABSENT = {name: one.package for name, one in COMMANDS.items() if one.package != "deviceplugin"}
-"""The commands of ``deviceplugin`` that images lack, and the packages that have them."""
+ABSENT = {name: one.source for name, one in COMMANDS.items() if one.package != "deviceplugin"}
+"""The commands of ``deviceplugin`` that images lack, and where the packages that have them are."""
 
 
 def lay_out(name: str, folder: Path) -> Path:
@@ -75,7 +75,7 @@ def judge(report: Any) -> None:
     found = {words: tuple(answer) for words, answer in report["commands"].items()}
     expected = dict.fromkeys(found, (0, ""))
     if "doctor" in report:  # all packages were looked at
-        absent = "deviceplugin: {} is not installed: pip install {}\n"
+        absent = "deviceplugin: {} is not installed: in a checkout, pip install {}\n"
         expected |= {f"deviceplugin {one}": (0, "") for one in COMMANDS}
         expected |= {f"deviceplugin {one}": (2, absent.format(one, ABSENT[one])) for one in ABSENT}
         _judge_doctor({(one["check"], one["found"]) for one in report["doctor"]})

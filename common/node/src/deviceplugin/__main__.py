@@ -28,6 +28,11 @@ class Command:
     package: str
     summary: str
 
+    @property
+    def source(self) -> str:
+        """Where a checkout has the package: names on the index may be anybody's."""
+        return f"./common/{self.package.removeprefix('deviceplugin-')}"
+
 
 COMMANDS: Final[Mapping[str, Command]] = {
     "new": Command(_TESTING, "create a working plugin to start from"),
@@ -94,9 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name != "urllib3":
             raise
-        sys.stderr.write(
-            f"deviceplugin: {name} needs urllib3: pip install 'deviceplugin[cluster]'\n"
-        )
+        sys.stderr.write(f"deviceplugin: {name} needs urllib3: pip install urllib3\n")
         return _USAGE
     return run(rest)
 
@@ -123,7 +126,7 @@ def _summary(name: str, entry: EntryPoint) -> str:
 
 def _absent(name: str) -> str:
     if name in COMMANDS:
-        return f"{name} is not installed: pip install {COMMANDS[name].package}"
+        return f"{name} is not installed: in a checkout, pip install {COMMANDS[name].source}"
     return f"unknown command {name!r}: {suggestion(name, [*_installed()])}"
 
 

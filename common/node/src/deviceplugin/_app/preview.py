@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config.settings import Settings
@@ -13,6 +14,8 @@ from deviceplugin.kit import numa
 from deviceplugin.plugin import Plugin
 
 _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
+_MOST_ALIKE = 10
+"""How many rows that differ in the device alone, such as shares, are shown each."""
 
 
 def show(
@@ -80,7 +83,7 @@ def _as_json(groups: Groups) -> str:
 
 
 def _as_table(groups: Groups) -> str:
-    rows = [_HEADER]
+    rows: list[tuple[str, ...]] = [_HEADER]
     for name, group in sorted(groups.items()):
         for device_id in sorted(group, key=natural_key):
             device = group[device_id]
@@ -99,4 +102,15 @@ def _as_table(groups: Groups) -> str:
             rows.append((name, "(none now)", "-", "-", "-", "-"))
     if not groups:
         return "nothing to advertise\n"
-    return "".join(f"{line}\n" for line in aligned(rows))
+    return "".join(f"{line}\n" for line in aligned([*_shortened(rows)]))
+
+
+def _shortened(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; many in a row that differ in nothing but the device are one."""
+    for _, alike in groupby(rows, lambda row: (row[0], *row[2:])):
+        first, *others = alike
+        if len(others) < _MOST_ALIKE:
+            yield from (first, *others)
+        else:
+            name, device, *rest = first
+            yield (name, f"{device} to {others[-1][1]} ({len(others) + 1})", *rest)

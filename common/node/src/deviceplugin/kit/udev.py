@@ -190,7 +190,7 @@ def _problem() -> tuple[str, str] | None:
     try:
         _context()
     except ImportError as error:
-        return str(error), "install pyudev, as by deviceplugin[udev], and libudev.so.1"
+        return str(error), "pip install pyudev, and install libudev.so.1"
     if not _are_sent():
         return "not sent to this user namespace", "run the pod without hostUsers: false"
     return None

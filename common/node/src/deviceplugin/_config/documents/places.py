@@ -23,8 +23,7 @@ from deviceplugin.errors import ConfigError
 LONGEST: Final = 1024**2
 """Bytes of a file that is read: all that a ConfigMap can have."""
 _NO_YAML: Final = (
-    "reading YAML needs PyYAML: pip install 'deviceplugin[yaml]', or write the file as .toml or "
-    ".json"
+    "reading YAML needs PyYAML: pip install pyyaml, or write the file as .toml or .json"
 )
 
 _T = TypeVar("_T")

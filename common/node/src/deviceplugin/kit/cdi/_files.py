@@ -106,7 +106,7 @@ def parse(path: Path) -> Any:
 
         return next(iter(plain(text)), None)  # of several, the first one counts
     except ImportError as error:
-        message = "YAML needs PyYAML: pip install 'deviceplugin[yaml]'"
+        message = "YAML needs PyYAML: pip install pyyaml"
         raise UnreadableYAMLError(message) from error
     except (ValueError, RecursionError, TypeError) as error:
         reason = " ".join(str(error).split())
