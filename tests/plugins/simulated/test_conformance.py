@@ -32,6 +32,7 @@ CTL = f"{BIN}/simulated-device-plugin ctl {SOCKET} "
 def test_a_fault_changes_the_verdict(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     name: str,
     fault: str,
     order: str,
@@ -42,9 +43,9 @@ def test_a_fault_changes_the_verdict(
     monkeypatch.setattr(_cli, "QUICK", limits)
     timeline = [{"at": "0s", "do": fault, "by": "1200ms"}] if fault else []
     (tmp_path / "devices.json").write_text(json.dumps({"timeline": timeline}))
-    words = ["--quick", f"--only={name}", f"--json={tmp_path}/report.json"]
+    words = ["--quick", f"--only={name}", "--output=json"]
     words += [f"--trigger-change={CTL}{order}"] if order else []
     plugin = [f"{BIN}/simulated-device-plugin", "--number-devices=1", SOCKET]
     main([*words, "--", *plugin, f"--devices={tmp_path}/devices.json"])
-    (result,) = json.loads((tmp_path / "report.json").read_text())["checks"]
+    (result,) = json.loads(capsys.readouterr().out)["checks"]
     assert f"{result['verdict']} {result['text']}".startswith(expected)

@@ -14,6 +14,9 @@ _USAGE: Final = 2
 _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
+_HELPS: Final = ("-h", "--help", "help")
+_OWN: Final = (*_HELPS, _VERSION)
+"""Words that are no options of a command."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
 _NODE: Final = "deviceplugin"
@@ -59,6 +62,7 @@ commands:
 
   deviceplugin COMMAND --help   describe a command
   deviceplugin --version        print the version
+  kubectl deviceplugin          the same for kubectl; without COMMAND, fleet
 
 Your own plugin is a separate program, which calls deviceplugin.main(YourPlugin).
 A first session, in two terminals:
@@ -76,9 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         not installed, as some are not in images of plugins.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
+    first = words[0] if words else "-"
+    if Path(sys.argv[0]).name == _KUBECTL and first[0:1] == "-" and first not in _OWN:
         words = ["fleet", *words]
-    if not words or words[0] in {"-h", "--help", "help"}:
+    if not words or words[0] in _HELPS:
         (sys.stdout if words else sys.stderr).write(_help())
         return 0 if words else _USAGE
     name, *rest = words

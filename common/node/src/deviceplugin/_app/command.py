@@ -187,7 +187,7 @@ class _Command:
             self._default_config,
             helping=helping,
         )
-        return parser.parse_strictly(argv)
+        return flags.parse_strictly(parser, argv, self._commands)
 
     def _version(self) -> str:
         from importlib.metadata import PackageNotFoundError, version

@@ -1,8 +1,8 @@
 """The command line of ``deviceplugin devices``, and asking the kubelet and the plugins."""
 
 import argparse
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ it allocates devices to a new pod. Do not run this more often than every few sec
 _EXAMPLES: Final = """\
 examples:
   deviceplugin devices
-  deviceplugin devices --plugin http://127.0.0.1:9494 --json
+  deviceplugin devices --plugin http://127.0.0.1:9494 --output json
 
 Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the command line is wrong."""
 
@@ -85,10 +85,8 @@ def _list(options: argparse.Namespace) -> int:
     problems = _ask(inventory, socket, options)
     for problem in problems:
         complain("deviceplugin devices", problem)
-    if options.json:
-        sys.stdout.write(_command_line.to_json(_inventory.document(inventory)))
-    else:
-        sys.stdout.write(_inventory.table(inventory))
+    table, document = partial(_inventory.table, inventory), partial(_inventory.document, inventory)
+    _command_line.write(options, table, document)
     return FAILED if problems else 0
 
 
@@ -110,7 +108,7 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("devices", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("--json", action="store_true", help="print JSON")
+    _command_line.add_output(parser)
     add_repeated(parser, "--plugin", "URL", "also ask the plugin at URL; can be repeated")
     add_options(parser)
     words = "the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET"
