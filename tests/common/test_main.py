@@ -29,9 +29,14 @@ def test_an_unknown_command_is_answered_with_the_nearest(
     assert f"deviceplugin: unknown command {name!r}: {hint}\n" == capsys.readouterr().err
 
 
-def test_a_command_without_its_extra_says_which_one_it_needs() -> None:
-    said = "deviceplugin: events needs urllib3: pip install 'deviceplugin[cluster]'\n"
-    assert (2, "", said) == without("urllib3", "events")
+@pytest.mark.parametrize(
+    ("module", "command", "extra"), [("urllib3", "events", "cluster"), ("yaml", "stub", "yaml")]
+)
+def test_a_command_without_its_extra_says_which_one_it_needs(
+    module: str, command: str, extra: str
+) -> None:
+    said = f"deviceplugin: {command} needs {module}: pip install 'deviceplugin[{extra}]'\n"
+    assert (2, "", said) == without(module, command)
 
 
 def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
@@ -51,7 +56,10 @@ def test_of_others_commands_it_says_which_package_has_them(
     other = next(iter(entry_points(group="pytest11", name="xdist")))
     monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [other])
     assert 0 == main(["--help"])
-    assert "  xdist   of the package pytest-xdist\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "  xdist   of the package pytest-xdist\n" in out
+    assert "\nof deviceplugin-cli, not installed: fleet, migrate\n" in out
+    assert "deviceplugin stub" not in out
 
 
 def without(module: str, command: str) -> tuple[int, str, str]:

@@ -19,6 +19,8 @@ _OWN: Final = (*_HELPS, _VERSION)
 """Words that are no options of a command."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
+_EXTRAS: Final = {"urllib3": "cluster", "yaml": "yaml", "pyudev": "udev"}
+"""The extra that brings a module."""
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
@@ -65,10 +67,12 @@ commands:
   kubectl deviceplugin          the same for kubectl; without COMMAND, fleet
 
 Your own plugin is a separate program, which calls deviceplugin.main(YourPlugin).
+{session}"""
+_SESSION: Final = """\
 A first session, in two terminals:
 
   deviceplugin kubelet /tmp/kubelet
-  gopher-device-plugin --plugin-dir /tmp/kubelet/device-plugins --directory $PWD
+  deviceplugin stub example.com/lamp a b --dir /tmp/kubelet/device-plugins
 """
 
 
@@ -97,10 +101,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ending_at_once():
             run = cast("Callable[[Sequence[str]], int]", entry.load())
     except ModuleNotFoundError as error:
-        if error.name != "urllib3":
+        if not (extra := _EXTRAS.get(error.name or "")):
             raise
         sys.stderr.write(
-            f"deviceplugin: {name} needs urllib3: pip install 'deviceplugin[cluster]'\n"
+            f"deviceplugin: {name} needs {error.name}: pip install 'deviceplugin[{extra}]'\n"
         )
         return _USAGE
     return run(rest)
@@ -116,7 +120,13 @@ def _help() -> str:
     installed = _installed()
     width = max(map(len, installed), default=0)
     lines = [f"  {name:{width}}   {_summary(name, entry)}" for name, entry in installed.items()]
-    return _HELP.format(commands="\n".join(lines))
+    absent: dict[str, list[str]] = {}
+    for name, command in COMMANDS.items():
+        if name not in installed:
+            absent.setdefault(command.package, []).append(name)
+    lines += [f"\nof {package}, not installed: {', '.join(absent[package])}" for package in absent]
+    session = _SESSION if "stub" in installed else ""
+    return _HELP.format(commands="\n".join(lines), session=session)
 
 
 def _summary(name: str, entry: EntryPoint) -> str:

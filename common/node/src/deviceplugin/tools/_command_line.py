@@ -73,11 +73,18 @@ def run(
         complain(parser.prog, error)
         return USAGE
     except failures as error:
-        complain(parser.prog, error)
+        complain(parser.prog, _why(error))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _why(error: Exception) -> str:
+    """Return the message of an error, with the file first if it is about one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def has_colour() -> bool:

@@ -54,7 +54,10 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plug
     ``with_plugins`` is whether plugins have been asked too.
     """
     if not socket.exists():
-        raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
+        raise NoAnswerError(
+            f"{socket}: does not exist: run this on a node with a kubelet, or in a pod that mounts "
+            f"its directory; --{_SETTING} names another socket"
+        )
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
     with rpc.connect(socket, max_receive_message_length=_MAX_BYTES) as channel:
         calls = rpc.calls(channel, lister)
@@ -85,6 +88,8 @@ def _list(options: argparse.Namespace) -> int:
     problems = _ask(inventory, socket, options)
     for problem in problems:
         complain("deviceplugin devices", problem)
+    if problems and not any(True for _ in inventory) and not _command_line.is_json(options):
+        return FAILED
     table, document = partial(_inventory.table, inventory), partial(_inventory.document, inventory)
     _command_line.write(options, table, document)
     return FAILED if problems else 0
