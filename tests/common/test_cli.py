@@ -341,6 +341,11 @@ class Greedy(Plain):
         """Take what nobody gives."""
 
 
+UNGIVEN = (
+    "main() without settings= calls Greedy() with nothing: missing a required argument: 'root'"
+)
+
+
 @dataclass(frozen=True)
 class Words:
     words: tuple[str, ...] = ()
@@ -455,7 +460,7 @@ def test_a_setting_may_have_flags_and_variables_of_other_names(called: Called) -
         ((Lacking,), "Lacking lacks discover(): a plugin has to define it"),
         (
             (partial(Greedy, most=1),),
-            "main() without settings= calls Greedy() with nothing: missing a required argument: 'root'",
+            UNGIVEN,
         ),
     ],
 )
