@@ -1,6 +1,8 @@
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
 
@@ -30,12 +32,12 @@ def test_an_unknown_command_is_answered_with_the_nearest(
 
 
 @pytest.mark.parametrize(
-    ("module", "command", "extra"), [("urllib3", "events", "cluster"), ("yaml", "stub", "yaml")]
+    ("module", "command", "package"), [("urllib3", "events", "urllib3"), ("yaml", "stub", "pyyaml")]
 )
 def test_a_command_without_its_extra_says_which_one_it_needs(
-    module: str, command: str, extra: str
+    module: str, command: str, package: str
 ) -> None:
-    said = f"deviceplugin: {command} needs {module}: pip install 'deviceplugin[{extra}]'\n"
+    said = f"deviceplugin: {command} needs {module}: pip install {package}\n"
     assert (2, "", said) == without(module, command)
 
 
@@ -71,6 +73,18 @@ def without(module: str, command: str) -> tuple[int, str, str]:
     words = [sys.executable, "-c", program, module, command, "--help"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_its_exit_statuses_which_mean_what_the_page_says(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "common/docs/commands.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert 0 == main([name, "--help"])
+    *_, statuses = capsys.readouterr().out.partition("Exit status: ")
+    found = {*re.findall(r"\b\d+\b", statuses)}
+    assert {"0", "2"} <= found <= known
 
 
 def test_a_command_gets_the_words_behind_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ _OWN: Final = (*_HELPS, _VERSION)
 """Words that are no options of a command."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
-_EXTRAS: Final = {"urllib3": "cluster", "yaml": "yaml", "pyudev": "udev"}
-"""The extra that brings a module."""
+_EXTRAS: Final = {"urllib3": "urllib3", "yaml": "pyyaml", "pyudev": "pyudev"}
+"""Modules of our extras, and the packages that have them."""
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
@@ -50,6 +50,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "node-labels": Command(_NODE, "keep a node's labels in a file, for a plugin"),
     "record": Command(_NODE, "print what plugins read of this machine, for an issue"),
     "startup-taint": Command(_NODE, "remove a node's taint once its devices are registered"),
+    "completion": Command(_NODE, "print what a shell needs to complete commands"),
 }
 """The commands of our packages, whether they are installed or not, in the order of ``--help``."""
 
@@ -101,11 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ending_at_once():
             run = cast("Callable[[Sequence[str]], int]", entry.load())
     except ModuleNotFoundError as error:
-        if not (extra := _EXTRAS.get(error.name or "")):
+        if not (package := _EXTRAS.get(error.name or "")):
             raise
-        sys.stderr.write(
-            f"deviceplugin: {name} needs {error.name}: pip install 'deviceplugin[{extra}]'\n"
-        )
+        sys.stderr.write(f"deviceplugin: {name} needs {error.name}: pip install {package}\n")
         return _USAGE
     return run(rest)
 

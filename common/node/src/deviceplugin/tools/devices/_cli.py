@@ -9,6 +9,7 @@ from typing import Final
 import grpc
 
 from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._app.patience import waiting
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
@@ -30,6 +31,7 @@ _UNHEALTHY: Final = (
     "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
     "report that; ask the plugin with --plugin http://ADDRESS:9494"
 )
+_NAME: Final = "deviceplugin devices"
 _SETTING: Final = "pod-resources-socket"
 
 _DESCRIPTION: Final = """\
@@ -87,7 +89,7 @@ def _list(options: argparse.Namespace) -> int:
     inventory = Inventory()
     problems = _ask(inventory, socket, options)
     for problem in problems:
-        complain("deviceplugin devices", problem)
+        complain(_NAME, problem)
     if problems and not any(True for _ in inventory) and not _command_line.is_json(options):
         return FAILED
     table, document = partial(_inventory.table, inventory), partial(_inventory.document, inventory)
@@ -99,11 +101,13 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
     problems = []
     for url in options.plugin:
         try:
-            ask(url, inventory.add_plugin, options.timeout, Credentials.of(options), _MAX_BYTES)
+            with waiting(_NAME, url):
+                ask(url, inventory.add_plugin, options.timeout, Credentials.of(options), _MAX_BYTES)
         except NoAnswerError as error:
             problems.append(f"{url}: {error}")
     try:
-        ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
+        with waiting(_NAME, str(socket)):
+            ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
     except NoAnswerError as error:
         inventory.unknown.append("which devices pods have: the kubelet does not answer")
         problems.append(str(error))

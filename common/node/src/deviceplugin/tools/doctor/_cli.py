@@ -113,14 +113,6 @@ def _examine(options: argparse.Namespace) -> int:
 
 
 def _node(options: argparse.Namespace) -> Node:
-    known = [check.name for check in plugin_checks()]
-    for name in options.plugin:
-        if name not in known:
-            found = ", ".join(known) or "none"
-            raise ConfigError(
-                f"--plugin {name}: no such plugin is installed beside this command (installed: "
-                f"{found}): run it in the plugin's pod, or install the plugin here"
-            )
     if not options.root.is_dir():
         raise ConfigError(f"--root {str(options.root)!r} is not a directory")
     return Node(
@@ -153,8 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--verbose", "-v", action="store_true", help="show findings that are ok, too")
     _command_line.add_output(parser)
+    known = [check.name for check in plugin_checks()]
     words = "the devices of this installed plugin should be here; can be repeated"
-    add_repeated(parser, "--plugin", "NAME", words)
+    add("--plugin", action="append", default=[], choices=known, help=words)
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     add("--config", type=Path, metavar="FILE", help="the configuration file (DP_CONFIG)")
     add_repeated(parser, "--only", "CHECK", "run this check only")

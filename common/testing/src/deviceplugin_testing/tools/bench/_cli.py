@@ -38,7 +38,9 @@ examples:
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
 On a machine that does other work too, only ratios are reliable. The last line says how noisy it
-was."""
+was.
+
+Exit status: 0 if all was measured, 1 if something was not, 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:

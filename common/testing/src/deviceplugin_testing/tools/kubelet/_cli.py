@@ -38,7 +38,9 @@ examples:
   deviceplugin kubelet /tmp/kubelet
   deviceplugin kubelet /tmp/kubelet --send admit demo example.com/gopher=1
   deviceplugin kubelet /tmp/kubelet --script checks.txt
-"""
+
+Exit status: 0 after a stop, 1 if a command failed or the kubelet cannot start, 2 if the command
+line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -93,7 +93,9 @@ _EXAMPLES: Final = """\
 examples:
   deviceplugin stub example.com/thing a b c:Unhealthy --dir /tmp/kubelet/device-plugins
   deviceplugin stub example.com/thing a --dir /tmp/kubelet/plugins_registry --watched
-"""
+
+Exit status: 0 after a stop, 1 if a command failed or the kubelet refused it, 2 if the command line
+is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
