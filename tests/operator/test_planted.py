@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.admission import admission_policy, quota
 from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, Object
@@ -14,6 +15,7 @@ from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
 from operators.fleet_cluster import SPACE
 from operators.managed import Managed
+from operators.pods import mounted
 
 UNLUCKY = {"seed": 13}
 """No pod becomes ready."""
@@ -213,6 +215,14 @@ def test_one_of_the_wanted_revision_is_replaced_and_an_event_says_so(operator: M
     assert [said] == operator.events("DriftCorrected")
     assert found["data"] == operator.fleet.store.get(CONFIG_MAP, SPACE, name)["data"]
     assert before == operator.fleet.uids()
+
+
+def test_a_pod_has_its_settings_from_the_daemon_set_whatever_a_config_map_says(
+    operator: Managed,
+) -> None:
+    operator.install({"number-devices": 4})
+    template = operator.fleet.daemon_set("dp-sim")["spec"]["template"]
+    assert 4 == yaml.safe_load(mounted(template))["number-devices"]
 
 
 def test_the_hash_is_in_the_status_before_anything_has_the_name(operator: Managed) -> None:
