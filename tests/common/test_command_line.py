@@ -64,6 +64,7 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
         ("--siz=2", "unknown argument '--siz=2': did you mean --size?"),
         ("--size=1 --json", "unknown argument '--json'"),
         ("--size=1 more", "unknown argument 'more'"),
+        (f"--size=1 {'x' * 1000}", f"unknown argument '{'x' * 199} ... {'x' * 199}' (see"),
         ("--size", "argument --size: expected one argument"),
         ("", "the following arguments are required: --size"),
         ("--output=table", "the following arguments are required: --size"),
@@ -82,6 +83,7 @@ def test_a_wrong_word_is_answered_in_one_line(
 
 
 def test_help_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == run("--size=1", "--")
     assert 0 == run("--help")
     assert capsys.readouterr().out.endswith("examples:\n  deviceplugin measure --size 2\n")
 

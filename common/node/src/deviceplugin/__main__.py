@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from deviceplugin._app.signals import ending_at_once
-from deviceplugin._config.documents.faults import suggestion
+from deviceplugin._config.documents.faults import bounded, suggestion
 
 _USAGE: Final = 2
 _VERSION: Final = "--version"
@@ -138,7 +138,7 @@ def _summary(name: str, entry: EntryPoint) -> str:
 def _absent(name: str) -> str:
     if name in COMMANDS:
         return f"{name} is not installed: pip install {COMMANDS[name].package}"
-    return f"unknown command {name!r}: {suggestion(name, [*_installed()])}"
+    return f"unknown command {bounded(repr(name))}: {suggestion(name, [*_installed()])}"
 
 
 if __name__ == "__main__":

@@ -42,10 +42,10 @@ def parse_strictly(
         wrong = str(error)
         rest = [word for word in argv if word[:2] == "--" != word and _name(word) not in known]
     names = {one.lstrip("-"): one for one in [*known, *commands]}
-    for word in rest:
+    for word in filter("--".__ne__, rest):
         near = faults.nearest(_name(word).lstrip("-"), names)
         advice = f": did you mean {names[near]}?" if near else ""
-        parser.error(f"unknown argument {word!r}{advice}")
+        parser.error(f"unknown argument {faults.bounded(repr(word))}{advice}")
     if wrong:
         raise ConfigError(wrong)
     return options

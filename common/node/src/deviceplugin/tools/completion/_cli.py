@@ -68,5 +68,5 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("completion", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("shell", choices=["bash", "kubectl"], help="who completes")
     words = "another program, for bash"
-    parser.add_argument("program", metavar="PROGRAM", nargs="*", help=words)
+    parser.add_argument("program", metavar="PROGRAM", nargs="*", default=[], help=words)
     return parser

@@ -110,7 +110,7 @@ def main(argv: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("stub", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("resource", metavar="RESOURCE")
-    parser.add_argument("devices", nargs="*", metavar="DEVICE")
+    parser.add_argument("devices", nargs="*", default=[], metavar="DEVICE")
     parser.add_argument(
         "--dir",
         type=Path,
