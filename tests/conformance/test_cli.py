@@ -194,14 +194,16 @@ def test_the_last_line_says_why_checks_could_not_be_made() -> None:
     assert found.passed
 
 
-@pytest.mark.parametrize("needed", [True, False])
+@pytest.mark.parametrize(("more", "status"), [([], 1), (["--allow-no-devices"], 0)])
 def test_a_plugin_that_lists_no_healthy_device_fails_unless_that_is_allowed(
-    *, needed: bool
+    more: list[str], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = replace(report(skipped(NO_DEVICES)), needs_devices=needed)
-    assert needed == (not found.passed)
-    assert needed == ("or allow that: --allow-no-devices" in _report.summary(found))
-    assert needed == json.loads(_report.to_json(found))["lacks_devices"]
+    words = ["--only=allocation.every-device", "--output=json", *more]
+    assert status == main([*words, "--", *plugin("lists.Empty")])
+    out, err = capsys.readouterr()
+    assert bool(status) == json.loads(out)["lacks_devices"]
+    assert bool(status) == (f"failed, because {NO_DEVICES}: give it one, or allow that: --" in err)
+    assert f"not checked: {NO_DEVICES} (1)" == err.splitlines()[-1]
 
 
 def test_the_last_line_says_why_a_plugin_was_checked_one_by_one() -> None:
