@@ -85,12 +85,18 @@ def test_a_plugin_that_leaks_with_each_restart_of_the_kubelet_is_caught() -> Non
     assert figures["threads gained by 4 restarts"].values[0] >= 2
 
 
-def test_a_plugin_that_dies_is_reported_with_its_last_words() -> None:
-    dying = BenchSubject(title="dying", command=["sh", "-c", "echo no such device >&2; exit 3"])
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no such device >&2; exit 3", "its last words:\n  no such device"),
+        ("exit 1", "it wrote nothing"),
+    ],
+)
+def test_a_plugin_that_dies_is_reported_with_its_last_words(script: str, words: str) -> None:
+    dying = BenchSubject(title="dying", command=["sh", "-c", script])
     with running(dying) as run, pytest.raises(BenchError) as raised:
         run.wait_registered()
-    expected = "the plugin ended before registration of 1; its last words:\n  no such device"
-    assert expected == str(raised.value)
+    assert f"the plugin ended before registration of 1; {words}" == str(raised.value)
 
 
 def test_a_plugin_that_never_registers_is_given_up() -> None:

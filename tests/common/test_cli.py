@@ -336,6 +336,20 @@ class Plain(dp.Plugin):
         return []
 
 
+class Lacking(dp.Plugin):
+    pass
+
+
+class Greedy(Plain):
+    def __init__(self, root: str, most: int) -> None:
+        """Take what nobody gives."""
+
+
+UNGIVEN = (
+    "main() without settings= calls Greedy() with nothing: missing a required argument: 'root'"
+)
+
+
 @dataclass(frozen=True)
 class Words:
     words: tuple[str, ...] = ()
@@ -447,13 +461,33 @@ def test_a_setting_may_have_flags_and_variables_of_other_names(called: Called) -
         ((), "main() needs at least one plugin"),
         ((Plain(),), "main() takes the class Plain, which it calls, not Plain()"),
         ((None,), "main() takes classes of plugins, not None"),
+        ((Lacking,), "Lacking lacks discover(): a plugin has to define it"),
+        (
+            (partial(Greedy, most=1),),
+            UNGIVEN,
+        ),
     ],
 )
 def test_main_says_what_it_takes_to_who_gives_something_else(
     called: Called, given: Any, problem: str
 ) -> None:
     status, _, err = called(given)
-    assert (2, True) == (status, f"{problem}\n" in err)
+    assert (2, f"serial: {problem}\n") == (status, err)
+
+
+def test_main_says_what_it_calls_a_plugin_with_that_has_settings(called: Called) -> None:
+    status, _, err = called([Plain], options={"settings": dp.Settings})
+    expected = (
+        "serial: main() with settings= calls Plain() with the settings alone: too many positional"
+    )
+    assert (2, True) == (status, expected in err)
+
+
+def test_what_python_knows_no_arguments_of_is_called(called: Called) -> None:
+    class Maker(Plain):
+        __signature__ = "none"
+
+    assert 0 == called([Maker], "--version")[0]
 
 
 def test_a_plugin_may_be_made_by_what_has_no_module(called: Called) -> None:

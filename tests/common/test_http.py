@@ -255,6 +255,17 @@ def test_an_address_that_is_in_use_or_not_of_this_machine_is_told(host: str) -> 
     )
 
 
+def test_a_second_plugin_with_the_default_address_gets_another_port(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving() as server:
+        monkeypatch.setattr(dp.Settings, "http_address", f"127.0.0.1:{server.port}")
+        with listen(dp.Settings.http_address) as other:
+            host, port = other.getsockname()
+    assert server.port != port
+    assert [f"{host}:{port}"] == [vars(one)["address"] for one in caplog.records]
+
+
 @pytest.mark.parametrize("ipv6", [True, False])
 def test_without_a_host_every_address_is_served(
     monkeypatch: pytest.MonkeyPatch, *, ipv6: bool

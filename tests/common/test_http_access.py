@@ -295,7 +295,7 @@ def test_a_plugin_has_what_its_settings_say_and_the_tools_can_ask_it(
         assert 0 == run(*once, *options, command=TOOLS)[0]
         assert 1 == run(*once, command=TOOLS)[0]
         socket = f"--pod-resources-socket={kubelet.simulated.pod_resources_socket}"
-        listed = run("devices", socket, "--json", f"--plugin={url}", *options, command=TOOLS)
+        listed = run("devices", socket, "--output=json", f"--plugin={url}", *options, command=TOOLS)
         assert 0 == listed[0], listed
         variables = {f"DP_{name.replace('-', '_').upper()}": str(v) for name, v in flags.items()}
         doctor = ["doctor", "--only=shortfalls", "--verbose"]

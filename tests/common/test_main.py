@@ -1,6 +1,8 @@
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points, version
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +31,14 @@ def test_an_unknown_command_is_answered_with_the_nearest(
     assert f"deviceplugin: unknown command {name!r}: {hint}\n" == capsys.readouterr().err
 
 
-def test_a_command_without_its_extra_says_which_one_it_needs() -> None:
-    said = "deviceplugin: events needs urllib3: pip install urllib3\n"
-    assert (2, "", said) == without("urllib3", "events")
+@pytest.mark.parametrize(
+    ("module", "command", "package"), [("urllib3", "events", "urllib3"), ("yaml", "stub", "pyyaml")]
+)
+def test_a_command_without_its_extra_says_which_one_it_needs(
+    module: str, command: str, package: str
+) -> None:
+    said = f"deviceplugin: {command} needs {module}: pip install {package}\n"
+    assert (2, "", said) == without(module, command)
 
 
 def test_a_command_that_lacks_what_it_should_have_does_not_hide_that() -> None:
@@ -53,7 +60,10 @@ def test_of_others_commands_it_says_which_package_has_them(
     other = next(iter(entry_points(group="pytest11", name="xdist")))
     monkeypatch.setattr("deviceplugin.__main__.entry_points", lambda **_: [other])
     assert 0 == main(["--help"])
-    assert "  xdist   of the package pytest-xdist\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "  xdist   of the package pytest-xdist\n" in out
+    assert "\nof deviceplugin-cli, not installed: fleet, migrate\n" in out
+    assert "deviceplugin stub" not in out
 
 
 def without(module: str, command: str) -> tuple[int, str, str]:
@@ -65,6 +75,18 @@ def without(module: str, command: str) -> tuple[int, str, str]:
     words = [sys.executable, "-c", program, module, command, "--help"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_its_exit_statuses_which_mean_what_the_page_says(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "common/docs/commands.md").read_text(encoding="utf-8")
+    known = {*re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    assert 0 == main([name, "--help"])
+    *_, statuses = capsys.readouterr().out.partition("Exit status: ")
+    found = {*re.findall(r"\b\d+\b", statuses)}
+    assert {"0", "2"} <= found <= known
 
 
 def test_a_command_gets_the_words_behind_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from deviceplugin_testing.conformance import (
     Trial,
     Verdict,
 )
+from deviceplugin_testing.conformance._check import NO_DEVICES
 from deviceplugin_testing.conformance.checks import _allocation
 from deviceplugin_testing.tools.conformance import _cli, _report, main
 
@@ -73,13 +74,13 @@ def test_a_failing_check_makes_the_status_1_and_is_explained(
 
 
 def test_a_plugin_that_does_not_come_up_makes_the_status_1(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file = tmp_path / "report.json"
-    words = ["--only=allocation", f"--json={file}", "--", *plugin("losses.AnswersNothing")]
+    words = ["--only=allocation", "--output=json", "--", *plugin("losses.AnswersNothing")]
     assert 1 == main(words)
-    assert "did not start: the plugin ended with status 1: " in capsys.readouterr().out
-    document = json.loads(file.read_text())
+    out, err = capsys.readouterr()
+    assert "did not start: the plugin ended with status 1: " in err
+    document = json.loads(out)
     assert {"n/a"} == {check["verdict"] for check in document["checks"]}
     assert document["problem"].endswith("no device found | really: none")
     assert not document["passed"]
@@ -105,10 +106,10 @@ def test_a_plugin_without_a_device_is_told_to_get_one(
         (["--only=qqq", "--", "x"], "no check or group 'qqq': --list shows all"),
         (["--jobs=0", "--", "x"], "argument --jobs: '0' is not a number above zero"),
         (["--jobs=x", "--", "x"], "argument --jobs: 'x' is not a number above zero"),
-        (["--nonsense", "--", "x"], "unrecognized arguments: --nonsense"),
+        (["--nonsense", "--", "x"], "unknown argument '--nonsense'"),
         (["--", "/no/such/program"], "/no/such/program: No such file or directory"),
         (
-            ["--only=hot-plug", "--json=/no/such/file", "--", sys.executable, "-c", ""],
+            ["--only=hot-plug", "--junit=/no/such/file", "--", sys.executable, "-c", ""],
             "/no/such/file",
         ),
     ],
@@ -182,6 +183,29 @@ def test_the_last_line_names_the_release_the_seed_and_what_was_not_checked() -> 
     assert "not checked: x.io/other; use --resource or --each-resource" in text
 
 
+def skipped(text: str) -> Result:
+    return Result(CHECK, Verdict.NOT_APPLICABLE, text, 0.1)
+
+
+def test_the_last_line_says_why_checks_could_not_be_made() -> None:
+    found = report(skipped("not  offered"), skipped("no CDI"), skipped("not offered"))
+    expected = "not checked: not offered (2); no CDI (1)"
+    assert expected == _report.summary(found).splitlines()[-1]
+    assert found.passed
+
+
+@pytest.mark.parametrize(("more", "status"), [([], 1), (["--allow-no-devices"], 0)])
+def test_a_plugin_that_lists_no_healthy_device_fails_unless_that_is_allowed(
+    more: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--only=allocation.every-device", "--output=json", *more]
+    assert status == main([*words, "--", *plugin("lists.Empty")])
+    out, err = capsys.readouterr()
+    assert bool(status) == json.loads(out)["lacks_devices"]
+    assert bool(status) == (f"failed, because {NO_DEVICES}: give it one, or allow that: --" in err)
+    assert f"not checked: {NO_DEVICES} (1)" == err.splitlines()[-1]
+
+
 def test_the_last_line_says_why_a_plugin_was_checked_one_by_one() -> None:
     alone = replace(report(), only_one="the plugin ended with status 1: in use")
     text = "one by one, because it does not start beside another: the plugin ended with status 1"
@@ -228,7 +252,7 @@ def test_the_page_says_what_quick_means() -> None:
     assert f"{QUICK.leak_restarts} times instead of {full.leak_restarts}" in PAGE
     assert f"has had {full.calm:g} s ({QUICK.calm:g} s) to settle" in PAGE
     assert f"`--jobs 1` runs one process at a time instead of {_cli._JOBS}" in PAGE
-    assert f"`--within 30` | gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
+    assert f"`--timeout 30s` | gives a slow plugin 30 s instead of {full.within:g} s" in PAGE
 
 
 def test_what_a_run_chooses_at_random_is_decided_by_its_seed() -> None:

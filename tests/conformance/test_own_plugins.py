@@ -26,11 +26,11 @@ def shorter(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_gopher_plugin_passes_all_that_apply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report, junit = tmp_path / "report.json", tmp_path / "report.xml"
-    files = [f"--json={report}", f"--junit={junit}"]
+    junit = tmp_path / "report.xml"
+    files = ["--output=json", f"--junit={junit}"]
     status = main(["--quick", "--seed=1", "--trigger-change", TOGGLE, *files, "--", *GOPHER])
-    out = capsys.readouterr().out
-    document = json.loads(report.read_text())
+    report, out = capsys.readouterr()
+    document = json.loads(report)
     found = {check["id"]: check["verdict"] for check in document["checks"]}
     assert "fail" not in found.values(), out
     assert 0 == status

@@ -32,7 +32,6 @@ MAY_NAME = {
         "what the manifest of a plugin has in its file, which has to be taken back",
     ),
     ("deviceplugin_cli/migrate/charts", "generic"): "the name of a chart",
-    ("deviceplugin/__main__.py", "gopher"): "an example in --help",
     ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
     (
         "deviceplugin_testing/tools/new",

@@ -25,7 +25,7 @@ def test_forms_ask_for_what_is_needed_and_name_commands_that_there_are() -> None
             assert field["attributes"]["label"]
     required = {one["id"] for one in forms["bug"]["body"] if one.get("validations")}
     assert {"what", "doctor", "log", "versions"} == required
-    assert "deviceplugin doctor --json" in str(forms["bug"])
+    assert "deviceplugin doctor --output json" in str(forms["bug"])
 
 
 def test_forms_and_templates_name_files_that_there_are() -> None:

@@ -69,7 +69,7 @@ def test_devices_and_holders_are_listed_in_natural_order(
         assert "0,1" in out
         assert "unknown: unhealthy" not in out
 
-        assert 0 == main([*words, "--json"])
+        assert 0 == main([*words, "--output=json"])
         document = json.loads(capsys.readouterr().out)
     assert ["format", "deviceplugin", "devices", "unknown"] == list(document)
     assert FORMAT == document["format"]
@@ -195,10 +195,10 @@ def test_who_does_not_answer_is_named_and_the_status_is_1(
 ) -> None:
     urls = [stranger, f"{stranger}/other", "http://127.0.0.1:1", "file:///etc/passwd", "http://["]
     words = [f"--plugin={url}" for url in urls]
-    words += ["--timeout=3", f"--pod-resources-socket={tmp_path}/none.sock"]
+    words += ["--timeout=3s", f"--pod-resources-socket={tmp_path}/none.sock"]
     assert 1 == main(words)
     told = capsys.readouterr()
-    assert told.out.startswith("no devices\nunknown: which devices pods have")
+    assert "" == told.out
     html, missing, refused, file, odd, kubelet = told.err.splitlines()
     assert f"{stranger}: is not a list of a plugin" in html
     assert f"{stranger}/other: 404 Not Found" in missing
@@ -218,7 +218,7 @@ def test_a_kubelet_that_is_not_running_is_told(
     assert f"{socket}: UNAVAILABLE" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--timeout=0"], ["--timeout=100"], ["--frobnicate"]])
+@pytest.mark.parametrize("words", [["--timeout=0"], ["--timeout=100s"], ["--frobnicate"]])
 def test_a_wrong_command_line_exits_with_2(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -246,7 +246,7 @@ def test_the_page_shows_what_the_command_prints(
         ]
         assert 0 == main(words)
         table = capsys.readouterr().out
-        assert 0 == main([*words, "--json"])
+        assert 0 == main([*words, "--output=json"])
         entry = json.loads(capsys.readouterr().out)["devices"][1]
     page = PAGE.read_text(encoding="utf-8")
     since = re.compile(r"20[0-9T:.+-]{20,}")

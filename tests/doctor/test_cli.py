@@ -48,7 +48,7 @@ def test_json_has_everything_and_nothing_is_changed(
 
     (node.plugin_dir / "kubelet.sock").unlink()
     before = state()
-    assert 1 == main([f"--root={node.root}", "--json"])
+    assert 1 == main([f"--root={node.root}", "--output=json"])
     assert before == state()
     document = json.loads(capsys.readouterr().out)
     assert DOCUMENT_KEYS == list(document)
@@ -76,11 +76,11 @@ def test_settings_are_those_of_the_environment(
     ("words", "text"),
     [
         (["--root=/no/such"], "--root '/no/such' is not a directory"),
-        (["--timeout=0"], "--timeout: 0 is not above 0 and at most 60"),
+        (["--timeout=0"], "--timeout: '0' is not a duration above zero, such as 30s"),
         (["--only=kubelet-sock"], "no check 'kubelet-sock': did you mean kubelet-socket?"),
         (["--only=xyz"], "no check 'xyz': --list shows all"),
         (["--registration=x"], "registration"),
-        (["--frobnicate"], "unrecognized arguments"),
+        (["--frobnicate"], "unknown argument '--frobnicate'"),
         (["--plugin=toaster"], "invalid choice: 'toaster'"),
     ],
 )

@@ -252,7 +252,7 @@ def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> No
     nodes = [node("n", gpu=(1000, 2000)), node("m", nic=(1, 1))]
     objects = [plugin_object("gpus", "NoNodes", "none")]
     script.otherwise = having(nodes, FORBIDDEN, objects)
-    status, out, _ = run("--json", "--problems")
+    status, out, _ = run("--output=json", "--problems")
     document = json.loads(out)
     assert (0, FORMAT) == (status, document.pop("format"))
     assert document.pop("deviceplugin")
@@ -269,7 +269,7 @@ def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> No
         "missing": [],
     } == document
     script.otherwise = having()
-    assert json.loads(run("--json")[1])["objects"] is None
+    assert json.loads(run("--output=json")[1])["objects"] is None
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_an_api_server_that_is_not_there_is_not_waited_for(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--timeout", "0"], "--timeout: 0 is not above 0"),
+        (["--timeout", "0"], "--timeout: '0' is not a duration above zero"),
         (["--api", "localhost"], "'localhost' is not http:// or https://"),
         (["--kubeconfig", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],

@@ -41,11 +41,15 @@ def test_kubectl_finds_it_by_its_name(script: Script, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["docter"], "unrecognized arguments: docter"),
-        (["devices", "--nonsense"], "deviceplugin devices: error: unrecognized"),
+        (["docter"], "deviceplugin: unknown command 'docter': did you mean 'doctor'?"),
+        (["devices", "--nonsense"], "deviceplugin devices: unknown argument '--nonsense'"),
+        (
+            ["--problem"],
+            "deviceplugin fleet: unknown argument '--problem': did you mean --problems?",
+        ),
     ],
 )
-def test_by_that_name_all_but_commands_are_words_for_the_fleet(
+def test_by_that_name_options_without_a_command_are_for_the_fleet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl-deviceplugin", *words])
@@ -59,6 +63,14 @@ def test_its_version_is_that_of_the_framework(
     monkeypatch.setattr(sys, "argv", ["kubectl-deviceplugin", "--version"])
     assert 0 == program.main()
     assert "deviceplugin 0.1.0\n" == capsys.readouterr().out
+
+
+def test_its_help_lists_the_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-deviceplugin", "--help"])
+    assert 0 == program.main()
+    assert "kubectl deviceplugin          the same" in capsys.readouterr().out
 
 
 def test_what_the_operator_makes_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,17 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
     assert message in refused(daemon_set(SQUAT, *arguments)).removeprefix(IN_POD)
 
 
+def test_without_any_plugin_it_says_which_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("deviceplugin_cli.migrate._cli.GROUP", "none")
+    path = tmp_path / "peer.yaml"
+    path.write_text(yaml.dump(daemon_set("example.com/other:1")))
+    assert 2 == main(["migrate", str(path)])
+    said = "no plugin is installed beside this command: install the one that is to replace it\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 @pytest.mark.parametrize(
     ("documents", "message"),
     [

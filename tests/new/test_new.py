@@ -95,7 +95,7 @@ def test_a_dry_run_names_the_same_files_and_makes_none(
         (["lamp", "--directory=/proc/lamp"], "/proc"),
         (["lamp", "--directory=~nobody-of-this-name/x"], "x: there is no such user"),
         (["lamp", f"--directory={'l' * 300}"], "lll: File name too long; nothing was created"),
-        (["lamp", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["lamp", "--nonsense"], "unknown argument '--nonsense'"),
         ([], "the following arguments are required: NAME"),
     ],
 )

@@ -342,11 +342,11 @@ def test_kubelet_makes_a_directory_and_removes_it(
 @pytest.mark.parametrize(
     ("argv", "expected", "complaint"),
     [
-        (["--nonsense"], 2, "unrecognized arguments"),
+        (["--nonsense"], 2, "unknown argument"),
         (["--numa-nodes", "x"], 2, "--numa-nodes x: not numbers separated by commas"),
         (["--version", "1.37"], 2, "invalid choice: '1.37' (choose from '1.26', "),
         (["ROOT/" + "x" * 100], 1, "use a shorter root"),
-        (["ROOT", "--script", "ROOT/none"], 1, "No such file or directory"),
+        (["ROOT", "--script", "ROOT/none"], 1, "kubelet: ROOT/none: No such file or directory"),
         (["ROOT", "--send", "status"], 1, "no kubelet runs here"),
         (["RUNNING"], 2, "a kubelet is listening here already"),
     ],
@@ -357,8 +357,18 @@ def test_kubelet_tells_why_it_cannot_start(
     places = {"RUNNING": str(kubelet.root), "ROOT": str(kubelet.root / "another")}
     words = [re.sub("ROOT|RUNNING", lambda found: places[found[0]], word) for word in argv]
     status, _, errors = cli.kubelet(*words)
+    complaint = complaint.replace("ROOT", places["ROOT"])
     assert (expected, True) == (status, complaint in errors)
     assert kubelet.kubelet_socket.exists()
+
+
+def test_stub_tells_why_it_cannot_start(cli: Cli, tmp_path: Path) -> None:
+    status, _, errors = cli.stub("x.io/a", "1", "--dir", tmp_path / "none")
+    expected = f"deviceplugin stub: --dir {tmp_path}/none: is not a directory; "
+    assert (2, True) == (status, errors.startswith(expected))
+    (tmp_path / "a.sock").mkdir()
+    status, _, errors = cli.stub("x.io/a", "1", "--dir", tmp_path, "--name=a.sock")
+    assert (1, 1) == (status, len(errors.splitlines())), errors
 
 
 def test_commands_explain_themselves(cli: Cli) -> None:
@@ -398,7 +408,7 @@ def test_kubelet_takes_commands_from_elsewhere_until_it_is_told_to_stop(
 
     sender = threading.Thread(target=elsewhere)
     sender.start()
-    assert 0 == _kubelet_cli.main([str(root), "--node-status-interval", "0.01"])
+    assert 0 == _kubelet_cli.main([str(root), "--node-status-interval", "10ms"])
     sender.join()
     assert [0, 1] == results
     assert "p: admitted\n" in out.getvalue()

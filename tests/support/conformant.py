@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pytest
@@ -52,10 +53,10 @@ def check(command: Sequence[str], change: str) -> set[str]:
         change: A shell command that makes a device unhealthy while it runs.
     """
     only = [f"--only={one}" for one in OF_DEVICES]
-    with TemporaryDirectory() as folder, patch.object(_cli, "QUICK", SHORT):
-        report = Path(folder, "report.json")
-        main(["--quick", f"--json={report}", *only, f"--trigger-change={change}", "--", *command])
-        checks = json.loads(report.read_text(encoding="utf-8"))["checks"]
+    report = StringIO()
+    with redirect_stdout(report), patch.object(_cli, "QUICK", SHORT):
+        main(["--quick", "--output=json", *only, f"--trigger-change={change}", "--", *command])
+    checks = json.loads(report.getvalue())["checks"]
     assert [] == [check for check in checks if check["verdict"] == "fail"]
     passed = {check["id"] for check in checks if check["verdict"] == "pass"}
     assert {"hot-plug.noticed", "hot-plug.keeps-ids", "allocation.every-device"} <= passed

@@ -40,6 +40,10 @@ class DuplicateIds(Good):
         return [*super().devices(), device("a")]
 
 
+class Empty(Good):
+    ids = ()
+
+
 class LongId(Good):
     ids = ("a", 64 * "b")
 

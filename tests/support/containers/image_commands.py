@@ -75,7 +75,7 @@ def commands(packages: list[str]) -> Iterator[tuple[str, tuple[int, str]]]:
 def findings(node: str) -> object:
     """Return what the doctor finds on a node, or the errors that it printed."""
     (script,) = entry_points(group="console_scripts", name="deviceplugin")
-    _, out, err = run(script, "doctor", f"--root={node}", "--json")
+    _, out, err = run(script, "doctor", f"--root={node}", "--output=json")
     return json.loads(out)["findings"] if out else err
 
 

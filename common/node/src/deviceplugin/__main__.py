@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import Final, cast
 
 from deviceplugin._app.signals import ending_at_once
-from deviceplugin._config.documents.faults import suggestion
+from deviceplugin._config.documents.faults import bounded, suggestion
 
 _USAGE: Final = 2
 _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
+_HELPS: Final = ("-h", "--help", "help")
+_OWN: Final = (*_HELPS, _VERSION)
+"""Words that are no options of a command."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
+_EXTRAS: Final = {"urllib3": "urllib3", "yaml": "pyyaml", "pyudev": "pyudev"}
+"""Modules of our extras, and the packages that have them."""
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
@@ -50,6 +55,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "node-labels": Command(_NODE, "keep a node's labels in a file, for a plugin"),
     "record": Command(_NODE, "print what plugins read of this machine, for an issue"),
     "startup-taint": Command(_NODE, "remove a node's taint once its devices are registered"),
+    "completion": Command(_NODE, "print what a shell needs to complete commands"),
 }
 """The commands of our packages, whether they are installed or not, in the order of ``--help``."""
 
@@ -64,12 +70,15 @@ commands:
 
   deviceplugin COMMAND --help   describe a command
   deviceplugin --version        print the version
+  kubectl deviceplugin          the same for kubectl; without COMMAND, fleet
 
 Your own plugin is a separate program, which calls deviceplugin.main(YourPlugin).
+{session}"""
+_SESSION: Final = """\
 A first session, in two terminals:
 
   deviceplugin kubelet /tmp/kubelet
-  gopher-device-plugin --plugin-dir /tmp/kubelet/device-plugins --directory $PWD
+  deviceplugin stub example.com/lamp a b --dir /tmp/kubelet/device-plugins
 """
 
 
@@ -81,9 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         not installed, as some are not in images of plugins.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
+    first = words[0] if words else "-"
+    if Path(sys.argv[0]).name == _KUBECTL and first[0:1] == "-" and first not in _OWN:
         words = ["fleet", *words]
-    if not words or words[0] in {"-h", "--help", "help"}:
+    if not words or words[0] in _HELPS:
         (sys.stdout if words else sys.stderr).write(_help())
         return 0 if words else _USAGE
     name, *rest = words
@@ -97,9 +107,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ending_at_once():
             run = cast("Callable[[Sequence[str]], int]", entry.load())
     except ModuleNotFoundError as error:
-        if error.name != "urllib3":
+        if not (package := _EXTRAS.get(error.name or "")):
             raise
-        sys.stderr.write(f"deviceplugin: {name} needs urllib3: pip install urllib3\n")
+        sys.stderr.write(f"deviceplugin: {name} needs {error.name}: pip install {package}\n")
         return _USAGE
     return run(rest)
 
@@ -114,7 +124,13 @@ def _help() -> str:
     installed = _installed()
     width = max(map(len, installed), default=0)
     lines = [f"  {name:{width}}   {_summary(name, entry)}" for name, entry in installed.items()]
-    return _HELP.format(commands="\n".join(lines))
+    absent: dict[str, list[str]] = {}
+    for name, command in COMMANDS.items():
+        if name not in installed:
+            absent.setdefault(command.package, []).append(name)
+    lines += [f"\nof {package}, not installed: {', '.join(absent[package])}" for package in absent]
+    session = _SESSION if "stub" in installed else ""
+    return _HELP.format(commands="\n".join(lines), session=session)
 
 
 def _summary(name: str, entry: EntryPoint) -> str:
@@ -127,7 +143,7 @@ def _summary(name: str, entry: EntryPoint) -> str:
 def _absent(name: str) -> str:
     if name in COMMANDS:
         return f"{name} is not installed: in a checkout, pip install {COMMANDS[name].source}"
-    return f"unknown command {name!r}: {suggestion(name, [*_installed()])}"
+    return f"unknown command {bounded(repr(name))}: {suggestion(name, [*_installed()])}"
 
 
 if __name__ == "__main__":

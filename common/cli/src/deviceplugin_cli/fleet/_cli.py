@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from deviceplugin.apiserver import ApiServerError
@@ -25,12 +26,12 @@ have requested. A kubelet reports changes up to 10 seconds late."""
 
 _EXAMPLES: Final = """\
 examples:
-  deviceplugin fleet                                       all devices of the cluster
-  deviceplugin fleet --problems                            only nodes where something is wrong
-  deviceplugin fleet --resource 'example.com/*' --summary  sums
-  deviceplugin fleet --selector pool=training --json       some nodes, for a program
-  deviceplugin fleet --check --resource example.com/gpu    for scripts: 3 if anything is wrong
-  kubectl deviceplugin --problems                          the same, as a plugin of kubectl
+  deviceplugin fleet                                         all devices of the cluster
+  deviceplugin fleet --problems                              only nodes where something is wrong
+  deviceplugin fleet --resource 'example.com/*' --summary    sums
+  deviceplugin fleet --selector pool=training --output json  some nodes, for a program
+  deviceplugin fleet --check --resource example.com/gpu      for scripts: 3 if anything is wrong
+  kubectl deviceplugin --problems                            the same, as a plugin of kubectl
 
 It needs the right to list nodes. With list pods it shows what is held, and with list
 deviceplugins.deviceplugin.dev what the operator says. To allow all three to somebody:
@@ -58,10 +59,8 @@ def _list(options: argparse.Namespace) -> int:
         progress.end()
     rows = [row for row in fleet.rows if row.problem or not options.problems]
     shown = [] if options.summary else rows
-    if options.json:
-        sys.stdout.write(_command_line.to_json(_fleet.document(fleet, shown)))
-    else:
-        sys.stdout.write(_fleet.table(fleet, shown))
+    table, document = partial(_fleet.table, fleet, shown), partial(_fleet.document, fleet, shown)
+    _command_line.write(options, table, document)
     return _WRONG if options.check and fleet.has_problem else 0
 
 
@@ -75,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--problems", action="store_true", help="list only nodes where something is wrong")
     add("--summary", action="store_true", help="list no nodes")
     add("--no-pods", action="store_true", help="do not read pods, which takes longest")
-    add("--json", action="store_true", help="print JSON")
+    _command_line.add_output(parser)
     add("--check", action="store_true", help="exit with 3 if anything is wrong or missing")
     add_cluster(parser)
     return parser

@@ -203,8 +203,10 @@ def _nothing_known(path: str, found: Sequence[Found]) -> str:
     }
     if reasons:
         return "\n".join(f"{place}: {why}" for why, place in reversed(reasons.items()))
-    names = ", ".join(one.name for one in plugins()) or "none"
+    names = ", ".join(one.name for one in plugins())
     known = f"the installed plugins that know peers are {names}"
+    if not names:
+        known = "no plugin is installed beside this command: install the one that is to replace it"
     kinds = ", ".join(dict.fromkeys(one.workload.kind for one in found if one.workload.kind))
     objects = f" and no {kinds} that we know" if kinds else ""
     shown = [one for one in outermost(found) if not one.workload.kind]

@@ -3,7 +3,6 @@
 import argparse
 import functools
 import gc
-import inspect
 import json
 import logging
 import signal
@@ -11,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import (
@@ -25,7 +23,7 @@ from typing import (
     runtime_checkable,
 )
 
-from deviceplugin._app import exit_status, flags, node_labels
+from deviceplugin._app import exit_status, flags, makers, node_labels
 from deviceplugin._app.reload import FileChanges, reload
 from deviceplugin._app.signals import Signals, end_by
 from deviceplugin._config import loading, settings_class
@@ -114,13 +112,13 @@ def main(
 class _Command:
     def __init__(
         self,
-        makers: Sequence[Callable[..., Plugin]],
+        given: Sequence[Callable[..., Plugin]],
         settings: type[Settings] | None,
         commands: Mapping[str, Command],
         default_config: Path | None,
         description: str,
     ) -> None:
-        self._makers = makers
+        self._makers = given
         self._commands = commands
         self._default_config = default_config
         self._description = description
@@ -132,14 +130,14 @@ class _Command:
         self.name = Path(sys.argv[0]).parent.name if stem == "__main__" else stem
 
     def run(self, argv: Sequence[str]) -> int:
-        _check_makers(self._makers)
+        makers.check(self._makers, takes_settings=self._takes_settings)
         settings_class.check(self._settings)
         if argv and argv[0] in self._commands:
             self.name = f"{self.name} {argv[0]}"
             return self._commands[argv[0]](argv[1:])
         options = self._options(argv)
         if options.version:
-            sys.stdout.write(f"{self.name} {self._version()}\n")
+            sys.stdout.write(f"{self.name} {makers.version_of(self._makers[0])}\n")
             return 0
         serves = not (options.print_config or options.once)
         missing = node_labels.missing(self._settings, self._given(options)) if serves else None
@@ -181,22 +179,13 @@ class _Command:
         helping = bool({"-h", "--help"} & set(argv))
         parser = flags.make_parser(
             self.name,
-            self._description or _paragraph(self._makers[0]),
+            self._description or makers.paragraph(self._makers[0]),
             self._settings,
             self._commands,
             self._default_config,
             helping=helping,
         )
-        return parser.parse_strictly(argv)
-
-    def _version(self) -> str:
-        from importlib.metadata import PackageNotFoundError, version
-
-        module = getattr(_author(self._makers[0]), "__module__", None) or ""
-        for name in (module.partition(".")[0].replace("_", "-"), "deviceplugin"):
-            with suppress(PackageNotFoundError, ValueError):  # a ValueError without a name
-                return version(name)
-        return "unknown"
+        return flags.parse_strictly(parser, argv, self._commands)
 
     def _given(self, options: argparse.Namespace) -> Mapping[str, Any]:
         keys = {loading.key(field) for field in fields(self._settings)}
@@ -238,7 +227,13 @@ class _Command:
 
         thread = threading.Thread(target=run, name="host")
         thread.start()
-        log.info("started", extra={"version": self._version(), "plugin_dir": settings.plugin_dir})
+        log.info(
+            "started",
+            extra={
+                "version": makers.version_of(self._makers[0]),
+                "plugin_dir": settings.plugin_dir,
+            },
+        )
         if settings.reload == "on-change":
             self._changes.start(host.watch, signals.ask_for_reload)
         try:
@@ -267,29 +262,3 @@ def _make_host(plugins: Sequence[Plugin], settings: Settings) -> "Host":
         if collects:
             gc.enable()
     return host
-
-
-def _check_makers(makers: Sequence[object]) -> None:
-    """Raise ConfigError unless ``main`` accepts ``makers``."""
-    if not makers:
-        raise ConfigError("main() needs at least one plugin")
-    for maker in makers:
-        if isinstance(maker, Plugin):
-            name = type(maker).__name__
-            raise ConfigError(f"main() takes the class {name}, which it calls, not {name}()")
-        if not callable(maker):
-            raise ConfigError(f"main() takes classes of plugins, not {maker!r}")
-
-
-def _author(maker: Any) -> Any:
-    """Return the function or class behind a partial function."""
-    return maker.func if isinstance(maker, functools.partial) else maker
-
-
-def _paragraph(maker: Any) -> str:
-    """Return the first paragraph of the docstring of a plugin's class, or of its module."""
-    maker = _author(maker)
-    module = sys.modules.get(getattr(maker, "__module__", None) or "")
-    own = maker.__doc__ if isinstance(maker, type) else None
-    text = own or getattr(module, "__doc__", None) or maker.__doc__ or ""
-    return inspect.cleandoc(text).partition("\n\n")[0]

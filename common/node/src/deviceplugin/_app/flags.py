@@ -3,7 +3,7 @@
 import argparse
 import json
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -26,18 +26,33 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (see --help)")
 
-    commands: Mapping[str, Callable[[Sequence[str]], int]] = {}
-    """Further commands by name. A command's name is the first argument."""
 
-    def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Return the parsed ``argv``; raise ConfigError with a suggestion for unknown arguments."""
-        options, rest = self.parse_known_args(argv)
-        for word in rest:
-            known = [*self._option_string_actions, *self.commands]
-            near = faults.nearest(word.partition("=")[0], known)
-            advice = f": did you mean {near}?" if near else ""
-            self.error(f"unknown argument {word!r}{advice}")
-        return options
+def parse_strictly(
+    parser: argparse.ArgumentParser, argv: Sequence[str], commands: Iterable[str] = ()
+) -> argparse.Namespace:
+    """Return the parsed ``argv``; raise ConfigError with a suggestion for unknown arguments.
+
+    ``parser`` is a ``Parser``. ``commands`` are what the first argument could have been too.
+    """
+    known = parser._option_string_actions  # noqa: SLF001
+    options, wrong = argparse.Namespace(), ""
+    try:
+        options, rest = parser.parse_known_args(argv)
+    except ConfigError as error:  # such as an option that is missing because it is misspelt
+        wrong = str(error)
+        rest = [word for word in argv if word[:2] == "--" != word and _name(word) not in known]
+    names = {one.lstrip("-"): one for one in [*known, *commands]}
+    for word in filter("--".__ne__, rest):
+        near = faults.nearest(_name(word).lstrip("-"), names)
+        advice = f": did you mean {names[near]}?" if near else ""
+        parser.error(f"unknown argument {faults.bounded(repr(word))}{advice}")
+    if wrong:
+        raise ConfigError(wrong)
+    return options
+
+
+def _name(word: str) -> str:
+    return word.partition("=")[0]
 
 
 def make_parser(
@@ -63,7 +78,6 @@ def make_parser(
         "the environment over the file. Durations are written as 30s, 1m30s or 24h.",
         allow_abbrev=False,
     )
-    parser.commands = commands
     if commands and helping:
         listed = parser.add_subparsers(
             title="commands",

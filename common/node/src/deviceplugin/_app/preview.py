@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
+from deviceplugin._app.patience import waiting
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config.settings import Settings
 from deviceplugin._discovery.found import Groups, describe, discover, facts
@@ -30,7 +31,8 @@ def show(
     status = 0
     for plugin in plugins:
         try:
-            more, problems = discover(plugin)
+            with waiting(type(plugin).__name__, "discover()"):
+                more, problems = discover(plugin)
         except DevicePluginError as error:
             sys.stderr.write(f"{type(plugin).__name__}: discovery failed: {error}\n")
             status = 1

@@ -4,6 +4,8 @@ Clients that connect early wait in the socket's queue. So an address that cannot
 at the start, but the server and its libraries do not delay the first list.
 """
 
+import errno
+import logging
 import socket
 import threading
 from collections.abc import Callable
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from deviceplugin._http.certificate import Certificate
     from deviceplugin._http.server import HttpServer
 
+log = logging.getLogger(__name__)
+
 _QUEUE: Final = 1024
 """Clients that wait. Whoever finds no place there comes again after a second, then after three."""
 _KEPT_FOR_US: Final = 16 * 1024
@@ -33,13 +37,24 @@ _CHECK: Final = 0.02
 
 
 def listen(address: str) -> socket.socket:
-    """Return a socket that listens on ``host:port``; ConfigError if nothing can."""
+    """Return a socket that listens on ``host:port``; ConfigError if nothing can.
+
+    If the default address is in use, it is another port: nobody has chosen that one. It is logged.
+    """
     try:
         host, port = values.parse_address(address)
     except ValueError as error:
         raise ConfigError(f"http-address {address!r} {error}") from error
     try:
-        return _listen(host, port)
+        try:
+            return _listen(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or address != Settings.http_address:
+                raise
+            found = _listen(host, 0)
+            other = f"{host}:{found.getsockname()[1]}"
+            log.warning("http address in use, serving on another", extra={"address": other})
+            return found
     except (OSError, ValueError, TypeError) as error:  # a ValueError if the host cannot be a name
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(

@@ -86,7 +86,8 @@ class FileWatcher:
         if self._warned:
             return
         self._warned = True
-        advice = "raise fs.inotify limits" if error.errno in _EXHAUSTED else "fix the cause"
+        seccomp = "check the container's seccomp profile"
+        advice = "raise fs.inotify limits" if error.errno in _EXHAUSTED else seccomp
         log.warning(
             "inotify unavailable, polling files every second",
             extra={"error": str(error), "advice": advice},

@@ -5,12 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any, Final, cast
 
+from deviceplugin._app import flags
 from deviceplugin._app.exit_status import FAILED, INTERRUPTED, USAGE, complain
 from deviceplugin._config import values
 from deviceplugin._config.documents import faults
@@ -19,7 +21,7 @@ from deviceplugin._config.settings import Settings
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
 
-_LONGEST_TIMEOUT: Final = 60.0
+_JSON: Final = "json"
 _PLAIN: Final = "\x1b[0m"
 
 
@@ -27,7 +29,7 @@ def parser(
     command: str, description: str, examples: str, usage: str | None = None
 ) -> argparse.ArgumentParser:
     """Return the parser of ``deviceplugin COMMAND``, without options; it does not reflow text."""
-    return argparse.ArgumentParser(
+    return flags.Parser(
         prog=f"deviceplugin {command}",
         usage=usage,
         description=description,
@@ -57,13 +59,12 @@ def run(
     ``failures`` or writes to a closed pipe; 130 if it is interrupted. Errors are printed.
     """
     try:
-        options = parser.parse_args(argv)
-    except SystemExit as done:  # --help, or a usage error that argparse has printed
-        return int(done.code or 0)
-    open_files.raise_limit()
-    try:
+        options = flags.parse_strictly(parser, argv)
+        open_files.raise_limit()
         status = act(options)
         sys.stdout.flush()
+    except SystemExit:  # --help
+        return 0
     except BrokenPipeError:
         # Python flushes once more at exit, and that error must not be reported either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -72,15 +73,23 @@ def run(
         complain(parser.prog, error)
         return USAGE
     except failures as error:
-        complain(parser.prog, error)
+        complain(parser.prog, _why(error))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
 
 
+def _why(error: Exception) -> str:
+    """Return the message of an error, with the file first if it is about one."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 def has_colour() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return sys.stdout.isatty() and wanted
 
 
 def duration(text: str) -> timedelta:
@@ -93,7 +102,10 @@ def duration(text: str) -> timedelta:
 def add_seconds(
     parser: argparse.ArgumentParser, name: str, default: str, words: str, least: str, most: str = ""
 ) -> None:
-    """Add an option that is a duration from ``least`` to ``most``, in seconds."""
+    """Add an option that is a duration from ``least`` to ``most``, in seconds.
+
+    It is None without a ``default``.
+    """
     wrong = f"is not between {least} and {most}" if most else f"is less than {least}"
     shortest, longest = duration(least), duration(most) if most else timedelta.max
 
@@ -102,8 +114,8 @@ def add_seconds(
             raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
         return found.total_seconds()
 
-    words = f"{words} ({default})"
-    parser.add_argument(name, type=read, default=default, metavar="TIME", help=words)
+    words = f"{words} ({default})" if default else words
+    parser.add_argument(name, type=read, default=default or None, metavar="TIME", help=words)
 
 
 def add_repeated(parser: argparse.ArgumentParser, name: str, metavar: str, words: str) -> None:
@@ -126,19 +138,31 @@ def settings_of(options: argparse.Namespace, names: Iterable[str]) -> Settings:
 def add_timeout(
     parser: argparse.ArgumentParser, default: int, what: str = "for each answer"
 ) -> None:
-    """Add the option ``--timeout``, in seconds."""
+    """Add the option ``--timeout``; ``default`` is in seconds."""
+    add_seconds(parser, "--timeout", f"{default}s", f"how long to wait {what}", "1ms", "1m")
 
-    def seconds(text: str) -> float:
-        if not 0 < (found := float(text)) <= _LONGEST_TIMEOUT:
-            raise argparse.ArgumentTypeError(
-                f"{text} is not above 0 and at most {_LONGEST_TIMEOUT:g}"
-            )
-        return found
 
-    words = f"how long to wait {what} ({default})"
-    parser.add_argument(
-        "--timeout", type=seconds, default=float(default), metavar="SECONDS", help=words
-    )
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--output``, by which ``write`` chooses."""
+    choices = ["table", _JSON]
+    words = "the form of the output (table)"
+    parser.add_argument("--output", choices=choices, default="table", help=words)
+
+
+def write(
+    options: argparse.Namespace, table: Callable[[], str], document: Callable[[], Mapping[str, Any]]
+) -> None:
+    """Print the ``table``, or the ``document`` as JSON, as ``--output`` says."""
+    sys.stdout.write(to_json(document()) if is_json(options) else table())
+
+
+def is_json(options: argparse.Namespace) -> bool:
+    return bool(options.output == _JSON)
+
+
+def aside(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Print to standard error what is for people, while in the context, if JSON is asked for."""
+    return redirect_stdout(sys.stderr) if is_json(options) else nullcontext()
 
 
 def check_names(kind: str, wanted: Iterable[str], known: Collection[str]) -> None:

@@ -18,6 +18,8 @@ PAGE: Final = "common/docs/conformance.md"
 
 FIRST_LANE: Final = "first"
 """The lane of checks of the plugin's first start."""
+NO_DEVICES: Final = "no healthy device is listed"
+"""Why a check of allocations is not applicable."""
 LAST_LANE: Final = "last"
 """The lane of checks of what happened in all other lanes."""
 

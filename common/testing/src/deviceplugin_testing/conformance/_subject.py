@@ -160,6 +160,8 @@ class Subject:
     """Directory of the kubelet; by default a new one for each start."""
     kubelet_version: str = NEWEST
     """The release of Kubernetes whose kubelet is simulated."""
+    needs_devices: bool = True
+    """Whether it fails if it lists no healthy device."""
 
     @property
     def trigger_is_shared(self) -> bool:

@@ -1,14 +1,15 @@
 """The command line of ``deviceplugin devices``, and asking the kubelet and the plugins."""
 
 import argparse
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import grpc
 
 from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._app.patience import waiting
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.tools import _command_line
@@ -30,6 +31,7 @@ _UNHEALTHY: Final = (
     "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
     "report that; ask the plugin with --plugin http://ADDRESS:9494"
 )
+_NAME: Final = "deviceplugin devices"
 _SETTING: Final = "pod-resources-socket"
 
 _DESCRIPTION: Final = """\
@@ -43,7 +45,7 @@ it allocates devices to a new pod. Do not run this more often than every few sec
 _EXAMPLES: Final = """\
 examples:
   deviceplugin devices
-  deviceplugin devices --plugin http://127.0.0.1:9494 --json
+  deviceplugin devices --plugin http://127.0.0.1:9494 --output json
 
 Exit status: 0 if the kubelet and all plugins answered, 1 if not, 2 if the command line is wrong."""
 
@@ -54,7 +56,10 @@ def ask_kubelet(inventory: Inventory, socket: Path, timeout: float, *, with_plug
     ``with_plugins`` is whether plugins have been asked too.
     """
     if not socket.exists():
-        raise NoAnswerError(f"{socket}: does not exist: is it mounted, and does the kubelet run?")
+        raise NoAnswerError(
+            f"{socket}: does not exist: run this on a node with a kubelet, or in a pod that mounts "
+            f"its directory; --{_SETTING} names another socket"
+        )
     lister = pb.DESCRIPTOR.services_by_name["PodResourcesLister"]
     with rpc.connect(socket, max_receive_message_length=_MAX_BYTES) as channel:
         calls = rpc.calls(channel, lister)
@@ -84,11 +89,11 @@ def _list(options: argparse.Namespace) -> int:
     inventory = Inventory()
     problems = _ask(inventory, socket, options)
     for problem in problems:
-        complain("deviceplugin devices", problem)
-    if options.json:
-        sys.stdout.write(_command_line.to_json(_inventory.document(inventory)))
-    else:
-        sys.stdout.write(_inventory.table(inventory))
+        complain(_NAME, problem)
+    if problems and not any(True for _ in inventory) and not _command_line.is_json(options):
+        return FAILED
+    table, document = partial(_inventory.table, inventory), partial(_inventory.document, inventory)
+    _command_line.write(options, table, document)
     return FAILED if problems else 0
 
 
@@ -96,11 +101,13 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
     problems = []
     for url in options.plugin:
         try:
-            ask(url, inventory.add_plugin, options.timeout, Credentials.of(options), _MAX_BYTES)
+            with waiting(_NAME, url):
+                ask(url, inventory.add_plugin, options.timeout, Credentials.of(options), _MAX_BYTES)
         except NoAnswerError as error:
             problems.append(f"{url}: {error}")
     try:
-        ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
+        with waiting(_NAME, str(socket)):
+            ask_kubelet(inventory, socket, options.timeout, with_plugins=bool(options.plugin))
     except NoAnswerError as error:
         inventory.unknown.append("which devices pods have: the kubelet does not answer")
         problems.append(str(error))
@@ -110,7 +117,7 @@ def _ask(inventory: Inventory, socket: Path, options: argparse.Namespace) -> lis
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("devices", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
-    add("--json", action="store_true", help="print JSON")
+    _command_line.add_output(parser)
     add_repeated(parser, "--plugin", "URL", "also ask the plugin at URL; can be repeated")
     add_options(parser)
     words = "the kubelet's socket; also the environment variable DP_POD_RESOURCES_SOCKET"

@@ -10,6 +10,7 @@ from inspect import getdoc
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from deviceplugin._app.patience import waiting
 from deviceplugin._platform.hooks import HookFailedError, Hooks, HookTimeoutError
 from deviceplugin.checks import Finding, Node, unknown
 from deviceplugin.errors import ConfigError, DevicePluginError
@@ -119,7 +120,8 @@ def run(node: Node, checks: Sequence[AnyCheck]) -> Iterator[Result]:
     """Run ``checks`` on ``node`` and yield their findings. An OSError becomes a finding."""
     for check in checks:
         try:
-            findings = list(check.run(node))
+            with waiting("deviceplugin doctor", f"the check {check.name}"):
+                findings = list(check.run(node))
         except OSError as error:
             path = error.filename or check.title
             do = "run as root." if isinstance(error, PermissionError) else ""

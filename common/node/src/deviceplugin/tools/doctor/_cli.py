@@ -2,10 +2,10 @@
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +40,7 @@ examples:
   deviceplugin doctor                            check this machine
   deviceplugin doctor --plugin gpu               there should be GPUs here
   deviceplugin doctor --root /host --verbose     the node is mounted at /host; show all findings
-  kubectl exec POD -- python3 -m deviceplugin doctor --json
+  kubectl exec POD -- python3 -m deviceplugin doctor --output json
 
 --plugin-dir, --registry-dir, --pod-resources-socket, --registration, --protocol, --driver-dir,
 --cdi-dir and --api-server are the plugin's settings, with the same DP_ environment variables.
@@ -106,11 +106,9 @@ def _examine(options: argparse.Namespace) -> int:
         return 0
     node, checks = _node(options), _chosen(options.only)
     results = list(run(node, checks))
-    if options.json:
-        sys.stdout.write(_command_line.to_json(document(node, results)))
-    else:
-        colour = _command_line.has_colour()
-        sys.stdout.write(text(results, verbose=options.verbose, colour=colour))
+    colour = _command_line.has_colour()
+    table = partial(text, results, verbose=options.verbose, colour=colour)
+    _command_line.write(options, table, partial(document, node, results))
     return FAILED if failed(results) else 0
 
 
@@ -146,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("doctor", _DESCRIPTION, _EXAMPLES)
     add = parser.add_argument
     add("--verbose", "-v", action="store_true", help="show findings that are ok, too")
-    add("--json", action="store_true", help="print all findings as JSON")
+    _command_line.add_output(parser)
     known = [check.name for check in plugin_checks()]
     words = "the devices of this installed plugin should be here; can be repeated"
     add("--plugin", action="append", default=[], choices=known, help=words)

@@ -13,7 +13,13 @@ import grpc
 from deviceplugin._platform import rpc
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance import _kubelet
-from deviceplugin_testing.conformance._check import FIRST_LANE, CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._check import (
+    FIRST_LANE,
+    NO_DEVICES,
+    CheckGroup,
+    Failed,
+    NotApplicable,
+)
 from deviceplugin_testing.conformance._node import PluginNode
 from deviceplugin_testing.conformance._trial import Trial
 
@@ -42,7 +48,7 @@ def healthy(trial: Trial) -> tuple[PluginNode, list[str]]:
     node = trial.node()
     ids = node.healthy
     if not ids:
-        raise NotApplicable("no healthy device is listed")
+        raise NotApplicable(NO_DEVICES)
     most = min(trial.limits.devices, len(ids))
     return node, sorted(trial.rng("devices").sample(ids, most))
 

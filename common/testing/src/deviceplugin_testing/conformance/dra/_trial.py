@@ -4,7 +4,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from deviceplugin_testing.conformance._check import CheckRun, Failed, NotApplicable
+from deviceplugin_testing.conformance._check import NO_DEVICES, CheckRun, Failed, NotApplicable
 from deviceplugin_testing.conformance._subject import Limits, Subject
 from deviceplugin_testing.conformance.dra._node import Claim, DraNode, Offered
 from deviceplugin_testing.simulator import CallError
@@ -50,7 +50,7 @@ def exclusive(node: DraNode) -> list[Offered]:
     """Return the devices that one claim has alone; raise ``NotApplicable`` if there is none."""
     found = [device for device in node.devices if device.consumed is None]
     if not found:
-        raise NotApplicable("all its devices are shared")
+        raise NotApplicable("all its devices are shared" if node.devices else NO_DEVICES)
     return found
 
 

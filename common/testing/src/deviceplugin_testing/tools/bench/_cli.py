@@ -29,7 +29,7 @@ _EXAMPLES: Final = """\
 examples:
   deviceplugin bench
   deviceplugin bench --quick --gopher
-  deviceplugin bench --json figures.json -- my-device-plugin --plugin-dir {plugin_dir}
+  deviceplugin bench --output json -- my-device-plugin --plugin-dir {plugin_dir} > figures.json
   deviceplugin bench --bare
   deviceplugin bench --soak 30m
   deviceplugin bench --claims -- my-device-plugin --protocol dra
@@ -38,7 +38,9 @@ examples:
   deviceplugin bench --touch {devices_dir} -- my-device-plugin --devices-from {devices_dir}
 
 On a machine that does other work too, only ratios are reliable. The last line says how noisy it
-was."""
+was.
+
+Exit status: 0 if all was measured, 1 if something was not, 2 if the command line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -85,17 +87,13 @@ def _measure_all(options: argparse.Namespace, commands: Sequence[Sequence[str]])
         sections.append(section)
         work.append(_measure.calibrate(_CALIBRATIONS))
     calibration = replace(work[0], values=[value for each in work for value in each.values])
-    _print(_figures.table(sections, calibration))
-    if options.bare or len(commands) > 1:
-        first, *others = sections
+    with _command_line.aside(options):
+        _print(_figures.table(sections, calibration))
+        first, *others = sections if options.bare or len(commands) > 1 else sections[:1]
         for other in others:
             _print(_versus.table(first.title, other.title, _versus.ratios(first, other)) + "\n")
-    if options.json is not None:
-        text = _command_line.to_json(_figures.document(sections, calibration))
-        try:
-            options.json.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise BenchError(f"{options.json}: {error.strerror}") from error
+    if _command_line.is_json(options):
+        sys.stdout.write(_command_line.to_json(_figures.document(sections, calibration)))
 
 
 def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> Iterator[Section]:
@@ -106,7 +104,7 @@ def _sections(options: argparse.Namespace, subjects: Sequence[BenchSubject]) -> 
 
         yield _claims.measure(subject, plan.allocations, plan.seed, _say)
     elif options.soak is not None:
-        yield _plan.soak(subject, options.soak.total_seconds(), plan.seed, _say)
+        yield _plan.soak(subject, options.soak, plan.seed, _say)
     elif len(subjects) > 1:
         yield from _versus.alternate(subjects, plan, _say)
     elif options.bare:
@@ -173,22 +171,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--core", action="store_true", help="measure the core: many devices, many resources")
     add("--quick", action="store_true", help="measure a few times only, to see that it works")
     add("--bare", action="store_true", help="compare with a minimal plugin")
-    add(
-        "--soak",
-        type=_command_line.duration,
-        metavar="TIME",
-        help="cause random trouble for so long, such as 30m, and observe the memory",
-    )
+    words = "cause random trouble for so long, such as 30m, and observe the memory"
+    _command_line.add_seconds(parser, "--soak", "", words, "1ms")
     add(
         "--compare",
         nargs=2,
         type=Path,
         metavar=("OLD", "NEW"),
-        help="measure nothing: compare two files that --json has written",
+        help="measure nothing: compare two files that --output json has written",
     )
-    add("--json", type=Path, metavar="FILE", help="write all values to FILE")
+    _command_line.add_output(parser)
     add("--starts", type=_count, metavar="N", help="times to start the plugin (10)")
-    add("--idle", type=_seconds, metavar="SECONDS", help="time to leave the plugin alone (60)")
+    words = "time to leave the plugin alone (60s)"
+    _command_line.add_seconds(parser, "--idle", "", words, "1ms")
     add("--allocations", type=_count, metavar="N", help="Allocate calls of each kind (1000)")
     add("--changes", type=_count, metavar="N", help="changes of a device (30)")
     add("--restarts", type=_restarts, metavar="N", help="restarts of the kubelet (50)")
@@ -231,13 +226,6 @@ def _at_least(least: int, number: int) -> int:
     if number < least:
         raise argparse.ArgumentTypeError(f"must be {least} or more")
     return number
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if seconds <= 0:
-        raise argparse.ArgumentTypeError("must be above zero")
-    return seconds
 
 
 def _print(text: str) -> None:

@@ -157,6 +157,8 @@ class Run:
 
     def _tail(self) -> str:
         lines = last_words(self._output, _TAIL)
+        if not lines:
+            return "; it wrote nothing"
         return "; its last words:" + "".join(f"\n  {line}" for line in lines)
 
 

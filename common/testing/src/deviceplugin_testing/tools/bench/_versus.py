@@ -108,14 +108,14 @@ def _lines(first: str, second: str, found: Sequence[Ratio]) -> Iterator[str]:
 
 
 def saved(path: Path) -> Mapping[str, Section]:
-    """Return the sections that ``--json`` has written to ``path``, by title."""
+    """Return the sections that ``--output json`` has written to ``path``, by title."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {each["title"]: _section(each) for each in document["sections"]}
     except OSError as error:
         raise BenchError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise BenchError(f"{path}: no figures of deviceplugin bench --json") from error
+        raise BenchError(f"{path}: no figures of deviceplugin bench --output json") from error
 
 
 def _section(given: Mapping[str, Any]) -> Section:

@@ -50,9 +50,10 @@ examples:
   deviceplugin conformance --kubelet-dir /var/lib/kubelet -- plugin-with-a-fixed-path
   deviceplugin conformance --dra -- my-dra-driver --kubeconfig {kubeconfig}
   deviceplugin conformance --quick --junit report.xml -- my-device-plugin
+  deviceplugin conformance --output json -- my-device-plugin > report.json
 
-Exit status: 0 if no check failed, 1 if one did or the plugin did not start, 2 if the command
-line is wrong or the command cannot be run."""
+Exit status: 0 if no check failed, 1 if one did, or if the plugin did not start or listed no healthy
+device, 2 if the command line is wrong or the command cannot be run."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -79,23 +80,26 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
         trigger=options.trigger_change,
         kubelet_dir=options.kubelet_dir,
         kubelet_version=options.kubelet_version,
+        needs_devices=not options.allow_no_devices,
     )
     subject.check()
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     limits = QUICK if options.quick else Limits()
-    if options.within is not None:
-        limits = replace(limits, within=options.within, start=options.within)
+    if options.timeout is not None:
+        limits = replace(limits, within=options.timeout, start=options.timeout)
     jobs = 1 if options.kubelet_dir else options.jobs
     alone = not options.each_resource
-    report = _try(subject, limits, seed, checks, None if options.dra else jobs, alone=alone)
-    passed = report.passed
-    for name in () if alone else sorted(report.others):
-        print()  # noqa: T201
-        other = replace(subject, resource=name)
-        passed &= _try(other, limits, seed, checks, jobs, alone=False).passed
-    for path, write in ((options.junit, _report.to_junit), (options.json, _report.to_json)):
-        if path is not None:
-            _write(path, write(report))
+    with _command_line.aside(options):
+        report = _try(subject, limits, seed, checks, None if options.dra else jobs, alone=alone)
+        passed = report.passed
+        for name in () if alone else sorted(report.others):
+            print()  # noqa: T201
+            other = replace(subject, resource=name)
+            passed &= _try(other, limits, seed, checks, jobs, alone=False).passed
+    if options.junit is not None:
+        _write(options.junit, _report.to_junit(report))
+    if _command_line.is_json(options):
+        sys.stdout.write(_report.to_json(report))
     return 0 if passed else FAILED
 
 
@@ -109,7 +113,11 @@ def _check_options(options: argparse.Namespace) -> None:
     for name, value in of_plugins.items() if options.dra else ():
         if value:
             raise ConfigError(f"{name} is for device plugins, not for --dra")
-    others = {"--resource": options.resource, "--json": options.json, "--junit": options.junit}
+    others = {
+        "--resource": options.resource,
+        "--output json": _command_line.is_json(options),
+        "--junit": options.junit,
+    }
     for name, value in others.items() if options.each_resource else ():
         if value:
             raise ConfigError(f"{name} is for one resource, not for --each-resource")
@@ -157,6 +165,7 @@ def _try(
         seconds=time.monotonic() - begin,
         results=order.results,
         kubelet_version=subject.kubelet_version,
+        needs_devices=subject.needs_devices,
         **found,
     )
     shown = report if alone else replace(report, others=frozenset())
@@ -205,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
         "--kubelet-dir",
         type=Path,
         metavar="DIR",
-        help="run the kubelet in DIR, which must not be a real kubelet's (a temporary one)",
+        help="run the kubelet in DIR, in which no real kubelet may run (a temporary one)",
     )
     add(
         "--kubelet-version",
@@ -221,7 +230,9 @@ def _parser() -> argparse.ArgumentParser:
         help="shell command that changes the plugin's devices; it can have the same {names}",
     )
     add("--junit", type=Path, metavar="FILE", help="write JUnit XML to FILE")
-    add("--json", type=Path, metavar="FILE", help="write JSON to FILE")
+    _command_line.add_output(parser)
+    words = "pass although no healthy device is listed, and nothing could be allocated"
+    add("--allow-no-devices", action="store_true", help=words)
     add("--list", action="store_true", help="list all checks, and exit")
     add(
         "--only",
@@ -239,10 +250,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--seed", type=int, metavar="N", help="seed of every random choice (a new one)")
     add("--quick", action="store_true", help="shorter observations, fewer restarts")
-    add(
-        "--within",
-        type=float,
-        metavar="SECONDS",
-        help="give the plugin SECONDS to start, to register again and to list a change (10)",
-    )
+    words = "how long the plugin may take to start, to register again and to list a change (10s)"
+    _command_line.add_seconds(parser, "--timeout", "", words, "1ms")
     return parser

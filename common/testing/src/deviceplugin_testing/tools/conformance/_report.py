@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 from deviceplugin._app.text_table import aligned
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import Line, Tone
-from deviceplugin_testing.conformance._check import Check, Result, Verdict
+from deviceplugin_testing.conformance._check import NO_DEVICES, Check, Result, Verdict
 from deviceplugin_testing.simulator import NEWEST
 
 FORMAT: Final = 1
@@ -40,10 +40,23 @@ class Run:
     """Why it did not start beside another process of it; empty if it did."""
     kubelet_version: str = NEWEST
     """The release of Kubernetes whose kubelet was simulated."""
+    needs_devices: bool = True
+    """Whether it fails if it lists no healthy device."""
 
     @property
     def passed(self) -> bool:
-        return not self.problem and not self.counts[Verdict.FAIL]
+        return not (self.problem or self.lacks_devices or self.counts[Verdict.FAIL])
+
+    @property
+    def lacks_devices(self) -> bool:
+        """Whether checks could not be made for want of a device, and that is a failure."""
+        return self.needs_devices and NO_DEVICES in self.unchecked
+
+    @property
+    def unchecked(self) -> Mapping[str, int]:
+        """How many checks could not be made, by the reason."""
+        skipped = (one for one in self.results if one.verdict is Verdict.NOT_APPLICABLE)
+        return Counter(" ".join(result.text.split()) for result in skipped)
 
     @property
     def counts(self) -> Mapping[Verdict, int]:
@@ -78,8 +91,13 @@ def summary(run: Run) -> str:
         text += f"\nthe plugin did not start: {' '.join(run.problem.split())}"
     if run.only_one:
         text += f"\nchecked one by one, because it does not start beside another: {run.only_one}"
+    if run.lacks_devices:
+        text += f"\nfailed, because {NO_DEVICES}: give it one, or allow that: --allow-no-devices"
     if run.others:
         text += f"\nnot checked: {', '.join(sorted(run.others))}; use --resource or --each-resource"
+    if run.unchecked and not run.problem:
+        reasons = sorted(run.unchecked.items(), key=lambda one: -one[1])
+        text += f"\nnot checked: {'; '.join(f'{why} ({count})' for why, count in reasons)}"
     return text
 
 
@@ -101,6 +119,7 @@ def to_json(run: Run) -> str:
         "seconds": round(run.seconds, 3),
         "passed": run.passed,
         "problem": run.problem,
+        "lacks_devices": run.lacks_devices,
         "checks": [
             {
                 "id": result.check.id,

@@ -38,7 +38,9 @@ examples:
   deviceplugin kubelet /tmp/kubelet
   deviceplugin kubelet /tmp/kubelet --send admit demo example.com/gopher=1
   deviceplugin kubelet /tmp/kubelet --script checks.txt
-"""
+
+Exit status: 0 after a stop, 1 if a command failed or the kubelet cannot start, 2 if the command
+line is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -82,13 +84,8 @@ def _parser() -> argparse.ArgumentParser:
         help=f"behave like the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
     )
     parser.add_argument("--fixed", action="store_true", help="do not simulate known defects")
-    parser.add_argument(
-        "--node-status-interval",
-        type=float,
-        default=10.0,
-        metavar="SECONDS",
-        help="time between two updates of the node status (default 10)",
-    )
+    words = "time between two updates of the node status"
+    _command_line.add_seconds(parser, "--node-status-interval", "10s", words, "1ms")
     parser.add_argument("--topology-policy", choices=get_args(TopologyPolicy), default="none")
     parser.add_argument("--topology-scope", choices=get_args(TopologyScope), default="container")
     parser.add_argument(

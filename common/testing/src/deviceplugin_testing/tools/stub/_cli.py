@@ -10,6 +10,7 @@ from typing import Final
 import grpc
 
 from deviceplugin._platform import rpc
+from deviceplugin.errors import ConfigError
 from deviceplugin.proto.v1beta1 import HEALTHY, PLUGIN_DIR
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.tools import _command_line
@@ -92,7 +93,9 @@ _EXAMPLES: Final = """\
 examples:
   deviceplugin stub example.com/thing a b c:Unhealthy --dir /tmp/kubelet/device-plugins
   deviceplugin stub example.com/thing a --dir /tmp/kubelet/plugins_registry --watched
-"""
+
+Exit status: 0 after a stop, 1 if a command failed or the kubelet refused it, 2 if the command line
+is wrong."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -101,13 +104,13 @@ def main(argv: Sequence[str]) -> int:
     0 after a stop, 1 if a command of a script failed or the kubelet refused the plugin, 2 for a
     wrong command line.
     """
-    return _command_line.run(_parser(), argv, _run, (OSError, CommandError))
+    return _command_line.run(_parser(), argv, _run, (OSError, RuntimeError, CommandError))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("stub", _DESCRIPTION, _EXAMPLES)
     parser.add_argument("resource", metavar="RESOURCE")
-    parser.add_argument("devices", nargs="*", metavar="DEVICE")
+    parser.add_argument("devices", nargs="*", default=[], metavar="DEVICE")
     parser.add_argument(
         "--dir",
         type=Path,
@@ -127,6 +130,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if not options.dir.is_dir():
+        raise ConfigError(
+            f"--dir {options.dir}: is not a directory; deviceplugin kubelet DIR makes one, "
+            "DIR/device-plugins"
+        )
     plugin = StubPlugin(
         options.dir,
         options.resource,

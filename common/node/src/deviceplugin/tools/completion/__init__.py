@@ -1,0 +1,1 @@
+"""``deviceplugin completion``: what a shell needs to complete our commands."""
