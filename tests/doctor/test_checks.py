@@ -321,7 +321,10 @@ def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("state", "do"),
-    [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet hangs")],
+    [
+        (_sockets.State.DENIED, "run the plugin, and this command, as root"),
+        (_sockets.State.BUSY, "the kubelet hangs"),
+    ],
 )
 def test_what_to_do_depends_on_the_socket(
     bare: Node, monkeypatch: pytest.MonkeyPatch, state: _sockets.State, do: str
