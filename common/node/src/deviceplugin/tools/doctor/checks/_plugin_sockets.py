@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 import grpc
 from google.protobuf.message import DecodeError
 
-from deviceplugin._kubelet.server import slug_of_resource
 from deviceplugin.checks import Finding, Node, failure, ok, unknown
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as registration
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin
@@ -106,14 +105,14 @@ def _of_info(answer: Answer) -> str:
     with suppress(DecodeError):
         info = registration.PluginInfo.FromString(answer.message)
         if info.type == "DevicePlugin":
-            return slug_of_resource(info.name)
+            return info.name.replace("/", "_")
     return ""
 
 
 def _of_name(name: str) -> str:
     if found := _ENCODED.fullmatch(name):
         with suppress(ValueError):
-            return slug_of_resource(b64decode(found[1], validate=True).decode())
+            return b64decode(found[1], validate=True).decode().replace("/", "_")
         return ""
     tried = ((re.fullmatch(pattern, name), resource) for pattern, resource in _NAMES)
     return next((match.expand(resource) for match, resource in tried if match), "")
