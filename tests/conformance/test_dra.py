@@ -26,7 +26,7 @@ OWN = {
     "slices.again": {"republished": 0.5},
     "containers.pod": {"within": 0.5},
     "losses.kubelet": {"republished": 0.5},
-    "losses.lost-files": {"start": 6.0, "within": 5.0},
+    "losses.lost-files": {"start": 4.0, "within": 2.0},
 }
 """Short for drivers that never do what is waited for."""
 
