@@ -1,6 +1,7 @@
 """Why a pod waits, was rejected or lacks devices, from what an API server has of it."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.tools.doctor._cli import main
 from deviceplugin.tools.doctor.pods import look
-from deviceplugin.tools.doctor.pods._symptoms import SYMPTOMS
+from deviceplugin.tools.doctor.pods._symptoms import SYMPTOMS, symptoms_in
 from hardware.healthy_node import write
 
 ROOT = Path(__file__).parents[2]
@@ -226,11 +227,38 @@ def test_a_name_that_no_node_has_is_answered_by_the_nearest(cluster: Cluster) ->
     ]
 
 
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_a_resource_that_is_given_through_dra_needs_no_node(
+    cluster: Cluster, resource: str
+) -> None:
+    cluster.pod["spec"]["containers"][0]["resources"]["limits"] = {resource: "1"}
+    spec = {"extendedResourceName": "example.com/gpu"}
+    others = [{"metadata": {"name": "x"}, "spec": {}}, {"metadata": {"name": "gpu"}, "spec": spec}]
+    cluster.objects |= {NODES: [node("n", 1, 1)], f"{DRA}/deviceclasses": others}
+    assert ("ok", resource, "is given through DRA, by the DeviceClass gpu") in cluster.found()
+
+
+def test_what_the_scheduler_said_before_the_pod_had_a_node_is_over(cluster: Cluster) -> None:
+    cluster.objects |= {
+        POD: waiting("", "ContainerCreating"),
+        EVENTS: [event("FailedScheduling", "1 Insufficient nvidia.com/gpu")],
+    }
+    assert ["unknown", "ok"] == [verdict for verdict, _, _ in cluster.found()]
+
+
+def test_a_scheduler_that_nobody_may_run_is_named(cluster: Cluster) -> None:
+    cluster.pod["spec"]["schedulerName"] = "volcano"
+    text = "waits, and neither volcano nor a kubelet has said why yet"
+    assert ("unknown", "ns/p", text) == cluster.found()[0]
+
+
 def test_a_pod_that_says_nothing_yet_or_something_else_is_not_explained(cluster: Cluster) -> None:
     cluster.objects |= {POD: waiting("", "ContainerCreating")}
     verdict, _, text = cluster.found()[0]
     assert ("unknown", True) == (verdict, text.startswith("waits, and neither"))
     cluster.objects |= {POD: waiting("no such image", "ImagePullBackOff")}
+    assert ("failure", "container main", "ImagePullBackOff: no such image") == cluster.found()[0]
+    cluster.pod["status"]["phase"] = "Running"
     assert ("failure", "container main", "ImagePullBackOff: no such image") == cluster.found()[0]
     cluster.objects |= {POD: pod("Failed", "node-1")}
     assert "has failed, and the kubelet did not reject it" == cluster.found()[0][2]
@@ -455,3 +483,41 @@ def kubeconfig(url: str) -> Mapping[str, Any]:
         "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
         "users": [{"name": "x", "user": {}}],
     }
+
+
+PAGE = (ROOT / "common/docs/pods.md").read_text(encoding="utf-8")
+ROWS = [line.split(" | ")[0].strip("| ") for line in PAGE.splitlines() if line.startswith("| ")][1:]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_what_the_page_quotes_is_what_the_command_recognises(row: str) -> None:
+    quoted = re.findall("`([^`]+)`", row)
+    assert quoted
+    assert [] == [one for one in quoted if not [*symptoms_in(one)]]
+
+
+def test_the_page_has_all_that_the_command_recognises() -> None:
+    quoted = re.findall("`([^`]+)`", "\n".join(ROWS))
+    shown = {symptom for one in quoted for symptom in symptoms_in(one)}
+    assert [] == [one.pattern for one in SYMPTOMS if one not in shown]
+
+
+def test_the_page_shows_what_the_command_prints(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = f"{CORE}/namespaces/default/pods/train-0"
+    scene = unscheduled("0/2 nodes are available: 2 Insufficient nvidia.com/gpu.")
+    scene["metadata"] |= {"name": "train-0", "namespace": "default"}
+    held = [
+        {"spec": {"nodeName": name, "containers": [{"resources": {"limits": {GPU: count}}}]}}
+        for name, count in {"node-1": "8", "node-2": "7"}.items()
+    ]
+    cluster.objects |= {
+        path: scene,
+        f"{CORE}/namespaces/default/events": [],
+        NODES: [node("node-1", 8, 8), node("node-2", 8, 8)],
+        PODS: held,
+    }
+    assert 1 == main(["--pod=default/train-0", f"--api-server={cluster.url}"])
+    command = "$ deviceplugin doctor --pod default/train-0"
+    assert f"```console\n{command}\n{capsys.readouterr().out}```" in PAGE

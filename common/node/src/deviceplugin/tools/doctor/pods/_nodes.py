@@ -10,6 +10,8 @@ from deviceplugin.checks import Finding, failure, ok, unknown
 from deviceplugin.tools._requests import LIVING, requested
 
 _SHOWN: Final = 5
+_IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
+"""Before the name of any DeviceClass, this is an extended resource too."""
 
 
 class _Node(NamedTuple):
@@ -30,12 +32,26 @@ def look(api: ApiServer, wanted: Mapping[str, int]) -> Iterator[Finding]:
         return
     fitting = list[str]()
     for resource, count in sorted(wanted.items()):
-        if (wrong := _impossible(nodes, resource, count)) is not None:
+        has_it = any(one.total.get(resource) for one in nodes)
+        if not has_it and (name := _class_of(api, resource)):
+            yield ok(resource, f"is given through DRA, by the DeviceClass {name}")
+        elif (wrong := _impossible(nodes, resource, count)) is not None:
             yield wrong
         else:
             fitting.append(resource)
     if fitting:
         yield from _free(api, nodes, {resource: wanted[resource] for resource in fitting})
+
+
+def _class_of(api: ApiServer, resource: str) -> str:
+    """Return the DeviceClass that gives ``resource`` through DRA; empty if none is visible."""
+    try:
+        classes = api.list("/apis/resource.k8s.io/v1/deviceclasses").items
+    except ApiServerError:
+        return ""
+    given = {one["metadata"]["name"]: one["spec"].get("extendedResourceName") for one in classes}
+    names = (name for name, own in given.items() if resource in {own, f"{_IMPLICIT}{name}"})
+    return next(names, "")
 
 
 def _node(node: Mapping[str, Any]) -> _Node:

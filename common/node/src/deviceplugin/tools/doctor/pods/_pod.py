@@ -14,6 +14,8 @@ _LONGEST: Final = 600
 """Most characters of a message; an event has 1024."""
 _NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun", "CreateContainerError"})
 _EXPECTED: Final = frozenset({"ContainerCreating", "PodInitializing"})
+_BEFORE_A_NODE: Final = ("FailedScheduling", "FailedResourceClaimCreation")
+_SCHEDULER: Final = "default-scheduler"
 _WRONG: Final = (LookupError, TypeError, AttributeError, ValueError)
 """What is raised for an answer that is not of the expected form."""
 _DESCRIBE: Final = "kubectl describe pod {name} --namespace {namespace} shows all of it."
@@ -37,11 +39,11 @@ def look(api: ApiServer, namespace: str, name: str) -> Iterator[Finding]:
     """
     try:
         pod = api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        findings = _of_pod(api, pod, f"{namespace}/{name}")
     except NotFoundError:
-        yield from _absent(api, namespace, name)
-        return
+        findings = _absent(api, namespace, name)
     try:
-        yield from _of_pod(api, pod, f"{namespace}/{name}")
+        yield from findings
     except _WRONG as error:
         raise UnavailableError(f"{api.url}: the answer is not a pod: {error!r}") from error
 
@@ -52,13 +54,15 @@ def _of_pod(api: ApiServer, pod: Mapping[str, Any], full: str) -> Iterator[Findi
     events, missing = _events(
         api, full.partition("/")[0], f"involvedObject.uid={pod['metadata']['uid']}"
     )
-    # Events stay for an hour, and those of a pod that got ready are over.
-    seen = [*_in_status(pod), *([] if _is_settled(status) else events)]
-    found = [*_recognised(seen)]
+    is_bound = bool(spec.get("nodeName"))
+    seen = [*_in_status(pod)]
+    # Events stay for an hour, and those of what the pod has left behind are over.
+    now = [one for one in events if not (is_bound and one.text.startswith(_BEFORE_A_NODE))]
+    found = [*_recognised([*seen, *([] if _is_settled(status) else now)])]
     yield from found
-    if status.get("phase") in {"Pending", "Failed"} and not found:
-        yield _unexplained(full, status, seen)
-    if not spec.get("nodeName") and status.get("phase") == "Pending":
+    if not found and (seen or status.get("phase") in {"Pending", "Failed"}):
+        yield _unexplained(full, spec, status, seen)
+    if not is_bound and status.get("phase") == "Pending":
         yield from _nodes.look(api, wanted)
     yield from _claims.look(api, pod)
     yield from missing
@@ -174,14 +178,18 @@ def _recognised(seen: Sequence[_Seen]) -> Iterator[Finding]:
                 yield make(one.where, text, means=means, do=do)
 
 
-def _unexplained(full: str, status: Mapping[str, Any], seen: Sequence[_Seen]) -> Finding:
+def _unexplained(
+    full: str, spec: Mapping[str, Any], status: Mapping[str, Any], seen: Sequence[_Seen]
+) -> Finding:
     namespace, _, name = full.partition("/")
     do = _DESCRIBE.format(name=name, namespace=namespace)
     if seen:
         means = "nothing in this is known to concern devices."
         return failure(seen[0].where, seen[0].text[:_LONGEST], means=means, do=do)
     if status["phase"] == "Pending":
-        found = "waits, and neither the scheduler nor the kubelet has said why yet"
-        return unknown(full, found, f"wait some seconds; if nothing is said, {do}")
+        scheduler = spec.get("schedulerName") or _SCHEDULER
+        found = f"waits, and neither {scheduler} nor a kubelet has said why yet"
+        check = "" if scheduler == _SCHEDULER else f"is there a scheduler called {scheduler}? "
+        return unknown(full, found, f"{check}If nothing is said within a minute, {do}")
     means = "its own program failed: that is not about how it got devices, as far as is known."
     return failure(full, "has failed, and the kubelet did not reject it", means=means, do=do)
