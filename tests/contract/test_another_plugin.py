@@ -33,6 +33,17 @@ MAY_NAME = {
     ),
     ("deviceplugin_cli/migrate/charts", "generic"): "the name of a chart",
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
+    **dict.fromkeys(
+        [
+            ("deviceplugin/tools/doctor/checks/_plugin_sockets.py", name)
+            for name in ("amd", "intel", "nvidia")
+        ],
+        "how plugins of others call their sockets, on nodes without a package of ours for them",
+    ),
+    (
+        "deviceplugin/tools/doctor/pods/_symptoms.py",
+        "nvidia",
+    ): "what a runtime says of a pod, wherever that is read",
     ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
     (
         "deviceplugin_testing/tools/new",

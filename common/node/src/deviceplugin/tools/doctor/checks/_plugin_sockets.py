@@ -38,7 +38,7 @@ _NAMES: Final[Sequence[tuple[str, str]]] = (
 )
 """Names of sockets, and the resource that each is for, with _ in place of /."""
 _ENCODED: Final = re.compile(r"gdp-([A-Za-z0-9+=]+)-\d+\.sock")
-"""The name of a socket of squat's generic plugin, with its resource in base64."""
+"""The name of a socket of squat's plugin, with its resource in base64."""
 _HANGS: Final = (
     "the kubelet goes on to offer its devices, and waits for its answer without a limit: the next "
     "pod that gets one stops all starts and ends of pods on this node."
