@@ -120,7 +120,7 @@ def test_all_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_colours_are_for_terminals() -> None:
-    results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\nhere"))]
-    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _cli.text(
+    results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\n\x1b[2Jhere\u202e"))]
+    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not [2Jhere" in _cli.text(
         results, verbose=False, colour=True
     )

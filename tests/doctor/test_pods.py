@@ -302,7 +302,7 @@ def test_a_pod_that_could_not_be_made_is_explained_by_its_controller(cluster: Cl
         event("FailedCreate", quota, of="p-7d9"),
         event("FailedCreate", quota, of="x"),
     ]
-    assert [("ns/p", "there is no such pod"), ("p-7d9", f"FailedCreate: {quota}")] == [
+    assert [("ns/p", "there is no such pod"), ("ns/p-7d9", f"FailedCreate: {quota}")] == [
         one[1:] for one in cluster.found()
     ]
 

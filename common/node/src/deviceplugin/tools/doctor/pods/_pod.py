@@ -82,9 +82,10 @@ def _of_pod(api: ApiServer, pod: Mapping[str, Any], full: str) -> Iterator[Findi
 def _absent(api: ApiServer, namespace: str, name: str) -> Iterator[Finding]:
     """Yield that there is no such pod, and why its controller could not make one, if it says so."""
     events, missing = _events(api, namespace, "reason=FailedCreate")
-    related = [one for one in events if name.startswith(one.where) or one.where.startswith(name)]
+    full = f"{namespace}/{name}"
+    related = [one for one in events if full.startswith(one.where) or one.where.startswith(full)]
     yield failure(
-        f"{namespace}/{name}",
+        full,
         "there is no such pod",
         means="it was deleted, or its controller could not create it.",
         do=f"kubectl get pods --namespace {namespace}; kubectl describe the Deployment or Job.",
@@ -106,15 +107,15 @@ def _events(
         return [], [unknown("events", f"cannot be read: {error}", do)]
     wrong = [one for one in items if one.get("type") != "Normal"]
     wrong.sort(key=lambda one: one.get("lastTimestamp") or one.get("eventTime") or "", reverse=True)
-    return [
-        _Seen(one["involvedObject"]["name"], _joined(one.get("reason"), one.get("message")))
+    seen = (
+        (f"{namespace}/{one['involvedObject']['name']}", one.get("reason"), one.get("message"))
         for one in wrong
-    ], []
+    )
+    return [_Seen(where, _joined(reason, message)) for where, reason, message in seen], []
 
 
 def _joined(reason: str | None, message: str | None) -> str:
-    text = ": ".join(part for part in (reason, message) if part)
-    return "".join(one if one.isprintable() else " " for one in text)  # whoever wrote it
+    return ": ".join(part for part in (reason, message) if part)
 
 
 def _is_settled(status: Mapping[str, Any]) -> bool:
