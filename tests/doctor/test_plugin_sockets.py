@@ -134,6 +134,13 @@ def test_a_plugin_that_hangs_is_named_with_its_process_and_its_pod(node: Node) -
         assert finding.do.endswith(f"; a stopped process goes on by kill -CONT {os.getpid()}.")
 
 
+def test_what_hangs_in_the_registry_is_not_registered(node: Node, serve: Serve) -> None:
+    serve("csi.sock", watched=True).hold("GetInfo")
+    (failed, _) = [one.finding for one in run(replace(node, timeout=0.2), [CHECK])]
+    assert failed.found.endswith("does not answer GetInfo within 0.2 s")
+    assert failed.means.startswith("the kubelet does not register it")
+
+
 def test_one_process_is_no_rival_of_itself(node: Node, serve: Serve) -> None:
     node.at("proc/self").rename(node.at("proc/me"))
     node.at("proc/self").symlink_to(str(os.getpid()))
@@ -155,7 +162,7 @@ def test_what_is_no_plugin_or_was_left_behind_is_no_fault(node: Node, serve: Ser
     with closing(socket.socket(socket.AF_UNIX)) as left:
         left.bind(str(node.plugin_dir / "left.sock"))
     assert [
-        ("ok", "a.sock", "is not a device plugin's"),
+        ("ok", "a.sock", "is not a plugin's"),
         ("ok", "plugins", "0 of 2 sockets answer"),
     ] == found(node)
 

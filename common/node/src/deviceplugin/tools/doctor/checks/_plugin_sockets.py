@@ -27,6 +27,7 @@ _MOST: Final = 256
 """Most sockets of a directory that are asked."""
 _PLUGIN: Final = plugin.DESCRIPTOR.services_by_name["DevicePlugin"]
 _REGISTRATION: Final = registration.DESCRIPTOR.services_by_name["Registration"]
+_OPTIONS: Final = "GetDevicePluginOptions"
 _NAMES: Final[Sequence[tuple[str, str]]] = (
     (r"(.+)-[0-9a-f]{6}\.sock", r"\1"),  # ours
     (r"nvidiaGPU-\d+\.sock", "nvidia.com_gpu"),  # Google's
@@ -43,6 +44,7 @@ _HANGS: Final = (
     "the kubelet goes on to offer its devices, and waits for its answer without a limit: the next "
     "pod that gets one stops all starts and ends of pods on this node."
 )
+_UNKNOWN: Final = "the kubelet does not register it, and asks again and again."
 _REFUSED: Final = "the kubelet does not register it, and the node has none of its devices."
 
 
@@ -58,7 +60,7 @@ def plugins(node: Node) -> Iterator[Finding]:
     asked = list[Answer]()
     serving = list[_Socket]()
     for directory, service, method in (
-        (node.plugin_dir, _PLUGIN, "GetDevicePluginOptions"),
+        (node.plugin_dir, _PLUGIN, _OPTIONS),
         (node.registry_dir, _REGISTRATION, "GetInfo"),
     ):
         paths = sockets_in(directory)
@@ -83,7 +85,7 @@ def _silent(node: Node, path: Path, method: str, answer: Answer) -> Iterator[Fin
         if state not in {State.DEAD, State.MISSING, State.LISTENED_TO}:
             yield unknown(path, f"cannot be asked: {state}", "run as root.")
     elif answer.code is grpc.StatusCode.UNIMPLEMENTED:
-        yield ok(path, "is not a device plugin's")
+        yield ok(path, "is not a plugin's")
     elif answer.code is grpc.StatusCode.DEADLINE_EXCEEDED:
         process = process_behind(node, path)
         who = described(node, process)
@@ -91,7 +93,7 @@ def _silent(node: Node, path: Path, method: str, answer: Answer) -> Iterator[Fin
             path,
             f"somebody listens, and does not answer {method} within {node.timeout:g} s"
             + (f" ({who})" if who else ""),
-            means=_HANGS,
+            means=_HANGS if method == _OPTIONS else _UNKNOWN,
             do="restart the pod of this plugin, and look at its log for what it waits for"
             + (f"; a stopped process goes on by kill -CONT {process}." if process else "."),
         )
