@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+import grpc
 import pytest
 
 from cluster.scripted_api import Answer, Asked, Script, running
 from deviceplugin.apiserver import ApiServer
+from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin.tools.doctor._cli import main
 from deviceplugin.tools.doctor.pods import look
 from deviceplugin.tools.doctor.pods._symptoms import SYMPTOMS, symptoms_in
+from deviceplugin_testing.simulator import Pod, SimulatedKubelet, StubError, StubPlugin
 from hardware.healthy_node import write
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +178,45 @@ def test_what_the_pod_shows_is_explained(
     assert text in findings[0].found
     assert findings[0].do
     assert f"{scene['status']['phase']} " in findings[-1].found
+
+
+def refusing(plugin: StubPlugin) -> None:
+    plugin.failing["Allocate"] = StubError("busy", grpc.StatusCode.FAILED_PRECONDITION)
+
+
+def ending(plugin: StubPlugin) -> None:
+    plugin.failing["Allocate"] = StubError("gone", grpc.StatusCode.UNAVAILABLE)
+
+
+def preferring_badly(plugin: StubPlugin) -> None:
+    plugin.failing["GetPreferredAllocation"] = StubError("no")
+
+
+@pytest.mark.parametrize(
+    ("do", "healthy", "means"),
+    [
+        (lambda plugin: plugin.update({"a": "Unhealthy"}), 0, "is away"),
+        (lambda plugin: plugin.stop(), 0, "is away"),
+        (lambda plugin: plugin.update(["a"]), 1, "than the scheduler counted"),
+        (refusing, 3, "the plugin refused"),
+        (ending, 3, "the plugin ended"),
+        (preferring_badly, 3, "answers wrongly"),
+    ],
+)
+def test_what_a_kubelet_says_of_a_pod_that_it_rejects_is_explained(
+    root: Path, do: Callable[[StubPlugin], None], healthy: int, means: str
+) -> None:
+    options = pb.DevicePluginOptions(get_preferred_allocation_available=True)
+    with (
+        SimulatedKubelet(root) as kubelet,
+        StubPlugin(kubelet.plugin_dir, GPU, ["a", "b", "c"], options=options) as plugin,
+    ):
+        kubelet.wait_for(GPU, {"a", "b", "c"})
+        do(plugin)
+        kubelet.wait(lambda: len(kubelet.healthy(GPU)) == healthy)
+        outcome = kubelet.run(Pod.of("p", main={GPU: 2}))
+    texts = [f"{outcome.reason}: {outcome.message}", f"{outcome.reason}: {outcome.event}"]
+    assert [[means in one.means for one in symptoms_in(text)] for text in texts] == [[True]] * 2
 
 
 def test_every_symptom_has_a_scene_or_a_test_of_its_own() -> None:
