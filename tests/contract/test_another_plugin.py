@@ -33,6 +33,12 @@ MAY_NAME = {
     ),
     ("deviceplugin_cli/migrate/charts", "generic"): "the name of a chart",
     ("deviceplugin/__main__.py", "gopher"): "an example in --help",
+    ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
+    (
+        "deviceplugin_testing/tools/new",
+        "template",
+    ): "what it makes plugins of, and the places for their lines",
+    ("deviceplugin_testing/tools/bench", "gopher"): "what is measured where no command is given",
     **dict.fromkeys(
         [
             ("deviceplugin/tools/doctor/checks/_plugin_sockets.py", name)
@@ -44,12 +50,6 @@ MAY_NAME = {
         "deviceplugin/tools/doctor/pods/_symptoms.py",
         "nvidia",
     ): "what a runtime says of a pod, wherever that is read",
-    ("deviceplugin_testing/tools/conformance", "gopher"): "an example in --help",
-    (
-        "deviceplugin_testing/tools/new",
-        "template",
-    ): "what it makes plugins of, and the places for their lines",
-    ("deviceplugin_testing/tools/bench", "gopher"): "what is measured where no command is given",
 }
 """Places in the framework that name a plugin, and why."""
 
