@@ -38,6 +38,17 @@ MAY_NAME = {
         "template",
     ): "what it makes plugins of, and the places for their lines",
     ("deviceplugin_testing/tools/bench", "gopher"): "what is measured where no command is given",
+    **dict.fromkeys(
+        [
+            ("deviceplugin/tools/doctor/checks/_plugin_sockets.py", name)
+            for name in ("amd", "intel", "nvidia")
+        ],
+        "how plugins of others call their sockets, on nodes without a package of ours for them",
+    ),
+    (
+        "deviceplugin/tools/doctor/pods/_symptoms.py",
+        "nvidia",
+    ): "what a runtime says of a pod, wherever that is read",
 }
 """Places in the framework that name a plugin, and why."""
 

@@ -16,6 +16,7 @@ from deviceplugin.tools.doctor import _sockets
 from deviceplugin.tools.doctor._check import run
 from deviceplugin.tools.doctor.checks import _kubelet, _machine, all_checks
 from deviceplugin_gpu.nvml.library import DIRECTORIES, SONAME
+from deviceplugin_testing.simulator import SimulatedKubelet
 from hardware.healthy_node import PROC, write
 
 DRIVER = ["sys/module/nvidia/refcnt", "dev/nvidiactl", "dev/nvidia0"]
@@ -268,22 +269,32 @@ def test_a_check_that_cannot_look_says_so(bare: Node) -> None:
     assert expected == (found.verdict, found.looked_at, found.found, found.do)
 
 
-def test_a_user_who_may_not_write_is_told(root: Path) -> None:
-    plugin_dir = root / "var/lib/kubelet/device-plugins"
-    plugin_dir.mkdir(parents=True)
-    for path in [plugin_dir, *plugin_dir.parents[:4]]:
+@pytest.mark.parametrize(
+    ("check", "status", "texts"),
+    [
+        ("plugin-directory", 1, ["may not read and write it", "runAsUser: 0"]),
+        ("kubelet-socket", 1, ["may not connect to it", "runs as this user (", "runAsUser: 0"]),
+        ("pod-resources", 0, ["may not connect to it", "whether the kubelet answers is unknown"]),
+    ],
+)
+def test_a_user_who_may_not_is_told_and_the_kubelet_is_not_said_to_be_away(
+    root: Path, kubelet: SimulatedKubelet, check: str, status: int, texts: list[str]
+) -> None:
+    for path in [kubelet.plugin_dir, *kubelet.plugin_dir.parents[:4]]:
         path.chmod(0o755)
     if os.geteuid():
-        plugin_dir.chmod(0o555)
+        kubelet.plugin_dir.chmod(0o555)
+    (kubelet.plugin_dir / "kubelet.sock").chmod(0o600 if os.geteuid() == 0 else 0)
+    kubelet.pod_resources_socket.parent.chmod(0o700 if os.geteuid() == 0 else 0)
     program = (
         "import os, sys; from deviceplugin.tools.doctor._cli import main; "
         "os.geteuid() or os.setuid(65534); sys.exit(main(sys.argv[1:]))"
     )
-    words = [sys.executable, "-c", program, f"--root={root}", "--only=plugin-directory"]
+    words = [sys.executable, "-c", program, f"--root={root}", f"--only={check}"]
     found = subprocess.run(words, check=False, capture_output=True, text=True)
-    assert 1 == found.returncode, found.stderr
-    assert "may not read and write it" in found.stdout
-    assert "runAsUser: 0" in found.stdout
+    kubelet.pod_resources_socket.parent.chmod(0o700)
+    assert status == found.returncode, found.stderr
+    assert all(text in found.stdout for text in texts), found.stdout
 
 
 @pytest.mark.parametrize(
@@ -309,7 +320,10 @@ def test_a_package_that_is_missing_is_named(bare: Node, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("state", "do"),
-    [(_sockets.State.DENIED, "run as root"), (_sockets.State.BUSY, "the kubelet hangs")],
+    [
+        (_sockets.State.DENIED, "run the plugin, and this command, as root"),
+        (_sockets.State.BUSY, "the kubelet hangs"),
+    ],
 )
 def test_what_to_do_depends_on_the_socket(
     bare: Node, monkeypatch: pytest.MonkeyPatch, state: _sockets.State, do: str

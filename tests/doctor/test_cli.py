@@ -1,6 +1,7 @@
 """The command, its reports and its exit status."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,8 @@ def test_settings_are_those_of_the_environment(
         (["--only=xyz"], "no check 'xyz': --list shows all"),
         (["--registration=x"], "registration"),
         (["--frobnicate"], "unknown argument '--frobnicate'"),
-        (["--plugin=toaster"], "invalid choice: 'toaster'"),
+        (["--plugin=toaster"], "--plugin toaster: is not installed here: there are amd, fpga"),
+        (["--plugin=gpuu"], "--plugin gpuu: is not installed here: did you mean gpu?"),
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
@@ -91,6 +93,26 @@ def test_a_wrong_command_line_exits_with_2(
     assert text in capsys.readouterr().err
 
 
+def test_a_plugin_without_a_check_is_none_that_is_wrong(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 0 == main([f"--root={root}", "--only=versions", "--plugin=gopher", "--verbose"])
+    assert "gopher: has no check of its own" in capsys.readouterr().out
+
+
+def test_an_extra_that_is_missing_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [one for one in sys.modules if one.startswith("deviceplugin.tools.doctor.pods")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "deviceplugin.apiserver", None)
+    assert 2 == main(["--pod=ns/p"])
+    assert "--pod needs urllib3: pip install 'deviceplugin[cluster]'" in capsys.readouterr().err
+    words = ["--only=dra-cluster", "--protocol=dra", "--api-server=http://127.0.0.1:1"]
+    assert 0 == main([f"--root={root}", *words])
+    assert "needs deviceplugin.apiserver, which is not installed" in capsys.readouterr().out
+
+
 def test_all_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["--list"])
     lines = capsys.readouterr().out.splitlines()
@@ -98,7 +120,7 @@ def test_all_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_colours_are_for_terminals() -> None:
-    results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\nhere"))]
-    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _cli.text(
+    results = [Result("check", Finding(Verdict.FAILURE, "path", "is  not\n\x1b[2Jhere\u202e"))]
+    assert "\x1b[1;31mfailure\x1b[0m  check  path: is not [2Jhere" in _cli.text(
         results, verbose=False, colour=True
     )

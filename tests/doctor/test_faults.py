@@ -102,14 +102,25 @@ def no_kubelet_socket(node: Node) -> None:
     (node.plugin_dir / "kubelet.sock").unlink()
 
 
+@fault("and yet the kubelet runs: it answers on", "KUBELET-SOCKET")
+def a_directory_that_is_not_the_kubelets_any_more(node: Node) -> None:
+    node.plugin_dir.rename(node.plugin_dir.with_name("before"))
+    node.plugin_dir.mkdir(mode=0o750)
+
+
+@fault("is another directory than the one that the kubelet (process 812) has", "KUBELET")
+def a_directory_with_something_mounted_over_it(node: Node) -> None:
+    node.at(f"proc/812/root{node.settings.plugin_dir}").mkdir(parents=True)
+
+
 @fault("it is not a socket", "KUBELET-SOCKET")
 def a_file_in_place_of_the_kubelet_socket(node: Node) -> None:
     (node.plugin_dir / "kubelet.sock").unlink()
     write(node.plugin_dir / "kubelet.sock")
 
 
-@fault("nobody listens on it", "KUBELET-SOCKET")
-def a_kubelet_that_has_died(node: Node) -> None:
+@fault("nobody listens on it, and yet", "KUBELET-SOCKET")
+def a_kubelet_that_serves_only_half(node: Node) -> None:
     leave_socket(node.plugin_dir / "kubelet.sock")
 
 

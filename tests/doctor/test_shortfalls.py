@@ -1,4 +1,4 @@
-"""What the doctor makes of what a running plugin reports of itself."""
+"""What the doctor makes of what a running plugin reports of itself, and of the kubelet's answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,10 @@ import pytest
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Node
 from deviceplugin.tools import _devices_page
-from deviceplugin.tools.doctor.checks import _plugin
+from deviceplugin.tools.doctor.checks import _directories, _plugin
+from deviceplugin.tools.doctor.checks._kubelet import healthy_devices
 from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.simulator import SimulatedKubelet, StubPlugin
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
@@ -29,7 +31,7 @@ def answering(*shortfalls: str) -> Iterator[Node]:
     ):
         node.wait_for(RESOURCE, {"a"})
         port = eventually(lambda: node.host.http_port, "the port")
-        settings = Settings(http_address=f"127.0.0.1:{port}")
+        settings = replace(kubelet.settings(), http_address=f"127.0.0.1:{port}")
         yield Node(root=Path("/"), settings=settings, timeout=PATIENCE)
 
 
@@ -72,3 +74,63 @@ def test_an_answer_that_makes_no_sense_does_no_harm(
     monkeypatch.setattr(_devices_page, "fetch", fetch)
     node = Node(root=Path("/"), settings=Settings(http_address=":1"))
     assert {"ok"} >= {verdict for verdict, _ in found(node)}
+
+
+def registered(node: Node) -> list[tuple[str, str]]:
+    return [(one.verdict.value, one.found) for one in _plugin.registrations(node)]
+
+
+ALL = ("ok", "the kubelet has what the plugin offers, as far as is visible")
+
+
+def test_a_kubelet_that_has_what_the_plugin_offers_is_ok() -> None:
+    with answering() as node:
+        assert [ALL] == registered(node)
+        unseen = replace(node.settings, pod_resources_socket=Path("/no/such"))
+        assert [ALL] == registered(replace(node, settings=unseen))
+    assert [("ok", "no plugin answers here")] == registered(node)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "text"),
+    [
+        (["y"], "the kubelet has y, which this plugin does not list"),
+        (["a", "y", "z"], "the kubelet has y and 1 more, which this plugin does not list"),
+    ],
+)
+def test_devices_that_the_kubelet_has_of_somebody_else_show_a_rival(
+    theirs: list[str], text: str
+) -> None:
+    with answering() as node, StubPlugin(node.plugin_dir, RESOURCE, theirs) as rival:
+        eventually(lambda: theirs[0] in (healthy_devices(node) or {})[RESOURCE], "their list")
+        assert [("failure", text)] == registered(node)
+        assert rival.streams
+
+
+def test_a_plugin_that_is_registered_with_another_kubelet_is_named() -> None:
+    with (
+        answering() as node,
+        TemporaryDirectory(prefix="dp") as elsewhere,
+        SimulatedKubelet(Path(elsewhere)) as other,
+    ):
+        settings = replace(node.settings, pod_resources_socket=other.pod_resources_socket)
+        assert [
+            ("failure", "the kubelet has none of the 1 healthy devices of this plugin")
+        ] == registered(replace(node, settings=settings))
+
+
+def test_a_plugin_whose_directory_is_gone_says_so_although_it_could_be_found_in_another() -> None:
+    with TemporaryDirectory(prefix="dp") as root, Kubelet(Path(root)) as kubelet:
+        gone: dict[str, object] = {"plugin_dir": Path(root, "gone"), "registration": "self"}
+        with kubelet.running(ScriptedPlugin("a"), http_address="127.0.0.1:0", **gone) as node:
+            port = eventually(lambda: node.host.http_port, "the port")
+            settings = Settings(
+                http_address=f"127.0.0.1:{port}",
+                plugin_dir=Path(root, "gone"),
+                registry_dir=kubelet.simulated.registry_dir,
+                registration="self",
+            )
+            here = Node(root=Path("/"), settings=settings, timeout=PATIENCE)
+            said = "is not registered: cannot serve: "
+            eventually(lambda: registered(here)[0][1].startswith(said), "the reason")
+            assert ["failure"] == [one.verdict for one in _directories.directory(here)]

@@ -11,6 +11,7 @@ import pytest
 from deviceplugin.checks import Node
 from deviceplugin_rdma import doctor
 from discovered import degraded, found, unhealthy
+from hardware.healthy_node import write
 from rdma.machines import DGX_H100
 from rdma.tree import Build, RdmaTree
 
@@ -238,3 +239,14 @@ def test_a_node_without_cards_is_ok_unless_it_is_asked_for(tree: RdmaTree) -> No
     assert ["none found"] == [one.found for one in doctor.look(node)]
     (asked,) = doctor.look(replace(node, plugins=frozenset({"rdma"})))
     assert "none found: no PCI device of class 0x02" == asked.found
+
+
+def test_ordinary_cards_are_no_reason_for_a_warning_unless_it_is_asked_for(tmp_path: Path) -> None:
+    card = tmp_path / "sys/bus/pci/devices/0000:00:03.0"
+    for name, text in {"class": "0x020000", "vendor": "0x1af4", "device": "0x1041"}.items():
+        write(card / name, text)
+    (card / "driver").symlink_to("../../drivers/virtio-pci")
+    node = Node.at_root(tmp_path)
+    assert ["ok"] == [one.verdict for one in doctor.look(node)]
+    asked = replace(node, plugins=frozenset({"rdma"}))
+    assert ["ok", "warning"] == [one.verdict for one in doctor.look(asked)]

@@ -33,6 +33,9 @@ def look(node: Node) -> Iterable[Finding]:
             means="the plugin does not offer these functions.",
             do="lspci -nnk shows the modules for each; dmesg why one was not bound.",
         )
+    virtual = [nic for nic in found if nic.is_virtual]
+    if not (rdma or virtual or "rdma" in node.plugins):
+        return  # ordinary cards, such as most nodes have: nobody may want this plugin here
     yield from _of_sysfs(found)
     yield from _of_nodes(rdma, node)
     yield from _of_links(rdma, sysfs)

@@ -1,14 +1,12 @@
 """What is kept of nodes, of pods, and of the objects of the operator."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import devices_in
+from deviceplugin.tools._requests import requested
 
-LIVING: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Selects pods that hold what they have requested."""
 PATH: Final = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
 
 
@@ -55,31 +53,6 @@ def held(pod: Mapping[str, Any]) -> Held:
     """Return the devices of a pod, and its node; an empty name if it has none yet."""
     spec = pod["spec"]
     return Held(spec.get("nodeName") or "", requested(spec))
-
-
-def requested(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the devices that the scheduler sets aside for a pod.
-
-    Init containers run one after the other, beside the sidecars that were started before them. What
-    they had, the containers get.
-    """
-    sidecars: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for container in spec.get("initContainers") or ():
-        own = Counter(_devices(container))
-        if container.get("restartPolicy") == "Always":
-            sidecars += own
-            most |= sidecars
-        else:
-            most |= sidecars + own
-    for container in spec.get("containers") or ():
-        sidecars += Counter(_devices(container))
-    return dict(most | sidecars)
-
-
-def _devices(container: Mapping[str, Any]) -> dict[str, int]:
-    resources = container.get("resources") or {}
-    return devices_in({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from deviceplugin.apiserver import (
     UnavailableError,
 )
 from deviceplugin.errors import ConfigError
+from deviceplugin.tools._requests import LIVING
 from deviceplugin_cli.fleet import _fleet
 from deviceplugin_cli.fleet._facts import (
-    LIVING,
     PATH,
     Held,
     NodeFacts,

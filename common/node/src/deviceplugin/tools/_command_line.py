@@ -220,4 +220,5 @@ class Line:
 
 
 def _one_line(words: str) -> str:
-    return " ".join(words.split())
+    """Return ``words`` as one line, without what could move or colour a terminal."""
+    return " ".join("".join(one if one.isprintable() else " " for one in words).split())

@@ -8,7 +8,8 @@ from typing import Any, Final
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.fleet._facts import NodeFacts, requested
+from deviceplugin.tools._requests import requested
+from deviceplugin_cli.fleet._facts import NodeFacts
 
 FORMAT: Final = 1
 """Version of the file."""

@@ -11,7 +11,8 @@ from deviceplugin._config.documents.faults import printable
 from deviceplugin.apiserver import ApiServerError, ForbiddenError
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_cli.fleet._facts import LIVING, node_facts
+from deviceplugin.tools._requests import LIVING
+from deviceplugin_cli.fleet._facts import node_facts
 from deviceplugin_cli.fleet._question import Progress, Question, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
 from deviceplugin_cli.migrate._documents import read_text

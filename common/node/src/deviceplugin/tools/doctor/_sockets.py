@@ -3,12 +3,16 @@
 import errno
 import socket
 import stat
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.empty_pb2 import Empty
 
 from deviceplugin._platform import rpc
 from deviceplugin.proto.podresources import podresources_pb2 as pb
@@ -16,6 +20,8 @@ from deviceplugin.proto.podresources import podresources_pb2 as pb
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """The limit on the length of an answer; the kubelet itself has none."""
 _NO_METHOD: Final = "/v1beta1.Registration/AreYouThere"
+_CREDENTIALS: Final = struct.Struct("3i")
+"""The process, user and group at the other end of a socket."""
 
 
 class State(StrEnum):
@@ -54,6 +60,18 @@ def state_of(path: Path, timeout: float) -> State:
     return State.LISTENED_TO
 
 
+def listener_of(path: Path, timeout: float) -> int:
+    """Return the process that listens on ``path``; 0 if that cannot be seen from here."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(timeout)
+            client.connect(str(path))
+            found = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return 0
+    return int(_CREDENTIALS.unpack(found)[0])
+
+
 class Answer(NamedTuple):
     """The answer of a gRPC server."""
 
@@ -77,6 +95,19 @@ def ask_allocatable(path: Path, timeout: float) -> Answer:
     with rpc.connect(path, max_receive_message_length=_MAX_BYTES) as channel:
         call = rpc.calls(channel, lister)["GetAllocatableResources"]
         return _result(lambda: call(pb.AllocatableResourcesRequest(), timeout=timeout))
+
+
+def ask_each(
+    sockets: Sequence[Path], service: ServiceDescriptor, method: str, timeout: float
+) -> Sequence[Answer]:
+    """Call ``method`` without arguments on all ``sockets`` at once; messages are encoded."""
+    with ExitStack() as stack:
+        channels = [stack.enter_context(rpc.connect(path)) for path in sockets]
+        begun = [
+            rpc.calls(channel, service, encoded=True)[method].future(Empty(), timeout=timeout)
+            for channel in channels
+        ]
+        return [_result(call.result) for call in begun]
 
 
 def _result(ask: Callable[[], Any]) -> Answer:

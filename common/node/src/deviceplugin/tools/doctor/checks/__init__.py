@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from deviceplugin.tools.doctor._check import AnyCheck, Check, plugin_checks
-from deviceplugin.tools.doctor.checks import _cdi, _directories, _dra, _kubelet, _machine, _plugin
+from deviceplugin.tools.doctor.checks import (
+    _cdi,
+    _directories,
+    _dra,
+    _kubelet,
+    _machine,
+    _plugin,
+    _plugin_sockets,
+)
 
 KUBELET: Final = (
     Check("versions", "versions of Python, the kernel and the packages", _machine.versions),
@@ -17,6 +25,9 @@ KUBELET: Final = (
     Check(
         "registry-directory", "plugins_registry, which the kubelet watches", _directories.registry
     ),
+    Check(
+        "plugins", "whether all plugins answer, and which share a resource", _plugin_sockets.plugins
+    ),
     Check("mode", "how a plugin would register, and why", _directories.mode),
     Check(
         "pod-resources",
@@ -24,6 +35,11 @@ KUBELET: Final = (
         _kubelet.pod_resources,
     ),
     Check("checkpoint", "the kubelet's record of who has which device", _kubelet.checkpoint),
+    Check(
+        "registration",
+        "whether the kubelet has the running plugin's devices",
+        _plugin.registrations,
+    ),
     Check("shortfalls", "what the running plugin should offer and does not", _plugin.shortfalls),
     Check("dra", "directories, records and CDI files of DRA drivers", _dra.drivers),
     Check("dra-cluster", "API, rights and classes that DRA needs", _dra.cluster),

@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,7 @@ from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 from deviceplugin.tools.doctor._sockets import State, state_of
 
-_MOST: Final = 64
+_MOST: Final = 256
 """Most sockets that are tried."""
 
 
@@ -90,32 +89,34 @@ def directory(node: Node) -> Iterator[Finding]:
         do="on a node, start the kubelet, which creates the directory; in a pod, mount the "
         f"host path {node.settings.plugin_dir} at the same place.",
     )
-    if node.registry_dir.is_dir():
+    if node.registry_dir.is_dir() and node.settings.registration != "self":
         missing = ok(path, "does not exist; plugins can still be found in plugins_registry")
     yield from usable(node, path, missing)
 
 
-def _sockets(node: Node, directory: Path) -> tuple[list[str], int]:
-    """Return the names of sockets without a listener, and the number of the others.
+def sockets_in(directory: Path) -> list[Path]:
+    """Return the sockets in ``directory``, if it is there.
 
     The kubelet's does not count, and a link to a socket is another name of one.
     """
-    found = (
-        path
-        for path in directory.iterdir()
-        if path.is_socket() and not path.is_symlink() and path.name != KUBELET_SOCKET
-    )
-    tried = list(islice(sorted(found, key=lambda path: natural_key(path.name)), _MOST))
-    dead = [path.name for path in tried if state_of(path, node.timeout / 10) is State.DEAD]
-    return dead, len(tried) - len(dead)
+    if not directory.is_dir():
+        return []
+    found = (one for one in directory.iterdir() if one.is_socket() and not one.is_symlink())
+    others = (one for one in found if one.name != KUBELET_SOCKET)
+    return sorted(others, key=lambda path: natural_key(path.name))
+
+
+def _dead(node: Node, directory: Path) -> list[str]:
+    """Return the names of sockets without a listener."""
+    tried = sockets_in(directory)[:_MOST]
+    return [path.name for path in tried if state_of(path, node.timeout / 10) is State.DEAD]
 
 
 def leftovers(node: Node) -> Iterator[Finding]:
     directory = node.plugin_dir
     if not directory.is_dir():
         return
-    dead, alive = _sockets(node, directory)
-    if dead:
+    if dead := _dead(node, directory):
         yield warning(
             directory,
             f"nobody listens on {', '.join(dead)}",
@@ -124,14 +125,15 @@ def leftovers(node: Node) -> Iterator[Finding]:
             do="check whether the pod of that plugin runs (kubectl get pods -A -o wide). The next "
             "start of the kubelet removes the file, and often that of the plugin does.",
         )
-    yield ok(directory, f"somebody listens on {alive} sockets of plugins")
+    else:
+        yield ok(directory, "has no socket without a listener")
 
 
 def registry(node: Node) -> Iterator[Finding]:
     path = node.registry_dir
     missing = ok(path, "does not exist; only registration=watcher needs it")
     yield from usable(node, path, missing)
-    if path.is_dir() and (dead := _sockets(node, path)[0]):
+    if dead := _dead(node, path):
         yield warning(
             path,
             f"nobody listens on {', '.join(dead)}",

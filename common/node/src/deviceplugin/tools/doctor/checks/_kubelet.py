@@ -1,8 +1,9 @@
 """The kubelet: its process, its sockets, and its record of devices."""
 
+import os
 import re
-from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +23,13 @@ _REPAIRS: Final = {
     State.NO_SOCKET: f"remove it, then {_RESTART}",
     State.DEAD: "the kubelet has died or is starting: systemctl status kubelet, journalctl -u "
     "kubelet.",
-    State.DENIED: "run as root; with SELinux, as type container_device_plugin_t or spc_t.",
+    State.DENIED: "run the plugin, and this command, as root (runAsUser: 0); with SELinux, as type "
+    "container_device_plugin_t or spc_t.",
 }
+_ABANDONED: Final = (
+    "restart this pod, which then has the directory of now. If it is the same on the node, "
+    f"somebody removed what the kubelet had there: {_RESTART}"
+)
 _HANGS: Final = (
     f"the kubelet hangs, or this path is too long to connect to. If it hangs, {_RESTART}"
 )
@@ -58,6 +64,22 @@ def process(node: Node) -> Iterator[Finding]:
         )
     else:
         yield ok(looked_at, f"runs, with its files in {root}")
+    yield from _other_directory(node, process)
+
+
+def _other_directory(node: Node, process: Path) -> Iterator[Finding]:
+    """Yield that the kubelet has another plugin directory at the same path, if that is visible."""
+    theirs = node.at(process / "root") / str(node.settings.plugin_dir).lstrip("/")
+    with suppress(OSError):  # it may be seen by root with CAP_SYS_PTRACE
+        if not theirs.samefile(node.plugin_dir):
+            yield failure(
+                node.plugin_dir,
+                f"is another directory than the one that the kubelet (process {process.name}) has "
+                "at this path",
+                means="the kubelet does not see sockets here, and plugins here do not see its own: "
+                "something was mounted over it, or it was replaced.",
+                do=_ABANDONED,
+            )
 
 
 def socket(node: Node) -> Iterator[Finding]:
@@ -68,8 +90,19 @@ def socket(node: Node) -> Iterator[Finding]:
     if state is State.LISTENED_TO:
         yield _judge(path, ask_kubelet(path, node.timeout))
     else:
+        found, do = state.value, _REPAIRS.get(state, _HANGS)
         means = "no plugin can register, so the node has none of their devices."
-        yield failure(path, state.value, means=means, do=_REPAIRS.get(state, _HANGS))
+        if state is State.DENIED:
+            means = f"a plugin that runs as this user ({os.geteuid()}) cannot register."
+        elif state in {State.DEAD, State.MISSING} and _answers(node):
+            found = f"{state}, and yet the kubelet runs: it answers on {node.pod_resources_socket}"
+            means = f"this is not the kubelet's directory any more: {means}"
+            do = _ABANDONED
+        yield failure(path, found, means=means, do=do)
+
+
+def _answers(node: Node) -> bool:
+    return state_of(node.pod_resources_socket, node.timeout) is State.LISTENED_TO
 
 
 def _judge(path: Path, answer: Answer) -> Finding:
@@ -87,7 +120,17 @@ def _judge(path: Path, answer: Answer) -> Finding:
 
 def pod_resources(node: Node) -> Iterator[Finding]:
     path = node.pod_resources_socket
-    if not path.parent.is_dir():
+    state = state_of(path, node.timeout)
+    if state is State.DENIED:
+        yield warning(
+            path,
+            state.value,
+            means=f"whether the kubelet answers is unknown. For a plugin that runs as this user "
+            f"({os.geteuid()}): {_WITHOUT}",
+            do=_REPAIRS[state],
+        )
+        return
+    if state is State.MISSING and not path.parent.is_dir():
         yield warning(
             path.parent,
             "does not exist",
@@ -96,7 +139,6 @@ def pod_resources(node: Node) -> Iterator[Finding]:
             "has another --root-dir.",
         )
         return
-    state = state_of(path, node.timeout)
     if state is not State.LISTENED_TO:
         yield failure(
             path,
@@ -109,19 +151,17 @@ def pod_resources(node: Node) -> Iterator[Finding]:
     yield _judge_list(path, ask_allocatable(path, node.timeout))
 
 
-def allocatable(answer: Answer) -> dict[str, int]:
-    """Return how many healthy devices of each resource the kubelet has."""
-    devices = {
-        (entry.resource_name, device_id)
-        for entry in answer.message.devices
-        for device_id in entry.device_ids
-    }
-    return dict(sorted(Counter(resource for resource, _ in devices).items()))
+def _devices_in(answer: Answer) -> dict[str, frozenset[str]]:
+    """Return the ids of the healthy devices of each resource."""
+    found: dict[str, set[str]] = {}
+    for entry in answer.message.devices:
+        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: frozenset(found[resource]) for resource in sorted(found)}
 
 
 def _judge_list(path: Path, answer: Answer) -> Finding:
-    if answer.code is grpc.StatusCode.OK and (counts := allocatable(answer)):
-        shown = ", ".join(f"{resource}: {count}" for resource, count in counts.items())
+    if answer.code is grpc.StatusCode.OK and (devices := _devices_in(answer)):
+        shown = ", ".join(f"{resource}: {len(ids)}" for resource, ids in devices.items())
         return ok(path, f"the kubelet answers; healthy devices: {shown}")
     if answer.code is grpc.StatusCode.OK:
         return warning(
@@ -178,7 +218,7 @@ def checkpoint(node: Node) -> Iterator[Finding]:
 
 def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding]:
     names = sorted(checkpoint.registered | {entry.resource for entry in checkpoint.entries})
-    present = _present(node)
+    present = healthy_devices(node)
     if present is None:
         if names:
             yield unknown(
@@ -201,10 +241,9 @@ def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding
             )
 
 
-def _present(node: Node) -> dict[str, int] | None:
-    """Return the number of healthy devices by resource; None if that is unknown."""
-    socket = node.pod_resources_socket
-    if state_of(socket, node.timeout) is not State.LISTENED_TO:
+def healthy_devices(node: Node) -> dict[str, frozenset[str]] | None:
+    """Return the ids of the kubelet's healthy devices by resource; None if that is unknown."""
+    if not _answers(node):
         return None
-    answer = ask_allocatable(socket, node.timeout)
-    return allocatable(answer) if answer.code is grpc.StatusCode.OK else None
+    answer = ask_allocatable(node.pod_resources_socket, node.timeout)
+    return _devices_in(answer) if answer.code is grpc.StatusCode.OK else None

@@ -1,8 +1,8 @@
-"""A plugin itself: what it reports that it lacks, and the file that several plugins share."""
+"""A plugin itself: what it lacks, whether the kubelet has it, and a file of several plugins."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Finding, Node, failure, ok, warning
@@ -10,33 +10,51 @@ from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, RefusedError, ask, page_of
 from deviceplugin.tools.agent import _sections
 from deviceplugin.tools.agent._sections import Refused, attribute, named_in, places_in, settings_of
+from deviceplugin.tools.doctor.checks._kubelet import healthy_devices
+
+_T = TypeVar("_T")
 
 _MOST: Final = 64 << 20
 """Most bytes of an answer."""
 _OFF: Final = "off"
+_REGISTER: Final = (
+    "do as it says; the checks of the kubelet above say what keeps a plugin from it. A plugin that "
+    "is just starting registers within seconds."
+)
 _ENDS: Final = "device-plugins exits with status 2, and its pod restarts for ever."
 
 
-def shortfalls(node: Node) -> Iterator[Finding]:
-    address = node.settings.http_address
-    if node.root != Path("/") or address == _OFF:
-        yield ok("the running plugin", "is asked only where it runs, and where it serves HTTP")
-        return
-    host, _, port = address.rpartition(":")
+class _NotAskedError(Exception):
+    """Nobody is asked, or nobody answers; it has the finding."""
+
+
+def _asked(node: Node, reduce: Callable[[Any], _T], lost: str) -> tuple[str, _T]:
+    """Return the page of the plugin that runs here, and what ``reduce`` makes of it."""
     settings = node.settings
+    address = settings.http_address
+    if node.root != Path("/") or address == _OFF:
+        found = "is asked only where it runs, and where it serves HTTP"
+        raise _NotAskedError(ok("the running plugin", found))
+    host, _, port = address.rpartition(":")
     scheme = "https" if settings.http_cert_file else "http"
     page = page_of(f"{scheme}://{host or '127.0.0.1'}:{port}")
     # Its own certificate is known here, whatever name is in it.
     credentials = Credentials(settings.http_token_file, settings.http_cert_file, is_named=False)
     try:
-        found = ask(page, _shortfalls, node.timeout, credentials, _MOST)
+        return page, ask(page, reduce, node.timeout, credentials, _MOST)
     except RefusedError as error:
-        means = "what the plugin should offer and does not is not known."
         do = "set DP_HTTP_TOKEN_FILE and DP_HTTP_CERT_FILE as for the plugin."
-        yield warning(page, str(error), means=means, do=do)
-        return
-    except NoAnswerError:
-        yield ok(page, "no plugin answers here")
+        raise _NotAskedError(warning(page, str(error), means=lost, do=do)) from error
+    except NoAnswerError as error:
+        raise _NotAskedError(ok(page, "no plugin answers here")) from error
+
+
+def shortfalls(node: Node) -> Iterator[Finding]:
+    lost = "what the plugin should offer and does not is not known."
+    try:
+        page, found = _asked(node, _shortfalls, lost)
+    except _NotAskedError as reason:
+        yield reason.args[0]
         return
     for text in found:
         means, do = (
@@ -51,6 +69,78 @@ def shortfalls(node: Node) -> Iterator[Finding]:
 def _shortfalls(page: Any) -> list[str]:
     found = page.get("shortfalls")
     return [str(text) for text in found] if isinstance(found, list) else []
+
+
+class _Offer(NamedTuple):
+    """A resource of the plugin that runs here."""
+
+    name: str
+    registered: bool
+    problem: str
+    healthy: frozenset[str]
+    devices: frozenset[str]
+
+
+def _offers(page: Any) -> list[_Offer]:
+    return [
+        _Offer(
+            one["name"],
+            one["registered"],
+            one["problem"],
+            frozenset(each["id"] for each in one["devices"] if each["healthy"]),
+            frozenset(each["id"] for each in one["devices"]),
+        )
+        for one in page["resources"]
+    ]
+
+
+def registrations(node: Node) -> Iterator[Finding]:
+    """Compare what the running plugin offers with what the kubelet has of its resources."""
+    lost = "whether the kubelet has the devices of this plugin is not known."
+    try:
+        page, before = _asked(node, _offers, lost)
+        kubelets = healthy_devices(node)
+        # Asked again, because a difference that is gone by now was only a change.
+        now = _asked(node, _offers, lost)[1]
+    except _NotAskedError as reason:
+        yield reason.args[0]
+        return
+    earlier = {one.name: one for one in before}
+    found = [
+        finding
+        for one in now
+        if one.name in earlier and (finding := _differs(earlier[one.name], one, kubelets))
+    ]
+    yield from found or [ok(page, "the kubelet has what the plugin offers, as far as is visible")]
+
+
+def _differs(
+    before: _Offer, now: _Offer, kubelets: Mapping[str, frozenset[str]] | None
+) -> Finding | None:
+    if now.problem and before.problem:
+        means = "the kubelet has none of its devices, or has lost them."
+        return failure(now.name, f"is not registered: {now.problem}", means=means, do=_REGISTER)
+    theirs = (kubelets or {}).get(now.name, frozenset())
+    if foreign := sorted(theirs - before.devices - now.devices):
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        return failure(
+            now.name,
+            f"the kubelet has {foreign[0]}{more}, which this plugin does not list",
+            means="another plugin on this node offers the same resource, also if its socket is "
+            "not visible here: pods get its devices in place of these.",
+            do="keep one: kubectl get daemonsets -A shows both.",
+        )
+    both = before.registered and now.registered and before.healthy & now.healthy
+    if kubelets is not None and both and not theirs:
+        return failure(
+            now.name,
+            f"the kubelet has none of the {len(both)} healthy devices of this plugin",
+            means="the plugin believes that it is registered. It is with another kubelet, or the "
+            "directories here are not those of the kubelet that runs now.",
+            do="restart the pod of the plugin; --only plugin-directory and --only kubelet-socket "
+            "say more.",
+        )
+    return None
 
 
 def sections(node: Node) -> Iterator[Finding]:
