@@ -28,7 +28,6 @@ Render = Callable[[Path, Sequence[Path]], list[Manifest]]
 SOURCE: Final = DEPLOYMENTS / "chart"
 SCHEMA: Final = "values.schema.yaml"
 NAME: Final = "device-plugins"
-RUNBOOKS: Final = "common/docs/runbooks.md"
 OWNERS: Final[Mapping[str, str | None]] = {
     "node-annotation": "fpga",
     "node-labels": None,
@@ -60,8 +59,7 @@ def write(folder: Path, render: Render, home: str = "") -> None:
     (folder / "files").mkdir()
     for one in made:
         place = folder / "files" / f"{one.name}.json"
-        text = json.dumps(one.content, indent=1) + "\n"
-        place.write_text(absolute_runbooks(text, home), encoding="utf-8")
+        place.write_text(json.dumps(one.content, indent=1) + "\n", encoding="utf-8")
     with (folder / "values.yaml").open("a", encoding="utf-8") as values:
         values.writelines(default_values(one) for one in made)
     schema = yaml.safe_load((SOURCE / SCHEMA).read_text(encoding="utf-8"))
@@ -70,12 +68,6 @@ def write(folder: Path, render: Render, home: str = "") -> None:
     if home:
         with (folder / "Chart.yaml").open("a", encoding="utf-8") as file:
             file.write(yaml.safe_dump({"home": home, "sources": [home]}))
-
-
-def absolute_runbooks(text: str, home: str) -> str:
-    """Return manifests whose alerts name the page where it is published, if that is known."""
-    version = yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))["version"]
-    return text.replace(RUNBOOKS, f"{home}/blob/v{version}/{RUNBOOKS}") if home else text
 
 
 def pack(folder: Path, target: Path) -> None:

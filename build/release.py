@@ -22,6 +22,7 @@ tests check.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -37,6 +38,7 @@ import yaml
 
 import chart
 import packages
+import runbooks
 from archive import Archive
 from deviceplugin_operator.manifests import Manifest
 from kustomize import CLUSTER_WIDE, documents
@@ -131,6 +133,10 @@ def write_chart(folder: Path, registry: str, home: str) -> None:
         return found
 
     chart.write(folder, rendered, home)
+    for path in folder.glob("files/*.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        linked = runbooks.link(content, runbooks.published(home, f"v{version()}"))
+        path.write_text(json.dumps(linked, indent=1) + "\n", encoding="utf-8")
     if home:
         packages.relink(folder / "README.md", "deployments/chart", f"{home}/blob/v{version()}")
 

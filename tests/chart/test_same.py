@@ -10,7 +10,7 @@ import release
 from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
-from manifests.kustomize import in_order, of_kind, overlay, render
+from manifests.kustomize import in_order, overlay, render
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,21 +70,12 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     assert f"version: {release.version()}\n" in helm("show", "chart", packed)
 
 
-def test_a_chart_and_its_alerts_say_where_they_come_from(tmp_path: Path) -> None:
+def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
-    chart.write(tmp_path / "made", lambda _, __: documents(f"{PLUGIN}---\n{RULE}"), home)
+    chart.write(tmp_path / "made", lambda _, __: documents(PLUGIN), home)
     assert f"home: {home}\nsources:\n- {home}\n" in (tmp_path / "made/Chart.yaml").read_text()
-    objects = json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]
-    page = f"{home}/blob/v{release.version()}/common/docs/runbooks.md#deviceunhealthy"
-    assert page == of_kind(objects, "PrometheusRule")["spec"]["runbook_url"]
-    assert (ROOT / chart.RUNBOOKS).exists()
 
 
-RULE = """
-kind: PrometheusRule
-metadata: {name: x}
-spec: {runbook_url: common/docs/runbooks.md#deviceunhealthy}
-"""
 PLUGIN = """
 kind: ConfigMap
 metadata: {name: x-config}
