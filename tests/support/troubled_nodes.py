@@ -53,13 +53,10 @@ class PluginNode:
         place.write_text(json.dumps({**json.loads(place.read_text()), "patches": patches}))
         self.cluster.kubectl("apply", f"--kustomize={self._root}")
         for pod in self.cluster.there(POD):
-            self._kubectl("delete", "pod", pod)
+            self.kubectl("delete", "pod", pod)
 
-    def _kubectl(self, *words: str) -> str:
+    def kubectl(self, *words: str) -> str:
         return self.cluster.kubectl(*words[:2], f"--namespace={NAMESPACE}", *words[2:])
-
-    def ready(self) -> None:
-        self._kubectl("rollout", "status", "daemonset", "--timeout=60s")
 
     def does(self, *words: str) -> None:
         """Have the plugin do something, as its page says."""
@@ -72,9 +69,6 @@ class PluginNode:
     def pod(self) -> str:
         (name,) = (one for one in self.cluster.there(POD) if one.startswith("simulated"))
         return name
-
-    def log(self) -> str:
-        return self._kubectl("logs", self.pod())
 
     def has(self, healthy: int, all_devices: int = 2) -> None:
         """Wait until the kubelet has so many devices."""
@@ -89,7 +83,7 @@ class PluginNode:
         """Return the plugin's metrics, once ``until`` is among them."""
 
         def read() -> str:
-            text = self._kubectl("exec", self.pod(), "--", "python3", "-c", READ)
+            text = self.kubectl("exec", self.pod(), "--", "python3", "-c", READ)
             return text if until in text else ""
 
         return eventually(read, until)
@@ -112,16 +106,12 @@ class ClaimNode(DualNode):
 
     def shell(self, command: str) -> str:
         """Return what a command prints: kubectl would have run it in the plugin's pod."""
-        pod = r"(\$POD|\bx\b)"
-        command = command.rpartition("\n")[2]
-        here = re.sub(rf"kubectl --namespace \S+ exec {pod} -- ", "", command)
-        here = re.sub(rf"kubectl --namespace \S+ logs {pod}", f"cat {self._log}", here)
+        here = re.sub(r"kubectl --namespace \S+ exec \S+ -- ", "", command.rpartition("\n")[2])
+        here = re.sub(r"kubectl --namespace \S+ logs \S+", f"cat {self._log}", here)
+        socket = self.kubelet.pod_resources_socket
         done = subprocess.run(
             ["sh", "-c", here],
-            env={
-                "PATH": f"{BIN}:/usr/bin:/bin",
-                "DP_POD_RESOURCES_SOCKET": str(self.kubelet.pod_resources_socket),
-            },
+            env={"PATH": f"{BIN}:/usr/bin:/bin", "DP_POD_RESOURCES_SOCKET": str(socket)},
             capture_output=True,
             text=True,
             check=False,
@@ -170,7 +160,7 @@ def unplugged(node: PluginNode) -> Scrapes:
 def misconfigured(node: PluginNode) -> Scrapes:
     yield node.scrape()
     node.deploy(**{"number-devices": "many"})
-    eventually(lambda: "many" in node.log())
+    eventually(lambda: "many" in node.kubectl("logs", node.pod()))
 
 
 def unwatched(node: PluginNode) -> Scrapes:
@@ -266,11 +256,10 @@ def switching(node: ClaimNode) -> Scrapes:
 
 
 class Trouble(NamedTuple):
-    """What has happened."""
+    """What has happened, and what the commands of the runbook print of it."""
 
     happens: Callable[..., Scrapes]
     sign: str
-    """What the commands of the runbook print of it."""
 
 
 OF_PLUGIN: Final[Mapping[str, Trouble]] = {
@@ -290,7 +279,7 @@ OF_DRA: Final[Mapping[str, Trouble]] = {
     "DeviceApiRequestsFailed": Trouble(unanswered, "slices not published"),
     "DeviceSwitchPending": Trouble(switching, "default/train/main"),
 }
-TROUBLES: Final[Mapping[str, Trouble]] = {**OF_PLUGIN, **OF_DRA}
+TROUBLES: Final = {**OF_PLUGIN, **OF_DRA}
 """By the name of the alert."""
 
 
@@ -307,5 +296,5 @@ def node_for(alert: str) -> Iterator[PluginNode | ClaimNode]:
         with running({**PLUGINS, **SHELL}) as cluster:
             node = PluginNode(cluster, root)
             node.deploy()
-            node.ready()
+            node.kubectl("rollout", "status", "daemonset", "--timeout=60s")
             yield node
