@@ -167,7 +167,7 @@ def test_claims_of_a_driver_are_prepared_and_released(
 def test_a_driver_that_fails_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=1.0))
+    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(within=1.0))
     assert 1 == main(["--claims", "--", *driver("bad.OffersNothing")])
     assert "no complete pool" in capsys.readouterr().err
 

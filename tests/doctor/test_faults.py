@@ -16,6 +16,7 @@ from deviceplugin.tools.doctor._check import run
 from deviceplugin.tools.doctor.checks import all_checks
 from deviceplugin_testing.simulator import SimulatedKubelet
 from hardware.healthy_node import RESOURCE, write
+from patience import eventually
 
 CHECKPOINT = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 MOUNT = "40 22 8:2 {source} {point} {options} - ext4 /dev/sdb1 rw\n"
@@ -364,9 +365,9 @@ def test_the_fault_is_named(node: Node, fault: Fault) -> None:
 
 def test_a_resource_whose_plugin_has_gone_is_named(node: Node, kubelet: SimulatedKubelet) -> None:
     kubelet.hang_up(RESOURCE)
-    kubelet.wait(lambda: not kubelet.healthy(RESOURCE))
+    expected = ["pod-resources", "checkpoint"]
+    eventually(lambda: expected == [check for check, _ in troubles(node)], "both checks")
     found = troubles(node)
-    assert ["pod-resources", "checkpoint"] == [check for check, _ in found]
     assert "has no healthy device of any plugin" in found[0][1].found
     assert RESOURCE == found[1][1].looked_at
     assert "1 containers have some" in found[1][1].found
