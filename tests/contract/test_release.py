@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 import packages
 import release
+import runbooks
 from containers.oci_image import write_plugin
 from manifests import kustomize
 
@@ -154,13 +156,19 @@ def architectures(manifest: Any) -> list[str]:
 
 
 def test_the_chart_is_written_by_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "render", lambda folder, *_: rendered(folder))
+    def render(folder: Path, _: str, components: Sequence[Path]) -> str:
+        monitored = [one for one in components if one.name == "monitoring"]
+        return "\n---\n".join([rendered(folder), *(runbooks.RULES.read_text() for _ in monitored)])
+
+    monkeypatch.setattr(release, "render", render)
     place = tmp_path / "chart"
     release.main(["chart", str(place), "--home", "https://git.example.com/hw/plugins/"])
     page = (place / "README.md").read_text()
     at = f"https://git.example.com/hw/plugins/blob/v{release.version()}"
     assert f"]({at}/common/docs/releasing.md)" in page
     assert "](.." not in page
+    alerts = (place / "files/gopher.json").read_text()
+    assert f'"runbook_url": "{at}/common/docs/runbooks.md#deviceunhealthy"' in alerts
     assert "home: https://git.example.com/hw/plugins\n" in (place / "Chart.yaml").read_text()
     with pytest.raises(SystemExit, match="chart exists already: remove it first"):
         release.main(["chart", str(place)])
