@@ -22,6 +22,8 @@ RULES: Final = yaml.safe_load(
     (ROOT / "deployments/components/monitoring/rules.yaml").read_text(encoding="utf-8")
 )["spec"]
 LABELS: Final = {"namespace": NAMESPACE, "node": "node-1", "resource": RESOURCE}
+POD: Final = "simulated-device-plugin-x7k2p"
+"""What Prometheus knows as the plugin's pod."""
 MINUTES: Final = {"m": 1, "h": 60, "d": 24 * 60}
 pytestmark = pytest.mark.slow  # a node for each alert
 each_alert = pytest.mark.parametrize(
@@ -81,8 +83,9 @@ def test_an_alert_fires_and_its_commands_find_the_cause(alert: str, tmp_path: Pa
     assert TROUBLES[alert].sign in "".join(said)
     if shutil.which("promtool"):
         last = "stale" if alert == "DevicePluginGone" else ""
-        told = fires(alert, scrapes, tmp_path, last)
-        assert f'alertname="{alert}"' in told.partition("got:")[2], told
+        told = fires(alert, scrapes, tmp_path, last).partition("got:")[2]
+        assert f'alertname="{alert}"' in told
+        assert in_alert(alert, POD) in told
 
 
 def fires(alert: str, scrapes: Sequence[str], place: Path, last: str) -> str:
@@ -115,7 +118,7 @@ def samples(text: str) -> dict[str, float]:
     found, now = {}, time.time() + 300
     for family in text_string_to_metric_families(text):
         for one in family.samples:
-            labels = {"namespace": NAMESPACE, "node": "node-1", "pod": "x", **one.labels}
+            labels = {"namespace": NAMESPACE, "node": "node-1", "pod": POD, **one.labels}
             shown = ", ".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
             is_time = one.name.endswith("_timestamp_seconds")
             found[f"{one.name}{{{shown}}}"] = one.value - (now if is_time else 0)
