@@ -32,7 +32,6 @@ ROOT: Final = DEPLOYMENTS.parent
 SOURCE: Final = DEPLOYMENTS / "chart"
 OPERATOR: Final = DEPLOYMENTS / "operator" / "chart"
 ICON: Final = "deployments/chart/icon.svg"
-RUNBOOKS: Final = "common/docs/runbooks.md"
 OWNERS: Final[Mapping[str, str | None]] = {
     "node-annotation": "fpga",
     "node-labels": None,
@@ -132,7 +131,6 @@ def fill(folder: Path, chart: Chart, home: str) -> None:
     parts = {f"files/{name}.json": content for name, content in chart.files.items()}
     for name, content in {**parts, "values.schema.json": chart.schema}.items():
         text = json.dumps(content, indent=1) + "\n"
-        text = text.replace(RUNBOOKS, f"{at_version}/{RUNBOOKS}") if home else text
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -41,7 +41,7 @@ SOURCES: Final = {
 PAGE: Final = ROOT / "common/docs/page.png"
 DASHBOARD: Final = ROOT / "demo/dashboards/device-plugins.png"
 WIDE, NARROW, GAP, HEIGHT = 1280, 390, 16, 900
-DASHBOARD_SIZE: Final = (1000, 874)
+DASHBOARD_SIZE: Final = (1000, 1042)
 FRAMES: Final = """<!DOCTYPE html><style>
 body {{ margin: 0; display: flex; gap: {gap}px; background: #c5ccd3 }}
 iframe {{ border: 0; height: {height}px }}
@@ -151,6 +151,7 @@ class GPU(Plugin):
     """The GPUs of a node."""
 
     resource, count = "example.com/gpu", 8
+    trouble = "XID 79: GPU has fallen off the bus"
 
 
 class Camera(Plugin):
@@ -161,6 +162,8 @@ class Camera(Plugin):
 
 STARTS, ENDS, FAILS = 0.25, 0.4, 0.44
 """Below which of random numbers from 0 to 1 a pod comes, one goes, or a device fails."""
+LAST: Final = 15.0
+"""Seconds before the end from which nothing happens but that a GPU is broken."""
 JOBS: Final = {GPU: "train", Camera: "door"}
 """What pods with these devices are called."""
 
@@ -243,9 +246,12 @@ def draw_dashboard(seconds: float) -> None:
         with fleet(["n1", "n2", "n3"]) as (ports, plugins), prometheus(ports, folder) as url:
             end = time.monotonic() + seconds
             for number in itertools.count():
-                if time.monotonic() > end:
+                if (left := end - time.monotonic()) < 0:
                     break
-                plugins[number % len(plugins)].step(chance, number)
+                if left > LAST:
+                    plugins[number % len(plugins)].step(chance, number)
+                else:
+                    plugins[0].plugin.failed = {3}
                 time.sleep(0.5)
             words: list[str | Path] = [
                 sys.executable,

@@ -24,6 +24,7 @@ tests check.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,7 @@ import yaml
 import chart
 import kustomize
 import packages
+import runbooks
 from archive import Archive
 from deviceplugin_operator.manifests import Manifest
 
@@ -139,6 +141,10 @@ def write_chart(
         return found
 
     (chart.write_operator if operator else chart.write)(folder, rendered, home)
+    for path in folder.glob("files/*.json"):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        linked = runbooks.link(content, runbooks.published(home, f"v{version()}"))
+        path.write_text(json.dumps(linked, indent=1) + "\n", encoding="utf-8")
 
 
 def render(folder: Path, registry: str, components: Sequence[Path] = ()) -> str:

@@ -131,14 +131,16 @@ def legend(labels: Mapping[str, str], form: str, key: int) -> str:
     return f'<i style="color:{COLOURS[key % len(COLOURS)]}">{escape(form)}</i>'
 
 
-UNITS: Final = {"percentunit": (100.0, " %"), "s": (1.0, " s"), "reqps": (1.0, "/s")}
+UNITS: Final = {"percentunit": (100.0, " %"), "reqps": (1.0, "/s")}
+DURATIONS: Final = ((1, 1000.0, " ms"), (120, 1.0, " s"), (math.inf, 1 / 60, " min"))
+"""How seconds are written, up to how many."""
 
 
 def text(value: float, unit: str) -> str:
     """Return ``value`` as people read it."""
     factor, sign = UNITS.get(unit, (1.0, ""))
-    if unit == "s" and value < 1:
-        factor, sign = 1000.0, " ms"
+    if unit == "s":
+        factor, sign = next((row[1:] for row in DURATIONS if value < row[0]), (1.0, " s"))
     return f"{value * factor:.3g}{sign}"
 
 

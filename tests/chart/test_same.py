@@ -13,7 +13,7 @@ import release
 from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
-from manifests.kustomize import Manifest, in_order, of_kind, overlay, render
+from manifests.kustomize import in_order, overlay, render
 
 ROOT = Path(__file__).parents[2]
 KEPT = {"helm.sh/resource-policy": "keep"}
@@ -103,20 +103,16 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     assert f"version: {release.version()}\n" in helm("show", "chart", packed)
 
 
-def test_a_chart_and_its_alerts_say_where_they_come_from(tmp_path: Path) -> None:
+def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
     at_version = f"{home}/blob/v{release.version()}"
-    chart.write(tmp_path / "made", lambda _, __: documents(f"{PLUGIN}---\n{RULE}"), home)
+    chart.write(tmp_path / "made", lambda _, __: documents(PLUGIN), home)
     metadata = yaml.safe_load((tmp_path / "made/Chart.yaml").read_text())
     assert (home, [home]) == (metadata["home"], metadata["sources"])
     assert f"{at_version}/{chart.ICON}?raw=true" == metadata["icon"]
     assert [{"name": "maintainers of device-plugins", "url": home}] == metadata["maintainers"]
     images = [{"name": "x", "image": "r.example/x:1"}] * len(PLUGINS)
     assert images == yaml.safe_load(metadata["annotations"]["artifacthub.io/images"])
-    objects = json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]
-    page = f"{at_version}/common/docs/runbooks.md#deviceunhealthy"
-    assert page == of_kind(objects, "PrometheusRule")["spec"]["runbook_url"]
-    assert (ROOT / chart.RUNBOOKS).exists()
     assert (ROOT / chart.ICON).exists()
 
 
@@ -140,11 +136,6 @@ def test_a_chart_without_an_address_claims_none(chart_folder: Path, operator_cha
     assert {"DevicePlugin"} == {one["kind"] for one in examples} < {one["kind"] for one in kinds}
 
 
-RULE = """
-kind: PrometheusRule
-metadata: {name: x}
-spec: {runbook_url: common/docs/runbooks.md#deviceunhealthy}
-"""
 PLUGIN = """
 kind: ConfigMap
 metadata: {name: x-config}

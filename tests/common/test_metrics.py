@@ -1,5 +1,6 @@
 import platform
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 
@@ -11,8 +12,12 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+import deviceplugin as dp
+from deviceplugin._http.devices_report import attribution
+from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.instruments import Count, Instrument, Level, Times
-from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, Metrics, Offered
+from scripted_plugin import ScriptedPlugin
 
 
 def scraped(metrics: Metrics) -> list[Sample]:
@@ -91,6 +96,52 @@ def test_names_of_holders_are_written_as_prometheus_reads_them() -> None:
         len(family.samples),
         family.samples[0].labels["device"],
     )
+
+
+def not_healthy(metrics: Metrics, *devices: dp.Device) -> list[tuple[str, ...]]:
+    """What the series of devices that are not healthy have as labels, and how old they are."""
+    resource = Resource("x.io/a", ScriptedPlugin())
+    resource.publish(devices)
+    metrics.attribution = lambda: [attribution(resource, None)]
+    return list(samples(metrics, "deviceplugin_device_health_timestamp_seconds"))
+
+
+@pytest.mark.parametrize(
+    ("health", "expected"),
+    [
+        (dp.Health(), []),
+        (dp.Health.unhealthy("XID 79"), [("a", "XID 79", "x.io/a", "unhealthy")]),
+        (dp.Health.degraded("worn out"), [("a", "worn out", "x.io/a", "degraded")]),
+        (dp.Health(healthy=False), [("a", "", "x.io/a", "unhealthy")]),
+        (dp.Health.unhealthy('a"\\\n\udc80'), [("a", 'a"\\\n?', "x.io/a", "unhealthy")]),
+        (dp.Health.unhealthy("x" * 200), [("a", "x" * 200, "x.io/a", "unhealthy")]),
+        (dp.Health.unhealthy("x" * 201), [("a", "x" * 199 + "…", "x.io/a", "unhealthy")]),
+    ],
+)
+def test_a_device_that_is_not_healthy_is_named_with_its_reason(
+    health: dp.Health, expected: list[tuple[str, ...]]
+) -> None:
+    assert expected == not_healthy(Metrics(), dp.Device("a", health=health), dp.Device("b"))
+
+
+def test_a_series_says_since_when_its_device_is_not_healthy() -> None:
+    metrics, before = Metrics(), time.time()
+    not_healthy(metrics, dp.Device("a", health=dp.Health.unhealthy("hot")))
+    (since,) = samples(metrics, "deviceplugin_device_health_timestamp_seconds").values()
+    assert before <= since <= time.time()
+
+
+def test_of_many_devices_that_are_not_healthy_the_first_are_named_unhealthy_ones_first() -> None:
+    metrics = Metrics()
+    health = {0: dp.Health.unhealthy("hot"), 1: dp.Health.degraded("old")}
+    devices = [dp.Device(f"d{n}", health=health[n % 2]) for n in range(4 * MAX_NOT_HEALTHY)]
+    found = not_healthy(metrics, *devices)
+    assert [f"d{2 * n}" for n in range(MAX_NOT_HEALTHY)] == [labels[0] for labels in found]
+    some = devices[: MAX_NOT_HEALTHY + 50]
+    states = [labels[-1] for labels in not_healthy(metrics, *some)]
+    unhealthy = MAX_NOT_HEALTHY // 2 + 25
+    assert ["unhealthy"] * unhealthy + ["degraded"] * (MAX_NOT_HEALTHY - unhealthy) == states
+    assert {("x.io/a",): unhealthy} == samples(metrics, "deviceplugin_devices_degraded")
 
 
 def test_the_gauges_of_a_resource_that_has_gone_are_dropped_and_its_counters_stay() -> None:

@@ -122,9 +122,12 @@ def test_what_an_override_raises_or_returns_wrongly_becomes_a_status(kubelet: Ku
             with pytest.raises(grpc.RpcError) as info:
                 node.allocate("a")
             assert (grpc.StatusCode[code], BEGIN + text) == refusal(info)
-        count = node.host._metrics.allocations.labels
+        counted = node.host._metrics.allocations.read()
         codes = {"FAILED_PRECONDITION": 2, "NOT_FOUND": 1, "INTERNAL": 4}
-        assert codes == {code: count(RESOURCE, code).value for code in codes}
+        # All are there from the start, so that the first of each is an increase.
+        assert {"OK": 0, "DEADLINE_EXCEEDED": 0, **codes} == {
+            labels["code"]: count.value for labels, count in counted
+        }
     assert RESOURCE == busy.resource
 
 

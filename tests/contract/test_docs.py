@@ -38,7 +38,7 @@ from deviceplugin._kubelet import endpoint, service, streams
 from deviceplugin._platform import api_errors as _errors
 from deviceplugin._registration import by_kubelet_socket
 from deviceplugin._telemetry import events
-from deviceplugin._telemetry.metrics import Attribution, Metrics, Offered
+from deviceplugin._telemetry.metrics import Attribution, Metrics, NotHealthy, Offered
 from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES, PRE_START_TIMEOUT
 from deviceplugin.tools import _devices_page
 from deviceplugin.tools.events import _notice, _watch
@@ -216,7 +216,8 @@ def real_metrics() -> set[tuple[str, str, str]]:
     metrics = Metrics()
     metrics.devices = lambda: [("example.com/a", 1, 0)]
     holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
-    metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders)]
+    troubled = [NotHealthy("e", "unhealthy", "too hot", 0)]
+    metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders, 0, troubled)]
     metrics.offered = lambda: [Offered("example.com/a", 1, 0, 0)]
     found = set()
     own = {each.name: each.label_names for each in metrics.instruments}

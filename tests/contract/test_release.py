@@ -164,6 +164,8 @@ def test_the_chart_is_written_by_a_command(tmp_path: Path) -> None:
     at = f"https://git.example.com/hw/plugins/blob/v{release.version()}"
     assert f"]({at}/common/docs/releasing.md)" in page
     assert "](.." not in page
+    alerts = (place / "files/gopher.json").read_text()
+    assert f'"runbook_url": "{at}/common/docs/runbooks.md#deviceunhealthy"' in alerts
     assert "home: https://git.example.com/hw/plugins\n" in (place / "Chart.yaml").read_text()
     with pytest.raises(SystemExit, match="chart exists already: remove it first"):
         release.main(["chart", str(place)])

@@ -239,11 +239,21 @@ def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
 
 
 def test_a_driver_that_the_kubelet_refuses_says_so(running: RunningDriver) -> None:
+    def registered() -> dict[str, float]:
+        found = running.node.metrics.driver_registered.read()
+        return {labels["driver"]: level.value for labels, level in found}
+
     driver = running.start()
+    assert {DRIVER: 0} == registered()
     register(running.registry_socket, "no such version")
-    assert "refused by the kubelet: no such version" == driver.problem()
+    assert ("refused by the kubelet: no such version", {DRIVER: 0}) == (
+        driver.problem(),
+        registered(),
+    )
     running.register()
-    assert "" == driver.problem()
+    assert ("", {DRIVER: 1}) == (driver.problem(), registered())
+    running.stop(driver)
+    assert {} == registered()
 
 
 def test_records_that_cannot_be_read_keep_the_driver_from_serving(running: RunningDriver) -> None:

@@ -1,5 +1,6 @@
 """The alerts, by Prometheus' own tool; and that each has its runbook."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,8 +16,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
+import release
+import runbooks
 from deviceplugin_template import SerialPlugin
 from deviceplugin_testing.fixture import Kubelet, Node
+from manifests.kustomize import kustomized, of_kind, overlay
 from scripted_plugin import ScriptedPlugin
 
 ROOT = Path(__file__).parents[2]
@@ -66,11 +70,83 @@ def test_every_alert_is_tested_to_fire() -> None:
 
 
 def test_every_alert_has_its_runbook() -> None:
-    titles = re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
-    assert [rule["alert"] for rule in rules()] == titles
-    for rule in rules():
-        anchor = rule["alert"].lower()
-        assert f"common/docs/runbooks.md#{anchor}" == rule["annotations"]["runbook_url"]
+    assert [rule["alert"] for rule in rules()] == re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)
+
+
+HOME = "https://git.example.com/hw/plugins"
+
+
+def test_links_are_to_the_page_of_the_version_in_the_chart_and_in_a_patch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = f"{HOME}/blob/v{release.version()}/{runbooks.PAGE}"
+    expected = [f"{page}#{rule['alert'].lower()}" for rule in rules()]
+    runbooks.main([f"{HOME}/"])
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert runbooks.link({"spec": spec()}, page.removesuffix(f"/{runbooks.PAGE}")) == {
+        "spec": printed["spec"]
+    }
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(printed), encoding="utf-8")
+    place = overlay(tmp_path, "gopher", "monitoring") / "kustomization.yaml"
+    patches = {"patches": [{"path": "rules.yaml"}]}
+    place.write_text(json.dumps({**json.loads(place.read_text()), **patches}))
+    (group,) = of_kind(kustomized(tmp_path), "PrometheusRule")["spec"]["groups"]
+    assert expected == [rule["annotations"]["runbook_url"] for rule in group["rules"]]
+    assert (ROOT / runbooks.PAGE).exists()
+
+
+@pytest.mark.parametrize(
+    ("remote", "expected"),
+    [
+        (f"{HOME}.git", HOME),
+        (HOME, HOME),
+        ("https://me:secret@git.example.com/hw/plugins.git/", HOME),
+        ("http://git.example.com:8080/hw/plugins", "http://git.example.com:8080/hw/plugins"),
+        ("git@git.example.com:hw/plugins.git", HOME),
+        ("ssh://git@git.example.com:2222/hw/plugins.git", HOME),
+        ("ssh://git@git.example.com/hw/plugins", HOME),
+        ("https://me:se@cret@git.example.com/hw/plugins", ""),
+        *((one, "") for one in ("", "/srv/plugins.git", "../plugins", "file:///srv/plugins")),
+    ],
+)
+def test_a_browser_finds_a_remote_without_its_credentials(remote: str, expected: str) -> None:
+    assert expected == runbooks.address(remote)
+
+
+def git(checkout: Path, *words: str) -> str:
+    named = ["-c", "user.name=x", "-c", "user.email=x", "-c", "init.defaultBranch=main"]
+    done = subprocess.run(
+        ["git", *named, *words], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_before_a_release_links_are_to_the_commit_that_is_published(tmp_path: Path) -> None:
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    git(origin, "init")
+    assert "" == runbooks.published("", "v1", origin)
+    git(origin, "commit", "--allow-empty", "--message=first")
+    assert "" == runbooks.published("", "v1", origin)
+    git(tmp_path, "clone", str(origin), str(clone))
+    assert "" == runbooks.published("", "v1", clone)
+    first = git(clone, "rev-parse", "HEAD")
+    git(clone, "remote", "set-url", "origin", f"{HOME}.git")
+    assert f"{HOME}/blob/{first}" == runbooks.published("", "v1", clone)
+    git(clone, "commit", "--allow-empty", "--message=not pushed")
+    assert f"{HOME}/blob/{first}" == runbooks.published("", "v1", clone)
+    assert f"{HOME}/blob/v1" == runbooks.published(HOME, "v1", clone)
+
+
+def test_who_does_not_know_where_it_is_published_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git
+    with pytest.raises(SystemExit, match="give the address of the repository"):
+        runbooks.main([])
+    for words in (["--help"], [HOME, HOME]):
+        with pytest.raises(SystemExit, match="Link alerts to their runbooks"):
+            runbooks.main(words)
 
 
 @needs_promtool

@@ -90,6 +90,7 @@ class Driver:
         self._streams = HealthStreams(self._report.read, self.clock)
         self.is_registered = False
         """Whether the kubelet has the driver."""
+        self._set_registered(registered=False)
         self.is_alone = False
         """Whether this process serves the driver, and no other one does."""
         self._problem = "not started"
@@ -166,6 +167,7 @@ class Driver:
                     self._waiter.pause(_AFTER_FAILURE)
                 self._waiter.until_poked(_AGAIN)
         self._problem = "stopped"
+        self.metrics.driver_registered.remove(settings.name)
 
     def _live(self) -> None:
         """Serve, again and again whenever the sockets are lost, until stopped."""
@@ -183,7 +185,7 @@ class Driver:
         settings, streams = self.settings, HealthStreams(self._report.read, self.clock)
         registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
-        self.is_registered = False
+        self._set_registered(registered=False)
         server = Server(settings.service_socket, settings.registry_socket, handlers)
         self._streams = streams
         self._served()
@@ -191,7 +193,7 @@ class Driver:
             while not self._waiter.is_over() and not server.gone:
                 self._waiter.until_poked(self._repair())
         finally:
-            self.is_registered = False
+            self._set_registered(registered=False)
             streams.close()
             server.stop()
         if not self._waiter.is_over():
@@ -215,13 +217,17 @@ class Driver:
         return _CHECK
 
     def _notified(self, refusal: str) -> None:
-        self.is_registered = not refusal
+        self._set_registered(registered=not refusal)
         if refusal:
             self._failed(f"refused by the kubelet: {refusal}")
         else:
             self._served()
             log.info("driver registered", extra={"driver": self.settings.name})
             self.registered()
+
+    def _set_registered(self, *, registered: bool) -> None:
+        self.is_registered = registered
+        self.metrics.driver_registered.labels(self.settings.name).set(registered)
 
     def _served(self) -> None:
         self._problem = ""

@@ -1,12 +1,13 @@
 """A resource for HTTP clients: its registration, its devices and their holders."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.metrics import Attribution
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy
 from deviceplugin.model import Device
 
 NOT_ADVERTISED: Final = "not advertised"
@@ -65,9 +66,19 @@ def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
 
 
 def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
-    """Return what the metrics need to know about the holders of devices of ``resource``."""
+    """Return what the metrics need to know about the devices of ``resource``."""
     healthy = [device.id for device in resource.devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
     free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
     degraded = sum(one.health.state == "degraded" for one in resource.devices.values())
-    return Attribution(resource.name, len(healthy), free, holders, degraded)
+    first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
+    return Attribution(resource.name, len(healthy), free, holders, degraded, first)
+
+
+def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:
+    devices = resource.devices.values()
+    for state in ("unhealthy", "degraded"):
+        for one in devices:
+            if one.health.state == state:
+                since = resource.since(one.id)
+                yield NotHealthy(one.id, state, one.health.reason, since)

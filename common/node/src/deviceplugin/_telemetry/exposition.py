@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 from typing_extensions import override
 
 from deviceplugin._telemetry.instruments import Count, Counter, Gauge, Histogram, Level
-from deviceplugin._telemetry.metrics import Attribution, Metrics
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, Metrics
 from deviceplugin._telemetry.plugin_metrics import Additions, series
 
 _HELD: Final = "deviceplugin_device_allocated"
@@ -106,9 +106,18 @@ class _Devices(Collector):
         free = _gauge("deviceplugin_devices_free", "Healthy devices not allocated to any pod.")
         text = "Healthy devices that will not be healthy for long."
         degraded = _gauge("deviceplugin_devices_degraded", text)
+        text = (
+            "When a device became unhealthy or degraded, as Unix time; of each resource at most "
+            f"{MAX_NOT_HEALTHY} devices are listed."
+        )
+        name = "deviceplugin_device_health_timestamp_seconds"
+        not_healthy = _gauge(name, text, "device", "state", "reason")
         for each in self._metrics.attribution():
             allocatable.add_metric([each.resource], each.allocatable)
             degraded.add_metric([each.resource], each.degraded)
+            for one in each.not_healthy:
+                labels = (each.resource, one.device, one.state, one.short_reason)
+                not_healthy.add_metric([*map(_writable, labels)], one.since)
             if each.holders is None:  # unknown is not 0
                 continue
             allocated.add_metric([each.resource], len(each.holders))
@@ -117,11 +126,12 @@ class _Devices(Collector):
         offered = _gauge("deviceplugin_devices_offered", text, "protocol")
         text = "Devices that the wanted protocol does not offer yet, because the other one did."
         leaving = _gauge("deviceplugin_devices_leaving", text)
-        for one in self._metrics.offered():
-            offered.add_metric([one.resource, "device-plugin"], one.by_plugin)
-            offered.add_metric([one.resource, "dra"], one.by_dra)
-            leaving.add_metric([one.resource], one.leaving)
-        yield from (by_health, allocatable, allocated, free, degraded, offered, leaving)
+        for now in self._metrics.offered():
+            offered.add_metric([now.resource, "device-plugin"], now.by_plugin)
+            offered.add_metric([now.resource, "dra"], now.by_dra)
+            leaving.add_metric([now.resource], now.leaving)
+        yield from (by_health, allocatable, allocated, free, degraded, not_healthy)
+        yield from (offered, leaving)
 
 
 def _gauge(name: str, text: str, *more: str) -> GaugeMetricFamily:
@@ -146,6 +156,10 @@ def _write_held(source: Iterable[Attribution]) -> Iterator[str]:
         )
 
 
+def _writable(value: str) -> str:
+    """Return what can be written of ``value``, which may come from a file's name."""
+    return value.encode(errors="replace").decode()
+
+
 def _quoted(value: str) -> str:
-    value = value.encode(errors="replace").decode()
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return _writable(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

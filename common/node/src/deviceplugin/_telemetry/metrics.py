@@ -28,14 +28,38 @@ REFUSED: Final = "refused"
 OK: Final = "OK"
 FAILED: Final = "FAILED"
 """The codes of claims and of writes of slices."""
+ALLOCATION_CODES: Final = (OK, "NOT_FOUND", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "INTERNAL")
+"""All codes with which an Allocate is answered."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 Holder = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
 
 
+MAX_NOT_HEALTHY: Final = 100
+"""Devices of a resource that have a series each because they are not healthy."""
+_MAX_REASON: Final = 200
+"""Characters of a reason in a label; the page and the log have all of it."""
+
+
+class NotHealthy(NamedTuple):
+    """A device that is unhealthy or degraded."""
+
+    device: str
+    state: str
+    reason: str
+    since: float
+    """When its health last changed, in seconds since the epoch."""
+
+    @property
+    def short_reason(self) -> str:
+        """The reason, cut to what a label should have."""
+        long = len(self.reason) > _MAX_REASON
+        return f"{self.reason[: _MAX_REASON - 1]}\N{HORIZONTAL ELLIPSIS}" if long else self.reason
+
+
 class Attribution(NamedTuple):
-    """The allocation of one resource."""
+    """The allocation and the health of one resource."""
 
     resource: str
     allocatable: int
@@ -46,6 +70,8 @@ class Attribution(NamedTuple):
     """The holders of each held device, by its id; None if they are unknown."""
     degraded: int = 0
     """Healthy devices that will not be healthy for long."""
+    not_healthy: Sequence[NotHealthy] = ()
+    """The first ``MAX_NOT_HEALTHY`` of these, unhealthy ones before degraded ones."""
 
 
 class Offered(NamedTuple):
@@ -143,6 +169,11 @@ class Metrics:
         "code",
     )
 
+    driver_registered: Gauge = _gauge(
+        "deviceplugin_driver_registered",
+        "0 while the kubelet should have the DRA driver and has not, else 1.",
+        "driver",
+    )
     claims_prepared: Gauge = _gauge(
         "deviceplugin_claims_prepared", "Claims that are prepared or being prepared.", "driver"
     )
@@ -213,7 +244,8 @@ class Metrics:
     def expect_resource(self, resource: str) -> None:
         """Start the counters of a resource at 0, so that the first increase is visible."""
         self.registrations.labels(resource)
-        self.allocations.labels(resource, OK)
+        for code in ALLOCATION_CODES:
+            self.allocations.labels(resource, code)
         for reason in (UNAVAILABLE, REFUSED):
             self.registration_failures.labels(resource, reason)
 
