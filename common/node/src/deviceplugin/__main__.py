@@ -14,6 +14,8 @@ _USAGE: Final = 2
 _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
+_OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
+"""Commands that by that name are those for a cluster."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
 _NODE: Final = "deviceplugin"
@@ -39,6 +41,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "devices": Command(_NODE, "list a node's devices and the pods that hold them"),
     "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),
     "fleet": Command(_CLI, "list the devices of all nodes of a cluster"),
+    "cluster-doctor": Command(_CLI, "find what is wrong in a cluster: kubectl deviceplugin doctor"),
+    "sysdump": Command(_CLI, "write what a report about a cluster needs into one archive"),
     "events": Command(_NODE, "report a node's unhealthy devices as Events"),
     "evict": Command(_NODE, "evict pods whose device has been unhealthy for too long"),
     "migrate": Command(_CLI, "turn the manifest of another plugin into one of ours"),
@@ -76,8 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         not installed, as some are not in images of plugins.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
-        words = ["fleet", *words]
+    if Path(sys.argv[0]).name == _KUBECTL:
+        first, *rest = words if {*words[:1]} & {*COMMANDS, _VERSION} else ["fleet", *words]
+        words = [_OF_KUBECTL.get(first, first), *rest]
     if not words or words[0] in {"-h", "--help", "help"}:
         (sys.stdout if words else sys.stderr).write(_help())
         return 0 if words else _USAGE

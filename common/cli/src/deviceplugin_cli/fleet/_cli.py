@@ -31,6 +31,8 @@ examples:
   deviceplugin fleet --selector pool=training --json       some nodes, for a program
   deviceplugin fleet --check --resource example.com/gpu    for scripts: 3 if anything is wrong
   kubectl deviceplugin --problems                          the same, as a plugin of kubectl
+  kubectl deviceplugin doctor                              what is wrong, and what to do
+  kubectl deviceplugin sysdump                             an archive to attach to a report
 
 It needs the right to list nodes. With list pods it shows what is held, and with list
 deviceplugins.deviceplugin.dev what the operator says. To allow all three to somebody:

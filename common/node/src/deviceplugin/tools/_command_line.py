@@ -126,10 +126,11 @@ def settings_of(options: argparse.Namespace, names: Iterable[str]) -> Settings:
 def add_timeout(
     parser: argparse.ArgumentParser, default: int, what: str = "for each answer"
 ) -> None:
-    """Add the option ``--timeout``, in seconds."""
+    """Add the option ``--timeout``, in seconds or as a duration."""
 
     def seconds(text: str) -> float:
-        if not 0 < (found := float(text)) <= _LONGEST_TIMEOUT:
+        found = duration(text).total_seconds() if text[-1:] == "s" else float(text)
+        if not 0 < found <= _LONGEST_TIMEOUT:
             raise argparse.ArgumentTypeError(
                 f"{text} is not above 0 and at most {_LONGEST_TIMEOUT:g}"
             )
