@@ -315,9 +315,7 @@ def test_what_is_wrong_beside_the_pods_is_said(diagnose: Diagnose, api: Api, sai
     assert said in out, out
 
 
-def test_a_pod_on_a_node_that_is_not_ready_is_not_asked(
-    diagnose: Diagnose, tmp_path: Path
-) -> None:
+def test_a_pod_on_a_node_that_is_not_ready_is_not_asked(diagnose: Diagnose, tmp_path: Path) -> None:
     _, out = diagnose(Api([node("n1", "Unknown")], [plugin_pod("p")]))
     assert "gpu/p: not asked: node is not ready: NodeStatusUnknown" in out
     assert not (tmp_path / "asked").exists()
