@@ -110,7 +110,7 @@ def test_a_pod_that_does_not_run_has_its_objects_and_its_log(
     dump("--file=dump.zip")
     found = files(tmp_path / "dump.zip")
     assert "nodes/none/gpu_p/device-plugin.log" in found
-    missing = "nodes/none/gpu_p/doctor.json: not asked: its container does not run\n"
+    missing = "nodes/none/gpu_p/doctor.json: its container does not run\n"
     assert missing in found["left-out.txt"]
 
 

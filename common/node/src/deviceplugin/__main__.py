@@ -80,9 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         not installed, as some are not in images of plugins.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    if Path(sys.argv[0]).name == _KUBECTL:
-        first, *rest = words if {*words[:1]} & {*COMMANDS, _VERSION} else ["fleet", *words]
-        words = [_OF_KUBECTL.get(first, first), *rest]
+    if Path(sys.argv[0]).name == _KUBECTL and not {*words[:1]} & {*COMMANDS, _VERSION}:
+        words = ["fleet", *words]
     if not words or words[0] in {"-h", "--help", "help"}:
         (sys.stdout if words else sys.stderr).write(_help())
         return 0 if words else _USAGE
@@ -90,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == _VERSION:
         sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
         return 0
+    if Path(sys.argv[0]).name == _KUBECTL:
+        name = _OF_KUBECTL.get(name, name)
     if not (entry := _installed().get(name)):
         sys.stderr.write(f"deviceplugin: {_absent(name)}\n")
         return _USAGE

@@ -20,6 +20,8 @@ _USAGE: Final = 2
 _PROGRAM: Final = ("python3", "-m", "deviceplugin")
 _JSON: Final = (("--output", "json"), ("--json",))
 """How a command is asked for JSON; by the second in older images."""
+_REGISTRATION: Final = "registration"
+"""What newer doctors check themselves."""
 _WRONG: Final = ValueError, LookupError, TypeError, AttributeError, RecursionError
 
 READ: Final = """\
@@ -54,8 +56,10 @@ class Answer:
 
     pod: PluginPod
     located: list[Located] = field(default_factory=list)
-    is_asked: bool = False
-    """Whether its doctor answered."""
+    silence: str = ""
+    """Why its doctor did not answer; empty if it did."""
+    checks: list[str] = field(default_factory=list)
+    """Those that its doctor made, in order."""
     fine: int = 0
     """How many findings are ok."""
     resources: frozenset[str] = frozenset()
@@ -75,12 +79,14 @@ def ask_all(
             done.result()
             progress.show("the answers of pods", count, len(running))
         return [one.result() for one in running]
+    except BaseException:  # such as Ctrl-C
+        kubectl.stop()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        kubectl.stop()
 
 
-def why_not_asked(pod: PluginPod, cluster: Cluster) -> str:
+def _obstacle(pod: PluginPod, cluster: Cluster) -> str:
     """Return why nothing can be run in the pod; an empty string if it can."""
     node = (cluster.nodes or {}).get(pod.node)
     if node is not None and node.fault:
@@ -89,20 +95,21 @@ def why_not_asked(pod: PluginPod, cluster: Cluster) -> str:
 
 
 def ask(pod: PluginPod, cluster: Cluster, asked: Asked, kubectl: Kubectl) -> Answer:
-    """Run the doctor in a pod, and read its devices. What fails becomes a finding."""
-    answer = Answer(pod)
-    if reason := why_not_asked(pod, cluster):
-        answer.located.append(
-            _of(pod, "asking", unknown(str(pod), f"not asked: {reason}", _ON_NODE))
-        )
+    """Run the doctor in a pod, and read its devices. What fails becomes a finding.
+
+    A pod that cannot be asked has a finding already, or its node has.
+    """
+    answer = Answer(pod, silence=_obstacle(pod, cluster))
+    if answer.silence:
         return answer
     ran = _doctor(pod, asked, kubectl)
     answer.said["doctor.json"] = ran.out
     try:
         answer.located += _findings(pod, json.loads(ran.out), answer)
-        answer.is_asked = True
     except _WRONG:
-        answer.located.append(_of(pod, "asking", _refusal(pod, ran)))
+        refusal = _refusal(pod, ran)
+        answer.silence = refusal.found
+        answer.located = [_of(pod, "asking", refusal)]
         return answer
     page = in_pod(pod, kubectl, "python3", "-c", READ, "/devices")
     answer.said["devices.json"] = page.out
@@ -144,10 +151,11 @@ def _findings(pod: PluginPod, document: Mapping[str, Any], answer: Answer) -> It
     for one in document["findings"]:
         words = (str(one[key]) for key in ("looked_at", "found", "means", "do"))
         found = Finding(Verdict(one["verdict"]), *(bounded(masked(text)) for text in words))
+        answer.checks.append(str(one["check"]))
         if found.verdict is Verdict.OK:
             answer.fine += 1
         else:
-            yield _of(pod, str(one["check"]), found)
+            yield _of(pod, answer.checks[-1], found)
 
 
 def _of_devices(
@@ -158,11 +166,11 @@ def _of_devices(
     for name, one in resources:
         if not asked.wants(name):
             continue
-        if one["problem"]:
+        if one["problem"] and _REGISTRATION not in answer.checks:
             means = "the kubelet has no devices of this resource to allocate."
             do = "common/docs/runbooks.md#devicepluginnotregistered has each of these reasons."
             found = failure(name, bounded(masked(str(one["problem"]))), means=means, do=do)
-            yield _of(pod, "registration", found)
+            yield _of(pod, _REGISTRATION, found)
         yield from _of_resource(pod, name, one["devices"])
 
 
@@ -182,7 +190,7 @@ _REFUSALS: Final[Sequence[tuple[str, str, str]]] = (
     (
         "orbidden",
         "commands may not be run in its pod",
-        "allow create pods/exec in namespace {pod.namespace}: common/docs/fleet.md#rights.",
+        "allow get and create pods/exec in namespace {pod.namespace}: common/docs/fleet.md#rights.",
     ),
     (
         "executable file not found",

@@ -17,7 +17,7 @@ FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
 _FIRST: Final = ("rights", "node", "daemonset", "operator", "pod", "asking")
 """What everything else depends on. The doctor's own checks follow, in its order."""
-_LAST: Final = ("registration", "resource", "devices")
+_LAST: Final = ("resource", "devices")
 """What is seen of a cause, and seldom is one."""
 _VERDICTS: Final = tuple(Verdict)
 _MOST_PLACES: Final = 5
@@ -67,10 +67,10 @@ def diagnose(asked: Asked, cluster: Cluster, answers: Sequence[Answer]) -> Diagn
     found += [one for answer in chosen for one in answer.located]
     return Diagnosis(
         asked,
-        merged(found),
+        _merged(found, _order(chosen)),
         len({one.pod.node for one in chosen if one.pod.node}),
         len(chosen),
-        sum(one.is_asked for one in chosen),
+        sum(not one.silence for one in chosen),
         sum(one.fine for one in chosen),
     )
 
@@ -90,7 +90,7 @@ def _concerns(asked: Asked, answer: Answer, answers: Iterable[Answer]) -> bool:
     )
 
 
-def merged(found: Iterable[Located]) -> list[Cause]:
+def _merged(found: Iterable[Located], order: Mapping[str, int]) -> list[Cause]:
     """Return the findings by cause: the worst first, and of these what others depend on."""
     causes: dict[tuple[str, ...], Cause] = {}
     for one in found:
@@ -99,12 +99,23 @@ def merged(found: Iterable[Located]) -> list[Cause]:
         if key not in causes:
             causes[key] = Cause(one.check, finding.verdict, finding.means, finding.do)
         causes[key].found.append(one)
-    own = (one.check for one in causes.values() if one.check not in _LAST)
-    checks = list(dict.fromkeys([*_FIRST, *own, *_LAST]))
-    return sorted(
-        causes.values(),
-        key=lambda one: (_VERDICTS.index(one.verdict), checks.index(one.check), -len(one.nodes)),
-    )
+
+    def rank(cause: Cause) -> tuple[int, ...]:
+        place = order.get(cause.check, order["resource"] - 1)
+        return _VERDICTS.index(cause.verdict), place, -len(cause.nodes)
+
+    return sorted(causes.values(), key=rank)
+
+
+def _order(answers: Iterable[Answer]) -> dict[str, int]:
+    """Return the place of each check: each doctor has them in the order of what depends on what."""
+    order: dict[str, int] = {}
+    for answer in answers:
+        for place, name in enumerate(dict.fromkeys(answer.checks)):
+            order[name] = min(place, order.get(name, place))
+    first = {name: place - len(_FIRST) for place, name in enumerate(_FIRST)}
+    last = {name: len(order) + place for place, name in enumerate(_LAST, 1)}
+    return {**order, **first, **last}
 
 
 def text(diagnosis: Diagnosis, *, colour: bool) -> str:

@@ -16,13 +16,10 @@ from deviceplugin_cli.fleet._fleet import Fleet, unhealthy
 from deviceplugin_cli.fleet._question import Question, Reader, answer
 
 _FEW: Final = 20
-"""Pods and DaemonSets whose Events are read."""
+"""Pods whose Events are read."""
 _NOT_READY: Final = "the control plane does not hear of this node, and schedules no pods to it."
 DAEMON_SETS: Final = "daemonsets"
-_RIGHTS: Final = (
-    "kubectl create clusterrole device-doctor --verb=list "
-    "--resource=nodes,pods,daemonsets.apps,events, and bind it to the user"
-)
+_RIGHTS: Final = "allow it: common/docs/fleet.md#rights has the commands."
 
 
 class Located(NamedTuple):
@@ -86,8 +83,7 @@ def _nodes(asked: Asked, reader: Reader, located: list[Located]) -> dict[str, No
     try:
         fleet = answer(question, reader)
     except ForbiddenError as error:
-        do = f"allow it: {_RIGHTS}."
-        located.append(Located("rights", unknown("nodes", str(error), do)))
+        located.append(Located("rights", unknown("nodes", str(error), _RIGHTS)))
         return None
     if asked.node and fleet.nodes is not None and not fleet.nodes:
         known = reader.read("/api/v1/nodes", "nodes", lambda one: str(one["metadata"]["name"]))
@@ -98,7 +94,7 @@ def _nodes(asked: Asked, reader: Reader, located: list[Located]) -> dict[str, No
 
 def _of_fleet(asked: Asked, fleet: Fleet) -> Iterator[Located]:
     for text in fleet.unknown:
-        yield Located("rights", unknown("the cluster", text, f"allow it: {_RIGHTS}."))
+        yield Located("rights", unknown("the cluster", text, _RIGHTS))
     for one in fleet.objects or ():
         if not one.ready:
             found = bounded(f"{one.reason}: {one.message}")
@@ -154,11 +150,13 @@ def _pods(asked: Asked, reader: Reader) -> list[PluginPod]:
 
 
 def _of_pods(asked: Asked, cluster: Cluster, reader: Reader) -> Iterator[Located]:
-    for number, pod in enumerate(cluster.pods):
-        more = "" if pod.runs or number >= _FEW else _event(asked, pod.namespace, pod.uid, reader)
+    left = _FEW
+    for pod in cluster.pods:
         for finding in pod.problems:
-            if finding.verdict is Verdict.FAILURE and more.partition(": ")[2] not in finding.found:
-                finding = replace(finding, found=f"{finding.found}; {more}")  # noqa: PLW2901
+            if finding.verdict is Verdict.FAILURE and ": " not in finding.found and left:
+                left -= 1
+                more = _event(asked, pod.namespace, pod.uid, reader)
+                finding = replace(finding, found=more or finding.found)  # noqa: PLW2901
             yield Located("pod", finding, pod.node, str(pod))
     if not cluster.pods:
         where = [f"on node {asked.node}"] if asked.node else []
@@ -213,8 +211,7 @@ def _of_daemon_sets(asked: Asked, reader: Reader) -> Iterator[Located]:
         path = asked.path("apis/apps/v1", DAEMON_SETS)
         found = [one for one in reader.read(path, DAEMON_SETS, _daemon_set) if one.is_plugin]
     except ApiServerError as error:
-        do = f"allow it: {_RIGHTS}."
-        yield Located("rights", unknown(DAEMON_SETS, str(error), do))
+        yield Located("rights", unknown(DAEMON_SETS, str(error), _RIGHTS))
         return
     for one in found:
         namespace, name = one.place

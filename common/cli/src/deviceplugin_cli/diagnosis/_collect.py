@@ -106,15 +106,14 @@ def _of_pod(pod: PluginPod, cluster: Cluster, tools: Tools, archive: Archive) ->
     for name, text in answer.said.items():
         archive.add(f"{folder}/{name}", text)
     answer.said.clear()
-    if answer.is_asked:
+    if answer.silence:
+        archive.skip(f"{folder}/doctor.json", answer.silence)
+    else:
         held = command(pod, tools.kubectl, "devices")
         _add(archive, f"{folder}/kubelet-devices.json", held)
         for name, page in _PAGES.items():
             ran = in_pod(pod, tools.kubectl, "python3", "-c", READ, page)
             _add(archive, f"{folder}/{name}", ran)
-    else:
-        for one in answer.located:
-            archive.skip(f"{folder}/doctor.json", one.finding.found)
     for container in pod.containers:
         for more in ((), ("--previous",)):
             _log(pod, container, more, tools, archive, folder)

@@ -67,6 +67,6 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     words = "only this resource, or a pattern such as 'example.com/*'"
     add("resource", nargs="?", default="", metavar="RESOURCE", help=words)
-    add("-o", "--output", choices=("table", "json"), default="table", help="the form (table)")
+    add("--output", choices=("table", "json"), default="table", help="the form (table)")
     add_options(parser)
     return parser

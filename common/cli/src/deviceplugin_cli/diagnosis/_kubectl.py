@@ -42,6 +42,7 @@ class Kubectl:
     def __init__(self, words: Sequence[str], timeout: float) -> None:
         self._words, self._timeout = tuple(words), timeout
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_over = False
 
     @classmethod
     def of(cls, options: Namespace) -> "Kubectl":
@@ -71,6 +72,8 @@ class Kubectl:
             except OSError as error:
                 return Ran("", None, f"{self._words[0]}: {error.strerror}{_ADVICE}")
             self._running.add(process)
+            if self._is_over:
+                _kill(process)
             out, ended = self._read(process)
             self._running.discard(process)
             errors.seek(0)
@@ -97,7 +100,8 @@ class Kubectl:
         return out[:MOST].decode(errors="replace"), "".join(ended[:1])
 
     def stop(self) -> None:
-        """End what still runs."""
+        """End what runs now, and whatever is run later."""
+        self._is_over = True
         for process in list(self._running):
             _kill(process)
 
