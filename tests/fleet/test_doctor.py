@@ -189,9 +189,7 @@ def test_an_older_image_is_asked_as_it_understands(diagnose: Diagnose, tmp_path:
     assert diagnose(Api(pods=[plugin_pod("p")]), answers)[1].startswith("1 of 1 pod on 1 node")
     inside = "--namespace gpu exec p --container device-plugin -- python3 -m deviceplugin doctor"
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert [f"{inside} --output json", f"{inside} --json"] == [
-        line.partition(" ")[2] for line in asked[:2]
-    ]
+    assert [f"{inside} --output json", f"{inside} --json"] == [*asked[:2]]
 
 
 def test_a_node_that_should_have_devices_is_asked_for_them(
@@ -336,6 +334,7 @@ def test_events_that_may_not_be_read_are_done_without(diagnose: Diagnose) -> Non
     ("api", "words", "status", "said"),
     [
         (Api(), ("--node=nn1",), 2, "cluster-doctor: no node 'nn1': did you mean 'n1'?"),
+        (Api(), ("n1",), 2, "cluster-doctor: n1 is a node: give --node n1"),
         (Api(), ("--namespace=a/b",), 2, "--namespace 'a/b': is not the name of a namespace"),
         (Api(), ("--kubectl=",), 2, "--kubectl: names no command"),
         (Api(), ("--kubectl='a",), 2, '--kubectl "\'a": No closing quotation'),

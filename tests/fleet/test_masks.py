@@ -16,6 +16,7 @@ TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
         ("password: hunter2", "password: ***"),
         ("db_password = hunter2, host=a", "db_password = ***, host=a"),
         ('"apiKey": "hunter2", "host": "a"', '"apiKey": "***", "host": "a"'),
+        (r'"token": "hun\"ter2", "host": "a"', '"token": "***", "host": "a"'),
         (r"{\"token\": \"hunter2\"}", r"{\"token\": \"***\"}"),
         ("secret: 'hun ter2'\nhost: a", "secret: '***'\nhost: a"),
         ("--token=hunter2 --host=a", "--token=*** --host=a"),
@@ -26,6 +27,10 @@ TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
         (f"got {TOKEN}!", "got ***!"),
         (f"a\n{KEY}\nb", "a\n***\nb"),
         (KEY[:50], "***"),
+        ("a:\n  token: |\n    hun\n\n    ter2\n  host: a", "a:\n  token: ***\n  host: a"),
+        ("password: >-\n  hunter2", "password: ***\n"),
+        ("client-key-data: aHVudGVyMg==", "client-key-data: ***"),
+        ("run --db-password hunter2 --host a", "run --db-password *** --host a"),
         *(
             (text, text)
             for text in (
@@ -35,6 +40,7 @@ TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl"
                 'secret "device-plugin-http" not found',
                 "https://example.com:443/a@b",
                 "10 tokens left",
+                "--http-token-file /a --token --verbose",
                 "the bearer of news",
                 "nvidia.com/gpu: 8",
                 "Größe: 3 µm, 键",

@@ -125,7 +125,7 @@ def test_without_kubectl_the_rest_is_there(dump: Dump, tmp_path: Path) -> None:
     ("words", "status", "said"),
     [
         (("--file=there.zip",), 2, "sysdump: --file there.zip: is there already: remove it"),
-        (("--file=no/dump.zip",), 1, "sysdump: [Errno 2] No such file or directory"),
+        (("--file=no/dump.zip",), 2, "sysdump: --file no/dump.zip: No such file or directory"),
         (("--node=n1x", "--file=a.zip"), 2, "sysdump: no node 'n1x'"),
     ],
 )

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from deviceplugin._config.documents.faults import bounded
+from deviceplugin._config.documents.faults import bounded, printable
 from deviceplugin.checks import Finding, Verdict, failure, unknown, warning
 from deviceplugin_cli.diagnosis._cluster import Asked, Cluster, Located
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran
@@ -151,7 +151,7 @@ def _findings(pod: PluginPod, document: Mapping[str, Any], answer: Answer) -> It
     for one in document["findings"]:
         words = (str(one[key]) for key in ("looked_at", "found", "means", "do"))
         found = Finding(Verdict(one["verdict"]), *(bounded(masked(text)) for text in words))
-        answer.checks.append(str(one["check"]))
+        answer.checks.append(bounded(printable(str(one["check"]))))
         if found.verdict is Verdict.OK:
             answer.fine += 1
         else:

@@ -88,6 +88,8 @@ def _nodes(asked: Asked, reader: Reader, located: list[Located]) -> dict[str, No
     if asked.node and fleet.nodes is not None and not fleet.nodes:
         known = reader.read("/api/v1/nodes", "nodes", lambda one: str(one["metadata"]["name"]))
         raise ConfigError(f"no node {asked.node!r}: {suggestion(asked.node, sorted(known))}")
+    if asked.resource in {one.name for one in fleet.nodes or ()}:
+        raise ConfigError(f"{asked.resource} is a node: give --node {asked.resource}")
     located += _of_fleet(asked, fleet)
     return None if fleet.nodes is None else {one.name: one for one in fleet.nodes}
 

@@ -46,7 +46,10 @@ class Kubectl:
 
     @classmethod
     def of(cls, options: Namespace) -> "Kubectl":
-        """Return it for the cluster of the options; ``ConfigError`` for a wrong ``--kubectl``."""
+        """Return it for the cluster of the options; ``ConfigError`` for a wrong ``--kubectl``.
+
+        ``--api`` is not for it: ``kubectl proxy`` lets no command through.
+        """
         try:
             words = shlex.split(options.kubectl)
         except ValueError as error:
@@ -54,7 +57,6 @@ class Kubectl:
         if not words:
             raise ConfigError("--kubectl: names no command")
         given = {"kubeconfig": options.kubeconfig, "context": options.context}
-        given["server"] = options.api
         words += [f"--{name}={value}" for name, value in given.items() if value]
         return cls(words, options.timeout)
 

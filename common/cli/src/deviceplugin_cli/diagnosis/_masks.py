@@ -6,7 +6,7 @@ from typing import Any, Final
 
 MASK: Final = "***"
 _WORDS: Final = (
-    r"pass(?:word|wd|phrase)?|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credentials?"
+    r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[-_]?key|key[-_]data|credentials?"
 )
 _NAMED: Final = re.compile(rf"(?i)(?:^|[a-z0-9_.-])(?:{_WORDS})$|^(?:{_WORDS})$")
 """A key, a variable or a flag whose value is a secret: the last word says so."""
@@ -16,11 +16,18 @@ _PATTERNS: Final = (
         re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL),
         MASK,
     ),
+    (
+        re.compile(
+            rf"(?im)^([ \t]*)(\S*(?:{_WORDS})\"?:\s*)[|>][-+\d]*\n(?:\1[ \t]+.*(?:\n|\Z)|[ \t]*\n)+"
+        ),
+        rf"\1\2{MASK}\n",
+    ),
+    (re.compile(rf"(?i)((?<!\S)--?[\w.-]*(?:{_WORDS}) +)[^\s-]\S*"), rf"\1{MASK}"),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"), MASK),  # a JSON web token
     (re.compile(r"(?i)\b(bearer|basic) [\w.~+/=-]{6,}"), rf"\1 {MASK}"),
     (re.compile(r"(://[^/\s:@\"']*:)[^/\s@\"']+@"), rf"\1{MASK}@"),
     (
-        re.compile(rf"(?i)((?:{_WORDS})\\?[\"']?\s*[:=]\s*)(\\?[\"'])(?:(?!\2)[^\n])+"),
+        re.compile(rf"(?i)((?:{_WORDS})\\?[\"']?\s*[:=]\s*)(\\?[\"'])(?:(?!\2)(?:\\.|[^\n]))+"),
         rf"\1\2{MASK}",
     ),
     (re.compile(rf"(?i)((?:{_WORDS})\s*[:=]\s*)(?![\s\"'\\*])[^\s,;}}\]\"'\\]+"), rf"\1{MASK}"),

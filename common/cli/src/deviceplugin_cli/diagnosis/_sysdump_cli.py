@@ -48,7 +48,10 @@ def _dump(options: argparse.Namespace) -> int:
     path = options.file or Path(f"deviceplugin-sysdump-{now:%Y%m%dT%H%M%SZ}.zip")
     if path.exists():
         raise ConfigError(f"--file {path}: is there already: remove it, or take another name")
-    archive = Archive(path)
+    try:
+        archive = Archive(path)
+    except OSError as error:
+        raise ConfigError(f"--file {path}: {error.strerror}") from error
     try:
         diagnosis = collect(tools, archive)
         archive.close()
