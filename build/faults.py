@@ -180,8 +180,8 @@ def failing(source: Path, tests: Sequence[str], *, quick: bool) -> str | None:
         return "(late)"
     if done.returncode in {0, 5}:  # 5: all are slow
         return None
-    lines = done.stdout.splitlines()
-    named = [one.split()[1] for one in lines if one.startswith(("FAILED ", "ERROR "))]
+    told = [one for one in done.stdout.splitlines() if one.startswith(("FAILED ", "ERROR "))]
+    named = [one.partition(" ")[2].partition(" - ")[0] for one in told]  # an id may have blanks
     return named[0] if named else "(pytest itself)"
 
 

@@ -2,12 +2,11 @@
 
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -25,7 +24,6 @@ from homes.simulated.containerd_place import Containers
 from homes.simulated.home import SimulatedHome
 from homes.simulated.place import Place
 from homes.simulated.process_place import Processes
-from homes.simulated_node import Node
 
 FAILED = pytest.StashKey[bool]()
 PLUGINS = Path(__file__).parents[1] / "plugins"
@@ -37,51 +35,40 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{name}: end to end tests of the {name} plugin")
 
 
+OPTIONS: Final[Mapping[str, tuple[bool | int | float | str, str]]] = {
+    "cluster": (False, "use KUBECONFIG's, in namespaces that are created and removed"),
+    "image": ("", "name and tag of the plugin's image"),
+    "operator-image": ("", "name and tag of the operator's image"),
+    "pull-policy": ("IfNotPresent", "of all images"),
+    "runtime-class": ("", "of the plugin's pod"),
+    "pod-image": ("busybox:1.37", "with sh, env and find, for pods"),
+    "node": ("", "the node to use; the first one"),
+    "pretend-hardware": (False, "give the cluster's node the hardware of simulated nodes"),
+    "restart-kubelet": ("", "shell command that restarts its kubelet"),
+    "reboot": ("", "shell command that reboots it: see e2e/README.md"),
+    "chaos": (0.0, "minutes of random faults"),
+    "chaos-clock": (False, "also set the node's clock by an hour for seconds: disturbs all on it"),
+    "dra-switches": (4, "between protocols, under load"),
+    "seed": (1, "of the random faults"),
+    "before": ("", "checkout of the release that is upgraded from"),
+    "before-tag": ("", "tag of its images; that of its manifests"),
+    "release": ("", "address or folder of a release to install"),
+    "next-release": ("", "that of the one it is upgraded to"),
+    "patience": (PATIENCE, "seconds to wait for each step on the cluster; 180"),
+    "images": ("", "run images from this folder, without a cluster"),
+    "containerd": (False, "run images and pods with a containerd that is started and removed here"),
+    "logs": ("dist/e2e", "folder for the logs of failed tests"),
+}
+"""The default of each, and what it is for."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("e2e", "end to end suite")
-    group.addoption(
-        "--cluster",
-        action="store_true",
-        help="use the cluster of KUBECONFIG, in namespaces that are created and removed",
-    )
-    group.addoption("--image", default="", help="name and tag of the plugin's image")
-    group.addoption("--operator-image", default="", help="name and tag of the operator's image")
-    group.addoption("--pull-policy", default="IfNotPresent", help="of all images")
-    group.addoption("--runtime-class", default="", help="of the plugin's pod")
-    group.addoption("--pod-image", default="busybox:1.37", help="with sh, env and find, for pods")
-    group.addoption("--node", default="", help="the node to use; the first one")
-    group.addoption(
-        "--pretend-hardware",
-        action="store_true",
-        help="give the cluster's node the pretended hardware of simulated nodes",
-    )
-    group.addoption("--restart-kubelet", default="", help="shell command that restarts its kubelet")
-    group.addoption("--reboot", default="", help="shell command that reboots it: see e2e/README.md")
-    group.addoption("--chaos", type=float, default=0.0, help="minutes of random faults")
-    group.addoption(
-        "--chaos-clock",
-        action="store_true",
-        help="also set the node's clock by an hour for seconds: disturbs all that runs on it",
-    )
-    group.addoption("--dra-switches", type=int, default=4, help="between protocols, under load")
-    group.addoption("--seed", type=int, default=1, help="of the random faults")
-    group.addoption("--before", default="", help="checkout of the release that is upgraded from")
-    group.addoption("--before-tag", default="", help="tag of its images; that of its manifests")
-    group.addoption("--release", default="", help="address or folder of a release to install")
-    group.addoption("--next-release", default="", help="that of the one it is upgraded to")
-    group.addoption(
-        "--patience",
-        type=float,
-        default=PATIENCE,
-        help="seconds to wait for each step on the cluster; 180",
-    )
-    group.addoption("--images", default="", help="run images from this folder, without a cluster")
-    group.addoption(
-        "--containerd",
-        action="store_true",
-        help="run images and pods with a containerd that is started and removed here",
-    )
-    group.addoption("--logs", default="dist/e2e", help="folder for the logs of failed tests")
+    for name, (default, text) in OPTIONS.items():
+        if default is False:
+            group.addoption(f"--{name}", action="store_true", help=text)
+        else:
+            group.addoption(f"--{name}", type=type(default), default=default, help=text)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -110,23 +97,7 @@ def _plugin_and_configuration(item: pytest.Item) -> tuple[str, bool, str]:
     callspec = getattr(item, "callspec", None)
     plugin = callspec.params.get("plugin") if callspec is not None else None
     names = [mark.name for mark in item.iter_markers() if mark.name in cases()]
-    return min(names, default=""), "uninstalled" in item.name, repr(plugin)
-
-
-@pytest.fixture
-def node(pytestconfig: pytest.Config) -> Iterator[Node]:
-    """Yield a node without plugins, with a simulated kubelet."""
-    if pytestconfig.getoption("--cluster"):
-        pytest.skip("inspects a simulated kubelet")
-    root = Path(tempfile.mkdtemp(prefix="node-"))
-    running = Node(root)
-    running.kubelet.start()
-    try:
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(root, ignore_errors=True)
-    assert [] == list(running.kubelet.crashes)
+    return min(names, default=""), "removal" in item.name, repr(plugin)
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,11 @@
 """What only a real node goes through: an upgrade, and a reboot that reorders its hardware."""
 
-from collections.abc import Callable
-
 import pytest
 
 from homes.case import cases
 from homes.cluster.home import Cluster
 from homes.cluster.workload import devices, is_running, started, told_devices, wait_holders
-from homes.home import Plugin
+from homes.home import Plugin, offered
 
 CASES = cases()
 each = pytest.mark.parametrize(
@@ -17,26 +15,19 @@ each = pytest.mark.parametrize(
         for name, case in CASES.items()
     ],
 )
-Install = Callable[..., tuple[str, int]]
 
 
-@pytest.fixture
-def installed(cluster: Cluster) -> Install:
-    def install(plugin: Plugin, *, before: bool = False) -> tuple[str, int]:
-        cluster.install(plugin, before=before)
-        for name in ("gary", "gina") if plugin.files else ():
-            cluster.add_file(name)
-        return cluster.offer(plugin)
-
-    return install
+def install(cluster: Cluster, plugin: Plugin, *, before: bool = False) -> tuple[str, int]:
+    cluster.install(plugin, before=before)
+    return offered(cluster, plugin)
 
 
 @each
 def test_an_upgrade_and_the_way_back_leave_pods_what_they_hold(
-    cluster: Cluster, plugin: Plugin, installed: Install
+    cluster: Cluster, plugin: Plugin
 ) -> None:
     cluster.need("before")
-    resource, count = installed(plugin, before=True)
+    resource, count = install(cluster, plugin, before=True)
     cluster.run("keeper", resource, 1)
     keeper = cluster.pod("keeper")
     name = keeper["metadata"]["name"]
@@ -45,7 +36,7 @@ def test_an_upgrade_and_the_way_back_leave_pods_what_they_hold(
     ids = {one["id"] for one in devices(cluster.here, resource)}
     old = cluster.here.image()
     for before in (False, True, False):
-        assert (resource, count) == installed(plugin, before=before)
+        assert (resource, count) == install(cluster, plugin, before=before)
         assert before == (old == cluster.here.image())
         assert ids == {one["id"] for one in devices(cluster.here, resource)}
         assert held == wait_holders(cluster.here, resource, [name])[name]
@@ -63,11 +54,11 @@ def test_an_upgrade_and_the_way_back_leave_pods_what_they_hold(
 
 @each
 def test_a_reboot_gives_each_pod_the_device_that_it_is_told(
-    cluster: Cluster, plugin: Plugin, installed: Install
+    cluster: Cluster, plugin: Plugin
 ) -> None:
     cluster.need("reboot")
     case = CASES[plugin.name]
-    resource, count = installed(plugin)
+    resource, count = install(cluster, plugin)
     workers = cluster.deploy("worker", resource, count)
     before = workers.wait_running()
     files = f"{cluster.here.folder}/files"

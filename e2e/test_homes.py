@@ -1,7 +1,6 @@
 """Every plugin from installation to removal, in every home."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import yaml
 
 from fpga.trees import OTHER_AFU
 from homes.case import cases
-from homes.home import Home, NotStartedError, Plugin
+from homes.home import Home, NotStartedError, Plugin, offered
 
 pytestmark = pytest.mark.slow  # a second each, but some of it for every plugin
 CASES = cases()
@@ -32,31 +31,34 @@ OPENED = [
     if case.opened
 ]
 EXAMPLE = Path(__file__).parents[1] / "demo/examples"
-Install = Callable[[Plugin], tuple[str, int]]
 
 
-@pytest.fixture
-def installed(home: Home) -> Install:
-    def install(plugin: Plugin) -> tuple[str, int]:
-        home.install(plugin)
-        if plugin.files:
-            home.add_file("gary")
-            home.add_file("gina")
-        return home.offer(plugin)
-
-    return install
+def install(home: Home, plugin: Plugin) -> tuple[str, int]:
+    home.install(plugin)
+    return offered(home, plugin)
 
 
 @each
-def test_a_pod_gets_what_it_asks_for_and_the_next_one_is_refused(
-    home: Home, plugin: Plugin, installed: Install
+def test_a_plugin_serves_pods_from_its_installation_to_its_removal(
+    home: Home, plugin: Plugin
 ) -> None:
-    resource, count = installed(plugin)
+    resource, count = install(home, plugin)
     CASES[plugin.name].look(home.run("first", resource, 1))
     assert resource in home.refusal(resource, count)
     assert f'resource="{resource}"' in home.metrics()
+
+    home.restart_plugin()
+    home.wait_allocatable(resource, count)
+    assert home.is_running("first")
     home.delete("first")
     home.run("second", resource, count)
+    home.delete("second")
+
+    if home.may_restart_kubelet:
+        home.restart_kubelet()
+        home.wait_allocatable(resource, count)
+        home.run("third", resource, 1)
+    home.uninstall()
 
 
 OPEN = '(: < "{0}") 2>/dev/null && echo r; (: >> "{0}") 2>/dev/null && echo w'
@@ -64,9 +66,10 @@ OPEN = '(: < "{0}") 2>/dev/null && echo r; (: >> "{0}") 2>/dev/null && echo w'
 
 @pytest.mark.parametrize(("plugin", "node", "rights"), OPENED)
 def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other(
-    home: Home, plugin: Plugin, node: str, rights: str, installed: Install
+    home: Home, plugin: Plugin, node: str, rights: str
 ) -> None:
-    resource, count = installed(plugin)
+    home.need_containers()
+    resource, count = install(home, plugin)
     nodes = home.run("owner", resource, count).nodes
     path = min(path for path in nodes if re.fullmatch(f"/dev/{node}", path))
     assert rights == "".join(home.execute("owner", OPEN.format(path)).split())
@@ -81,15 +84,13 @@ def test_a_container_can_open_its_device_as_far_as_it_is_allowed_to_and_no_other
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("strategy", ["cdi-cri", "cdi-annotations"])
-def test_a_container_gets_its_gpu_by_cdi_alone(
-    home: Home, strategy: str, installed: Install
-) -> None:
+def test_a_container_gets_its_gpu_by_cdi_alone(home: Home, strategy: str) -> None:
     home.need_cdi()
     environment = {"DP_DEVICE_LIST_STRATEGY": strategy}
     plugin = Plugin(
         "gpu", CASES["gpu"].plugin.resource, None, environment=environment, components=("cdi",)
     )
-    resource, _ = installed(plugin)
+    resource, _ = install(home, plugin)
     given = home.run("owner", resource, 1)
     assert "void" == given.envs["NVIDIA_VISIBLE_DEVICES"]
     (path,) = (node for node in given.nodes if re.fullmatch(r"/dev/nvidia\d+", node))
@@ -97,11 +98,9 @@ def test_a_container_gets_its_gpu_by_cdi_alone(
 
 
 @pytest.mark.fpga
-def test_a_container_whose_function_cannot_be_had_is_not_started_by_its_hook(
-    home: Home, installed: Install
-) -> None:
+def test_a_container_whose_function_cannot_be_had_is_not_started_by_its_hook(home: Home) -> None:
     home.need_cdi()
-    installed(CASES["fpga"].plugin)
+    install(home, CASES["fpga"].plugin)
     pod = yaml.safe_load((EXAMPLE / "fpga/pod.yaml").read_text())
     (container,) = pod["spec"]["containers"]
     (wish,) = (one for one in container["env"] if one["name"] == "FPGA_AFU_1")
@@ -111,48 +110,19 @@ def test_a_container_whose_function_cannot_be_had_is_not_started_by_its_hook(
 
 
 @pytest.mark.parametrize(("plugin", "printed"), EXAMPLES)
-def test_an_example_prints_what_its_page_says(
-    home: Home, plugin: Plugin, printed: str, installed: Install
-) -> None:
-    installed(plugin)
+def test_an_example_prints_what_its_page_says(home: Home, plugin: Plugin, printed: str) -> None:
+    if plugin.devices is None:  # it has device nodes
+        home.need_containers()
+    install(home, plugin)
     pod = EXAMPLE / plugin.name / "pod.yaml"
     said = home.run_example(yaml.safe_load(pod.read_text()))
     assert re.search(printed, said, re.MULTILINE)
 
 
-@each
-def test_a_new_plugin_pod_disturbs_nobody(home: Home, plugin: Plugin, installed: Install) -> None:
-    resource, count = installed(plugin)
-    home.run("keeper", resource, 1)
-    home.restart_plugin()
-    home.wait_allocatable(resource, count)
-    if count > 1:
-        home.run("other", resource, 1)
-    assert home.is_running("keeper")
-
-
 @pytest.mark.gopher
-def test_devices_come_and_go(home: Home, installed: Install) -> None:
-    resource, _ = installed(CASES["gopher"].plugin)
+def test_devices_come_and_go(home: Home) -> None:
+    resource, _ = install(home, CASES["gopher"].plugin)
     home.add_file("gus")
     home.wait_allocatable(resource, 3)
     home.remove_file("gus")
     home.wait_allocatable(resource, 2)
-
-
-@each
-def test_devices_are_back_after_a_restart_of_the_kubelet(
-    home: Home, plugin: Plugin, installed: Install
-) -> None:
-    resource, count = installed(plugin)
-    home.restart_kubelet()
-    home.wait_allocatable(resource, count)
-    home.run("after", resource, 1)
-
-
-@each
-def test_nothing_is_left_after_the_plugin_is_uninstalled(
-    home: Home, plugin: Plugin, installed: Install
-) -> None:
-    installed(plugin)
-    home.uninstall()

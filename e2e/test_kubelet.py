@@ -1,6 +1,5 @@
 """What plugins rely on and the simulated kubelet does, on a real kubelet."""
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from homes.cluster.home import Cluster
 from homes.cluster.odd_plugin import IDS, PREFERENCES, RESOURCE, SILENT, OddPlugin
 from homes.cluster.session import Session
 from homes.cluster.workload import is_running
-from homes.home import Plugin
+from homes.home import Plugin, offered
 
 GOPHER: Final = cases()["gopher"].plugin
 FPGA: Final = cases()["fpga"].plugin
@@ -48,7 +47,7 @@ FAILED: Final = "device plugin GetPreferredAllocation rpc failed with err: rpc e
 def begin(cluster: Cluster, pod: dict[str, Any]) -> dict[str, Any]:
     """Create a pod, and return it once it runs or was rejected."""
     here = cluster.here
-    here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+    here.kubectl.apply(pod)
     return begun(cluster, pod["metadata"]["name"])
 
 
@@ -57,7 +56,7 @@ def begun(cluster: Cluster, name: str) -> dict[str, Any]:
     here, found = cluster.here, dict[str, Any]()
 
     def has_begun() -> bool:
-        found.update(here.kubectl.get(*here.kubectl.within("pod", name)))
+        found.update(here.kubectl.get_own("pod", name))
         return is_running(found) or found["status"]["phase"] == "Failed"
 
     here.wait(has_begun, f"the pod {name} to run or to fail")
@@ -97,7 +96,7 @@ class Node:
     def delete(self, name: str) -> None:
         """Delete a pod, and wait until it holds nothing."""
         words = ("delete", "pod", name, "--grace-period=1", "--wait=false")
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
         self._here.wait(lambda: not self.held(), "all devices to be free")
 
 
@@ -171,9 +170,7 @@ def test_a_grace_period_keeps_a_device_until_its_container_has_ended(
     cluster: Cluster, session: Session, plugin: Plugin
 ) -> None:
     cluster.install(plugin)
-    for name in ("gary", "gina") if plugin.files else ():
-        cluster.add_file(name)
-    resource, count = cluster.offer(plugin)
+    resource, count = offered(cluster, plugin)
     seconds = overlap(cluster, plugin, {resource: str(count)}, ["--grace-period=2"])
     assert seconds is not None
     assert seconds <= 0
@@ -205,15 +202,14 @@ def overlap(
         pods.append(pod)
     deaf, following = pods
     assert is_running(begin(cluster, deaf))
-    here.kubectl("apply", "--filename=-", stdin=json.dumps(following))
+    here.kubectl.apply(following)
     name = deaf["metadata"]["name"]
-    here.kubectl(*here.kubectl.within("delete", "pod", name, "--wait=false", *words))
+    here.kubectl.own("delete", "pod", name, "--wait=false", *words)
     name = following["metadata"]["name"]
     status = begun(cluster, name)["status"]
     if "Failed" == status["phase"]:
         return None
-    words = here.kubectl.within("logs", name)
-    said = here.wait(lambda: here.kubectl(*words).split(), "the first container to end")
+    said = here.wait(lambda: here.kubectl.own("logs", name).split(), "the first container to end")
     first, last = map(float, said)
-    here.kubectl(*here.kubectl.within("delete", "pod", name, "--grace-period=1"))
+    here.kubectl.own("delete", "pod", name, "--grace-period=1")
     return last - first

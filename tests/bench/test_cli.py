@@ -2,6 +2,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import pytest
 import conformant
 from deviceplugin_testing.conformance._subject import Limits
 from deviceplugin_testing.tools.bench import _claims as bench_claims
-from deviceplugin_testing.tools.bench import _cli, _measure, _plan, _subject, main
+from deviceplugin_testing.tools.bench import _cli, _plan, _subject, main
 from deviceplugin_testing.tools.bench._cli import _parser, _plan_of, _split
 from deviceplugin_testing.tools.bench._figures import BenchError, Section
-from deviceplugin_testing.tools.bench._subject import BenchSubject, running
+from deviceplugin_testing.tools.bench._subject import BenchSubject
 
 BAD = "tests.conformance.bad_plugins"
 GOOD = [f"{BAD}.good.Good", "{devices_dir}"]
@@ -89,8 +90,18 @@ def test_what_is_given_overrides_the_plan() -> None:
         ["--starts=0"],
         ["--restarts=1"],
         ["--idle=0"],
+        ["--soak=soon"],
         ["--no-such-option"],
+        ["--compare", "one"],
+        ["--"],
         ["--gopher", "--", "my-plugin"],
+        ["--", "--versus", "x"],
+        ["--", "x", "--versus"],
+        ["--soak=1m", "--core"],
+        ["--soak=1m", "--", "x", "--versus", "y"],
+        ["--claims"],
+        ["--claims", "--bare", "--", "x"],
+        ["--claims", "--soak=1m", "--", "x"],
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
@@ -156,19 +167,18 @@ def test_claims_of_a_driver_are_prepared_and_released(
 def test_a_driver_that_fails_is_an_error(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(start=1.0))
+    monkeypatch.setattr(bench_claims, "Limits", lambda: Limits(within=1.0))
     assert 1 == main(["--claims", "--", *driver("bad.OffersNothing")])
     assert "no complete pool" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words", [["--claims"], ["--claims", "--bare", "--", "x"], ["--claims", "--soak=1m", "--", "x"]]
-)
-def test_claims_are_measured_of_one_command_and_alone(words: list[str]) -> None:
-    assert 2 == main(words)
-
-
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device nodes")
+
+
+def is_null(path: Path) -> bool:
+    status = path.lstat()
+    null = Path("/dev/null").stat().st_rdev
+    return (null, 0o600) == (status.st_rdev, stat.S_IMODE(status.st_mode))
 
 
 @pytest.mark.parametrize(
@@ -176,28 +186,18 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes device node
     [
         ("file", Path.is_file),
         ("directory", Path.is_dir),
-        ("link", Path.is_char_device),
-        pytest.param("node", Path.is_char_device, marks=ROOT),
+        ("link", lambda path: path.is_symlink() and path.is_char_device()),
+        pytest.param("node", is_null, marks=ROOT),
     ],
 )
-def test_entries_of_each_kind_come_and_go(tmp_path: Path, kind: str, is_it: object) -> None:
+def test_entries_of_each_kind_come_and_go(
+    tmp_path: Path, kind: str, is_it: Callable[[Path], bool]
+) -> None:
     devices = _subject.make_devices(tmp_path, 3, kind)
-    assert callable(is_it)
     assert [True] * 3 == [is_it(path) for path in sorted(devices.iterdir())]
-    assert (kind == "link") == (devices / "dev0").is_symlink()
     for path in devices.iterdir():
         _subject.toggle_entry(path, kind)
     assert [] == list(devices.iterdir())
-
-
-@ROOT
-def test_a_node_is_that_of_dev_null(tmp_path: Path) -> None:
-    _subject.make_entry(tmp_path / "node", "node")
-    status = (tmp_path / "node").lstat()
-    assert (Path("/dev/null").stat().st_rdev, 0o600) == (
-        status.st_rdev,
-        stat.S_IMODE(status.st_mode),
-    )
 
 
 def test_who_may_not_make_nodes_is_told_what_it_needs(
@@ -209,11 +209,3 @@ def test_who_may_not_make_nodes_is_told_what_it_needs(
     monkeypatch.setattr(os, "mknod", refuse)
     with pytest.raises(BenchError, match=r"CAP_MKNOD.* or give --entries link"):
         _subject.make_entry(tmp_path / "node", "node")
-
-
-@pytest.mark.parametrize("kind", ["directory", pytest.param("node", marks=ROOT)])
-def test_changes_of_other_entries_than_files_are_measured(kind: str) -> None:
-    subject = BenchSubject(title="good", command=GOOD, entries=kind, touch="{devices_dir}")
-    with running(subject) as run:
-        run.wait_listed()
-        assert [2] == [len(each.values) for each in _measure.changes(run, 2)]

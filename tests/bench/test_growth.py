@@ -97,22 +97,23 @@ def test_neither_a_first_list_nor_a_change_costs_more_than_in_proportion(kind: t
     assert MANY / FEW * 1.01 > change[MANY] / change[FEW]
 
 
-def test_of_devices_that_are_made_anew_each_is_compared_once_and_none_is_checked_again() -> None:
-    cycle = Cycle(Many(MANY))
+@pytest.mark.parametrize(
+    ("kind", "compared"),
+    [
+        # The devices, the health of each, and the piece of the list in which one has changed.
+        pytest.param(Many, 2 * MANY + 600, id="each that is made anew is compared once"),
+        pytest.param(Kept, 600, id="of those that are kept few are compared"),
+    ],
+)
+def test_after_a_change_of_one_device_none_is_checked_again(
+    kind: type[Many], compared: int
+) -> None:
+    cycle = Cycle(kind(MANY))
     cycle()
     cycle.plugin.ill = cycle.plugin.ids[0]
     counted = calls(cycle)
-    # The devices, the health of each, and the piece of the list in which one has changed.
-    assert 2 * MANY + 600 >= counted["__eq__"]
-    assert 1 == counted["device_problem"]
-    assert 0 == counted["natural_key"]
-
-
-def test_of_devices_that_are_kept_only_a_few_are_compared() -> None:
-    cycle = Cycle(Kept(MANY))
-    cycle()
-    cycle.plugin.ill = cycle.plugin.ids[0]
-    assert 600 >= calls(cycle)["__eq__"]
+    assert compared >= counted["__eq__"]
+    assert (1, 0) == (counted["device_problem"], counted["natural_key"])
 
 
 def test_a_change_is_published_with_the_work_for_a_few_devices() -> None:
@@ -122,14 +123,8 @@ def test_a_change_is_published_with_the_work_for_a_few_devices() -> None:
     ill = [dp.Device(devices[0].id, health=dp.Health.unhealthy("dust")), *devices[1:]]
     assert 700 > calls(lambda: resource.publish(ill)).total(), "a few for each of 256"
     assert 100 > calls(lambda: resource.publish(ill)).total(), "nothing has changed"
-
-
-def test_to_put_a_new_device_among_many_into_its_place_few_are_looked_at() -> None:
-    resource = Resource(RESOURCE, Many(0))
-    devices = list(Many(MANY).discover())
-    resource.publish(devices)
-    counted = calls(lambda: resource.publish([*devices, dp.Device("dev000000a")]))
-    assert 20 > counted["natural_key"]
+    more = [*ill, dp.Device("dev000000a")]
+    assert 20 > calls(lambda: resource.publish(more))["natural_key"], "few are looked at"
 
 
 def test_devices_that_are_equal_to_those_before_are_let_go_one_by_one() -> None:

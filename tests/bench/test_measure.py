@@ -63,16 +63,12 @@ def test_a_running_plugin_is_measured_in_every_way() -> None:
     assert 0 <= min(value for figure in figures.values() for value in figure.values)
 
 
-def test_what_a_plugin_cannot_show_is_left_out() -> None:
+def test_restarts_of_the_kubelet_leave_nothing_behind_and_what_cannot_be_shown_is_left_out() -> (
+    None
+):
     with running(forked("good.Good")) as run:
         run.wait_listed()
-        assert [] == _measure.allocations(run, 1, 9)
-        assert [] == _measure.changes(run, 1)
-
-
-def test_restarts_of_the_kubelet_leave_nothing_behind() -> None:
-    with running(forked("good.Good")) as run:
-        run.wait_listed()
+        assert [[], []] == [_measure.allocations(run, 1, 9), _measure.changes(run, 1)]
         figures = by_name(_measure.restarts(run, 3, seed=1, settle=0.3))
     assert 3 == len(figures["kubelet listening to registered"].values)
     assert figures["sockets gained by 3 restarts"].values[0] <= 0

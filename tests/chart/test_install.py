@@ -11,7 +11,6 @@ import release
 from cluster.real_api_server import RealApiServer, running
 from cluster.real_api_server import why_not as no_server
 from deviceplugin.apiserver import NotFoundError
-from manifests.expected import PLUGINS
 from manifests.helm import helm, why_not
 from manifests.kustomize import Manifest
 
@@ -62,8 +61,9 @@ def test_a_release_is_installed_upgraded_rolled_back_and_removed(cluster: Cluste
         maps = f"/api/v1/namespaces/{NAME}/configmaps/gopher-config"
         return pod["containers"][0]["image"], cluster.get(maps)["data"]["config.yaml"]
 
-    enabled = {"gopher": {"enabled": True, "components": {"events": True}}}
-    said = cluster.helm("install", "hw", cluster.chart, **enabled)
+    every = ("events", "evict", "startup-taint", "udev", "watcher")
+    enabled = {"enabled": True, "components": dict.fromkeys(every, True)}
+    said = cluster.helm("install", "hw", cluster.chart, gopher=enabled)
     assert f"kubectl --namespace {NAME} rollout status daemonset/{NAME}" in said
     first = (f"{NAME}:{release.version()}", "directory: /etc/gophers\n")
     assert first == image_and_config()
@@ -85,17 +85,6 @@ def test_a_release_is_installed_upgraded_rolled_back_and_removed(cluster: Cluste
     cluster.helm("uninstall", "hw")
     assert not cluster.is_there(DAEMON_SET)
     assert not cluster.is_there(f"/api/v1/namespaces/{NAME}")
-
-
-@pytest.mark.parametrize(
-    "plugin", [one for one in PLUGINS if one != "gopher"]
-)  # which another test installs
-def test_the_api_server_takes_every_field_of_every_plugin(plugin: str, cluster: Cluster) -> None:
-    every = {"events": True, "evict": True, "startup-taint": True, "udev": True, "watcher": True}
-    values = {"enabled": True, "namespace": f"all-{plugin}", "components": every}
-    said = cluster.helm("install", plugin, cluster.chart, **{plugin: values})
-    assert "STATUS: deployed" in said
-    cluster.helm("uninstall", plugin)
 
 
 def test_a_plugin_is_not_installed_twice(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ import release
 from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
-from manifests.kustomize import Manifest, in_order, overlay, render, render_by_kustomize
+from manifests.kustomize import in_order, of_kind, overlay, render
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,37 +21,29 @@ def offered(plugin: str) -> list[str]:
     return [one for one in fitting(plugin) if one not in has]
 
 
-def by_kustomize(folder: Path) -> list[Manifest]:
-    """Return what the real kustomize renders, or our own if there is none."""
-    return render_by_kustomize(folder) or render(folder)
-
-
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_a_plugin_is_as_kustomize_renders_it(plugin: str, chart_folder: Path) -> None:
-    rendered = template(chart_folder, {plugin: {"enabled": True}})
-    wanted = by_kustomize(ROOT / "deployments" / plugin)
-    assert in_order(wanted) == in_order(rendered)
-
-
-@pytest.mark.parametrize(
-    ("plugin", "component"), [(one, name) for one in PLUGINS for name in offered(one)]
-)
-def test_a_component_is_as_kustomize_renders_it(
-    plugin: str, component: str, chart_folder: Path, tmp_path: Path
-) -> None:
-    values = {plugin: {"enabled": True, "components": {component: True}}}
-    rendered = template(chart_folder, values)
-    assert in_order(by_kustomize(overlay(tmp_path, plugin, component))) == in_order(rendered)
-
-
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_components_together_are_as_kustomize_renders_them(
+def test_a_plugin_is_as_kustomize_renders_it(
     plugin: str, chart_folder: Path, tmp_path: Path
 ) -> None:
     chosen = offered(plugin)
-    values = {plugin: {"enabled": True, "components": dict.fromkeys(chosen, True)}}
+    for components in ((), chosen):
+        values = {"enabled": True, "components": dict.fromkeys(components, True)}
+        rendered = template(chart_folder, {plugin: values})
+        assert in_order(render(overlay(tmp_path, plugin, *components))) == in_order(rendered)
+    file = json.loads((chart_folder / "files" / f"{plugin}.json").read_text())
+    assert chosen == sorted(file["components"])
+
+
+@pytest.mark.parametrize("component", sorted({*COMPONENTS} - chart.NOT_OFFERED))
+def test_a_component_is_as_kustomize_renders_it(
+    component: str, chart_folder: Path, tmp_path: Path
+) -> None:
+    assert owner(component) == chart.owner(component)
+    plugin = owner(component) or "gopher"
+    on = component in offered(plugin)
+    values = {plugin: {"enabled": True, "components": {component: True} if on else {}}}
     rendered = template(chart_folder, values)
-    assert in_order(by_kustomize(overlay(tmp_path, plugin, *chosen))) == in_order(rendered)
+    assert in_order(render(overlay(tmp_path, plugin, component))) == in_order(rendered)
 
 
 def test_all_plugins_fit_together(chart_folder: Path) -> None:
@@ -59,17 +51,6 @@ def test_all_plugins_fit_together(chart_folder: Path) -> None:
     rendered = template(chart_folder, values)
     apart = [one for plugin in PLUGINS for one in render(ROOT / "deployments" / plugin)]
     assert in_order(apart) == in_order(rendered)
-
-
-@pytest.mark.parametrize("component", COMPONENTS)
-def test_the_chart_offers_a_component_to_the_plugins_it_is_for(component: str) -> None:
-    assert owner(component) == chart.owner(component)
-
-
-@pytest.mark.parametrize("plugin", PLUGINS)
-def test_the_chart_has_every_component_that_fits(plugin: str, chart_folder: Path) -> None:
-    file = json.loads((chart_folder / "files" / f"{plugin}.json").read_text())
-    assert offered(plugin) == sorted(file["components"])
 
 
 def test_the_chart_is_well_formed(chart_folder: Path) -> None:
@@ -89,22 +70,13 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     assert f"version: {release.version()}\n" in helm("show", "chart", packed)
 
 
-def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:
-    home = "https://git.example.com/hw/plugins"
-    chart.write(tmp_path / "made", lambda _, __: documents(PLUGIN), home)
-    assert f"home: {home}\nsources:\n- {home}\n" in (tmp_path / "made/Chart.yaml").read_text()
-
-
-def test_alerts_of_a_released_chart_lead_to_the_published_page(tmp_path: Path) -> None:
+def test_a_chart_and_its_alerts_say_where_they_come_from(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
     chart.write(tmp_path / "made", lambda _, __: documents(f"{PLUGIN}---\n{RULE}"), home)
-    (rule,) = (
-        one
-        for one in json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]
-        if one["kind"] == "PrometheusRule"
-    )
+    assert f"home: {home}\nsources:\n- {home}\n" in (tmp_path / "made/Chart.yaml").read_text()
+    objects = json.loads((tmp_path / "made/files/gopher.json").read_text())["objects"]
     page = f"{home}/blob/v{release.version()}/common/docs/runbooks.md#deviceunhealthy"
-    assert page == rule["spec"]["runbook_url"]
+    assert page == of_kind(objects, "PrometheusRule")["spec"]["runbook_url"]
     assert (ROOT / chart.RUNBOOKS).exists()
 
 

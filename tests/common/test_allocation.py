@@ -10,7 +10,6 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.model._device import merged
 from deviceplugin_testing.fixture import Kubelet
-from deviceplugin_testing.simulator import Pod
 
 ADVICE = (
     ': request one of them for each container, or have their plugin number them with "{position}"'
@@ -94,18 +93,13 @@ def test_what_several_devices_have_in_common_is_given_once() -> None:
     assert expected == merged(devices)
 
 
-def test_one_place_may_have_other_permissions() -> None:
+def test_a_place_may_have_other_permissions_and_a_device_may_hide_a_part_of_itself() -> None:
     nodes = [dp.DeviceNode("/dev/ctl", permissions=letters) for letters in ("r", "rw")]
-    assert (
-        tuple(nodes)
-        == merged([dp.Device("a", nodes=nodes[:1]), dp.Device("b", nodes=nodes[1:])]).nodes
-    )
-
-
-def test_a_device_that_hides_a_part_of_itself_is_its_authors_affair() -> None:
-    nodes = [dp.DeviceNode("/dev/a", "/dev/x"), dp.DeviceNode("/dev/b", "/dev/x")]
-    shares = [dp.Device("a0", nodes=nodes), dp.Device("a1", nodes=nodes)]
-    assert tuple(nodes) == merged(shares).nodes
+    one, other = (dp.Device(name, nodes=[node]) for name, node in zip("ab", nodes, strict=True))
+    assert tuple(nodes) == merged([one, other]).nodes
+    hidden = [dp.DeviceNode("/dev/a", "/dev/x"), dp.DeviceNode("/dev/b", "/dev/x")]
+    shares = [dp.Device(name, nodes=hidden) for name in ("a0", "a1")]
+    assert tuple(hidden) == merged(shares).nodes
 
 
 def test_numbered_devices_get_their_position_in_the_container() -> None:
@@ -156,31 +150,15 @@ def test_other_braces_stay_as_they_are(text: str) -> None:
 class CameraPlugin(dp.Plugin):
     resource = "example.com/camera"
 
-    def __init__(self, inside: str, *, numbered: bool) -> None:
-        self.inside, self.numbered = inside, numbered
-
     @override
     def discover(self) -> Iterable[dp.Device]:
         for number in (2, 10, 1):
-            yield dp.Device(
-                f"cam{number}",
-                nodes=[dp.DeviceNode(f"/dev/video{number}", self.inside)],
-                numbered=self.numbered,
-            )
-
-
-def test_the_pods_status_names_both_devices(kubelet: Kubelet) -> None:
-    with kubelet.running(CameraPlugin("/dev/video", numbered=False)) as node:
-        node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
-        outcome = node.kubelet.admit(Pod.of("vision", main={"example.com/camera": 2}))
-        assert "UnexpectedAdmissionError" == outcome.reason
-        assert "/dev/video in the container would be " in outcome.message
-        alone = {"example.com/camera": 1}
-        assert node.kubelet.admit(Pod.of("apart", left=alone, right=alone))
+            node = dp.DeviceNode(f"/dev/video{number}", "/dev/video{position}")
+            yield dp.Device(f"cam{number}", nodes=[node], numbered=True)
 
 
 def test_positions_follow_the_natural_order_however_often_it_is_asked(kubelet: Kubelet) -> None:
-    with kubelet.running(CameraPlugin("/dev/video{position}", numbered=True)) as node:
+    with kubelet.running(CameraPlugin()) as node:
         node.wait_for("example.com/camera", {"cam1", "cam2", "cam10"})
         for _ in range(2):
             allocation = node.allocate("cam10", "cam2")

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin._attribution import poll_schedule, tracker
+from deviceplugin._attribution import tracker
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import (
@@ -56,6 +56,10 @@ class ReleasedPlugin(ScriptedPlugin):
         self.released_ids.append([device.id for device in devices])
 
 
+class ExclusivePlugin(ScriptedPlugin):
+    exclusive = True
+
+
 def samples(node: Node, name: str) -> dict[tuple[str, ...], float]:
     """The values of ``name`` by those of their labels in alphabetical order, but the resource's."""
     text = node.host._metrics.expose("")[1].decode()
@@ -78,13 +82,13 @@ def wait_held(node: Node, *expected: tuple[str, str]) -> None:
     eventually(lambda: set(expected) == held(node), f"{expected} to be held")
 
 
-def wait_counted(node: Node, name: str, expected: float | None) -> None:
-    """Wait until the resource's metric has the value; None is absent.
+def wait_counted(node: Node, **expected: float | None) -> None:
+    """Wait until metrics of the resource have these values; None is absent.
 
     A machine under load can be so late that what is known gets too old for a moment.
     """
-    wanted = {} if expected is None else {(): expected}
-    eventually(lambda: wanted == samples(node, name), f"{name} to be {expected}")
+    wanted = {name: {} if value is None else {(): value} for name, value in expected.items()}
+    eventually(lambda: wanted == {name: samples(node, name) for name in wanted}, str(expected))
 
 
 def allow_late_pods(monkeypatch: pytest.MonkeyPatch, **changes: float) -> None:
@@ -111,19 +115,21 @@ def listed(node: Node) -> bool:
 
 
 @THREE_RELEASES
-def test_a_pod_that_starts_and_ends_is_told(kubelet: Kubelet) -> None:
-    with running(kubelet, ScriptedPlugin("a", sick("b"))) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        expected = {("main", "a", "default", "door"): 1}
-        eventually(lambda: expected == samples(node, "device_allocated"), "all of its labels")
-        wait_counted(node, "devices_allocated", 1)
-        wait_counted(node, "devices_allocatable", 1)
-        wait_counted(node, "devices_free", 0)
-        node.kubelet.terminate(POD)
-        wait_held(node)
-        wait_counted(node, "devices_allocated", 0)
-        wait_counted(node, "devices_free", 1)
+def test_a_pod_that_starts_and_ends_is_told_and_its_devices_are_released(kubelet: Kubelet) -> None:
+    plugin = ReleasedPlugin("a", "b", sick("c"))
+    with running(kubelet, plugin) as node:
+        for number, name in enumerate(("door", "gate"), 1):
+            pod = Pod.of(name, main={RESOURCE: 2})
+            assert node.kubelet.run(pod)
+            expected = {("main", device, "default", name): 1 for device in "ab"}
+            eventually(lambda all_=expected: all_ == samples(node, "device_allocated"), name)  # type: ignore[misc]
+            wait_counted(node, devices_allocated=2, devices_allocatable=2, devices_free=0)
+            node.kubelet.terminate(pod)
+            eventually(lambda number=number: number == len(plugin.released_ids), "the release")  # type: ignore[misc]
+            wait_counted(node, devices_allocated=0, devices_free=2)
+            assert set() == held(node)
+        wait_counted(node, released_devices_total=4)
+    assert [["a", "b"]] * 2 == plugin.released_ids
 
 
 def outlive_the_admission(node: Node) -> None:
@@ -143,22 +149,15 @@ def polls(node: Node, count: int) -> None:
     eventually(lambda: asked() >= before + count, f"{count} looks")
 
 
-def test_devices_of_other_resources_are_nobody_s_business(kubelet: Kubelet) -> None:
-    socket = kubelet.simulated.root / "told" / "kubelet.sock"
-    with pod_resources(socket) as pods:
-        pods.held = {"example.com/other": ["x"]}
-        with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
-            assert set() == held(node)
-            wait_counted(node, "devices_allocated", 0)
-
-
-def test_without_the_socket_holders_are_absent_and_not_0(kubelet: Kubelet) -> None:
+def test_without_the_socket_holders_are_absent_and_not_0_and_nothing_is_refused(
+    kubelet: Kubelet,
+) -> None:
     socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
-    with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
-        assert {} == samples(node, "devices_allocated")
-        wait_counted(node, "devices_allocatable", 1)
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
+        wait_counted(node, devices_allocatable=1, devices_allocated=None)
         assert [None] == [d["holders"] for d in node.host.inventory()["resources"][0]["devices"]]
         assert {} == samples(node, "pod_resources_requests_total")
+        node.allocate("a")
 
 
 def test_devices_are_served_where_the_socket_cannot_be_looked_at(
@@ -168,7 +167,7 @@ def test_devices_are_served_where_the_socket_cannot_be_looked_at(
     socket = kubelet.simulated.root / ("x" * 300) / "kubelet.sock"  # as where SELinux denies it
     with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
         node.wait_for(RESOURCE, {"a"})
-        wait_counted(node, "devices_allocated", None)
+        wait_counted(node, devices_allocated=None)
         turned(node, 3)
     told = [r for r in caplog.records if "pod resources" in r.message]
     assert {f"{socket}: File name too long"} == {vars(record)["error"] for record in told}
@@ -182,12 +181,11 @@ def test_an_old_answer_says_nothing_any_more(
     allow_late_pods(monkeypatch, stale=0.5)
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     with pod_resources(socket) as pods:
-        pods.held = {RESOURCE: ["a"]}
+        pods.held = {RESOURCE: ["a"], "example.com/other": ["x"]}
         with running(kubelet, ScriptedPlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
             pods.held = None
-            wait_counted(node, "devices_allocated", None)
-            wait_counted(node, "devices_allocatable", 1)
+            wait_counted(node, devices_allocated=None, devices_allocatable=1)
             pods.held = {RESOURCE: ["a"]}
             wait_held(node, ("a", "pod"))
     told = [r for r in caplog.records if r.message == "pod resources unavailable"]
@@ -211,10 +209,6 @@ def test_nobody_is_asked_while_there_are_no_devices(kubelet: Kubelet) -> None:
         node.wait_for(RESOURCE, {"a"})
 
 
-class ExclusivePlugin(ScriptedPlugin):
-    exclusive = True
-
-
 @pytest.mark.parametrize(
     ("plugin", "looked"),
     [(ScriptedPlugin("a"), False), (ReleasedPlugin("a"), True), (ExclusivePlugin("a"), True)],
@@ -232,36 +226,6 @@ def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
         node.allocate("a")
         turned(node, 3)
         assert looked == (pods.asked > asked)
-
-
-def test_a_kubelet_is_asked_for_single_pods_where_that_is_enough(
-    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(poll_schedule, "_LISTS", 10_000)
-    with running(kubelet, ScriptedPlugin("a")) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        lists = samples(node, "pod_resources_requests_total")["OK", "List"]
-        polls(node, 5)
-        requests = samples(node, "pod_resources_requests_total")
-        assert requests["OK", "Get"] >= 3
-        assert requests["OK", "List"] <= lists + 1
-
-
-@pytest.mark.parametrize(
-    ("kubelet_version", "code"), [("1.26", "UNIMPLEMENTED"), ("1.33", "UNKNOWN")]
-)
-def test_a_kubelet_whose_get_is_missing_or_off_is_asked_for_it_once(
-    kubelet: Kubelet, code: str
-) -> None:
-    with running(kubelet, ReleasedPlugin("a")) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        polls(node, 5)
-        requests = samples(node, "pod_resources_requests_total")
-        assert 1 == requests[code, "Get"]
-        assert 5 <= requests["OK", "List"]
-        assert ("OK", "Get") not in requests
 
 
 # Restarts.
@@ -306,20 +270,6 @@ def test_a_pod_that_ends_while_the_kubelet_is_down_is_released(kubelet: Kubelet)
 # Releases.
 
 
-@THREE_RELEASES
-def test_a_device_is_released_once_for_each_pod(kubelet: Kubelet) -> None:
-    plugin = ReleasedPlugin("a", "b")
-    pods = [Pod.of(f"pod{number}", main={RESOURCE: 2}) for number in range(3)]
-    with running(kubelet, plugin) as node:
-        for number, pod in enumerate(pods, 1):
-            assert node.kubelet.run(pod)
-            wait_held(node, ("a", pod.name), ("b", pod.name))
-            node.kubelet.terminate(pod)
-            eventually(lambda number=number: len(plugin.released_ids) == number, "the release")  # type: ignore[misc]
-        wait_counted(node, "released_devices_total", 6)
-    assert [["a", "b"]] * 3 == plugin.released_ids
-
-
 @pytest.fixture
 def hooked() -> Iterator[threading.Event]:
     """What a hook waits for; set at the end, so that nothing goes on."""
@@ -348,14 +298,6 @@ def test_a_hanging_release_does_not_keep_the_plugin_from_stopping(
     assert not [t for t in threading.enumerate() if t.name in {"holders", "host"}]
 
 
-def test_an_allocation_for_a_pod_that_is_rejected_after_all_is_released(kubelet: Kubelet) -> None:
-    plugin = ReleasedPlugin("a")
-    with running(kubelet, plugin) as node:
-        node.allocate("a")
-        eventually(lambda: plugin.released_ids, "the release")
-    assert [["a"]] == plugin.released_ids
-
-
 INIT = Pod("nursery", [Container("main")], [Container("first", {RESOURCE: 1})])
 
 
@@ -373,7 +315,7 @@ def test_a_device_of_an_init_container_is_released_after_its_pod(
         node.host._tracker.ask()  # has the kubelet collect the devices
         plugin.set("a", "b", "c")  # has it write the checkpoint
         eventually(lambda: plugin.released_ids, "the release")
-        assert 1 == len(plugin.released_ids)
+    assert 1 == len(plugin.released_ids)
 
 
 def test_a_pod_that_is_listed_during_its_allocation_has_the_device_of_its_init_container(
@@ -438,53 +380,18 @@ def turned(node: Node, count: int) -> None:
 # Exclusive.
 
 
-def refusal(node: Node, device: str) -> str:
-    with pytest.raises(grpc.RpcError) as info:
-        node.allocate(device)
-    assert grpc.StatusCode.FAILED_PRECONDITION is info.value.code()
-    return str(info.value.details())
-
-
 def test_a_device_that_another_pod_holds_is_refused(kubelet: Kubelet) -> None:
     with running(kubelet, ExclusivePlugin("a", "b")) as node:
         node.kubelet.run(Pod.of("door", main={RESOURCE: 2}))
         wait_held(node, ("a", "door"), ("b", "door"))
+        with pytest.raises(grpc.RpcError) as info:
+            node.allocate("b")
+        told = "held by another pod: b (default/door)"
         assert (
-            'invalid allocation request for "example.com/thing": '
-            "held by another pod: b (default/door)"
-        ) == refusal(node, "b")
-        event = node.host._metrics.events.latest()[0]
-        assert "held by another pod: b (default/door)" == event.detail
-
-
-def test_a_device_whose_pod_has_ended_is_not_refused(kubelet: Kubelet) -> None:
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        node.kubelet.terminate(POD)
-        assert {("a", "door")} == held(node)  # remembered
-        assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
-
-
-def test_a_pod_that_was_replaced_by_one_of_the_same_name_is_not_in_its_own_way(
-    kubelet: Kubelet,
-) -> None:
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
-        node.kubelet.run(POD)
-        wait_held(node, ("a", "door"))
-        node.kubelet.delete(POD)
-        assert node.kubelet.run(Pod("door", POD.containers, uid="another"))
-
-
-def test_a_device_of_an_init_container_may_go_to_a_later_container(kubelet: Kubelet) -> None:
-    pod = Pod(
-        "door",
-        [Container("main", {RESOURCE: 1})],
-        [Container("first", {RESOURCE: 1}), Container("second", {RESOURCE: 1})],
-    )
-    with running(kubelet, ExclusivePlugin("a")) as node:
-        assert node.kubelet.run(pod)
-        wait_held(node, ("a", "door"))
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f'invalid allocation request for "example.com/thing": {told}',
+            told,
+        ) == (info.value.code(), info.value.details(), node.host._metrics.events.latest()[0].detail)
 
 
 def test_without_an_answer_a_device_is_given_out(
@@ -496,18 +403,31 @@ def test_without_an_answer_a_device_is_given_out(
         with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
             wait_held(node, ("a", "pod"))
             node.allocate("a")
-    (told,) = [
-        r
-        for r in caplog.records
-        if r.message.startswith("pod resources unavailable, allocating anyway")
-    ]
+    anyway = "pod resources unavailable, allocating anyway"
+    (told,) = [r for r in caplog.records if r.message.startswith(anyway)]
     assert "UNIMPLEMENTED" in vars(told)["error"]
 
 
-def test_where_it_is_not_known_what_pods_hold_a_device_is_given_out(kubelet: Kubelet) -> None:
-    socket = kubelet.simulated.root / "nowhere" / "kubelet.sock"
-    with running(kubelet, ExclusivePlugin("a"), pod_resources_socket=socket) as node:
-        node.allocate("a")
+def test_a_device_whose_pod_has_ended_or_was_replaced_is_not_refused(kubelet: Kubelet) -> None:
+    with running(kubelet, ExclusivePlugin("a"), pod_resources_interval=SLOW) as node:
+        node.kubelet.run(POD)
+        wait_held(node, ("a", "door"))
+        node.kubelet.delete(POD)
+        assert {("a", "door")} == held(node)  # remembered
+        assert node.kubelet.run(Pod("door", POD.containers, uid="another"))
+        node.kubelet.terminate(Pod("door", POD.containers, uid="another"))
+        assert node.kubelet.run(Pod.of("gate", main={RESOURCE: 1}))
+
+
+def test_a_device_of_an_init_container_may_go_to_a_later_container(kubelet: Kubelet) -> None:
+    pod = Pod(
+        "door",
+        [Container("main", {RESOURCE: 1})],
+        [Container("first", {RESOURCE: 1}), Container("second", {RESOURCE: 1})],
+    )
+    with running(kubelet, ExclusivePlugin("a")) as node:
+        assert node.kubelet.run(pod)
+        wait_held(node, ("a", "door"))
 
 
 # How the kubelet is asked.
@@ -562,8 +482,12 @@ class Service(PodResources):
         self.socket.with_name("new").rename(self.socket)
 
 
-def test_a_kubelet_that_restarts_meanwhile_has_not_answered(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path / "kubelet.sock")
+
+
+def test_a_kubelet_that_restarts_meanwhile_has_not_answered(service: Service) -> None:
     asking = holders(service)
     service.on_list = service.restart
     with pytest.raises(KubeletUnavailableError, match="the kubelet restarted meanwhile"):
@@ -571,22 +495,20 @@ def test_a_kubelet_that_restarts_meanwhile_has_not_answered(tmp_path: Path) -> N
     assert asking.current() is None
 
 
-def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(service: Service) -> None:
     asking = holders(service, own_pod="me", interval=0.001)
-    assert asking.ask().complete  # the process may not be in a pod
-    service.answer = Holdings(frozenset(), frozenset({("default", "door"), ("kube-system", "me")}))
-    assert asking.ask().complete
-    service.answer = Holdings(frozenset(), frozenset({("default", "door")}))
-    assert not asking.ask().complete
+    complete = []
+    for own in ((), [("kube-system", "me")], ()):  # at first the process may not be in a pod
+        service.answer = Holdings(frozenset(), frozenset({("default", "door"), *own}))
+        complete.append(asking.ask().complete)
+    assert [True, True, False] == complete
 
 
 def at_once(end: Callable[[], None]) -> None:
     end()
 
 
-def test_no_list_is_made_before_an_allocation_is_recorded(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_no_list_is_made_before_an_allocation_is_recorded(service: Service) -> None:
     asking = holders(service, interval=30)
     later: list[Callable[[], None]] = []
     listed: list[bool] = []
@@ -606,8 +528,8 @@ def test_no_list_is_made_before_an_allocation_is_recorded(tmp_path: Path) -> Non
     assert [(RESOURCE, "a")] == [*asking._schedule.unseen]
 
 
-def test_an_allocation_that_is_refused_is_expected_nowhere(tmp_path: Path) -> None:
-    asking = holders(Service(tmp_path / "kubelet.sock"), ReleasedPlugin("a"), interval=30)
+def test_an_allocation_that_is_refused_is_expected_nowhere(service: Service) -> None:
+    asking = holders(service, ReleasedPlugin("a"), interval=30)
     resource = asking._resources()[RESOURCE]
     with pytest.raises(dp.AllocationError), asking.admit(resource, ["a"], at_once):
         raise dp.AllocationError("not today")
@@ -615,8 +537,8 @@ def test_an_allocation_that_is_refused_is_expected_nowhere(tmp_path: Path) -> No
     assert not asking._ownership._pods.held
 
 
-def test_an_allocation_wakes_the_thread_only_if_a_poll_is_due_earlier(tmp_path: Path) -> None:
-    asking = holders(Service(tmp_path / "kubelet.sock"), interval=30)
+def test_an_allocation_wakes_the_thread_only_if_a_poll_is_due_earlier(service: Service) -> None:
+    asking = holders(service, interval=30)
     woken: list[bool] = []
     asking._changed.notify_all = lambda: woken.append(True)  # type: ignore[method-assign]
     asking._wakes_at = time.monotonic() + 30
@@ -628,8 +550,7 @@ def test_an_allocation_wakes_the_thread_only_if_a_poll_is_due_earlier(tmp_path: 
     assert [True] == woken
 
 
-def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_a_pod_that_is_admitted_late_is_looked_for(service: Service) -> None:
     asking = holders(service, interval=30)
     resource = Resource(RESOURCE, ScriptedPlugin("a"))
     asking.ask()
@@ -637,18 +558,18 @@ def test_a_pod_that_is_admitted_late_is_looked_for(tmp_path: Path) -> None:
         pass
     lists: list[bool] = []
     service.on_list = lambda: lists.append(True)
-    asking._poll_once()
-    asking._poll_once()
+    for _ in range(2):
+        asking._poll_once()
     service.answer = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
     asking._poll_once()
     assert [True] * 3 == lists
+    assert asking._schedule.wait(time.monotonic()) > 20, "until the next look"
     current = asking.current()
     assert current
     assert {"a"} == current.of(RESOURCE)
 
 
-def test_a_pod_that_seems_to_have_gone_is_asked_for_again(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_a_pod_that_seems_to_have_gone_is_asked_for_again(service: Service) -> None:
     plugin = ReleasedPlugin("a")
     asking = holders(service, plugin, interval=30)
     held = Holdings(frozenset({Hold(RESOURCE, "a", "default", "door", "main")}))
@@ -659,8 +580,7 @@ def test_a_pod_that_seems_to_have_gone_is_asked_for_again(tmp_path: Path) -> Non
     assert [] == plugin.released_ids  # two looks in a row are one
 
 
-def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(service: Service) -> None:
     service.socket.unlink()
     service.on_list = lambda: PodResources.list(service)
     asking = holders(service, interval=0.001)
@@ -678,9 +598,8 @@ def test_what_a_kubelet_that_never_answers_does_not_show_is_forgotten(tmp_path: 
 
 
 def test_a_look_that_breaks_does_not_end_all_looks(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Service(tmp_path / "kubelet.sock")
     asking = holders(service)
 
     def fail() -> None:
@@ -699,51 +618,38 @@ def test_a_look_that_breaks_does_not_end_all_looks(
     assert "pod resources check failed" in caplog.messages
 
 
-def test_shares_of_one_device_are_held_by_the_pods_of_their_claims(tmp_path: Path) -> None:
-    service = Service(tmp_path / "kubelet.sock")
+def test_what_claims_hold_is_held_by_the_pods_that_have_them(service: Service) -> None:
+    """Both have shares of a device, and one has a whole one and one that is in no slice."""
+    one, two = (Claim("default", name, f"uid-{name}") for name in ("one", "two"))
     asking = holders(service, ownership=(ownership := Ownership()))
-    one, two = Claim("default", "one", "uid-1"), Claim("default", "two", "uid-2")
-    ownership.restore({one: [(RESOURCE, "a::0"), (RESOURCE, "a::2")], two: [(RESOURCE, "a::1")]})
-    keys = [(RESOURCE, f"a::{number}") for number in range(4)]
-    asking.places = lambda: {("d.io", "n1/x", "a"): keys}
+    shares = [(RESOURCE, f"a::{number}") for number in range(4)]
+    whole, gone = (RESOURCE, "d"), (RESOURCE, "b")
+    ownership.restore({one: [shares[0], shares[2], whole, gone], two: [shares[1]]})
+    asking.places = lambda: {("d.io", "n1/x", "a"): shares, ("d.io", "n1/x", "d-1"): [whole]}
     service.answer = Holdings(
-        frozenset(),
+        frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
         frozenset({("default", "first"), ("default", "second")}),
         claimed=frozenset(
-            ClaimedDevice("d.io", "n1/x", "a", claim, "default", pod, "main")
-            for claim, pod in (("one", "first"), ("two", "second"))
+            ClaimedDevice("d.io", "n1/x", device, claim, "default", pod, "main")
+            for device, claim, pod in (
+                ("a", "one", "first"),
+                ("a", "two", "second"),
+                ("d-1", "one", "first"),
+                ("of-somebody-else", "one", "first"),
+            )
         ),
     )
-    assert {
+    expected = {
         Hold(RESOURCE, "a::0", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::2", "default", "first", "main", "one"),
         Hold(RESOURCE, "a::1", "default", "second", "main", "two"),
-    } == set(asking.ask().holds or ())
-
-
-def test_what_claims_hold_is_held_by_the_pods_that_have_them(tmp_path: Path) -> None:
-    service, claim = Service(tmp_path / "kubelet.sock"), Claim("default", "one", "uid-1")
-    asking = holders(service, ownership=(ownership := Ownership()))
-    ownership.restore({claim: [(RESOURCE, "a"), (RESOURCE, "b")]})
-    asking.places = lambda: {("d.io", "n1/x", "a-1"): [(RESOURCE, "a")]}
-    service.answer = Holdings(
-        frozenset({Hold(RESOURCE, "c", "default", "gate", "main")}),
-        frozenset({("default", "door")}),
-        claimed=frozenset(
-            ClaimedDevice("d.io", "n1/x", name, "one", "default", "door", "main")
-            for name in ("a-1", "of-somebody-else")
-        ),
-    )
-    expected = frozenset(
-        {
-            Hold(RESOURCE, "a", "default", "door", "main", "one"),
-            Hold(RESOURCE, "b", "default", "", "", "one"),
-            Hold(RESOURCE, "c", "default", "gate", "main"),
-        }
-    )
-    assert expected == asking.ask().holds
+        Hold(RESOURCE, "d", "default", "first", "main", "one"),
+        Hold(RESOURCE, "b", "default", "", "", "one"),
+        Hold(RESOURCE, "c", "default", "gate", "main"),
+    }
+    assert expected == set(asking.ask().holds or ())
     current = asking.current()
     assert current
-    assert expected == current.holds
+    assert expected == set(current.holds or ())
     service.answer = Holdings()
     assert asking.ask().holds is None

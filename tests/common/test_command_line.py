@@ -28,21 +28,20 @@ def run(*words: str, error: BaseException | None = None) -> int:
 @pytest.mark.parametrize(
     ("error", "status", "told"),
     [
-        (None, 0, ""),
-        (
-            ConfigError("size: none\ndepth: none"),
-            2,
-            "deviceplugin measure: size: none\ndeviceplugin measure: depth: none\n",
-        ),
-        (OSError("no disk"), 1, "deviceplugin measure: no disk\n"),
-        (KeyboardInterrupt(), 130, ""),
+        (None, 0, []),
+        (ConfigError("size: none\ndepth: none"), 2, ["size: none", "depth: none"]),
+        (OSError("no disk"), 1, ["no disk"]),
+        (KeyboardInterrupt(), 130, []),
     ],
 )
 def test_how_a_command_ends_is_its_status(
-    error: BaseException | None, status: int, told: str, capsys: pytest.CaptureFixture[str]
+    error: BaseException | None, status: int, told: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status == run("--size=2", error=error)
-    assert told == capsys.readouterr().err
+    expected = [f"deviceplugin measure: {line}" for line in told]
+    assert expected == capsys.readouterr().err.splitlines()
+    with pytest.raises(ZeroDivisionError):
+        run(error=ZeroDivisionError())
 
 
 def test_whoever_has_seen_enough_is_no_error() -> None:
@@ -56,20 +55,14 @@ def test_whoever_has_seen_enough_is_no_error() -> None:
     assert (1, "") == (process.returncode, told)
 
 
-def test_what_no_command_expects_is_shown_in_full() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run(error=ZeroDivisionError())
-
-
-def test_help_is_shown_as_it_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_word_is_a_usage_error_and_help_is_shown_as_it_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for word in ("--size=x", "--siz=2", "more"):
+        assert 2 == run(word)
+        assert "deviceplugin measure: error: " in capsys.readouterr().err
     assert 0 == run("--help")
     assert capsys.readouterr().out.endswith("examples:\n  deviceplugin measure --size 2\n")
-
-
-@pytest.mark.parametrize("word", ["--size=x", "--siz=2", "more"])
-def test_a_wrong_word_is_a_usage_error(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == run(word)
-    assert "deviceplugin measure: error: " in capsys.readouterr().err
 
 
 def test_a_duration_is_read_for_a_parser() -> None:

@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Semaphore
 from typing import Any
@@ -33,10 +33,6 @@ class Waiting:
         self.got: Future[bool] = pool.submit(wait)
         assert in_row.wait(PATIENCE)
 
-    def give_up(self) -> None:
-        """Cancel its wait."""
-        self.waiter.end()
-
 
 @pytest.fixture
 def slots() -> Slots:
@@ -53,28 +49,23 @@ def test_a_slot_goes_to_who_has_waited_longest(slots: Slots) -> None:
     assert [0, 1, 2] == order
 
 
-def test_who_does_not_want_it_any_more_leaves_the_queue(slots: Slots) -> None:
+def test_who_does_not_want_it_any_more_leaves_the_queue_and_who_is_only_woken_waits_on(
+    slots: Slots,
+) -> None:
     with ThreadPoolExecutor(2) as pool:
         with slots.slot(Waiter()):
             first = Waiting(slots, pool, lambda: None)
             second = Waiting(slots, pool, lambda: None)
-            first.give_up()
+            while second.looked.acquire(blocking=False):
+                pass
+            second.waiter.poke()
+            assert second.looked.acquire(timeout=PATIENCE)
+            assert not second.got.done()
+            first.waiter.end()
             assert not first.got.result(PATIENCE)
         assert second.got.result(PATIENCE)
     with slots.slot(Waiter()) as is_free_again:
         assert is_free_again
-
-
-def test_who_is_woken_for_another_reason_waits_on(slots: Slots) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        with slots.slot(Waiter()):
-            thread = Waiting(slots, pool, lambda: None)
-            while thread.looked.acquire(blocking=False):
-                pass
-            thread.waiter.poke()
-            assert thread.looked.acquire(timeout=PATIENCE)
-            assert not thread.got.done()
-        assert thread.got.result(PATIENCE)
 
 
 def fail() -> bool:
@@ -127,52 +118,55 @@ def test_however_many_come_and_go_no_more_than_that_many_are_in(slots: Slots) ->
         assert (True, True) == (a, b)
 
 
-class Channels:
-    """What opens channels that only know whether they are open."""
-
-    def __init__(self) -> None:
-        self.opened: list[Channel] = []
-        self.shared = SharedChannel(self._open)
-
-    def _open(self) -> Any:
-        self.opened.append(Channel())
-        return self.opened[-1]
-
-
 class Channel:
+    """Only knows whether it is open."""
+
     is_open = True
 
     def close(self) -> None:
         self.is_open = False
 
 
-def test_a_channel_is_shared_until_its_last_user_is_done() -> None:
-    channels = Channels()
-    with channels.shared.use("kubelet") as first:
-        with channels.shared.use("kubelet") as second:
-            assert second is first
-        assert channels.opened[0].is_open
-    assert not channels.opened[0].is_open
-    with channels.shared.use("kubelet") as third:
+@pytest.fixture
+def opened() -> list[Channel]:
+    """All that have been opened."""
+    return []
+
+
+@pytest.fixture
+def shared(opened: list[Channel]) -> SharedChannel:
+    def open_another() -> Any:
+        opened.append(Channel())
+        return opened[-1]
+
+    return SharedChannel(open_another)
+
+
+def are_open(channels: Iterable[Channel]) -> list[bool]:
+    return [one.is_open for one in channels]
+
+
+def test_a_channel_to_a_server_is_shared_until_its_last_user_is_done(
+    shared: SharedChannel, opened: list[Channel]
+) -> None:
+    with shared.use("kubelet") as first:
+        with shared.use("kubelet") as second, shared.use("next kubelet") as other:
+            assert (True, False) == (second is first, other is first)
+            with shared.use("next kubelet") as another:
+                assert another is other
+        assert [True, False] == are_open(opened)
+    assert [False, False] == are_open(opened)
+    with shared.use("kubelet") as third:
         assert third is not first
 
 
-def test_another_server_has_a_channel_of_its_own() -> None:
-    channels = Channels()
-    with channels.shared.use("kubelet") as old, channels.shared.use("next kubelet") as new:
-        assert new is not old
-        with channels.shared.use("next kubelet") as shared:
-            assert shared is new
-        assert [True, True] == [channel.is_open for channel in channels.opened]
-    assert [False, False] == [channel.is_open for channel in channels.opened]
-
-
-def test_a_channel_on_which_a_call_failed_gets_no_more_users_and_keeps_its_others() -> None:
-    channels = Channels()
-    with channels.shared.use("kubelet") as first:
-        with pytest.raises(OSError, match="unavailable"), channels.shared.use("kubelet"):
+def test_a_channel_on_which_a_call_failed_gets_no_more_users_and_keeps_its_others(
+    shared: SharedChannel, opened: list[Channel]
+) -> None:
+    with shared.use("kubelet") as first:
+        with pytest.raises(OSError, match="unavailable"), shared.use("kubelet"):
             raise OSError("unavailable")
-        assert channels.opened[0].is_open
-        with channels.shared.use("kubelet") as second:
+        assert [True] == are_open(opened)
+        with shared.use("kubelet") as second:
             assert second is not first
-    assert [False, False] == [channel.is_open for channel in channels.opened]
+    assert [False, False] == are_open(opened)

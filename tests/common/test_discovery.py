@@ -4,11 +4,8 @@ import logging
 import os
 import threading
 import time
-from asyncio import CancelledError
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,12 +14,13 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._app import host
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._discovery import triggers
 from deviceplugin._discovery.resources import DiscoveredResources
 from deviceplugin._inventory import published
 from deviceplugin._platform.file_watcher import FileWatcher
-from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import Pod
 from held_clock import HeldClock
@@ -30,7 +28,7 @@ from kubelets.pod_resources import pod_resources
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin, sick
 
-SHORT = timedelta(milliseconds=100)
+SHORT, SLOW = timedelta(milliseconds=100), timedelta(hours=1)
 
 
 class HangingPlugin(ScriptedPlugin):
@@ -47,18 +45,13 @@ class HangingPlugin(ScriptedPlugin):
         return super().discover()
 
 
-def reasons(host: object) -> dict[str, str]:
+def reasons(node: Node) -> dict[str, str]:
     """Return why each device of every resource is not well."""
-    inventory = host.inventory()  # type: ignore[attr-defined]
     return {
         device["id"]: device["reason"]
-        for resource in inventory["resources"]
+        for resource in node.host.inventory()["resources"]
         for device in resource["devices"]
     }
-
-
-def is_reason(host: object, text: str) -> bool:
-    return {text} == {*reasons(host).values()}
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -68,31 +61,21 @@ def events(caplog: pytest.LogCaptureFixture) -> list[str]:
 # Discoveries that fail.
 
 
-def test_a_discovery_that_goes_on_failing_is_logged_once(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
-) -> None:
-    plugin = ScriptedPlugin("a")
-    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
-        node.wait_for(RESOURCE, {"a"})
-        plugin.fail(OSError("no such bus"))
-        failures = node.host._metrics.discovery_errors.labels("ScriptedPlugin")
-        eventually(lambda: failures.value >= 5, "five failures")
-    assert 1 == events(caplog).count("discovery failed")
-
-
-@pytest.mark.parametrize("error", [OSError("no such bus"), SystemExit(0), CancelledError()])
-def test_a_discovery_that_raises_keeps_the_last_good_snapshot(
+@pytest.mark.parametrize("error", [OSError("no such bus"), SystemExit(0)])
+def test_a_discovery_that_raises_is_logged_once_and_keeps_the_last_good_snapshot(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     plugin = ScriptedPlugin("a", "b")
-    with kubelet.running(plugin) as node:
+    with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
         node.wait_for(RESOURCE, {"a", "b"})
         plugin.fail(error)
-        eventually(lambda: "discovery failed" in events(caplog), "the failure to be logged")
+        failures = node.host._metrics.discovery_errors.labels("ScriptedPlugin")
+        eventually(lambda: failures.value >= 5, "five failures")
         assert {"a": "Healthy", "b": "Healthy"} == node.kubelet.devices(RESOURCE)
         plugin.set("a", "b", "c")
         node.wait_for(RESOURCE, {"a", "b", "c"})
         assert 1 == node.kubelet.registration_count(RESOURCE)
+    assert 1 == events(caplog).count("discovery failed")
 
 
 def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_the_reason(
@@ -106,7 +89,7 @@ def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_th
         node.wait_for(RESOURCE, set(), {"a", "b"})
         why = "the driver does not answer"
         expected = {"a": f"not discovered for 0.1 s: {why}", "b": "out of order", "c": ""}
-        eventually(lambda: expected == reasons(node.host), "the reasons")
+        eventually(lambda: expected == reasons(node), "the reasons")
         overdue = f"no discovery has succeeded for 0.1 s: ScriptedPlugin: {why}"
         eventually(lambda: overdue == node.host.ready(), overdue)
         eventually(lambda: not node.host.alive(), "liveness")
@@ -115,20 +98,21 @@ def test_a_discovery_that_fails_for_too_long_makes_the_devices_unhealthy_with_th
         eventually(lambda: not node.host.ready(), "readiness")
 
 
+class CountingPlugin(ScriptedPlugin):
+    looks = 0
+
+    @override
+    def discover(self) -> Iterable[dp.Device]:
+        self.looks += 1
+        return super().discover()
+
+
 def test_devices_are_looked_at_within_the_deadline_however_long_the_interval(
     kubelet: Kubelet,
 ) -> None:
-    looks: list[str] = []
-
-    class CountingPlugin(ScriptedPlugin):
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            looks.append("look")
-            return super().discover()
-
-    hour = timedelta(hours=1)
-    with kubelet.running(CountingPlugin("a"), discovery_interval=hour, discovery_deadline=SHORT):
-        eventually(lambda: len(looks) >= 4, "discoveries that nothing called for")
+    plugin = CountingPlugin("a")
+    with kubelet.running(plugin, discovery_interval=SLOW, discovery_deadline=SHORT):
+        eventually(lambda: plugin.looks >= 4, "discoveries that nothing called for")
 
 
 def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_liveness_probe(
@@ -141,14 +125,14 @@ def test_a_discovery_that_hangs_makes_the_devices_unhealthy_and_fails_the_livene
         node.wait_for(RESOURCE, set(), {"a"})
         hanging = "discover() does not return: HangingPlugin"
         eventually(lambda: hanging == node.host.alive(), hanging)
-        assert {"a": "not discovered for 0.1 s: discover() does not return"} == reasons(node.host)
+        assert {"a": "not discovered for 0.1 s: discover() does not return"} == reasons(node)
         assert node.host.ready().endswith(": discover() does not return")
         plugin.fail(dp.DiscoveryError("no such bus"))
         plugin.release.set()
         for text in ("no such bus", "no such driver"):
             plugin.fail(dp.DiscoveryError(text))
             said = f"not discovered for 0.1 s: {text}"
-            eventually(partial(is_reason, node.host, said), said)
+            eventually(lambda said=said: {"a": said} == reasons(node), said)  # type: ignore[misc]
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: not node.host.alive(), "liveness")
@@ -179,8 +163,10 @@ def test_a_discovery_that_has_returned_at_last_does_not_hang_while_its_devices_a
     assert ["discover() does not return: ScriptedPlugin", ""] == told[-2:]
 
 
-@pytest.mark.slow
-def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(kubelet: Kubelet) -> None:
+def test_a_discovery_that_hangs_does_not_keep_the_plugin_from_stopping(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "_STOP_TIMEOUT", 0.5)
     plugin = HangingPlugin()
     plugin.hang.set()
     with kubelet.running(plugin, ScriptedPlugin("a", resource="example.com/b")) as node:
@@ -204,33 +190,6 @@ def test_before_the_first_good_discovery_nothing_is_registered(kubelet: Kubelet)
         eventually(lambda: not node.host.ready(), "the plugin to be ready")
 
 
-def test_what_cannot_be_advertised_is_skipped_and_the_rest_goes_on(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
-) -> None:
-    plugin = ScriptedPlugin(
-        "good",
-        "twice",
-        "twice",
-        "",
-        "x" * 64,
-        dp.Device("odd-node", nodes=[dp.DeviceNode("dev/null")]),
-        dp.Device("elsewhere", resource="not a name"),
-        dp.Device("here", resource="example.com/here"),
-        None,  # type: ignore[arg-type]
-    )
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"good", "twice"})
-        node.wait_for("example.com/here", {"here"})
-    assert {
-        "discover() must return Device objects, not NoneType",
-        "device id 'twice' is given more than once",
-        "device odd-node: device node path 'dev/null' is not absolute",
-        "id '' must be a string that is not empty",
-        f"id {'x' * 64!r} has 64 characters, of at most 63",
-        "resource name 'not a name' is not valid: it needs a domain, as in example.com/gpu",
-    } == {record.problem for record in caplog.records if hasattr(record, "problem")}
-
-
 @pytest.fixture
 def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a kubelet that takes lists of some ten devices."""
@@ -247,26 +206,17 @@ def test_a_list_that_is_too_long_for_the_kubelet_is_refused_and_the_last_one_sta
         node.wait_for(RESOURCE, {"a"})
         plugin.set(*(f"device-with-a-rather-long-name-{number:06}" for number in range(100)))
         eventually(lambda: "device list rejected" in events(caplog), "the list to be refused")
-        (record,) = (r for r in caplog.records if r.getMessage() == "device list rejected")
-        assert (
-            "the list of 101 devices for example.com/thing has 5216 bytes, but the kubelet "
-            "accepts 1000 at most: use fewer devices or shorter ids" == record.error  # type: ignore[attr-defined]
-        )
         assert {"a": "Healthy"} == node.kubelet.devices(RESOURCE)
         other.set("x", "y")
-        node.wait_for("example.com/other", {"x", "y"}, timeout=PATIENCE)
+        node.wait_for("example.com/other", {"x", "y"})
         plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"}, timeout=PATIENCE)
+        node.wait_for(RESOURCE, {"a", "b"})
         assert 1 == node.kubelet.registration_count(RESOURCE)
-
-
-def test_many_resources_in_one_process_are_registered(kubelet: Kubelet) -> None:
-    names = [f"example.com/r{number}" for number in range(50)]
-    plugin = ScriptedPlugin(*(dp.Device(f"d-{n}", resource=n) for n in names), resource="")
-    with kubelet.running(plugin) as node:
-        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=PATIENCE)
-        node.restart_kubelet()
-        node.kubelet.wait(lambda: set(names) == set(node.kubelet.registered), timeout=PATIENCE)
+    (record,) = (one for one in caplog.records if one.message == "device list rejected")
+    assert (
+        "the list of 101 devices for example.com/thing has 5216 bytes, but the kubelet "
+        "accepts 1000 at most: use fewer devices or shorter ids"
+    ) == vars(record)["error"]
 
 
 # Resources that come and go.
@@ -298,12 +248,8 @@ def test_the_plugins_own_resource_is_known_without_devices(kubelet: Kubelet) -> 
     with kubelet.running(ScriptedPlugin()) as node:
         node.wait_for(RESOURCE, set())
         (resource,) = node.host.inventory()["resources"]
-        assert (RESOURCE, False, "", []) == (
-            resource["name"],
-            resource["registered"],
-            resource["problem"],
-            resource["devices"],
-        )
+    known = {name: resource[name] for name in ("name", "registered", "problem", "devices")}
+    assert {"name": RESOURCE, "registered": False, "problem": "", "devices": []} == known
 
 
 def test_a_stop_hook_that_raises_is_logged_and_does_no_harm(
@@ -334,25 +280,17 @@ def test_two_plugins_cannot_have_one_resource(
 # Devices that vanish.
 
 
-def test_a_device_that_vanishes_stays_listed_as_unhealthy(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin("a", "b")
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a", "b"})
-        plugin.set("a")
-        node.wait_for(RESOURCE, {"a"}, {"b"})
-        assert {"a": "", "b": "it is gone"} == reasons(node.host)
-        plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
-
-
-def test_without_pod_resources_a_vanished_device_is_forgotten_after_the_retention(
+def test_a_device_that_vanishes_stays_listed_as_unhealthy_until_the_retention_is_over(
     kubelet: Kubelet,
 ) -> None:
     plugin = ScriptedPlugin("a", "b")
     nowhere = kubelet.simulated.root / "not-mounted" / "kubelet.sock"
-    with kubelet.running(
-        plugin, pod_resources_socket=nowhere, vanished_grace=SHORT, vanished_retention=SHORT
-    ) as node:
+    given = {"pod_resources_socket": nowhere, "vanished_grace": SHORT}
+    with kubelet.running(plugin, vanished_retention=timedelta(seconds=1), **given) as node:
+        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.set("a")
+        node.wait_for(RESOURCE, {"a"}, {"b"})
+        plugin.set("a", "b")
         node.wait_for(RESOURCE, {"a", "b"})
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"}, {"b"})
@@ -401,25 +339,6 @@ def test_the_kubelet_is_not_asked_what_pods_hold_while_nothing_has_vanished(
 # Triggers.
 
 
-def test_a_watched_path_calls_for_a_discovery(kubelet: Kubelet, tmp_path: Path) -> None:
-    class FilesPlugin(dp.Plugin):
-        resource = RESOURCE
-        watch_paths = (tmp_path / "not" / "yet",)
-
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            return [dp.Device(path.name) for path in self.watch_paths[0].glob("*")]
-
-    slow = timedelta(hours=1)
-    with kubelet.running(FilesPlugin(), discovery_interval=slow, poll_interval=slow) as node:
-        node.wait_for(RESOURCE, set())
-        (tmp_path / "not" / "yet").mkdir(parents=True)
-        (tmp_path / "not" / "yet" / "one").touch()
-        node.wait_for(RESOURCE, {"one"})
-        (tmp_path / "not" / "yet" / "one").rename(tmp_path / "not" / "yet" / "two")
-        node.wait_for(RESOURCE, {"two"}, {"one"})
-
-
 class BusPlugin(dp.Plugin):
     """Devices by bus and number, as in ``/dev/bus/usb``."""
 
@@ -434,21 +353,19 @@ class BusPlugin(dp.Plugin):
 
 
 def test_everything_below_a_directory_can_be_watched(kubelet: Kubelet, tmp_path: Path) -> None:
-    bus, slow = tmp_path / "usb", timedelta(hours=1)
+    bus = tmp_path / "usb"
     plugin = BusPlugin(bus, bus / "**")
-    with kubelet.running(plugin, discovery_interval=slow, poll_interval=slow) as node:
+    with kubelet.running(plugin, discovery_interval=SLOW, poll_interval=SLOW) as node:
         node.wait_for(RESOURCE, set())
         (bus / "001").mkdir(parents=True)
         (bus / "001" / "a").touch()
         node.wait_for(RESOURCE, {"a"})
-        (bus / "001" / "b").touch()
-        node.wait_for(RESOURCE, {"a", "b"})
         (bus / "002").mkdir()
         (bus / "002" / "c").touch()
-        node.wait_for(RESOURCE, {"a", "b", "c"})
+        node.wait_for(RESOURCE, {"a", "c"})
         (bus / "002" / "c").rename(bus / "001" / "d")
         (bus / "002").rmdir()
-        node.wait_for(RESOURCE, {"a", "b", "d"}, {"c"})
+        node.wait_for(RESOURCE, {"a", "d"}, {"c"})
 
 
 def test_what_cannot_be_seen_is_said_at_the_start(
@@ -505,8 +422,7 @@ def test_paths_to_watch_may_change_with_each_discovery(kubelet: Kubelet, tmp_pat
                 self._look_in(tmp_path / "second")
             return [dp.Device(path.name) for path in self.directory.glob("*")]
 
-    slow = timedelta(hours=1)
-    with kubelet.running(MovingPlugin(), discovery_interval=slow, poll_interval=slow) as node:
+    with kubelet.running(MovingPlugin(), discovery_interval=SLOW, poll_interval=SLOW) as node:
         node.wait_for(RESOURCE, set())
         for name in ("second", "first"):
             (tmp_path / name).mkdir()
@@ -573,7 +489,7 @@ def test_what_comes_before_a_source_listens_is_found_soon(
     often = tuple(number / 5 for number in range(100))
     monkeypatch.setattr(triggers, "_UNHEARD", () if tells else often)
     plugin = LatePlugin(fails=fails, tells=tells)
-    with kubelet.running(plugin, discovery_interval=timedelta(hours=1)) as node:
+    with kubelet.running(plugin, discovery_interval=SLOW) as node:
         node.wait_for(RESOURCE, {"a", "b"})
 
 
@@ -586,76 +502,50 @@ def test_a_source_that_has_yielded_is_known_to_listen() -> None:
         eventually(lambda: not source._due, "its first call")
         source.listen(silent)
         assert len(triggers._UNHEARD) == len(source._due)
-        source.listen(NoSourcePlugin())
+        source.listen(BusPlugin(Path("/none")))
         assert [] == source._due
     finally:
         source.close()
         watcher.close()
 
 
-class NoSourcePlugin(dp.Plugin):
-    @override
-    def discover(self) -> Iterable[dp.Device]:
-        return []
-
-
-def test_devices_carry_their_recipe_and_order(kubelet: Kubelet) -> None:
-    plugin = ScriptedPlugin("g10", "g2", dp.Device("g1", attributes={"model": "T"}))
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"g1", "g2", "g10"})
-        assert ["g1", "g2", "g10"] == list(reasons(node.host))
-        plugin.set(replace(dp.Device("g1"), attributes={"model": "U"}), "g2", "g10")
-        eventually(lambda: _model(node.host) == "U", "the new attribute")
-
-
-def _model(host: object) -> str:
-    return host.inventory()["resources"][0]["devices"][0]["attributes"].get("model", "")  # type: ignore[attr-defined, no-any-return]
-
-
-@pytest.mark.parametrize("paths", [None, "/dev", ["/dev/a\0b"]])
 def test_paths_to_watch_that_make_no_sense_are_reported_and_do_no_harm(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture, paths: Any
-) -> None:
-    class OddPlugin(ScriptedPlugin):
-        watch_paths = paths
-
-    with kubelet.running(OddPlugin("a")) as node:
-        node.wait_for(RESOURCE, {"a"})
-    assert 1 == events(caplog).count("invalid watch_paths ignored")
-
-
-def test_a_long_row_of_skipped_devices_is_cut_short(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with kubelet.running(ScriptedPlugin("a", *(f"x{number} " for number in range(30)))) as node:
+    odd: Sequence[Any] = (None, "/dev", ["/dev/a\0b"])
+    plugins = [ScriptedPlugin("a", resource=f"x.io/odd-{number}") for number in range(len(odd))]
+    for plugin, paths in zip(plugins, odd, strict=True):
+        plugin.watch_paths = paths
+    with kubelet.running(*plugins) as node:
+        for plugin in plugins:
+            node.wait_for(plugin.resource, {"a"})
+    assert len(odd) == events(caplog).count("invalid watch_paths ignored")
+
+
+def test_what_cannot_be_advertised_is_skipped_and_the_rest_goes_on(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = ScriptedPlugin("a", *(f"x{number:02} " for number in range(30)))
+    with kubelet.running(plugin) as node:
         node.wait_for(RESOURCE, {"a"})
-        skipped = node.host._metrics.skipped_devices.labels("OddPlugin")
-        assert 0 == skipped.value
-        skipped = node.host._metrics.skipped_devices.labels("ScriptedPlugin")
-        assert 30 == skipped.value
+        skipped = node.host._metrics.skipped_devices
+        assert [0, 30] == [skipped.labels(name).value for name in ("Other", "ScriptedPlugin")]
     told = [vars(one)["problem"] for one in caplog.records if one.message == "device skipped"]
-    assert (11, "20 more") == (len(told), told[-1])
+    blank = "has control characters, unreadable bytes or blanks at an end"
+    assert [*(f"id 'x{number:02} ' {blank}" for number in range(10)), "20 more"] == told
 
 
 def test_what_a_plugin_should_offer_and_does_not_is_logged_once_counted_and_shown(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class ShortPlugin(ScriptedPlugin):
-        looks = 0
-
-        @override
-        def discover(self) -> Iterable[dp.Device]:
-            self.looks += 1
-            return super().discover()
-
-    plugin = ShortPlugin("a")
+    plugin = CountingPlugin("a")
     plugin.shortfalls = ["card 1 has no driver", "shares of b match nothing"]
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=1)) as node:
         node.wait_for(RESOURCE, {"a"})
         eventually(lambda: plugin.looks > 3, "several discoveries")
-        gauge = node.host._metrics.shortfalls.labels("ShortPlugin")
+        gauge = node.host._metrics.shortfalls.labels("CountingPlugin")
         assert 2 == gauge.value
-        expected = [f"ShortPlugin: {text}" for text in plugin.shortfalls]
+        expected = [f"CountingPlugin: {text}" for text in plugin.shortfalls]
         assert expected == node.host.inventory()["shortfalls"]
         eventually(lambda: expected == node.host.troubles(), "no other trouble, as at the start")
         plugin.shortfalls = "one message alone"
@@ -666,31 +556,30 @@ def test_what_a_plugin_should_offer_and_does_not_is_logged_once_counted_and_show
     assert ["card 1 has no driver", "shares of b match nothing", "one message alone"] == told
 
 
+BIG = [dp.Device(f"{number:063}", resource="example.com/big") for number in range(20)]
+
+
 @pytest.mark.usefixtures("few_bytes")
 def test_what_pods_hold_is_in_the_first_list_that_fits(kubelet: Kubelet) -> None:
-    socket, big = kubelet.simulated.root / "told" / "kubelet.sock", "example.com/big"
-    devices = [dp.Device(f"{n:063}", resource=big) for n in range(20)]
-    plugin = ScriptedPlugin("a", *devices)
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    plugin = ScriptedPlugin("a", *BIG)
     with pod_resources(socket) as pods:
-        pods.held = {big: ["lost", devices[2].id]}
+        pods.held = {"example.com/big": ["lost", BIG[1].id]}
         with kubelet.running(plugin, pod_resources_socket=socket) as node:
             node.wait_for(RESOURCE, {"a"})
             assert [RESOURCE] == list(node.kubelet.registered)
-            plugin.set("a", *devices[:2])
-            healthy = {device.id for device in devices[:2]}
-            node.wait_for(big, healthy, {"lost", devices[2].id}, timeout=PATIENCE)
-            assert 1 == node.kubelet.lists_received(big)
+            plugin.set("a", BIG[0])
+            node.wait_for("example.com/big", {BIG[0].id}, {"lost", BIG[1].id})
+            assert 1 == node.kubelet.lists_received("example.com/big")
 
 
 @pytest.mark.usefixtures("few_bytes")
 def test_a_resource_that_was_never_advertised_goes_without_a_trace(kubelet: Kubelet) -> None:
-    devices = [dp.Device(f"{n:063}", resource="example.com/big") for n in range(20)]
-    plugin = ScriptedPlugin("a", *devices)
+    plugin = ScriptedPlugin("a", *BIG)
     with kubelet.running(plugin) as node:
         node.wait_for(RESOURCE, {"a"})
         assert 2 == len(node.host.inventory()["resources"])
-        plugin.set("a", "b")
-        node.wait_for(RESOURCE, {"a", "b"})
+        plugin.set("a")
         eventually(lambda: 1 == len(node.host.inventory()["resources"]), "the other one to go")
 
 
@@ -712,7 +601,7 @@ def test_the_first_list_waits_until_it_is_known_what_pods_hold(
             node.wait_for(RESOURCE, {"a"}, {"lost"})
             assert 1 == node.kubelet.lists_received(RESOURCE)
             expected = "a pod holds it, but it has not been found since the plugin started"
-            assert expected == reasons(node.host)["lost"]
+            assert expected == reasons(node)["lost"]
             pods.held = {}
             node.wait_for(RESOURCE, {"a"})
     assert "pod resources available" == held_news(caplog)[-1].message
@@ -768,15 +657,15 @@ def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held
 class FleetingDevice(dp.Device):
     """Can be looked at when it is found, and no more."""
 
+    looks = 0
+
     @override
     def __getattribute__(self, name: str) -> object:
-        value = super().__getattribute__(name)
         if name == "topology":
-            looks = super().__getattribute__("__dict__")
-            looks["count"] = looks.get("count", 0) + 1
-            if looks["count"] > 2:  # both while it is checked
+            FleetingDevice.looks += 1
+            if FleetingDevice.looks > 2:  # both while it is checked
                 raise OSError("handle is closed")
-        return value
+        return super().__getattribute__(name)
 
 
 def test_a_device_that_raises_when_its_list_is_made_is_a_failed_discovery(
@@ -819,35 +708,25 @@ def test_links_are_not_followed_nor_other_file_systems_entered(tmp_path: Path) -
     assert not {*found} & {*mounts}
 
 
-def test_a_directory_that_goes_meanwhile_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("place", "call", "left"),
+    [(Path, "lstat", ["b"]), (os, "scandir", ["a", "b"])],
+    ids=["before it is looked at", "before it is read"],
+)
+def test_a_directory_that_goes_meanwhile_has_nothing_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, call: str, left: list[str]
 ) -> None:
-    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "below").mkdir(parents=True)
     (tmp_path / "b").mkdir()
-    lstat = os.lstat
-
-    def gone(path: Path) -> os.stat_result:
-        if path.name == "a":
-            raise FileNotFoundError
-        return lstat(path)
-
-    monkeypatch.setattr(Path, "lstat", gone)
-    assert [tmp_path, tmp_path / "b"] == triggers.expanded(tmp_path / "**")
-
-
-def test_a_directory_that_goes_before_it_is_read_has_nothing_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    scan = os.scandir
+    usual = getattr(place, call)
 
     def gone(path: Path) -> object:
         if path.name == "a":
             raise FileNotFoundError
-        return scan(path)
+        return usual(path)
 
-    monkeypatch.setattr(os, "scandir", gone)
-    assert [tmp_path, tmp_path / "a"] == triggers.expanded(tmp_path / "**")
+    monkeypatch.setattr(place, call, gone)
+    assert [tmp_path, *(tmp_path / name for name in left)] == triggers.expanded(tmp_path / "**")
 
 
 @pytest.mark.parametrize("names", [(), ("file",), ("sub/", "file")])

@@ -24,33 +24,33 @@ def settings(folder: Path, **more: object) -> dp.Settings:
     return dp.Settings(**given | more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("resource", "name"),
-    [
-        ("example.com/gopher", "gopher.example.com"),
+def test_the_driver_is_called_as_is_set_or_after_the_only_resource() -> None:
+    for resource, name in (
         ("nvidia.com/mig-1g.5gb", "mig-1g.5gb.nvidia.com"),
         ("example.com/My_Device", "my-device.example.com"),
-    ],
-)
-def test_the_driver_is_called_after_the_only_resource(resource: str, name: str) -> None:
-    assert name == driver_name(dp.Settings(), plugins(resource))
-
-
-def test_the_name_of_a_driver_can_be_set() -> None:
+    ):
+        assert name == driver_name(dp.Settings(), plugins(resource))
     given = dp.Settings(driver_name="gophers.example.com")
     assert "gophers.example.com" == driver_name(given, plugins("", "x.io/a"))
 
 
-@pytest.mark.parametrize("resources", [[""], ["x.io/a", "x.io/b"], ["x.io/a", ""]])
-def test_a_driver_of_no_or_several_resources_needs_a_name(resources: list[str]) -> None:
-    expected = "driver-name is needed, because its plugins name no or several resources"
-    with pytest.raises(dp.ConfigError, match=f"^{expected}$"):
+SEVERAL = "its plugins name no or several resources"
+
+
+@pytest.mark.parametrize(
+    ("resources", "why"),
+    [
+        ([""], f"{SEVERAL}$"),
+        (["x.io/a", "x.io/b"], f"{SEVERAL}$"),
+        (["x.io/a", ""], f"{SEVERAL}$"),
+        ([f"example.com/{'a' * 60}"], "'aaa.* is not the"),
+    ],
+)
+def test_a_driver_of_no_or_several_or_long_resources_needs_a_name(
+    resources: list[str], why: str
+) -> None:
+    with pytest.raises(dp.ConfigError, match=f"^driver-name is needed, because {why}"):
         driver_name(dp.Settings(), plugins(*resources))
-
-
-def test_a_resource_with_too_long_a_name_needs_a_name_for_its_driver() -> None:
-    with pytest.raises(dp.ConfigError, match=r"^driver-name is needed, because 'aaa.* is not the"):
-        driver_name(dp.Settings(), plugins(f"example.com/{'a' * 60}"))
 
 
 def test_all_that_dra_needs_is_there(tmp_path: Path) -> None:
@@ -70,5 +70,5 @@ def test_all_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
         f"protocol dra: registry-dir: {gone}: no such directory",
         f"protocol dra: cdi-dir: {long}: File name too long",
         f"protocol dra: the directory of pod-resources-socket: {gone}: no such directory",
-        "protocol dra: driver-name is needed, because its plugins name no or several resources",
+        f"protocol dra: driver-name is needed, because {SEVERAL}",
     ] == str(raised.value).splitlines()

@@ -94,18 +94,6 @@ def test_waits_between_short_lived_registrations_grow_up_to_a_limit(
     assert [True] * len(BOUNDS) == are_within(waits, BOUNDS)
 
 
-def test_a_registration_that_lasted_is_replaced_at_once(
-    simulated: SimulatedKubelet, clock: HeldClock
-) -> None:
-    with serving(simulated.plugin_dir, ScriptedPlugin("a"), clock) as endpoint:
-        simulated.wait_for(RESOURCE, {"a"})
-        eventually(lambda: "" == endpoint.problem, "the endpoint to be content")
-        clock.advance(1.0)
-        simulated.hang_up(RESOURCE)
-        simulated.wait(lambda: simulated.registration_count(RESOURCE) == 2)
-        simulated.wait_for(RESOURCE, {"a"})
-
-
 def test_another_kubelets_socket_is_a_restart_although_the_stream_goes_on(
     simulated: SimulatedKubelet, clock: HeldClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,7 +151,7 @@ def test_a_kubelet_that_never_opens_its_stream_is_asked_again_after_longer_each_
     assert [2.0, 4.0, 8.0, 10.0, 10.0] == waits
 
 
-def test_start_comes_before_registration_and_is_tried_until_it_succeeds(
+def test_start_comes_before_registration_and_one_that_lasted_is_replaced_at_once(
     simulated: SimulatedKubelet, clock: HeldClock
 ) -> None:
     registered: list[int] = []

@@ -1,25 +1,22 @@
-import pytest
-
 from deviceplugin import errors
 
 
-@pytest.mark.parametrize(
-    ("error", "parent"),
-    [
-        (errors.ConfigError, errors.DevicePluginError),
-        (errors.DiscoveryError, errors.DevicePluginError),
-        (errors.AllocationError, errors.DevicePluginError),
-        (errors.UnknownDeviceError, errors.AllocationError),
-        (errors.UnhealthyDeviceError, errors.AllocationError),
-        (errors.KubeletError, errors.DevicePluginError),
-        (errors.KubeletUnavailableError, errors.KubeletError),
-        (errors.RegistrationRefusedError, errors.KubeletError),
-    ],
-)
-def test_every_error_stands_where_the_drawing_shows_it(
-    error: type[Exception], parent: type[Exception]
-) -> None:
-    assert (parent,) == error.__bases__
+def test_every_error_stands_where_the_drawing_shows_it() -> None:
+    assert {
+        "DevicePluginError": "Exception",
+        "ConfigError": "DevicePluginError",
+        "DiscoveryError": "DevicePluginError",
+        "AllocationError": "DevicePluginError",
+        "UnknownDeviceError": "AllocationError",
+        "UnhealthyDeviceError": "AllocationError",
+        "KubeletError": "DevicePluginError",
+        "KubeletUnavailableError": "KubeletError",
+        "RegistrationRefusedError": "KubeletError",
+    } == {
+        name: value.__bases__[0].__name__
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception) and name in str(errors.__doc__)
+    }
 
 
 def test_the_drawing_shows_every_error() -> None:

@@ -56,6 +56,8 @@ async def test_a_hook_is_awaited_and_given_up() -> None:
     with pytest.raises(HookTimeoutError, match=r"allocate\(\) did not return within 0\.01 s"):
         await event_loop.call_hook(hooks, "allocate", go_on.wait, PATIENCE, limit=0.01)
     go_on.set()
+    with pytest.raises(ZeroDivisionError):
+        await event_loop.in_thread("admission", refuse)
 
 
 @on_a_loop
@@ -93,12 +95,6 @@ async def test_neither_a_hook_nor_a_thread_ends_because_its_task_is_cancelled() 
         assert not task.done()
         go_on.set()
         assert await task
-
-
-@on_a_loop
-async def test_what_a_thread_raises_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
-        await event_loop.in_thread("admission", refuse)
 
 
 def test_a_hook_that_ends_after_its_loop_disturbs_nobody() -> None:

@@ -75,6 +75,13 @@ def watches_in_the_kernel() -> int:
     return sum(line.startswith("inotify wd:") for text in texts for line in text.splitlines())
 
 
+def failing(number: int) -> Callable[..., NoReturn]:
+    def fail(*_: Any, **__: Any) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
 def inotify_instances() -> int:
     """How many inotify instances this process has."""
     links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
@@ -127,7 +134,9 @@ def test_a_directory_that_is_replaced_by_renaming_is_followed(tmp_path: Path) ->
     assert "b" not in changes.rest()
 
 
-def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path: Path) -> None:
+def test_a_directory_that_vanishes_is_told_once_and_followed_when_it_is_made_anew(
+    tmp_path: Path,
+) -> None:
     changes, directory = Changes(), tmp_path / "d"
     directory.mkdir()
     watcher = FileWatcher(NEVER)
@@ -138,6 +147,15 @@ def test_a_directory_that_is_made_anew_is_followed_whatever_its_number(tmp_path:
         assert changes.next() is None
         (directory / "a").touch()
         changes.until("a")
+        changes.rest()
+        (directory / "a").unlink()
+        changes.until("a")
+        directory.rmdir()
+        assert changes.next() is None
+        (tmp_path / "beside").touch()
+        directory.mkdir()
+        assert changes.next() is None
+    assert [] == changes.rest()
 
 
 def test_a_path_is_waited_for_however_many_directories_are_missing(tmp_path: Path) -> None:
@@ -157,53 +175,24 @@ def test_a_path_is_waited_for_however_many_directories_are_missing(tmp_path: Pat
         eventually(is_told)
 
 
-def test_a_directory_that_comes_while_the_one_above_is_about_to_be_watched_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("path", "comes", "before"), [("a/b/c", "a/b", "a"), ("d", "d", "d")])
+def test_a_directory_that_comes_just_before_it_or_the_one_above_is_watched_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, comes: str, before: str
 ) -> None:
-    changes, path, real = Changes(), tmp_path / "a/b/c", inotify_simple.INotify.add_watch
+    changes, real = Changes(), inotify_simple.INotify.add_watch
 
     def add_watch(inotify: Any, watched: Path, mask: int) -> int:
-        if watched == tmp_path / "a":
-            (tmp_path / "a/b").mkdir(exist_ok=True)
+        if watched == tmp_path / before:
+            (tmp_path / comes).mkdir(exist_ok=True)  # it was not there when it was asked for
         return int(real(inotify, watched, mask))
 
     monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
     with running(FileWatcher(NEVER)) as watcher:
         (tmp_path / "a").mkdir()
-        watcher.watch(path, changes)
+        watcher.watch(tmp_path / path, changes)
         assert 1 == watches_in_the_kernel()
-        path.touch()
-        assert changes.next() is None
-
-
-def test_a_directory_that_comes_just_before_it_is_watched_is_watched_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes, path, real = Changes(), tmp_path / "d", inotify_simple.INotify.add_watch
-
-    def add_watch(inotify: Any, watched: Path, mask: int) -> int:
-        if watched == path:
-            path.mkdir(exist_ok=True)  # it was not there when it was asked what it is
-        return int(real(inotify, watched, mask))
-
-    monkeypatch.setattr(inotify_simple.INotify, "add_watch", add_watch)
-    with running(FileWatcher(NEVER)) as watcher:
-        watcher.watch(path, changes)
-        (path / "entry").touch()
-        changes.until("entry")
-
-
-def test_what_vanishes_is_told_once_and_waited_for_again(tmp_path: Path) -> None:
-    changes, directory = Changes(), tmp_path / "d"
-    directory.mkdir()
-    with running(FileWatcher(NEVER)) as watcher:
-        watcher.watch(directory, changes)
-        directory.rmdir()
-        assert changes.next() is None
-        (tmp_path / "beside").touch()
-        directory.mkdir()
-        assert changes.next() is None
-    assert [] == changes.rest()
+        (tmp_path / comes / "c").touch()
+        changes.until(None if path == "a/b/c" else "c")
 
 
 @pytest.mark.parametrize("missing", ["a", "a/b"])
@@ -228,27 +217,20 @@ def test_a_change_of_the_directory_above_alone_is_not_told(tmp_path: Path) -> No
     watcher.close()
 
 
-def test_several_watches_of_one_path_are_all_told(tmp_path: Path) -> None:
+def test_several_watches_of_one_path_are_one_in_the_kernel_and_are_all_told(tmp_path: Path) -> None:
     first, second = Changes(), Changes()
     with running(FileWatcher(NEVER)) as watcher:
-        end = watcher.watch(tmp_path, first)
-        watcher.watch(tmp_path, second)
+        ends = [watcher.watch(tmp_path, changes) for changes in (first, second)]
         assert 1 == watches_in_the_kernel()
         (tmp_path / "a").touch()
         assert ("a", "a") == (first.next(), second.next())
-        end()
+        ends[0]()
         first.rest()
         (tmp_path / "b").touch()
         second.until("b")
         assert [] == first.rest()
-
-
-def test_a_watch_that_has_ended_leaves_nothing_in_the_kernel(tmp_path: Path) -> None:
-    with running(FileWatcher(NEVER)) as watcher:
-        end = watcher.watch(tmp_path, Changes())
-        assert 1 == watches_in_the_kernel()
-        end()
-        end()
+        for end in ends:
+            end()
         assert 0 == watches_in_the_kernel()
 
 
@@ -349,13 +331,7 @@ def test_what_comes_beside_a_path_that_is_waited_for_costs_nothing(
         asked.clear()
         (tmp_path / "other").touch()
         assert "other" == beside.next()
-        assert {tmp_path} == set(asked)
-        assert [] == missing.rest()
-        (tmp_path / "missing").mkdir()
-        beside.until("missing")
-        missing.rest()  # it may have come and gone in between
-        (tmp_path / "missing" / "one").touch()
-        assert missing.next() is None
+    assert ({tmp_path}, []) == (set(asked), missing.rest())
 
 
 def test_a_tick_that_is_forgotten_comes_no_more() -> None:
@@ -404,12 +380,9 @@ def test_when_events_were_lost_everyone_looks(
 def test_without_inotify_files_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def exhausted(*_: Any, **__: Any) -> NoReturn:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     changes = Changes()
     with monkeypatch.context() as patch:
-        patch.setattr(inotify_simple, "INotify", exhausted)
+        patch.setattr(inotify_simple, "INotify", failing(errno.EMFILE))
         watcher = FileWatcher(SOON)
     with running(watcher):
         watcher.watch(tmp_path / "a", changes)
@@ -419,41 +392,22 @@ def test_without_inotify_files_are_looked_at(
     assert "[Errno 24] Too many open files" == vars(caplog.records[0])["error"]
 
 
-def test_when_no_watches_are_left_files_are_looked_at_and_it_is_said_once(
+def test_when_no_watches_are_left_files_are_looked_at_until_there_are_some_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def exhausted(*_: Any) -> NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(inotify_simple.INotify, "add_watch", exhausted)
+    caplog.set_level(logging.INFO)
     changes = Changes()
     with running(FileWatcher(SOON)) as watcher:
-        for name in ("a", "b"):
-            watcher.watch(tmp_path / name, changes)
-            (tmp_path / name).touch()
-            assert changes.next() is None
-    assert ["[Errno 28] No space left on device"] == [
-        vars(record)["error"] for record in caplog.records if record.levelno == logging.WARNING
-    ]
-
-
-def test_when_watches_are_to_be_had_again_files_are_no_longer_looked_at_every_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def exhausted(*_: Any) -> NoReturn:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    caplog.set_level(logging.INFO)
-    watcher, looked = FileWatcher(SOON), threading.Event()
-    with monkeypatch.context() as patch:
-        patch.setattr(inotify_simple.INotify, "add_watch", exhausted)
-        watcher.watch(tmp_path / "a", Changes())
-        assert watcher._short
-    watcher.every(looked.set)
-    with running(watcher):
-        assert looked.wait(PATIENCE)
-    assert not watcher._short
-    assert "inotify available again" == caplog.messages[-1]
+        with monkeypatch.context() as patch:
+            patch.setattr(inotify_simple.INotify, "add_watch", failing(errno.ENOSPC))
+            for name in ("a", "b"):
+                watcher.watch(tmp_path / name, changes)
+                (tmp_path / name).touch()
+                assert changes.next() is None
+        eventually(lambda: not watcher._short, "the watches")
+    scarce, again = caplog.records
+    assert "[Errno 28] No space left on device" == vars(scarce)["error"]
+    assert "inotify available again" == again.message
 
 
 def test_a_poller_that_has_stopped_gives_everything_back(tmp_path: Path) -> None:

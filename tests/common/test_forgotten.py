@@ -53,22 +53,22 @@ def test_what_a_lost_checkpoint_had_is_remembered(node: Node) -> None:
     assert {A} == node.lists(kubelet=NEW)
 
 
-def test_a_pod_that_ended_while_the_kubelet_was_away_has_nothing(node: Node) -> None:
-    """Kubelets before 1.34 list it all the same, until somebody deletes it."""
-    node.recorded = {(R, "a")}
-    node.lists(A)
-    node.forgotten.watched(R)  # by the new kubelet, which has restored it
-    node.recorded = set()  # and collected it since
-    assert set() == node.lists(kubelet=NEW)
-
-
-def test_a_checkpoint_that_is_lost_after_the_plugin_noticed_the_restart_is_lost(node: Node) -> None:
+@pytest.mark.parametrize(
+    ("watched_again", "expected"),
+    [(False, set()), (True, {A})],
+    ids=["collected since the new kubelet restored it", "lost by the new kubelet"],
+)
+def test_what_is_not_recorded_any_more_after_a_restart_was_collected_or_lost(
+    node: Node, expected: set[Hold], *, watched_again: bool
+) -> None:
+    """Kubelets before 1.34 list a pod that ended meanwhile, until somebody deletes it."""
     node.recorded = {(R, "a")}
     node.lists(A)
     node.forgotten.watched(R)
     node.recorded = set()
-    node.forgotten.watched(R)  # by the new kubelet
-    assert {A} == node.lists(kubelet=NEW)
+    if watched_again:
+        node.forgotten.watched(R)
+    assert expected == node.lists(kubelet=NEW)
 
 
 def test_a_pod_that_ended_before_the_restart_has_nothing(node: Node) -> None:

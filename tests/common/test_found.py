@@ -1,6 +1,6 @@
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +45,18 @@ class Incomparable:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_what_a_plugin_finds_is_sorted_out() -> None:
-    plain, other = Device("a"), Device("b", resource="x.io/other")
-    groups, problems = discover(Given([plain, Device(""), other, Device("")]))
-    assert {"x.io/dev": {"a": plain}, "x.io/other": {"b": other}} == groups
-    assert {"id '' must be a string that is not empty": 2} == problems
+def test_what_a_plugin_finds_is_sorted_out_by_resource_and_the_first_of_an_id_is_taken() -> None:
+    one, other, same = Device("a", health=SICK), *(Device(i, resource="x.io/other") for i in "ba")
+    odd = [Device(""), Device("a")]
+    nameless = [Device("c", resource="gpu"), Device("d", resource="gpu")]
+    groups, problems = discover(Given([one, *odd, other, *nameless, *odd, same]))
+    assert {"x.io/dev": {"a": one}, "x.io/other": {"b": other, "a": same}} == groups
+    assert {
+        "id '' must be a string that is not empty": 2,
+        "device id 'a' is given more than once": 2,
+        "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu": 2,
+    } == problems
+    assert [(0, 1), (2, 0), (0, 0)] == [*map(counts, groups.values()), counts({})]
 
 
 def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
@@ -58,14 +65,13 @@ def test_a_discovery_that_raises_on_the_way_has_failed() -> None:
 
 
 @pytest.mark.parametrize("found", [None, Device("a")])
-def test_a_discovery_that_returns_no_list_says_what_it_should(found: object) -> None:
-    class Forgetful(Plugin):
-        @override
-        def discover(self) -> Iterable[Device]:
-            return found  # type: ignore[return-value]
-
+def test_a_discovery_that_returns_no_list_says_what_it_should(
+    monkeypatch: pytest.MonkeyPatch, found: object
+) -> None:
+    plugin = Given([])
+    monkeypatch.setattr(plugin, "discover", lambda: found)
     with pytest.raises(HookFailedError) as info:
-        discover(Forgetful())
+        discover(plugin)
     expected = "TypeError: discover() must return a list of devices, or yield them, not "
     assert f"{expected}{shown(found)}" == str(info.value)
 
@@ -91,8 +97,8 @@ class Moody(Device):
 NO_NUMBERS: Any = [0, None]
 
 
-def fields(**given: object) -> Callable[[], Device]:
-    return lambda: Device("x", **given)  # type: ignore[arg-type]
+def fields(device_id: str = "x", **given: object) -> Callable[[], Device]:
+    return lambda: Device(device_id, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -122,31 +128,15 @@ def fields(**given: object) -> Callable[[], Device]:
 def test_a_bad_device_costs_no_other_also_where_they_are_yielded(
     make: Callable[[], Device], problem: str
 ) -> None:
-    class Bus(Plugin):
-        resource = "x.io/dev"
-
-        @override
-        def discover(self) -> Iterator[Device]:
-            yield Device("a")
-            yield make()
-            yield Device("b")
-
     for _ in range(2):  # and the text is the same each time, so that it is logged once
-        groups, problems = discover(Bus())
+        groups, problems = discover(Given(one() for one in (fields("a"), make, fields("b"))))
         assert ["a", "b"] == list(groups["x.io/dev"])
         assert {f"device x: {problem}": 1} == problems
 
 
 def test_a_path_that_is_none_costs_no_other_device() -> None:
-    class Bus(Plugin):
-        resource = "x.io/dev"
-
-        @override
-        def discover(self) -> Iterator[Device]:
-            for path in ("/dev/a\0b", None, "/dev/null"):
-                yield Device.from_path(path)  # type: ignore[arg-type]
-
-    groups, problems = discover(Bus())
+    paths: list[Any] = ["/dev/a\0b", None, "/dev/null"]
+    groups, problems = discover(Given(Device.from_path(path) for path in paths))
     assert ["null"] == list(groups["x.io/dev"])
     assert [
         "id 'a\\x00b' has control characters, unreadable bytes or blanks at an end",
@@ -158,6 +148,8 @@ def test_devices_without_a_resource_are_counted_and_told() -> None:
     groups, problems = sort_out([Device("a"), Device("b"), Device("c", resource="x.io/c")], "")
     assert ["x.io/c"] == list(groups)
     assert {"no resource is named, by the device or as resource of the plugin": 2} == problems
+    assert ({}, {}) == sort_out([], "")
+    assert ({"x.io/dev": {}}, {}) == sort_out([], "x.io/dev"), "it is there without devices"
 
 
 def test_as_many_devices_as_can_be_are_taken_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,38 +158,6 @@ def test_as_many_devices_as_can_be_are_taken_and_no_more(monkeypatch: pytest.Mon
     assert ["a", "b"] == list(groups["x.io/dev"])
     with pytest.raises(DiscoveryError, match="more than 2 devices"):
         discover(Given([Device("a"), Device("b"), Device("c")]))
-
-
-def test_the_default_resource_is_there_without_devices() -> None:
-    assert ({"x.io/dev": {}}, {}) == sort_out([], "x.io/dev")
-    assert ({}, {}) == sort_out([], "")
-
-
-def test_the_same_id_may_be_used_in_two_resources() -> None:
-    groups, problems = sort_out([Device("a"), Device("a", resource="x.io/other")], "x.io/dev")
-    assert ["x.io/dev", "x.io/other"] == list(groups)
-    assert {} == problems
-
-
-def test_the_first_of_two_devices_with_one_id_is_taken() -> None:
-    sick = Device("a", health=SICK)
-    groups, problems = sort_out([sick, Device("a"), Device("a")], "x.io/dev")
-    assert {"a": sick} == groups["x.io/dev"]
-    assert {"device id 'a' is given more than once": 2} == problems
-
-
-def test_a_bad_resource_name_is_told_once_and_its_devices_are_left_out() -> None:
-    odd = [Device("a", resource="gpu"), Device("b", resource="gpu"), Device("c")]
-    groups, problems = sort_out(odd, "x.io/dev")
-    assert ["x.io/dev"] == list(groups)
-    name_problem = "resource name 'gpu' is not valid: it needs a domain, as in example.com/gpu"
-    assert {name_problem: 2} == problems
-
-
-def test_healthy_and_unhealthy_devices_are_counted() -> None:
-    devices = {"a": Device("a"), "b": Device("b"), "c": Device("c", health=SICK)}
-    assert (2, 1) == counts(devices)
-    assert (0, 0) == counts({})
 
 
 def test_a_device_is_described_in_json() -> None:

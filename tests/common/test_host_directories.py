@@ -58,7 +58,8 @@ class Container:
     def mount(self, name: str, host: str, *, number: int = 0, kind: str = "ext4") -> Path:
         """Mount ``host``, or have it there under another name."""
         point = self.root / name
-        point.mkdir(exist_ok=True)
+        if not point.exists():
+            point.mkdir()
         number = number or 100 + len(self.lines)
         if point in self.lines:
             number = number if number < 100 else int(self.lines[point].split()[0])
@@ -84,16 +85,20 @@ ALL = ["device-plugins", "plugins_registry", "plugins", "pod-resources", "cdi"]
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("in_pod", [True, False])
-def test_each_directory_that_is_deleted_is_lost(
+def test_each_directory_that_is_deleted_is_lost_until_it_is_back(
     name: str, in_pod: bool, container: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     container.in_pod = in_pod
     point = container.mount(name, f"/var/lib/kubelet/{name}//deleted")
-    assert [f"{point} has been deleted under its mount"] == container.problems()
-    assert [f"{point} has been deleted under its mount"] == container.problems()
-    (line,) = caplog.records
-    assert ("host directory lost", str(point)) == (line.message, vars(line)["directory"])
+    for _ in range(2):
+        assert [f"{point} has been deleted under its mount"] == container.problems()
     assert (1, 1) == (container.news, container.metrics.lost_directories.labels().value)
+    container.mount(name, f"/var/lib/kubelet/{name}")
+    assert ([], 2) == (container.problems(), container.news)
+    assert [("host directory lost", str(point)), ("host directory back", str(point))] == [
+        (one.message, vars(one)["directory"]) for one in caplog.records
+    ]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -187,14 +192,6 @@ def test_what_a_manifest_mounts_for_a_plugin_is_lost_too(container: Container) -
     assert "" == container.directories.problem([container.root / "cdi"])
 
 
-def test_outside_of_pods_mounts_of_others_do_not_matter(container: Container) -> None:
-    container.in_pod = False
-    container.mount("other", "/somebody/elses")
-    container.problems()
-    container.mount("other", "/somebody/elses//deleted")
-    assert [] == container.problems()
-
-
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [
@@ -205,15 +202,20 @@ def test_outside_of_pods_mounts_of_others_do_not_matter(container: Container) ->
         ("/1/net", "/1/net//deleted", "proc"),
         ("/kubepods/a", "/kubepods/b", "cgroup2"),
         ("/gone//deleted", "/gone//deleted", "ext4"),  # a restart would not bring it back
+        ("/a", "/a//deleted", "a file"),
+        ("/somebody/elses", "/somebody/elses//deleted", "outside of a pod"),
     ],
 )
 def test_what_changes_without_being_lost_is_not(
     before: str, after: str, kind: str, container: Container
 ) -> None:
-    container.mount("odd", before, kind=kind)
-    container.problems()
-    container.mount("odd", after, kind=kind)
-    assert [] == container.problems()
+    container.in_pod = kind != "outside of a pod"
+    for host in (before, after):
+        point = container.mount("odd", host, kind=kind if " " not in kind else "ext4")
+        if "a file" == kind and point.is_dir():
+            point.rmdir()
+            point.touch()
+        assert [] == container.problems()
 
 
 def test_mounts_of_the_host_in_a_directory_are_its_own_affair(container: Container) -> None:
@@ -231,15 +233,6 @@ def test_mounts_of_the_host_in_a_directory_are_its_own_affair(container: Contain
     assert 1 == len(container.problems())
 
 
-def test_a_file_is_not_a_directory(container: Container) -> None:
-    (container.root / "file").touch()
-    line = "200 1 8:1 {} " + str(container.root / "file") + " rw - ext4 /dev/sda1 rw"
-    container.lines[container.root / "file"] = line.format("/a")
-    container.problems()
-    container.lines[container.root / "file"] = line.format("/a//deleted")
-    assert [] == container.problems()
-
-
 def test_a_mount_that_takes_the_number_of_another_is_not_a_renamed_one(
     container: Container,
 ) -> None:
@@ -252,29 +245,7 @@ def test_a_mount_that_takes_the_number_of_another_is_not_a_renamed_one(
     assert 1 == len(container.problems())
 
 
-def test_a_directory_that_is_back_is_not_lost(
-    container: Container, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    container.mount("cdi", "/old")
-    assert 1 == len(container.problems())
-    container.mount("cdi", "/var/lib/kubelet/cdi")
-    assert [] == container.problems()
-    assert ["host directory lost", "host directory back"] == [one.message for one in caplog.records]
-    assert 2 == container.news
-
-
-def test_what_is_known_stays_known_while_mounts_cannot_be_read(container: Container) -> None:
-    container.mount("cdi", "/old")
-    lost = container.problems()
-    assert 1 == len(lost)
-    container.listing.unlink()
-    container.directories.check()
-    assert lost == container.directories.problems()
-    assert lost == container.problems()
-
-
-def test_what_is_known_stays_known_while_a_directory_cannot_be_looked_at(
+def test_what_is_known_stays_known_while_mounts_or_a_directory_cannot_be_read(
     container: Container,
 ) -> None:
     point = container.mount("gophers", "/etc/gophers")
@@ -282,9 +253,13 @@ def test_what_is_known_stays_known_while_a_directory_cannot_be_looked_at(
     hidden = point.rename(container.root / "hidden")
     assert [] == container.problems()
     container.mount("gophers", "/old").rmdir()
-    assert 1 == len(container.problems())
+    lost = container.problems()
+    assert 1 == len(lost)
     hidden.rename(point)
-    assert 1 == len(container.problems())
+    assert lost == container.problems()
+    container.listing.unlink()
+    container.directories.check()
+    assert lost == container.directories.problems()
 
 
 def test_a_directory_that_a_kubelet_does_not_use_any_more_is_hidden(short: Path) -> None:
@@ -399,15 +374,14 @@ def test_a_kubelet_that_probes_and_does_not_listen_looks_elsewhere(kubelet: Kube
     assert kubelet.paths == kubelet.after(15)
 
 
-def test_a_kubelet_that_is_down_for_an_hour_hides_nothing(kubelet: Kubelet) -> None:
+def test_a_kubelet_that_is_down_for_an_hour_or_ends_again_and_again_hides_nothing(
+    kubelet: Kubelet,
+) -> None:
     assert [] == kubelet.after(1, probed=True)  # sent just before its end
     assert [[]] * 240 == [kubelet.after(15) for _ in range(240)]
     kubelet.start()
-    assert [] == kubelet.after(1, probed=True)
-    assert [] == kubelet.after(15, probed=True)
-
-
-def test_a_kubelet_that_ends_again_and_again_hides_nothing(kubelet: Kubelet) -> None:
+    assert [[], []] == [kubelet.after(seconds, probed=True) for seconds in (1, 15)]
+    kubelet.end()
     for _ in range(10):
         assert [] == kubelet.after(15)
         kubelet.start()

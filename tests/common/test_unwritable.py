@@ -39,7 +39,7 @@ try:
     serve(directory)
 except OSError as error:
     print(error)
-print(repr(Host([ScriptedPlugin()], dp.Settings(plugin_dir=directory)).alive()))
+print(repr(Host([ScriptedPlugin()], dp.Settings(plugin_dir=directory, http_address="off")).alive()))
 """
 
 
@@ -117,7 +117,7 @@ class Nothing(dp.Plugin):
 
 folder = Path(sys.argv[1])
 mount = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY)}")  # leads to what it was, as a mount
-host = Host([Nothing()], dp.Settings(plugin_dir=mount))
+host = Host([Nothing()], dp.Settings(plugin_dir=mount, http_address="off"))
 before = host.alive()
 folder.rmdir()
 print([before, host.alive().replace(str(mount), "it")])

@@ -48,7 +48,7 @@ OWN = {
     "pre-start.in-time": {"pre_start": 0.4},
     "restart.again": {"within": 0.5},
     "restart.many": {"within": 5.0},
-    "restart.long-down": {"within": 5.0, "down": 4.0},
+    "restart.long-down": {"within": 5.0, "down": 2.0},
     "stream-loss.again": {"within": 0.5},
     "socket-loss.again": {"within": 0.5},
     "socket-loss.stays": {"settle": 5.0},
@@ -189,7 +189,7 @@ def test_a_bad_plugin_fails_the_check_that_it_should_and_no_other(
 
 @pytest.mark.slow
 def test_a_plugin_that_burns_a_cpu_in_place_of_registering_again_is_found_out() -> None:
-    limits = {"within": 4.0, **SPINS, "quiet": 2.0}
+    limits = {"within": 1.0, **SPINS, "quiet": 1.0}
     results = conform("footprint.SpinsOnceTheKubeletIsGone", "resources", limits=limits)
     expected = [f"resources.{name}" for name in ("after-restart", "after-stream-loss")]
     assert [*expected, "resources.without-kubelet"] == failed(results)

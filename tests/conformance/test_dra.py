@@ -20,13 +20,13 @@ PAGE = (ROOT / "common/docs/conformance.md").read_text(encoding="utf-8")
 LIMITS = replace(QUICK, start=20, within=10, quiet=0.6, settle=0.2, stop=4)
 
 OWN = {
-    "driver.up": {"start": 1.0},
+    "driver.up": {"within": 1.0},
     "driver.health": {"within": 0.5},
     "slices.complete": {"within": 0.5},
     "slices.again": {"republished": 0.5},
     "containers.pod": {"within": 0.5},
     "losses.kubelet": {"republished": 0.5},
-    "losses.lost-files": {"start": 6.0, "within": 5.0},
+    "losses.lost-files": {"start": 4.0, "within": 2.0},
 }
 """Short for drivers that never do what is waited for."""
 

@@ -20,7 +20,7 @@ from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_generic.discovery.tree import has_node
 from deviceplugin_testing.simulator import RunOptions
 from homes.home import LOOK, seen
-from manifests.kustomize import render
+from manifests.kustomize import of_kind, render
 from patience import eventually
 
 DEPLOYMENTS = Path(__file__).parents[2] / "deployments"
@@ -69,11 +69,9 @@ def test_a_plugins_container_has_what_its_manifest_says_and_no_more(
     pods: Pods, tmp_path: Path
 ) -> None:
     manifests = render(DEPLOYMENTS / "gopher")
-    (daemon_set,) = (one for one in manifests if one["kind"] == "DaemonSet")
-    pod = {**daemon_set["spec"]["template"], "metadata": {"name": "gopher"}}
-    pods.configs = {
-        one["metadata"]["name"]: one["data"] for one in manifests if one["kind"] == "ConfigMap"
-    }
+    pod = {**of_kind(manifests, "DaemonSet")["spec"]["template"], "metadata": {"name": "gopher"}}
+    config_map = of_kind(manifests, "ConfigMap")
+    pods.configs = {config_map["metadata"]["name"]: config_map["data"]}
     for volume in pod["spec"]["volumes"]:
         if "hostPath" in volume:
             path = tmp_path / volume["name"]
@@ -143,17 +141,15 @@ def test_a_container_gets_what_a_cdi_specification_has(
     assert container == json.loads((tmp_path / "state").read_text())["id"]
 
 
-def test_a_container_has_time_to_end_if_it_is_given(pods: Pods) -> None:
+@pytest.mark.parametrize(
+    ("grace", "status"),
+    [pytest.param(10, 3, id="it ends by itself"), pytest.param(0, 137, id="it is killed")],
+)
+def test_a_container_has_as_long_to_end_as_it_is_given(pods: Pods, grace: int, status: int) -> None:
     container, _ = pods.run(simple())
-    pods.runtime.stop(container, 10)
-    assert 3 == pods.runtime.status(container).exit_code
+    pods.runtime.stop(container, grace)
+    assert status == pods.runtime.status(container).exit_code
     assert pods.runtime.has_ended(container)
-
-
-def test_a_container_is_killed_if_it_is_given_none(pods: Pods) -> None:
-    container, _ = pods.run(simple())
-    pods.runtime.stop(container)
-    assert 137 == pods.runtime.status(container).exit_code
 
 
 def test_a_device_that_is_not_there_starts_no_container(pods: Pods) -> None:
@@ -192,7 +188,8 @@ def test_an_image_that_is_not_named_in_full_is_no_image_for_pods(
     containerd.load(archive, "plugin:1")
 
 
-def test_nothing_is_left_of_a_containerd_whose_containers_run() -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_nothing_is_left_of_a_containerd_whose_containers_run(killed: bool) -> None:
     if missing := daemon.why_not():
         pytest.skip(missing)
     with TemporaryDirectory(prefix="containerd-") as folder:
@@ -201,17 +198,7 @@ def test_nothing_is_left_of_a_containerd_whose_containers_run() -> None:
             Pods(running, root).run(simple())
             assert running.shims()
             assert running.mounts()
+            if killed:
+                running.kill()
         assert ([], []) == (running.shims(), running.mounts())
-        groups = [*Path("/sys/fs/cgroup").glob(f"**{running.cgroup}")]
-        assert [] == groups
-
-
-def test_what_is_killed_while_it_works_is_removed_all_the_same() -> None:
-    if missing := daemon.why_not():
-        pytest.skip(missing)
-    with TemporaryDirectory(prefix="containerd-") as folder:
-        root = Path(folder)
-        with Containerd(root) as running:
-            Pods(running, root).run(simple())
-            running.kill()
-        assert ([], []) == (running.shims(), running.mounts())
+        assert [] == [*Path("/sys/fs/cgroup").glob(f"**{running.cgroup}")]

@@ -13,27 +13,26 @@ from zipfile import ZipFile
 import pytest
 
 import images
+import locked
 from images import in_full
 from trim import trim
 
 ROOT = Path(__file__).parents[2]
-DOCKERFILE = (ROOT / "build" / "Dockerfile").read_text()
-OPERATORS = (ROOT / "build" / "operator.Dockerfile").read_text()
+FILES = ("build/Dockerfile", "build/operator.Dockerfile")
+DOCKERFILE, OPERATORS = ((ROOT / one).read_text() for one in FILES)
 each = pytest.mark.parametrize("dockerfile", [DOCKERFILE, OPERATORS], ids=["plugin", "operator"])
 LOCK = (ROOT / "requirements.lock").read_text()
 PLUGINS = sorted({path.parent.name for path in ROOT.glob("deployments/*/kustom*.yaml")} - {"base"})
 
 
-def locked(*words: str, lock: str = LOCK) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "build" / "locked.py"), *words]
-    return subprocess.run(command, input=lock, capture_output=True, text=True, check=False)
-
-
 @each
-def test_what_is_copied_exists(dockerfile: str) -> None:
+def test_what_is_copied_exists_and_is_in_the_context_of_a_build(dockerfile: str) -> None:
+    (name,) = (one for one in FILES if (ROOT / one).read_text() == dockerfile)
+    allowed = re.findall(r"^!(.+)$", (ROOT / f"{name}.dockerignore").read_text(), re.MULTILINE)
     for words in re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE):
-        for source in words.split()[:-1]:
-            assert (ROOT / source.replace("${PLUGIN}", "gopher")).exists()
+        sources = words.split()[:-1]
+        assert {*sources} <= {*allowed}
+        assert all((ROOT / one.replace("${PLUGIN}", "gopher")).exists() for one in sources)
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -66,7 +65,7 @@ def test_the_operator_is_built_with_the_plugins_unless_others_are_named() -> Non
 @each
 def test_what_wheels_are_built_with_is_in_the_lock(dockerfile: str) -> None:
     (words,) = re.findall(r"locked\.py only (.+?) \\\n", dockerfile)
-    found = locked("only", *words.split()).stdout
+    found = locked.main(["only", *words.split()], LOCK)
     assert words.split() == re.findall(r"^(\S+)==", found, re.MULTILINE)
     assert len(words.split()) <= found.count("--hash=sha256:")
 
@@ -78,19 +77,21 @@ def test_what_pip_needs_is_taken_from_the_lock_by_whatever_spelling(tmp_path: Pa
         {"is_direct": False, "metadata": {"name": "Typing_Extensions"}},
     ]
     report.write_text(json.dumps({"install": install}))
-    found = locked("needed", str(report)).stdout
+    found = locked.main(["needed", str(report)], LOCK)
     assert found.startswith("typing-extensions==")
     assert 1 == found.count("==")
 
 
 def test_pins_have_no_hashes_and_keep_their_conditions() -> None:
     lock = "a-b==1.0 \\\n    --hash=sha256:00\nc==2 ; sys_platform == 'win32' \\\n    --hash=x\n"
-    assert "a-b==1.0\nc==2 ; sys_platform == 'win32'\n" == locked("pins", lock=lock).stdout
+    words = [sys.executable, str(ROOT / "build/locked.py"), "pins"]
+    done = subprocess.run(words, input=lock, capture_output=True, text=True, check=True)
+    assert "a-b==1.0\nc==2 ; sys_platform == 'win32'\n" == done.stdout
 
 
 def test_a_package_that_is_not_locked_is_an_error() -> None:
-    done = locked("only", "left-pad")
-    assert (1, "locked.py: not in the lock: left-pad\n") == (done.returncode, done.stderr)
+    with pytest.raises(SystemExit, match=r"^locked\.py: not in the lock: left-pad$"):
+        locked.main(["only", "left-pad"], LOCK)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +123,12 @@ def test_the_image_that_is_built_in_has_a_digest_in_a_line_that_a_bot_updates(
 @pytest.mark.parametrize(
     ("words", "expected"), [([], r"python:\S+@sha256:[0-9a-f]{64}"), (["--build-image", "a"], "a")]
 )
-def test_images_are_built_in_the_one_with_the_digest_unless_another_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
+def test_images_are_built_in_the_one_with_the_digest_and_a_failure_is_told_in_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+    expected: str,
 ) -> None:
     tool = tmp_path / "tool"
     tool.write_text('#!/bin/sh\necho "$@" >"$0.words"\nexit 1\n')
@@ -133,6 +138,8 @@ def test_images_are_built_in_the_one_with_the_digest_unless_another_is_named(
     assert 1 == images.main(["gopher", *words])
     said = tool.with_suffix(".words").read_text()
     assert re.search(rf"--build-arg BUILD_IMAGE={expected} ", said)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"plugin:0.1.0: {tool} ended with status 1; its output is above" in line
 
 
 @each
@@ -150,23 +157,6 @@ def test_the_packages_of_an_image_have_the_licence(dockerfile: str, tmp_path: Pa
     with ZipFile(wheel) as packed:
         (text,) = (packed.read(one) for one in packed.namelist() if one.endswith("/LICENSE"))
     assert (ROOT / "LICENSE").read_bytes() == text
-
-
-def test_the_context_of_a_build_has_what_is_copied() -> None:
-    for name in ("build/Dockerfile", "build/operator.Dockerfile"):
-        allowed = re.findall(r"^!(.+)$", (ROOT / f"{name}.dockerignore").read_text(), re.MULTILINE)
-        for words in re.findall(r"^COPY (?!--from)(.+)$", (ROOT / name).read_text(), re.MULTILINE):
-            assert {*words.split()[:-1]} <= {*allowed}, name
-
-
-def test_a_build_that_fails_is_told_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(images, "TARGET", tmp_path / "images")
-    monkeypatch.setenv("IMAGE_TOOL", "false")
-    assert 1 == images.main(["gopher"])
-    (line,) = capfd.readouterr().err.splitlines()
-    assert "device-plugin:0.1.0: false ended with status 1; its output is above" in line
 
 
 def test_of_our_own_packages_nothing_is_trimmed(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-import pytest
-
 from coverage_gate import Gate, gates
 
 ROOT = Path(__file__).parents[2]
@@ -35,25 +33,12 @@ def test_every_module_is_behind_exactly_one_gate() -> None:
     assert {} == {path: names for path, names in behind.items() if len(names) != 1}
 
 
-def test_the_core_is_to_be_covered_whole_and_everything_else_nearly() -> None:
+def test_the_core_is_to_be_covered_whole_and_everything_else_nearly(tmp_path: Path) -> None:
     least = {gate.name: gate.least for gate in gates()}
     assert 100 == least.pop("the core")
     assert 90 <= min(least.values())
-
-
-def test_a_plugin_that_is_added_has_a_gate(tmp_path: Path) -> None:
     (tmp_path / "plugins/lamp/src").mkdir(parents=True)
     assert Gate("lamp", 90, "plugins/lamp/src/*") in gates(tmp_path)
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """Return one whose only plugin has been run: 5 of its 7 statements and branches."""
-    (tmp_path / "pyproject.toml").write_text("[tool.coverage.run]\nbranch = true\n")
-    (tmp_path / "plugins/lamp/src").mkdir(parents=True)
-    (tmp_path / "plugins/lamp/src/halves.py").write_text(CODE)
-    run(tmp_path, "-m", "coverage", "run", "plugins/lamp/src/halves.py").check_returncode()
-    return tmp_path
 
 
 def run(folder: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -72,18 +57,19 @@ def run(folder: Path, *words: str | Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_packages_that_are_below_are_told_with_their_lines(checkout: Path) -> None:
-    done = run(checkout, GATE, checkout)
+def test_packages_that_are_below_are_told_with_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.coverage.run]\nbranch = true\n")
+    (tmp_path / "plugins/lamp/src").mkdir(parents=True)
+    (tmp_path / "plugins/lamp/src/halves.py").write_text(CODE)
+    done = run(tmp_path, GATE, tmp_path)
+    said = f"{tmp_path}/.coverage: does not exist; run: coverage combine\n"
+    assert (2, True) == (done.returncode, said in done.stderr)
+    run(tmp_path, "-m", "coverage", "run", "plugins/lamp/src/halves.py").check_returncode()
+    done = run(tmp_path, GATE, tmp_path)
     assert 1 == done.returncode
-    assert (
-        "the core                 0.000 %  below 100\nnothing of it has been run\n" in done.stdout
-    )
+    nothing = "the core                 0.000 %  below 100\nnothing of it has been run\n"
+    assert nothing in done.stdout
+    # 5 of 7 statements and branches.
     assert "lamp                    71.429 %  below 90\n" in done.stdout
     (row,) = (line for line in done.stdout.splitlines() if "halves.py" in line)
     assert "3" == row.split()[-1]
-
-
-def test_a_checkout_that_has_not_been_measured_is_told_so(tmp_path: Path) -> None:
-    done = run(tmp_path, GATE, tmp_path)
-    assert 2 == done.returncode
-    assert f"{tmp_path}/.coverage: does not exist; run: coverage combine\n" in done.stderr

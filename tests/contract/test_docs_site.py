@@ -77,17 +77,6 @@ def test_a_link_leads_to_a_page_or_a_file(
     }
 
 
-def test_the_configuration_can_be_read_and_links_that_lead_nowhere_count(tmp_path: Path) -> None:
-    docs_site.write(tmp_path, HOME)
-    text = (tmp_path / "mkdocs.yml").read_text()
-    assert docs_site.SLUGS in text
-    found = yaml.safe_load(text.replace(docs_site.SLUGS, "slugs"))
-    links = found["validation"]["links"]
-    assert {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"} == links
-    assert (tmp_path / "docs/common/docs/page.png").is_file()
-    assert HOME == found["repo_url"]
-
-
 def test_the_selector_has_each_version_and_the_first_page_leads_to_the_newest(
     tmp_path: Path,
 ) -> None:
@@ -103,20 +92,23 @@ def test_the_selector_has_each_version_and_the_first_page_leads_to_the_newest(
     assert 'url=0.10.0/"' in (tmp_path / "index.html").read_text()
 
 
-def test_a_page_knows_of_versions_and_of_its_address(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    docs_site.write(tmp_path, site="https://docs.example.com/plugins")
-    found = yaml.safe_load((tmp_path / "mkdocs.yml").read_text().replace(docs_site.SLUGS, "slugs"))
+def test_a_page_knows_of_versions_and_of_its_address_and_links_count(tmp_path: Path) -> None:
+    docs_site.write(tmp_path, HOME, "https://docs.example.com/plugins")
+    text = (tmp_path / "mkdocs.yml").read_text()
+    assert docs_site.SLUGS in text
+    found = yaml.safe_load(text.replace(docs_site.SLUGS, "slugs"))
+    links = found["validation"]["links"]
+    assert {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"} == links
+    assert HOME == found["repo_url"]
     assert "mike" == found["extra"]["version"]["provider"]
     assert f"https://docs.example.com/plugins/{release.version()}/" == found["site_url"]
     search, reference = found["plugins"]
     assert ("search", ["mkdocstrings"]) == (search, [*reference])
-    for sheet in found["extra_css"]:
-        assert (tmp_path / "docs" / sheet).is_file()
+    for file in (*found["extra_css"], "common/docs/page.png"):
+        assert (tmp_path / "docs" / file).is_file()
     assert docs_site.REFERENCE in entries(found["nav"])
-    shown = re.findall(
-        r"^::: (\S+)$", (tmp_path / "docs" / docs_site.REFERENCE).read_text(), re.MULTILINE
-    )
+    page = (tmp_path / "docs" / docs_site.REFERENCE).read_text()
+    shown = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
     assert {"deviceplugin", "deviceplugin.kit.usb", "deviceplugin_testing.fixture"} < {*shown}
     for name in shown:
         assert import_module(name).__doc__, name
@@ -188,7 +180,7 @@ def test_a_demo_that_fails_makes_no_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_picture, "FOLDER", tmp_path / "demo")
-    shutil.copytree(ROOT / "demo", tmp_path / "demo", ignore=shutil.ignore_patterns("*.svg"))
+    (tmp_path / "demo").mkdir()
     (tmp_path / "demo/demo.py").write_text("raise SystemExit(1)")
     with pytest.raises(subprocess.CalledProcessError):
         demo_picture.main([])
@@ -209,19 +201,19 @@ mkdir -p "$2/$MADE" && echo "$*" > "$2/$MADE/words"
 
 
 def test_the_workflow_adds_each_version_to_the_branch_of_the_site(tmp_path: Path) -> None:
+    def git(where: Path, *words: str) -> str:
+        who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+        return subprocess.check_output(["git", *who, *words], cwd=where, text=True)
+
     origin, checkout, bin_ = tmp_path / "origin", tmp_path / "checkout", tmp_path / "bin"
-    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com"]
-    init = [*git, "-c", "init.defaultBranch=main", "init", "--quiet", "--bare", str(origin)]
-    subprocess.run(init, check=True)
+    git(tmp_path, "-c", "init.defaultBranch=main", "init", "--quiet", "--bare", str(origin))
     bin_.mkdir()
     (bin_ / "gh").symlink_to("/bin/true")
     for made in ("0.1.0", "0.2.0"):
         shutil.rmtree(checkout, ignore_errors=True)
-        subprocess.run([*git, "clone", "--quiet", str(origin), str(checkout)], check=True)
-        (checkout / "code").write_text(made)
-        subprocess.run([*git, "add", "code"], cwd=checkout, check=True)
-        subprocess.run([*git, "commit", "--quiet", "--message", made], cwd=checkout, check=True)
-        subprocess.run([*git, "push", "--quiet", "origin", "HEAD:main"], cwd=checkout, check=True)
+        git(tmp_path, "clone", "--quiet", str(origin), str(checkout))
+        git(checkout, "commit", "--quiet", "--allow-empty", "--message", made)
+        git(checkout, "push", "--quiet", "origin", "HEAD:main")
         python = checkout / ".venv/bin/python"
         python.parent.mkdir(parents=True)
         python.write_text(MAKE_SITE)
@@ -236,10 +228,8 @@ def test_the_workflow_adds_each_version_to_the_branch_of_the_site(tmp_path: Path
         }
         words = ["bash", "-e", "-o", "pipefail", "-c", site_step()]
         subprocess.run(words, cwd=checkout, env=environment, check=True, capture_output=True)
-    listed = ["git", "ls-tree", "-r", "--name-only", "gh-pages"]
-    done = subprocess.run(listed, cwd=origin, capture_output=True, text=True, check=True)
-    assert [".nojekyll", "0.1.0/words", "0.2.0/words"] == done.stdout.splitlines()
-    show = ["git", "show", "gh-pages:0.2.0/words"]
-    done = subprocess.run(show, cwd=origin, capture_output=True, text=True, check=True)
+    listed = git(origin, "ls-tree", "-r", "--name-only", "gh-pages").splitlines()
+    assert [".nojekyll", "0.1.0/words", "0.2.0/words"] == listed
     home, site = "--home https://git.example.com/Hw/plugins", "--site https://hw.github.io/plugins"
-    assert f"build/docs_site.py site {home} {site}\n" == done.stdout
+    said = git(origin, "show", "gh-pages:0.2.0/words")
+    assert f"build/docs_site.py site {home} {site}\n" == said

@@ -50,6 +50,8 @@ def test_a_test_that_fails_anyway_notices_nothing(
 ) -> None:
     monkeypatch.setattr(faults, "ROOT", tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take half of the time
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist")
     names = ["test_it.py::test_that_always_fails", "test_it.py::test_a_number"]
     noticed = {
         one.was: faults.noticed(one, names, quick=False)

@@ -25,20 +25,18 @@ def patch(text: object) -> dict[str, Any]:
 
 
 def test_what_is_known_is_rendered(tmp_path: Path) -> None:
-    operation = {"op": "add", "path": "/spec/b", "value": 2}
-    assert [{**DAEMON_SET, "spec": {"a": 1, "b": 2}}] == rendered(tmp_path, **patch([operation]))
-
-
-def test_files_become_a_config_map(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: 1\n")
     options = {"disableNameSuffixHash": True}
     entry = {"name": "config", "files": ["a.yaml"], "options": options}
-    (_, made) = rendered(tmp_path, configMapGenerator=[entry])
-    assert ("ConfigMap", {"name": "config"}, {"a.yaml": "a: 1\n"}) == (
-        made["kind"],
-        made["metadata"],
-        made["data"],
-    )
+    operation = {"op": "add", "path": "/spec/b", "value": 2}
+    changed, made = rendered(tmp_path, configMapGenerator=[entry], **patch([operation]))
+    assert {**DAEMON_SET, "spec": {"a": 1, "b": 2}} == changed
+    assert {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "config"},
+        "data": {"a.yaml": "a: 1\n"},
+    } == made
 
 
 @pytest.mark.parametrize(

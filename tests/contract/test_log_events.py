@@ -7,6 +7,7 @@ source, so that none is added, renamed or removed without the page. Debug lines 
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -26,8 +27,6 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Logged(NamedTuple):
-    """An event that something logs."""
-
     event: str
     level: str
     fields: frozenset[str]
@@ -110,15 +109,12 @@ def keys(value: ast.expr, where: _Function, module: ast.Module) -> Iterator[str]
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             for made in walk(module):
                 if isinstance(made, _Function) and made.name == node.func.id:
-                    yield from (key for each in dicts(made) for key in keys(each, made, module))
+                    dicts = (each for each in walk(made) if isinstance(each, ast.Dict))
+                    yield from (key for each in dicts for key in keys(each, made, module))
         elif isinstance(node, ast.Name):
             for each in assigned(node.id, where):
                 yield from keys(each, where, module) if isinstance(each, ast.Dict) else ()
             yield from added(node.id, where)
-
-
-def dicts(where: ast.AST) -> list[ast.expr]:
-    return [node for node in walk(where) if isinstance(node, ast.Dict)]
 
 
 def added(name: str, where: ast.AST) -> Iterator[str]:
@@ -179,11 +175,10 @@ def logged_by(path: Path) -> Iterator[Logged]:
 
 def joined(found: Iterable[Logged]) -> dict[str, tuple[list[str], list[str]]]:
     """Return the levels and the fields of each event, wherever it is logged."""
-    events: dict[str, tuple[set[str], set[str]]] = {}
+    events: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for event, level, fields in found:
-        at, names = events.setdefault(event, (set(), set()))
-        at.add(level)
-        names.update(fields)
+        events[event][0].add(level)
+        events[event][1].update(fields)
     return {event: (sorted(at), sorted(names)) for event, (at, names) in events.items()}
 
 
@@ -199,17 +194,9 @@ def of_the_page(text: str) -> dict[str, tuple[list[str], list[str]]]:
 
 def pages() -> str:
     """Return the page, and those of the plugins and the operator."""
-    own = (
-        ROOT / "operator/README.md",
-        *ROOT.glob("plugins/*/README.md"),
-        *ROOT.glob("plugins/*/docs/*.md"),
-    )
+    places = ("operator/README.md", "plugins/*/README.md", "plugins/*/docs/*.md")
+    own = [path for place in places for path in ROOT.glob(place)]
     return "\n".join(path.read_text() for path in (PAGE, *sorted(own)))
-
-
-def written(path: Path, source: str) -> Path:
-    path.write_text(source)
-    return path
 
 
 def test_the_page_has_the_level_and_the_fields_of_every_event_and_no_other() -> None:
@@ -257,10 +244,11 @@ def test_an_event_is_found_in_every_way_of_logging_it(
         "        self.loud = Problems(log, logging.ERROR)\n"
         f"    def act(self, b):\n        {statement}\n"
     )
-    assert expected == joined(logged_by(written(tmp_path / "m.py", source)))[event]
+    (tmp_path / "m.py").write_text(source)
+    assert expected == joined(logged_by(tmp_path / "m.py"))[event]
 
 
 def test_an_event_that_is_put_together_at_run_time_is_an_error(tmp_path: Path) -> None:
-    path = written(tmp_path / "m.py", 'def act(a):\n    log.info(f"failed: {a}")\n')
+    (tmp_path / "m.py").write_text('def act(a):\n    log.info(f"failed: {a}")\n')
     with pytest.raises(AssertionError, match=r"m\.py:2: the event is not a constant text"):
-        list(logged_by(path))
+        list(logged_by(tmp_path / "m.py"))

@@ -23,19 +23,21 @@ def size(picture: bytes) -> tuple[int, int]:
     return width, height
 
 
-def test_pictures_are_of_what_is_in_the_repository() -> None:
-    for name, place in {"page": pictures.PAGE, "dashboard": pictures.DASHBOARD}.items():
-        drawn = browser.source_of(place.read_bytes())
-        assert pictures.checksum(name) == drawn, (
-            f"{place.name} is older than what it shows: .venv/bin/python build/pictures.py {name}"
-        )
-
-
-def test_pages_show_the_pictures() -> None:
-    for place in (pictures.PAGE, pictures.DASHBOARD):
-        assert f"]({place.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
-    assert (1686, 900) == size(pictures.PAGE.read_bytes())
-    assert pictures.DASHBOARD_SIZE == size(pictures.DASHBOARD.read_bytes())
+@pytest.mark.parametrize(
+    ("name", "place", "expected"),
+    [
+        ("page", pictures.PAGE, (1686, 900)),
+        ("dashboard", pictures.DASHBOARD, pictures.DASHBOARD_SIZE),
+    ],
+)
+def test_a_picture_is_of_what_is_in_the_repository(
+    name: str, place: Path, expected: tuple[int, int]
+) -> None:
+    assert pictures.checksum(name) == browser.source_of(place.read_bytes()), (
+        f"{place.name} is older than what it shows: .venv/bin/python build/pictures.py {name}"
+    )
+    assert f"]({place.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
+    assert expected == size(place.read_bytes())
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
@@ -70,16 +72,11 @@ def test_a_browser_draws_the_whole_of_a_page(tmp_path: Path) -> None:
     assert 1 == len({rows[at : at + width] for at in range(width, len(rows), width)})
 
 
-@pytest.mark.parametrize("words", [["page"], ["dashboard"]])
-def test_a_command_says_what_is_missing(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SystemExit, match="no chromium: apt-get install chromium"):
-        pictures.main(words)
-
-
-def test_a_command_that_there_is_not_shows_the_commands() -> None:
+    for word in ("page", "dashboard"):
+        with pytest.raises(SystemExit, match="no chromium: apt-get install chromium"):
+            pictures.main([word])
     with pytest.raises(SystemExit, match=r"pictures\.py dashboard \[SECONDS\]"):
         pictures.main([])
 

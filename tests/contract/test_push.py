@@ -16,7 +16,7 @@ import push
 import rehearsal
 import release
 from archive import Archive
-from containers.image_archive import write_image
+from containers.oci_image import write_plugin
 from deviceplugin_testing.conformance._subject import free_port
 from join import join
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     parts = [tmp_path / f"{one}.tar" for one in ("amd64", "arm64")]
     for part in parts:
-        write_image(part, part.stem, part.stem.encode())
+        write_plugin(part, part.stem, part.stem.encode())
         bill = {"metadata": {"component": {"name": "gopher-device-plugin"}}}
         part.with_suffix(".cdx.json").write_text(json.dumps(bill))
     join(parts, made / "gopher-device-plugin-0.1.0.tar")
@@ -126,9 +126,8 @@ def test_an_image_that_has_another_digest_in_the_registry_is_an_error(
 @needs_registry
 def test_a_registry_that_another_process_serves_already_is_not_used(address: str) -> None:
     with rehearsal.running_registry(address):
-        other = rehearsal.running_registry(address)
         with pytest.raises(SystemExit, match=f"{address}: Address already in use"):
-            other.__enter__()
+            rehearsal.running_registry(address).__enter__()
         urlopen(f"http://{address}/v2/", timeout=30).close()
 
 

@@ -18,28 +18,13 @@ from deviceplugin.tools.devices._inventory import FORMAT, Holder, Inventory, Nod
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Container, Pod
 from patience import eventually
+from scripted_plugin import ScriptedPlugin
 
-R = "example.com/dev"
+R = "example.com/camera"
 KEYS = [
     "resource", "id", "state", "allocatable", "healthy", "reason", "since", "numa_nodes",
     "attributes", "capacity", "holders",
 ]  # fmt: skip
-
-
-class Ten(dp.Plugin):
-    """Devices dev0 to dev10; dev3 is ill."""
-
-    resource = R
-
-    def discover(self) -> list[dp.Device]:
-        return [
-            dp.Device(
-                f"dev{number}",
-                health=dp.Health.unhealthy("too hot") if number == 3 else dp.Health(),
-                topology=dp.Topology([0, 1] if number == 10 else [0]),
-            )
-            for number in range(11)
-        ]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -49,7 +34,16 @@ def rows(text: str) -> list[list[str]]:
 def test_devices_and_holders_are_listed_in_natural_order(
     kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with kubelet.running(Ten(), http_address="127.0.0.1:0") as node:
+    ten = [
+        dp.Device(
+            f"dev{number}",
+            health=dp.Health.unhealthy("too hot") if number == 3 else dp.Health(),
+            topology=dp.Topology([0, 1] if number == 10 else [0]),
+        )
+        for number in range(11)
+    ]
+    plugin = ScriptedPlugin(*ten, resource=R)
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
         node.wait_for(R, {f"dev{n}" for n in range(11) if n != 3}, {"dev3"})
         sidecar = Container("side", {R: 1}, restarts_always=True)
         assert node.kubelet.run(Pod("p", [Container("main", {R: 2})], [sidecar], namespace="ns"))
@@ -133,45 +127,31 @@ def test_what_two_pods_have_and_the_kubelet_would_not_give_is_not_allocatable() 
     assert "not allocatable" == device.state
 
 
-def test_a_device_of_a_claim_is_in_the_line_of_its_plugin() -> None:
+def test_a_device_of_a_claim_is_in_the_line_of_its_plugin_if_that_is_known() -> None:
     inventory = Inventory()
     entries = [{"id": "0000:3b:00.0", "healthy": True}, {"id": "b", "healthy": True}]
     waiting = {"namespace": "ns", "pod": "", "container": "", "claim": "d"}
     entries[1]["holders"] = [waiting, {**waiting, "pod": "elsewhere"}]
     inventory.add_plugin({"resources": [{"name": "example.com/gpu", "devices": entries}]})
-    part = pb.ClaimResource(
-        driver_name="gpu.example.com",
-        pool_name=pool_name("node", "example.com/gpu"),
-        device_name=device_name("0000:3b:00.0"),
-    )
-    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=[part])
+    places = [(pool_name("node", "example.com/gpu"), device_name("0000:3b:00.0"))]
+    places += [("node", "gpu-0")] * 2  # of a driver that is not ours
+    parts = [
+        pb.ClaimResource(driver_name="gpu.example.com", pool_name=pool, device_name=name)
+        for pool, name in places
+    ]
+    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=parts)
     container = pb.ContainerResources(name="main", dynamic_resources=[claim])
     pod = pb.PodResources(name="p", namespace="ns", containers=[container])
     inventory.add_pods(pb.ListPodResourcesResponse(pod_resources=[pod]))
     inventory.close()
     assert [
-        ("0000:3b:00.0", "in use", ["ns/p/main (claim c)"]),
-        ("b", "in use", ["claim ns/d"]),
-    ] == [(one.id, one.state, list(map(str, one.holders))) for one in inventory]
-    holders = [one["holders"] for one in _inventory.document(inventory)["devices"]]
+        ("example.com/gpu", "0000:3b:00.0", "in use", ["ns/p/main (claim c)"]),
+        ("example.com/gpu", "b", "in use", ["claim ns/d"]),
+        ("gpu.example.com (DRA)", "node/gpu-0", "in use", ["ns/p/main (claim c)"]),
+    ] == [(one.resource, one.id, one.state, list(map(str, one.holders))) for one in inventory]
+    first, second, _ = (one["holders"] for one in _inventory.document(inventory)["devices"])
     expected = {"namespace": "ns", "pod": "p", "container": "main", "claim": "c"}
-    assert [[expected], [waiting]] == holders
-
-
-def test_claims_are_devices_of_their_driver() -> None:
-    part = pb.ClaimResource(driver_name="gpu.example.com", pool_name="node", device_name="gpu-0")
-    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=[part, part])
-    container = pb.ContainerResources(name="main", dynamic_resources=[claim])
-    pod = pb.PodResources(name="p", namespace="ns", containers=[container])
-    inventory = Inventory()
-    inventory.add_pods(pb.ListPodResourcesResponse(pod_resources=[pod]))
-    inventory.close()
-    (device,) = inventory
-    assert ("gpu.example.com (DRA)", "node/gpu-0", "in use") == (
-        device.resource,
-        device.id,
-        device.state,
-    )
+    assert ([expected], [waiting]) == (first, second)
 
 
 def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:
@@ -249,26 +229,17 @@ def test_a_wrong_command_line_exits_with_2(
 PAGE = Path(__file__).parents[2] / "common/docs/fleet.md"
 
 
-class CameraPlugin(dp.Plugin):
-    resource = "example.com/camera"
-
-    def discover(self) -> list[dp.Device]:
-        near, far = dp.Topology([0]), dp.Topology([1])
-        ill = dp.Health.unhealthy("lens cap is on")
-        return [
-            dp.Device("cam0", topology=near),
-            dp.Device("cam1", health=ill, topology=far),
-            dp.Device("cam2", topology=far),
-        ]
-
-
 def test_the_page_shows_what_the_command_prints(
     kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with kubelet.running(CameraPlugin(), http_address="127.0.0.1:0") as node:
-        node.wait_for("example.com/camera", {"cam0", "cam2"}, {"cam1"})
+    near, far = dp.Topology([0]), dp.Topology([1])
+    ill = dp.Device("cam1", health=dp.Health.unhealthy("lens cap is on"), topology=far)
+    cameras = dp.Device("cam0", topology=near), ill, dp.Device("cam2", topology=far)
+    plugin = ScriptedPlugin(*cameras, resource=R)
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+        node.wait_for(R, {"cam0", "cam2"}, {"cam1"})
         eventually(lambda: not node.host.ready(), "readiness")
-        assert node.kubelet.run(Pod.of("recorder", main={"example.com/camera": 1}))
+        assert node.kubelet.run(Pod.of("recorder", main={R: 1}))
         words = [
             f"--pod-resources-socket={kubelet.simulated.pod_resources_socket}",
             f"--plugin=http://127.0.0.1:{node.host.http_port}",

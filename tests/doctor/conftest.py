@@ -26,17 +26,6 @@ def root() -> Iterator[Path]:
 
 
 @pytest.fixture
-def stub(kubelet: SimulatedKubelet) -> Iterator[StubPlugin]:
-    """The plugin on the node."""
-    plugin = StubPlugin(kubelet.plugin_dir, RESOURCE, ["a", "b"])
-    plugin.start()
-    plugin.register()
-    kubelet.wait_for(RESOURCE, {"a", "b"})
-    yield plugin
-    plugin.stop()
-
-
-@pytest.fixture
 def kubelet(root: Path) -> Iterator[SimulatedKubelet]:
     with SimulatedKubelet(root / "var/lib/kubelet") as kubelet:
         for directory in (kubelet.plugin_dir, kubelet.registry_dir):
@@ -45,9 +34,11 @@ def kubelet(root: Path) -> Iterator[SimulatedKubelet]:
 
 
 @pytest.fixture
-def node(root: Path, kubelet: SimulatedKubelet, stub: StubPlugin) -> Node:
+def node(root: Path, kubelet: SimulatedKubelet) -> Iterator[Node]:
     """A node with a kubelet, and a plugin one of whose devices a pod has."""
-    assert not stub.allocated
-    assert kubelet.run(Pod.of("p", main={RESOURCE: 1}))
-    room = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 10**6, 10**6, 10**6, 0, 255))
-    return replace(Node.at_root(root), statvfs=lambda _: room, timeout=PATIENCE)
+    with StubPlugin(kubelet.plugin_dir, RESOURCE, ["a", "b"]) as plugin:
+        plugin.register()
+        kubelet.wait_for(RESOURCE, {"a", "b"})
+        assert kubelet.run(Pod.of("p", main={RESOURCE: 1}))
+        room = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 10**6, 10**6, 10**6, 0, 255))
+        yield replace(Node.at_root(root), statvfs=lambda _: room, timeout=PATIENCE)

@@ -1,8 +1,6 @@
 """The command, its reports and its exit status."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -104,12 +102,3 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b[1;31mfailure\x1b[0m  check  path: is not here" in _cli.text(
         results, verbose=False, colour=True
     )
-
-
-def test_serving_imports_neither_command() -> None:
-    program = (
-        "import sys, deviceplugin, deviceplugin._app.command, deviceplugin._app.host; "
-        "sys.exit(any(n.startswith(('deviceplugin.tools.doctor', 'deviceplugin.tools.devices')) "
-        "for n in sys.modules))"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)

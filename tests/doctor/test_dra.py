@@ -136,28 +136,19 @@ def verdicts(node: Node, url: str) -> list[tuple[str, str]]:
     return [(one.verdict, one.found) for one in results]
 
 
-def test_a_good_cluster_has_all(node: Node, cluster: SimulatedCluster) -> None:
-    assert [
-        ("ok", "is served"),
-        ("ok", "suffice for claims and slices"),
-        ("ok", "are given through DRA: example.com/gopher by gopher"),
-    ] == verdicts(node, cluster.url)
-    assert not [one for one in cluster.requests if one.verb not in {"get", "list", "create"}]
-
-
-def test_a_cluster_without_a_class_for_extended_resources_is_a_warning(
+def test_a_good_cluster_has_all_and_one_without_a_class_or_that_is_away_has_not(
     node: Node, cluster: SimulatedCluster
 ) -> None:
+    served = [("ok", "is served"), ("ok", "suffice for claims and slices")]
+    given = ("ok", "are given through DRA: example.com/gopher by gopher")
+    assert [*served, given] == verdicts(node, cluster.url)
+    assert not [one for one in cluster.requests if one.verb not in {"get", "list", "create"}]
     cluster.delete("DeviceClass", "gopher")
     cluster.create(device_class({}))
-    expected = "none of 1 DeviceClasses has an extendedResourceName"
-    assert ("warning", expected) == verdicts(node, cluster.url)[-1]
-
-
-def test_a_cluster_that_is_away_is_a_failure(node: Node, cluster: SimulatedCluster) -> None:
+    without = ("warning", "none of 1 DeviceClasses has an extendedResourceName")
+    assert [*served, without] == verdicts(node, cluster.url)
     cluster.go_away()
-    ((verdict, _),) = verdicts(node, cluster.url)
-    assert "failure" == verdict
+    assert ["failure"] == [verdict for verdict, _ in verdicts(node, cluster.url)]
 
 
 def scripted(asked: Asked) -> Answer:

@@ -24,26 +24,25 @@ def described(device: dp.Device, sysfs: Path = Path("/nowhere")) -> dict[str, An
     return found
 
 
-def test_a_device_has_its_id_and_its_resource() -> None:
-    expected = {"id": {"string": "Gerd:1"}, "resource": {"string": RESOURCE}}
-    assert {"attributes": expected} == described(dp.Device("Gerd:1"))
-
-
-def test_values_keep_their_types() -> None:
+def test_values_keep_their_types_beside_id_and_resource() -> None:
     device = dp.Device(
-        "x",
+        "Gerd:1",
         attributes={"a": "12", "b": 12, "c": True, "d": dp.Version("1.2.3"), "e": False},
         capacity={"memory": "80Gi", "lenses": 3},
     )
-    found = described(device)
     assert {
-        "a": {"string": "12"},
-        "b": {"int": 12},
-        "c": {"bool": True},
-        "d": {"version": "1.2.3"},
-        "e": {"bool": False},
-    } == {name: found["attributes"][name] for name in "abcde"}
-    assert {"memory": {"value": "80Gi"}, "lenses": {"value": "3"}} == found["capacity"]
+        "attributes": {
+            "id": {"string": "Gerd:1"},
+            "resource": {"string": RESOURCE},
+            "a": {"string": "12"},
+            "b": {"int": 12},
+            "c": {"bool": True},
+            "d": {"version": "1.2.3"},
+            "e": {"bool": False},
+        },
+        "capacity": {"memory": {"value": "80Gi"}, "lenses": {"value": "3"}},
+    } == described(device)
+    assert "capacity" not in described(dp.Device("x"))
 
 
 def test_the_numa_node_of_a_device_that_is_near_one() -> None:

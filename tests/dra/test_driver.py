@@ -2,10 +2,10 @@
 
 import fcntl
 import shutil
-import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -25,6 +25,8 @@ from drivers.running_driver import Registered, RunningDriver, connected, registe
 from full_disk import full_disk
 from patience import eventually
 
+Trouble = Callable[[DriverSettings], AbstractContextManager[None]]
+
 
 @pytest.fixture
 def running() -> Iterator[RunningDriver]:
@@ -34,8 +36,9 @@ def running() -> Iterator[RunningDriver]:
         found.close()
 
 
-def test_the_kubelet_finds_the_driver_and_both_versions_answer_alike(
-    running: RunningDriver,
+@pytest.mark.parametrize("messages", [dra_v1_pb2, dra_v1beta1_pb2])
+def test_the_kubelet_finds_the_driver_and_each_claim_of_a_call_has_its_own_answer(
+    running: RunningDriver, messages: ModuleType
 ) -> None:
     driver = running.start()
     eventually(lambda: driver.problem() == "waiting for the kubelet")
@@ -43,34 +46,22 @@ def test_the_kubelet_finds_the_driver_and_both_versions_answer_alike(
     versions = [V1, V1BETA1, HEALTH]
     assert Registered("DRAPlugin", DRIVER, running.service_socket, versions) == found
     assert "" == driver.problem()
-    claim = running.node.allocate("one", result("gary", shareID="s-1"), result("gerd"))
-    for messages in (dra_v1_pb2, dra_v1beta1_pb2):
-        with connected(found.endpoint, messages) as kubelet:
-            answer = kubelet.prepare(claim)[claim.uid]
-        assert "" == answer.error
-        assert [
-            (["one"], POOL, "gary", [cdi_name(claim)]),
-            (["one"], POOL, "gerd", []),
-        ] == [
-            (list(one.request_names), one.pool_name, one.device_name, list(one.cdi_device_ids))
-            for one in answer.devices
-        ]
-        if messages is dra_v1_pb2:
-            shares = [one.share_id for one in answer.devices if one.HasField("share_id")]
-            assert ["s-1"] == shares
-
-
-@pytest.mark.parametrize("messages", [dra_v1_pb2, dra_v1beta1_pb2])
-def test_each_claim_of_a_call_has_its_own_answer(
-    running: RunningDriver, messages: ModuleType
-) -> None:
-    running.start()
-    good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
-    with connected(running.register().endpoint, messages) as kubelet:
+    good = running.node.allocate("good", result("gary", shareID="s-1"), result("gerd"))
+    bad = running.node.allocate("bad", result("nobody"))
+    with connected(found.endpoint, messages) as kubelet:
         for _ in range(2):
             answers = kubelet.prepare(bad, good)
             assert f"unknown device: device nobody of pool {POOL}" == answers[bad.uid].error
-            assert ["gary"] == [one.device_name for one in answers[good.uid].devices]
+            assert [
+                (["one"], POOL, "gary", [cdi_name(good)]),
+                (["one"], POOL, "gerd", []),
+            ] == [
+                (list(one.request_names), one.pool_name, one.device_name, list(one.cdi_device_ids))
+                for one in answers[good.uid].devices
+            ]
+            if messages is dra_v1_pb2:
+                shares = [one.share_id for one in answers[good.uid].devices]
+                assert ["s-1", ""] == shares
         running.node.plugin.errors["released"] = dp.AllocationError("busy")
         answers = kubelet.unprepare(good, bad, Claim("default", "unknown", "unknown"))
         assert {good.uid: "busy", bad.uid: "", "unknown": ""} == {
@@ -81,35 +72,29 @@ def test_each_claim_of_a_call_has_its_own_answer(
 
 
 def test_claims_are_counted(running: RunningDriver) -> None:
+    def values() -> list[float]:
+        metrics = running.node.metrics
+        calls = [("prepare", "OK"), ("prepare", "FAILED"), ("unprepare", "OK")]
+        counted = [metrics.claim_calls.labels(DRIVER, *call).value for call in calls]
+        return [metrics.claims_prepared.labels(DRIVER).value, *counted]
+
     driver = running.start()
     good, bad = (running.node.allocate(name, result(name)) for name in ("gary", "nobody"))
-    metrics = running.node.metrics
-
-    def value(name: str, **labels: str) -> float | None:
-        wanted = {"driver": DRIVER, **labels}
-        for family in metrics.exposition.families():
-            for sample in family.samples:
-                if (f"deviceplugin_{name}", wanted) == (sample.name, sample.labels):
-                    return sample.value
-        return None
-
     with connected(running.register().endpoint) as kubelet:
         kubelet.prepare(good, bad)
-        assert 1 == value("claims_prepared")
-        assert 1 == value("claim_calls_total", method="prepare", code="OK")
-        assert 1 == value("claim_calls_total", method="prepare", code="FAILED")
-        assert 2 == value("claim_call_duration_seconds_count", method="prepare")
-        assert 0 == value("claim_calls_total", method="unprepare", code="FAILED")
+        assert [1, 1, 1, 0] == values()
+        page = running.node.metrics.expose("")[1].decode()
+        labels = f'driver="{DRIVER}",method="prepare"'
+        assert f"deviceplugin_claim_call_duration_seconds_count{{{labels}}} 2.0\n" in page
         assert ["claim prepared", "claim not prepared"] == [
-            one.event for one in reversed(metrics.events.latest())
+            one.event for one in reversed(running.node.metrics.events.latest())
         ]
         running.stop(driver)
     running.start()
-    metrics = running.node.metrics
-    assert 1 == value("claims_prepared")
+    assert [1, 0, 0, 0] == values()
     with connected(running.register().endpoint) as kubelet:
         kubelet.unprepare(good)
-    assert 0 == value("claims_prepared")
+    assert [0, 0, 0, 1] == values()
 
 
 def test_a_failure_is_logged_once_however_often_the_kubelet_tries(
@@ -125,52 +110,12 @@ def test_a_failure_is_logged_once_however_often_the_kubelet_tries(
     ]
 
 
-def test_files_are_there_before_the_kubelet_is_answered_after_a_reboot(
-    running: RunningDriver,
-) -> None:
-    driver = running.start()
-    claim = running.node.allocate("one", result("gary"))
-    with connected(running.register().endpoint) as kubelet:
-        kubelet.prepare(claim)
-    (path,) = running.settings.cdi_dir.iterdir()
-    content = path.read_text()
-    running.stop(driver)
-    path.unlink()
-    running.settings.cdi_dir.rmdir()
-    running.node.boot_id = "boot-2"
-    running.start()
-    eventually(running.registry_socket.exists)
-    assert content == path.read_text()
-    running.node.store.away = True
-    with connected(running.register().endpoint) as kubelet:
-        assert "the API server is away" in kubelet.prepare(claim)[claim.uid].error
-        running.node.store.away = False
-        (device,) = kubelet.prepare(claim)[claim.uid].devices
-    assert [cdi_name(claim)] == list(device.cdi_device_ids)
-
-
-def test_a_cdi_file_that_is_removed_is_there_again(
+def test_a_cdi_file_that_is_removed_is_there_again_once_it_can_be_written(
     running: RunningDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    running.start()
-    claim = running.node.allocate("one", result("gary"))
-    with connected(running.register().endpoint) as kubelet:
-        kubelet.prepare(claim)
-    (path,) = running.settings.cdi_dir.iterdir()
-    path.unlink()
-    eventually(path.exists, "the file")
-    running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
-    eventually(path.exists, "the directory")
+    def said(words: str) -> set[str]:
+        return {vars(one)["file"] for one in caplog.records if words in one.message}
 
-    def restored() -> set[str]:
-        return {vars(one)["file"] for one in caplog.records if "restored" in one.message}
-
-    eventually(lambda: {path.name} == restored(), "the message")
-
-
-def test_a_file_that_cannot_be_restored_is_tried_again(
-    running: RunningDriver, caplog: pytest.LogCaptureFixture
-) -> None:
     running.start()
     claim = running.node.allocate("one", result("gary"))
     with connected(running.register().endpoint) as kubelet:
@@ -179,7 +124,10 @@ def test_a_file_that_cannot_be_restored_is_tried_again(
     with full_disk():
         path.unlink()
         eventually(lambda: any("cannot be written" in one.message for one in caplog.records))
-    eventually(path.exists)
+    eventually(path.exists, "the file")
+    running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
+    eventually(path.exists, "the directory")
+    eventually(lambda: {path.name} == said("restored"), "the message")
 
 
 def test_the_driver_serves_again_when_its_sockets_are_removed(
@@ -197,24 +145,16 @@ def test_the_driver_serves_again_when_its_sockets_are_removed(
     )
 
 
-def test_sockets_that_a_killed_process_left_are_replaced(running: RunningDriver) -> None:
-    running.settings.directory.mkdir()
-    for path in (running.registry_socket, running.service_socket):
-        with socket.socket(socket.AF_UNIX) as dead:
-            dead.bind(str(path))
-    running.start()
-    assert running.service_socket == running.register().endpoint
-
-
 def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) -> None:
     first = running.start()
     running.register()
     claim, other = (running.node.allocate(name, result(name)) for name in ("gary", "gerd"))
-    second = running.start()
-    eventually(lambda: second.problem() == "another process serves this driver")
-    assert "" == first.problem()
     with connected(running.service_socket) as kubelet:
-        kubelet.prepare(claim, other)
+        kubelet.prepare(other)
+        second = running.start()
+        eventually(lambda: second.problem() == "another process serves this driver")
+        assert ("", [other.uid]) == (first.problem(), [*second.records()])
+        kubelet.prepare(claim)
         kubelet.unprepare(other)
     # What the first process has done meanwhile is known to the second before it serves.
     running.stop(first)
@@ -234,40 +174,57 @@ def test_a_claim_is_released_without_a_call_of_the_kubelet(running: RunningDrive
     assert ({}, {}) == (running.node.ownership.claims(), dict(driver.records()))
 
 
-def test_what_the_first_process_released_is_free_in_the_second(running: RunningDriver) -> None:
-    directory = running.settings.directory
-    directory.mkdir()
-    first = running.start()
-    claim = running.node.allocate("gary", result("gary"))
-    running.register()
-    with connected(running.service_socket) as kubelet:
-        kubelet.prepare(claim)
-    second = running.start()
-    assert {claim.uid} == second.records().keys()
-    with connected(running.service_socket) as kubelet:
-        kubelet.unprepare(claim)
-    running.stop(first)
-    eventually(lambda: second.problem() == "waiting for the kubelet")
-    assert ({}, {}) == (running.node.ownership.claims(), dict(second.records()))
+@contextmanager
+def removed(path: Path) -> Iterator[None]:
+    path.rmdir()
+    yield
+    path.mkdir()
 
 
-def test_a_directory_that_is_not_mounted_is_named_and_waited_for(running: RunningDriver) -> None:
-    running.settings.registry_dir.rmdir()
-    driver = running.start()
-    expected = f"{running.settings.registry_dir}: no such directory"
-    eventually(lambda: driver.problem() == expected)
-    running.settings.registry_dir.mkdir()
+@contextmanager
+def replaced(place: object, name: str, value: object) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, value)
+        yield
+
+
+def no_locks(_descriptor: int, _operation: int) -> None:
+    raise OSError(37, "No locks available")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "problem"),
+    [
+        pytest.param(
+            lambda settings: removed(settings.registry_dir),
+            "{0.registry_dir}: no such directory",
+            id="the directory of registrations is not mounted",
+        ),
+        pytest.param(
+            lambda settings: removed(settings.driver_dir),
+            "{0.directory}: No such file or directory",
+            id="the directory of drivers is not mounted, and not created",
+        ),
+        pytest.param(
+            lambda _: replaced(open_files, "shortage", lambda: "too few open files are left"),
+            "{0.directory}: cannot serve in it: too few open files are left",
+            id="there are too few open files",
+        ),
+        pytest.param(
+            lambda _: replaced(fcntl, "flock", no_locks),
+            "[Errno 37] No locks available",
+            id="no lock can be taken",
+        ),
+    ],
+)
+def test_what_keeps_a_driver_from_serving_is_named_and_waited_for(
+    running: RunningDriver, trouble: Trouble, problem: str
+) -> None:
+    with trouble(running.settings):
+        driver = running.start()
+        eventually(lambda: driver.problem() == problem.format(running.settings))
     running.register()
     assert "" == driver.problem()
-
-
-def test_a_directory_of_drivers_that_is_not_mounted_is_not_created(running: RunningDriver) -> None:
-    running.settings.driver_dir.rmdir()
-    driver = running.start()
-    expected = f"{running.settings.directory}: No such file or directory"
-    eventually(lambda: driver.problem() == expected)
-    running.settings.driver_dir.mkdir()
-    running.register()
 
 
 def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
@@ -279,17 +236,6 @@ def test_a_directory_that_vanishes_while_sockets_are_made_is_named(
         patch.setattr(server_module, "check_exists", lambda _: registry.mkdir(exist_ok=True))
         driver = running.start()
         eventually(lambda: driver.problem().endswith("cannot listen"))
-
-
-def test_a_driver_waits_for_files_that_it_may_open(
-    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(open_files, "shortage", lambda: "too few open files are left")
-        driver = running.start()
-        expected = f"{running.settings.directory}: cannot serve in it: too few open files are left"
-        eventually(lambda: driver.problem() == expected)
-    running.register()
 
 
 def test_a_driver_that_the_kubelet_refuses_says_so(running: RunningDriver) -> None:
@@ -323,18 +269,6 @@ def test_an_error_of_the_framework_itself_is_logged_and_tried_again(
     assert "" == driver.problem()
     (record,) = [one for one in caplog.records if one.message == "driver cannot serve"]
     assert record.exc_info
-
-
-def test_a_lock_that_cannot_be_taken_is_an_error(
-    running: RunningDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(_descriptor: int, _operation: int) -> None:
-        raise OSError(37, "No locks available")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fcntl, "flock", fail)
-        driver = running.start()
-        eventually(lambda: "No locks available" in driver.problem())
 
 
 def test_paths_that_are_too_long_for_sockets_are_named(running: RunningDriver) -> None:

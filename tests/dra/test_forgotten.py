@@ -1,7 +1,7 @@
 """Records of claims that neither the API server nor the kubelet knows any more."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,6 @@ class Kubelet:
             self.clock.advance(INTERVAL)
         self.forgotten.check()
 
-    def delete(self) -> None:
-        self.node.store.objects.clear()
-
     @property
     def recorded(self) -> list[str]:
         return [one.removesuffix(".json") for one in self.node.recorded()]
@@ -90,39 +87,40 @@ def claim(kubelet: Kubelet) -> Claim:
     return made
 
 
+def other_uid(node: DriverNode) -> None:
+    node.allocate("one", result("gary"), uid="other")
+
+
+def other_devices(node: DriverNode) -> None:
+    node.allocate("one", result("gary", pool="elsewhere"))
+
+
+def no_devices(node: DriverNode) -> None:
+    node.allocate("one")
+
+
+def not_allocated(node: DriverNode) -> None:
+    node.store.objects["default", "one"]["status"] = {}
+
+
+def deleted(node: DriverNode) -> None:
+    node.store.objects.clear()
+
+
+@pytest.mark.parametrize("become", [deleted, other_uid, other_devices, no_devices, not_allocated])
 def test_a_claim_that_nobody_knows_is_released(
-    kubelet: Kubelet, claim: Claim, caplog: pytest.LogCaptureFixture
+    kubelet: Kubelet,
+    claim: Claim,
+    become: Callable[[DriverNode], None],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kubelet.delete()
+    become(kubelet.node)
     kubelet.pass_(SPAN - INTERVAL)
     assert ([claim.uid], 0) == (kubelet.recorded, kubelet.server.reads)
     kubelet.pass_(INTERVAL)
     assert ([], {}) == (kubelet.recorded, kubelet.node.ownership.claims())
     assert ("released", ["gary"]) == kubelet.node.plugin.calls[-1]
     assert "forgotten claim released" in [one.message for one in caplog.records]
-
-
-def test_another_claim_of_the_name_is_not_the_one(kubelet: Kubelet, claim: Claim) -> None:
-    kubelet.node.allocate("one", result("gary"), uid="other")
-    kubelet.pass_(SPAN)
-    assert [] == kubelet.recorded
-    assert claim.uid not in kubelet.node.records.all()
-
-
-@pytest.mark.parametrize("results", [[], [result("gary", pool="elsewhere")]])
-def test_a_claim_that_has_other_devices_by_now_is_released(
-    kubelet: Kubelet, claim: Claim, results: list[dict[str, str]]
-) -> None:
-    kubelet.node.allocate(claim.name, *results)
-    kubelet.pass_(SPAN)
-    assert [] == kubelet.recorded
-
-
-def test_a_claim_that_is_no_longer_allocated_is_released(kubelet: Kubelet, claim: Claim) -> None:
-    kubelet.node.store.objects["default", "one"]["status"] = {}
-    kubelet.pass_(SPAN)
-    assert [] == kubelet.recorded
-    assert claim.uid not in kubelet.node.records.all()
 
 
 def test_a_claim_that_the_api_server_has_stays_and_is_rarely_asked_for(
@@ -135,22 +133,20 @@ def test_a_claim_that_the_api_server_has_stays_and_is_rarely_asked_for(
 
 def test_a_claim_that_the_kubelet_names_stays(kubelet: Kubelet, claim: Claim) -> None:
     kubelet.says(claim)
-    kubelet.delete()
+    deleted(kubelet.node)
     kubelet.pass_(10 * SPAN)
     assert ([claim.uid], 0) == (kubelet.recorded, kubelet.server.reads)
 
 
 @pytest.mark.parametrize("what", ["unknown", "incomplete", "no pods", "unregistered", "named"])
 def test_any_doubt_begins_the_wait_anew(kubelet: Kubelet, claim: Claim, what: str) -> None:
-    kubelet.delete()
+    deleted(kubelet.node)
     kubelet.pass_(SPAN - INTERVAL)
+    named = [claim] if what == "named" else []
+    kubelet.says(*named, complete=what != "incomplete", pods=what != "no pods")
     if what == "unknown":
         kubelet.holdings = None
     kubelet.registered = what != "unregistered"
-    if what in {"incomplete", "no pods"}:
-        kubelet.says(complete=what != "incomplete", pods=what != "no pods")
-    if what == "named":
-        kubelet.says(claim)
     kubelet.pass_(2 * INTERVAL)
     kubelet.says()
     kubelet.registered = True
@@ -166,13 +162,13 @@ def test_a_claim_that_is_prepared_again_meanwhile_is_not_forgotten(
     kubelet.pass_(SPAN - INTERVAL)
     again = kubelet.node.allocate("one", result("gina"))
     kubelet.node.prepare(again)
-    kubelet.delete()
+    deleted(kubelet.node)
     kubelet.pass_(SPAN - INTERVAL)
     assert [claim.uid] == kubelet.recorded
 
 
 def test_while_the_api_server_is_away_nothing_is_released(kubelet: Kubelet, claim: Claim) -> None:
-    kubelet.delete()
+    deleted(kubelet.node)
     kubelet.node.store.away = True
     kubelet.pass_(2 * SPAN)
     assert [claim.uid] == kubelet.recorded
@@ -184,7 +180,7 @@ def test_while_the_api_server_is_away_nothing_is_released(kubelet: Kubelet, clai
 def test_a_release_that_fails_is_repeated_and_reported_once(
     kubelet: Kubelet, claim: Claim, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kubelet.delete()
+    deleted(kubelet.node)
     kubelet.node.plugin.errors["released"] = dp.AllocationError("stuck")
     kubelet.pass_(9 * SPAN)
     assert [claim.uid] == kubelet.recorded
@@ -195,7 +191,7 @@ def test_a_release_that_fails_is_repeated_and_reported_once(
 
 
 def test_its_thread_checks_until_it_is_stopped(kubelet: Kubelet, claim: Claim) -> None:
-    kubelet.delete()
+    deleted(kubelet.node)
     thread = threading.Thread(target=kubelet.forgotten.run)
     thread.start()
     for _ in range(21):

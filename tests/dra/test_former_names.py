@@ -29,14 +29,19 @@ def node(tmp_path: Path) -> DriverNode:
     return DriverNode(tmp_path, gopher(GARY), gopher(GINA))
 
 
-def tainted(node: DriverNode) -> dict[str, list[str]]:
-    """Return the taints of the devices in slices, by name."""
+def in_slices(node: DriverNode) -> list[tuple[str, Any]]:
+    """Return the names of the devices in slices, and what slices say of them."""
     former = {key for one in node.records.all().values() for key in one.formerly_named}
     offers = withheld({RESOURCE: node.ownership.offered(node.resource)}, former)
     (pool,) = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule").pools(offers)
+    return [(one.name, one.body) for one in pool.entries]
+
+
+def tainted(node: DriverNode) -> dict[str, list[str]]:
+    """Return the taints of the devices in slices, by name."""
     return {
-        one.name: [taint["key"].partition("/")[2] for taint in one.body.get("taints", ())]
-        for one in pool.entries
+        name: [taint["key"].partition("/")[2] for taint in body.get("taints", ())]
+        for name, body in in_slices(node)
     }
 
 
@@ -77,10 +82,7 @@ def test_a_share_of_an_earlier_release_is_not_counted_twice(tmp_path: Path) -> N
     claim = node.allocate("old", formerly(GARY, **more))
     assert {former_name(GARY)} == {one.name for one in node.prepare(claim)}
     for _ in range(2):
-        former = {key for one in node.records.all().values() for key in one.formerly_named}
-        offers = withheld({RESOURCE: node.ownership.offered(node.resource)}, former)
-        (pool,) = PoolCatalogue(Describer(DRIVER), NODE, "no-schedule").pools(offers)
-        ((body, name),) = [(one.body, one.name) for one in pool.entries]
+        ((name, body),) = in_slices(node)
         assert (device_name(GARY), "1") == (name, body["capacity"]["shares"]["value"])
         node.restart()
 

@@ -30,19 +30,14 @@ def report(node: DriverNode) -> Sequence[DeviceHealth]:
 
 
 def test_a_report_has_all_devices_with_their_reasons(node: DriverNode) -> None:
-    node.resource.publish([gopher("gerd", health=dp.Health.unhealthy("too hot")), gopher("gary")])
-    assert [(POOL, "gary", "healthy", ""), (POOL, "gerd", "unhealthy", "too hot")] == report(node)
-
-
-def test_a_degraded_device_is_healthy_with_its_reason(node: DriverNode) -> None:
-    node.resource.publish([gopher("gary", health=dp.Health.degraded("spare blocks used up"))])
-    assert [(POOL, "gary", "healthy", "spare blocks used up")] == report(node)
-
-
-def test_a_device_that_a_pod_holds_through_the_device_plugin_says_so(node: DriverNode) -> None:
-    node.hold("gary")
-    expected = "held by pod default/pod through the device plugin"
-    assert [(POOL, "gary", "healthy", expected), (POOL, "gerd", "healthy", "")] == report(node)
+    worn, hot = dp.Health.degraded("spare blocks used up"), dp.Health.unhealthy("too hot")
+    node.resource.publish([gopher("gina"), gopher("gerd", health=hot), gopher("gary", health=worn)])
+    node.hold("gina")
+    assert [
+        (POOL, "gary", "healthy", "spare blocks used up"),
+        (POOL, "gerd", "unhealthy", "too hot"),
+        (POOL, "gina", "healthy", "held by pod default/pod through the device plugin"),
+    ] == report(node)
 
 
 def test_what_is_not_offered_is_not_reported_unless_a_claim_has_it(node: DriverNode) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deviceplugin._attribution.ownership import Claim
 from deviceplugin.kit import files
 from drivers.driver_node import DriverNode, gopher, result
 
@@ -46,12 +47,15 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
 
 def kills(
-    monkeypatch: pytest.MonkeyPatch, path: Path, do: Callable[[DriverNode], None]
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+    do: Callable[[DriverNode], object],
+    before: Callable[[DriverNode], object] = lambda _node: None,
 ) -> Iterator[DriverNode]:
     """Yield a node on which ``do`` was killed after each number of steps, started again."""
     for steps in range(100):
         node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd"))
-        node.allocate("one", result("gary"), result("gerd"))
+        before(node)
         with killed_after(steps, monkeypatch) as was_killed:
             do(node)
         if not was_killed():
@@ -61,61 +65,48 @@ def kills(
     raise AssertionError("there is no end to the steps")
 
 
-@pytest.mark.parametrize("reboots", [False, True])
-def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reboots: bool
+def allocated(node: DriverNode) -> Claim:
+    return node.allocate("one", result("gary"), result("gerd"))
+
+
+@pytest.mark.parametrize("begin_again", [DriverNode.restart, DriverNode.boot])
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_is_released(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin_again: Callable[[DriverNode], None],
+    repeats: bool,
 ) -> None:
     whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd"))
-    expected = whole.prepare(whole.allocate("one", result("gary"), result("gerd")))
-
-    def prepare(node: DriverNode) -> None:
-        node.prepare(node.allocate("one", result("gary"), result("gerd")))
-
-    for node in kills(monkeypatch, tmp_path, prepare):
-        claim = node.allocate("one", result("gary"), result("gerd"))
-        other = node.allocate("two", result("gary"))
-        if reboots:
-            node.boot()
-        else:
-            node.restart()
+    expected = whole.prepare(allocated(whole))
+    for node in kills(monkeypatch, tmp_path, lambda node: node.prepare(allocated(node))):
+        claim, other = allocated(node), node.allocate("two", result("gary"))
+        begin_again(node)
         if node.recorded():  # whether anything was given is not known
             assert "gary is held by claim default/one" == node.refusal(other)
-        assert expected == node.prepare(claim)
-        assert ["k8s.gopher.example.com-claim_uid-one.json"] == node.cdi_files()
-        assert "gary is held by claim default/one" == node.refusal(other)
+        if repeats:
+            assert expected == node.prepare(claim)
+            assert ["k8s.gopher.example.com-claim_uid-one.json"] == node.cdi_files()
+            assert "gary is held by claim default/one" == node.refusal(other)
         node.unprepare(claim)
-        node.prepare(other)
-
-
-def test_a_prepare_that_was_killed_and_is_not_repeated_is_released(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def prepare(node: DriverNode) -> None:
-        node.prepare(node.allocate("one", result("gary"), result("gerd")))
-
-    for node in kills(monkeypatch, tmp_path, prepare):
-        node.restart()
-        node.unprepare(node.allocate("one", result("gary"), result("gerd")))
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+        node.prepare(other)
 
 
 def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for steps in range(100):
-        node = DriverNode(tmp_path / str(steps), gopher("gary"), gopher("gerd"))
-        claim = node.allocate("one", result("gary"))
-        node.prepare(claim)
-        with killed_after(steps, monkeypatch) as was_killed:
-            node.unprepare(claim)
-        if not was_killed():
-            assert steps > 3
-            return
+    def prepare(node: DriverNode) -> None:
+        node.prepare(allocated(node))
+
+    def unprepare(node: DriverNode) -> None:
+        node.unprepare(Claim("default", "one", "uid-one"))
+
+    for node in kills(monkeypatch, tmp_path, unprepare, before=prepare):
         node.restart()
         if node.recorded():
             other = node.allocate("two", result("gary"))
             assert "gary is held by claim default/one" == node.refusal(other)
-        node.unprepare(claim)
-        assert ("released", ["gary"]) in node.plugin.calls
+        unprepare(node)
+        assert ("released", ["gary", "gerd"]) in node.plugin.calls
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
-    raise AssertionError("there is no end to the steps")

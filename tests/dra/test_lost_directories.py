@@ -70,7 +70,7 @@ with DualNode(host) as node:
         print(json.dumps(node.host.alive()))
         sys.exit()
     (host / name).mkdir()
-    if name in {"device-plugins", "plugins_registry", "pod-resources", "plugins"}:
+    if name in {"device-plugins", "plugins_registry"}:
         node.kubelet.restart()
     said = eventually(node.host.alive, "a restart to be wanted")
     not_ready = node.host.ready()
@@ -97,9 +97,6 @@ def outcome(root: Path, protocol: str, name: str, how: str) -> Any:
         ("device-plugin", "device-plugins", "deleted"),
         ("device-plugin", "other", "renamed"),
         ("dra", "plugins_registry", "renamed"),
-        ("dra", "plugins", "deleted"),
-        ("dra", "device-plugins", "renamed"),
-        ("dra", "pod-resources", "deleted"),
     ],
 )
 def test_a_directory_that_the_host_replaces_needs_a_new_container(

@@ -28,7 +28,9 @@ from scripted_plugin import ScriptedPlugin
 DRIVER = "gopher.example.com"
 ALIKE = ["SEriALnuMBERofAnad", "SeRIalNUmberoFAnad"]
 """Two ids that had one name."""
-IDS = st.text(min_size=1, max_size=63) | st.from_regex(r"[-a-fA-F0-9:._/]{1,63}", fullmatch=True)
+IDS = st.text(min_size=1, max_size=63) | st.text(
+    "-abcdefABCDEF0123456789:._/", min_size=1, max_size=63
+)
 LABELS = st.text("ab0-", min_size=1, max_size=63).map(lambda text: text.strip("-") or "x")
 NODES = st.lists(LABELS, min_size=1, max_size=6).map(
     lambda labels: ".".join(labels)[:253].strip("-.")
@@ -63,15 +65,10 @@ def test_names_have_enough_digits_that_nobody_finds_a_second_id_for_one() -> Non
     assert {} == device_names(ALIKE, former_name)
 
 
-@given(IDS, IDS)
-def test_a_former_name_is_no_other_devices_name_now(one: str, other: str) -> None:
-    assert one == other or former_name(one) != device_name(other)
-    assert is_former(former_name(one)) == (former_name(one) != one)
-    assert not is_former(device_name(one))
-
-
 @given(IDS)
 def test_an_id_that_is_called_like_a_former_or_present_name_is_another_device(one: str) -> None:
+    assert is_former(former_name(one)) == (former_name(one) != one)
+    assert not is_former(device_name(one))
     for name in (former_name(one), device_name(one)):
         assert one == name or {device_name(name), former_name(name)}.isdisjoint(
             {device_name(one), former_name(one)}
@@ -96,18 +93,14 @@ def test_two_ids_with_one_name_are_both_absent(monkeypatch: pytest.MonkeyPatch) 
 
 
 @settings(max_examples=40)
-@given(NODES, DOMAINS, LASTS)
-def test_names_of_pools_are_accepted(node: str, domain: str, last: str) -> None:
-    pool = pool_name(node, f"{domain}/{last}")
-    assert len(pool) <= 253
-    assert not any(any(subdomain(part)) for part in pool.split("/"))
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=2, max_size=4))
-def test_no_two_pools_have_one_name(places: list[tuple[str, str, str]]) -> None:
+@given(st.lists(st.tuples(NODES, DOMAINS, LASTS), unique=True, min_size=1, max_size=4))
+def test_names_of_pools_are_accepted_and_no_two_have_one(
+    places: list[tuple[str, str, str]],
+) -> None:
     pools = [pool_name(node, f"{domain}/{last}") for node, domain, last in places]
     assert len(set(pools)) == len(pools)
+    assert [] == [pool for pool in pools if len(pool) > 253]
+    assert not any(any(subdomain(part)) for pool in pools for part in pool.split("/"))
 
 
 def test_names_of_pools() -> None:

@@ -1,7 +1,7 @@
 """A node of a simulated cluster in odd states: no pods, lost records, two processes."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,6 @@ ALL = set(IDS)
 DRIVER = "gopher.example.com"
 
 
-@pytest.fixture
-def node(root: Path) -> Iterator[DualNode]:
-    with DualNode(root) as running:
-        yield running
-        running.check()
-
-
 # A node without any pod. The plugin's own is the only one elsewhere.
 
 
@@ -40,22 +33,20 @@ def test_a_node_without_pods_offers_its_devices(node: DualNode) -> None:
 
 
 def test_a_kubelet_that_does_not_know_its_pods_yet_is_why_nothing_is_offered(
-    node: DualNode,
+    plugin_node: DualNode,
 ) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    held = node.run("one")
-    node.stop()
-    node.kubelet.restart(readmit=False)
-    node.start(protocol="dra")
+    held = plugin_node.run("one")
+    plugin_node.stop()
+    plugin_node.kubelet.restart(readmit=False)
+    plugin_node.start(protocol="dra")
     why = "DRA: waiting for pod resources: it is not known what pods hold"
-    eventually(lambda: node.host and why in node.host.ready(), "the reason")
-    assert node.host
-    assert why in "".join(node.host.troubles())
-    assert set() == node.by_dra()
-    node.kubelet.readmit()
-    node.wait_for(plugin=set(), dra=ALL - held)
-    eventually(lambda: node.host and not node.host.ready(), "readiness")
+    eventually(lambda: plugin_node.host and why in plugin_node.host.ready(), "the reason")
+    assert plugin_node.host
+    assert why in "".join(plugin_node.host.troubles())
+    assert set() == plugin_node.by_dra()
+    plugin_node.kubelet.readmit()
+    plugin_node.wait_for(plugin=set(), dra=ALL - held)
+    eventually(lambda: plugin_node.host and not plugin_node.host.ready(), "readiness")
 
 
 # A record that cannot be read.
@@ -129,12 +120,10 @@ def test_a_claim_outlives_a_downgrade_to_a_release_that_cannot_read_its_record(
 
 @pytest.mark.parametrize("protocol", ["dra", "device-plugin"])
 def test_a_second_process_waits_and_says_so_and_leaves_the_slices_alone(
-    node: DualNode, protocol: str, monkeypatch: pytest.MonkeyPatch
+    dra_node: DualNode, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    (held,) = node.run("one")
-    before = node.cluster.list("ResourceSlice")
+    (held,) = dra_node.run("one")
+    before = dra_node.cluster.list("ResourceSlice")
     asked, usual = [], Dra._offers
 
     def noted(dra: Dra) -> object:
@@ -142,7 +131,7 @@ def test_a_second_process_waits_and_says_so_and_leaves_the_slices_alone(
         return asked[-1]
 
     monkeypatch.setattr(Dra, "_offers", noted)
-    second = Host([node.plugin], node.settings(protocol=protocol))
+    second = Host([dra_node.plugin], dra_node.settings(protocol=protocol))
     thread = threading.Thread(target=second.run)
     thread.start()
     try:
@@ -152,12 +141,12 @@ def test_a_second_process_waits_and_says_so_and_leaves_the_slices_alone(
         if protocol == "dra":
             eventually(lambda: why in second.ready(), "that it is not ready")
             eventually(lambda: None in asked, "the publisher to ask for slices")
-        assert before == node.cluster.list("ResourceSlice")
+        assert before == dra_node.cluster.list("ResourceSlice")
     finally:
         second.stop()
         thread.join(PATIENCE)
-    assert before == node.cluster.list("ResourceSlice")
-    assert {held} == node.held("one")
+    assert before == dra_node.cluster.list("ResourceSlice")
+    assert {held} == dra_node.held("one")
 
 
 # Parameters, from the API server to the container.
@@ -176,41 +165,31 @@ class Talking(Gophers):
         return self.allocate(devices) + dp.Allocation(envs={"SAY": parameters.greeting})
 
 
-def run_with_claim(node: DualNode, name: str, **parameters: object) -> None:
-    body = {"apiVersion": f"{DRIVER}/v1", "kind": "Say", **parameters}
-    request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
-    config = [{"opaque": {"driver": DRIVER, "parameters": body}}]
-    node.make.claim_of(name, [request], config=config)
-    container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "d"}]}}
-    node.make.pod_with(name, name, containers=[container])
-
-
-def test_a_pod_gets_what_its_claim_says(node: DualNode) -> None:
-    node.plugin = Talking(*map(gopher, IDS), resource=RESOURCE)
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    run_with_claim(node, "one", greeting="good day")
-    node.wait_for_phase("one", "Running")
-    options = node.kubelet.pod(node.node.pod("one")).started["main"]
-    assert options
-    assert "good day" == options.envs["SAY"]
-
-
-def test_a_pod_whose_claim_is_wrong_waits_and_harms_nobody(
+def test_a_pod_gets_what_its_claim_says_and_one_whose_claim_is_wrong_waits_and_harms_nobody(
     node: DualNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.plugin = Talking(*map(gopher, IDS), resource=RESOURCE)
     node.start(protocol="dra")
     node.wait_for(plugin=set(), dra=ALL)
-    run_with_claim(node, "one", greting="good day")
+    for name, key in (("right", "greeting"), ("wrong", "greting")):
+        body = {"apiVersion": f"{DRIVER}/v1", "kind": "Say", key: "good day"}
+        config = [{"opaque": {"driver": DRIVER, "parameters": body}}]
+        request = {"name": "r", "exactly": {"deviceClassName": "gopher"}}
+        node.make.claim_of(name, [request], config=config)
+        container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "d"}]}}
+        node.make.pod_with(name, name, containers=[container])
+    node.wait_for_phase("right", "Running")
+    options = node.kubelet.pod(node.node.pod("right")).started["main"]
+    assert options
+    assert "good day" == options.envs["SAY"]
     why = (
-        "claim default/one: request r: in the claim itself: parameters.greting: unknown key: did "
+        "claim default/wrong: request r: in the claim itself: parameters.greting: unknown key: did "
         "you mean 'greeting'?"
     )
     eventually(lambda: why in [getattr(one, "error", "") for one in caplog.records], "the reason")
     # Whose fault it is, is known: no traceback is needed.
     assert not [one for one in caplog.records if one.exc_info]
-    assert "Pending" == node.make.status("one")["phase"]
-    assert 2 == len(node.run("two", 2))
-    node.remove("one")
+    assert "Pending" == node.make.status("wrong")["phase"]
+    assert 1 == len(node.run("two"))
+    node.remove("wrong")
     assert 1 == len(node.run("three"))

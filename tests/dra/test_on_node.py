@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -14,9 +13,6 @@ from deviceplugin._app import dra
 from deviceplugin._dra.slices import publisher
 from deviceplugin.apiserver import ApiServer, _slices
 from deviceplugin.apiserver._credentials import Account
-from deviceplugin_testing.simulator import KubeletConfig
-from deviceplugin_testing.simulator._control_plane.kinds import RESOURCE_SLICE
-from deviceplugin_testing.simulator._control_plane.refusals import invalid, invalid_object
 from patience import eventually
 from served.cluster_node import DRIVER, ServedNode, served
 
@@ -24,25 +20,19 @@ RESOURCE = "example.com/gopher"
 
 
 class Gophers(dp.Plugin):
-    """Three gophers or fewer, which have to be woken up, and of which some are not healthy."""
+    """Three gophers, of which some are not healthy."""
 
     resource = RESOURCE
 
     def __init__(self) -> None:
-        self.names: tuple[str, ...] = ("gary", "gerd", "gina")
         self.reasons: dict[str, str] = {}
-        self.woken: list[list[str]] = []
 
     @override
     def discover(self) -> Iterator[dp.Device]:
-        for name in self.names:
+        for name in ("gary", "gerd", "gina"):
             reason = self.reasons.get(name)
             health = dp.Health.unhealthy(reason) if reason else dp.Health()
             yield dp.Device(name, nodes=[dp.DeviceNode(f"/dev/{name}")], health=health)
-
-    @override
-    def pre_start(self, devices: Any) -> None:
-        self.woken.append([device.id for device in devices])
 
 
 def ids(node: ServedNode) -> set[str]:
@@ -58,40 +48,6 @@ def shown(node: ServedNode, pod: str) -> list[str]:
         for status in container.get("allocatedResourcesStatus", ())
         for resource in status["resources"]
     ]
-
-
-def test_a_device_that_the_server_refuses_hides_no_other_and_comes_back_when_it_changes(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    plugin = Gophers()
-    all_names, plugin.names = plugin.names, ("gary",)
-    with served(root, plugin, protocol="dra") as node:
-        node.await_offer()
-        error = invalid("spec.devices[1].attributes[id]", "gerd", "not in this release")
-        refusal = invalid_object(RESOURCE_SLICE, "any", [error])
-        node.cluster.faults.refuse(
-            refusal, matches=lambda wanted: (wanted.verb, wanted.kind) == ("update", RESOURCE_SLICE)
-        )
-        plugin.names = all_names
-        eventually(lambda: ids(node) == {"gary", "gina"}, "the other devices")
-        (line,) = [one for one in caplog.records if one.message == "device refused in slices"]
-        assert ("gerd", RESOURCE) == (vars(line)["device"], vars(line)["resource"])
-        assert "not in this release" in vars(line)["error"]
-        node.got(node.claim(*place_of(node, "gina")))
-        plugin.reasons["gerd"] = "too hot"
-        eventually(lambda: "gerd" in tainted(node), "the device, which has changed")
-        plugin.reasons.clear()
-        eventually(lambda: ids(node) == {"gary", "gerd", "gina"}, "all devices")
-
-
-def tainted(node: ServedNode) -> set[str]:
-    """Return the devices in slices that have taints."""
-    return {
-        device["attributes"]["id"]["string"]
-        for one in node.cluster.list("ResourceSlice")
-        for device in one["spec"].get("devices", ())
-        if device.get("taints")
-    }
 
 
 def test_a_pod_is_told_that_its_device_failed_and_with_no_execute_it_goes(root: Path) -> None:
@@ -203,70 +159,3 @@ def renew(path: Path, text: str) -> None:
     draft = path.with_suffix(".new")
     draft.write_text(text)
     draft.replace(path)
-
-
-def nodes(node: ServedNode, pod: str) -> set[str]:
-    """Return the device nodes that the pod got."""
-    return {one.host_path for one in node.got(pod).devices}
-
-
-# What a pod gets.
-
-
-def test_a_plugin_with_pre_start_does_not_prevent_pods_that_get_its_resource_from_claims(
-    root: Path,
-) -> None:
-    plugin = Gophers()
-    with served(root, plugin, protocol="dra") as node:
-        node.await_offer()
-        node.offer(RESOURCE)
-        pod = node.pod(RESOURCE)
-        given = nodes(node, pod)
-        (held,) = node.held(pod)
-        assert {f"/dev/{held}"} == given
-        assert [held] in plugin.woken
-        known = node.node.pod(pod)
-        node.kubelet.exit_container(known, "main")
-        assert node.kubelet.start_container(known, "main")
-
-
-# Health.
-
-
-# Old kubelets.
-
-
-def test_a_kubelet_that_knows_v1beta1_only_is_served(root: Path) -> None:
-    config = KubeletConfig(version="1.33", dra=True)
-    with served(root, Gophers(), protocol="dra", config=config) as node:
-        node.await_offer()
-        eventually(lambda: node.kubelet.dra.drivers, "the driver")
-        assert "v1beta1.DRAPlugin" == node.kubelet.dra.service(DRIVER)
-        place, (_, id_) = next(iter(node.offered().items()))
-        pod = node.claim(*place)
-        assert {f"/dev/{id_}"} == nodes(node, pod)
-
-
-# Losses.
-
-
-def test_slices_are_back_after_the_kubelet_has_deleted_them(root: Path) -> None:
-    with served(root, Gophers(), protocol="dra") as node:
-        node.await_offer()
-        before = node.offered()
-        deleted = node.kubelet.metrics.slice_deletions[""]
-        node.kubelet.restart()
-        node.kubelet.wait(lambda: node.kubelet.metrics.slice_deletions[""] > deleted)
-        eventually(lambda: node.offered() == before, "the slices")
-
-
-def test_a_pod_runs_again_after_a_reboot(root: Path) -> None:
-    with served(root, Gophers(), protocol="dra") as node:
-        node.await_offer()
-        node.offer(RESOURCE)
-        pod = node.pod(RESOURCE)
-        before = nodes(node, pod)
-        node.kubelet.reboot()
-        state = node.kubelet.pod(node.node.pod(pod))
-        eventually(lambda: state.running, "the pod")
-        assert before == nodes(node, pod)

@@ -35,7 +35,12 @@ def node(tmp_path: Path) -> DriverNode:
 # What a claim gets.
 
 
-def test_devices_of_a_request_are_allocated_together_as_for_one_container(node: DriverNode) -> None:
+def test_devices_of_a_request_are_allocated_together_as_for_one_container(
+    node: DriverNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    mounts = [dp.Mount("/dev/snd"), dp.Mount("/lib/a", read_only=True)]
+    gary = gopher("gary", mounts=mounts, annotations={"acme.com/a": "1"})
+    node.resource.publish([gary, gopher("gina")])
     claim = node.allocate("one", result("gina"), result("gary"))
     given = node.prepare(claim)
     assert [("pre_start", ["gary", "gina"]), ("allocate", ["gary", "gina"])] == node.plugin.calls
@@ -46,22 +51,25 @@ def test_devices_of_a_request_are_allocated_together_as_for_one_container(node: 
     assert [(cdi_name(claim),), ()] == [tuple(one.cdi_names) for one in given]
     (name,) = node.cdi_files()
     assert f"k8s.{DRIVER}-claim_uid-one.json" == name
+    edits = {
+        "env": ["BOTH=yes", "GOPHER=gary,gina"],
+        "deviceNodes": [
+            {"path": "/dev/gary", "permissions": "rw"},
+            {"path": "/dev/gina", "permissions": "rw"},
+        ],
+        "mounts": [
+            {"hostPath": path, "containerPath": path, "options": [mode, "rbind", "rprivate"]}
+            for path, mode in (("/dev/snd", "rw"), ("/lib/a", "ro"))
+        ],
+    }
     assert {
         "cdiVersion": "0.3.0",
         "kind": f"k8s.{DRIVER}/claim",
-        "devices": [
-            {
-                "name": "uid-one-one",
-                "containerEdits": {
-                    "env": ["BOTH=yes", "GOPHER=gary,gina"],
-                    "deviceNodes": [
-                        {"path": "/dev/gary", "permissions": "rw"},
-                        {"path": "/dev/gina", "permissions": "rw"},
-                    ],
-                },
-            }
-        ],
+        "devices": [{"name": "uid-one-one", "containerEdits": edits}],
     } == json.loads((node.cdi_dir / name).read_text())
+    assert ["annotations have no way into a claim"] == [
+        one.message for one in caplog.records if one.levelname == "WARNING"
+    ]
 
 
 def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: DriverNode) -> None:
@@ -82,19 +90,6 @@ def test_requests_and_resources_of_a_claim_have_cdi_devices_of_their_own(node: D
     ] == [(one.id, [*one.cdi_names]) for one in given]
 
 
-def test_a_mount_has_the_options_that_it_has_through_the_device_plugin(tmp_path: Path) -> None:
-    device = dp.Device("a", mounts=[dp.Mount("/dev/snd"), dp.Mount("/lib/a", read_only=True)])
-    node = DriverNode(tmp_path, device)
-    claim = node.allocate("one", result("a"))
-    node.prepare(claim)
-    document = node.records.all()[claim.uid].document
-    assert document is not None
-    mounts = document["devices"][0]["containerEdits"]["mounts"]
-    assert [["rw", "rbind", "rprivate"], ["ro", "rbind", "rprivate"]] == [
-        one["options"] for one in mounts
-    ]
-
-
 class Bare(Gophers):
     """Gives containers nothing but CDI names of its own."""
 
@@ -103,26 +98,15 @@ class Bare(Gophers):
 
 
 def test_cdi_names_of_the_plugin_are_given_even_if_there_is_nothing_else(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, dp.Device("a"), dp.Device("b"))
+    node = DriverNode(tmp_path)
     node.resources[RESOURCE] = Resource(RESOURCE, Bare())
     node.resources[RESOURCE].publish([dp.Device("a"), dp.Device("b")])
     claim = node.allocate("one", result("a"), result("b"))
     given = node.prepare(claim)
     assert [["acme.com/npu=a", "acme.com/npu=b"], []] == [[*one.cdi_names] for one in given]
     assert [] == node.cdi_files()
-    assert given == node.prepare(claim)
     node.restart()
     assert given == node.prepare(claim)
-
-
-def test_annotations_that_have_no_way_into_a_claim_are_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    node = DriverNode(tmp_path, gopher("a", annotations={"acme.com/a": "1"}))
-    node.prepare(node.allocate("one", result("a")))
-    assert ["annotations have no way into a claim"] == [
-        one.message for one in caplog.records if one.levelname == "WARNING"
-    ]
 
 
 def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) -> None:
@@ -137,60 +121,45 @@ def test_nothing_is_prepared_while_no_runtime_could_find_it(node: DriverNode) ->
 # Once more.
 
 
-def test_a_prepared_claim_gets_the_same_answer_without_hooks_or_api_server(
+def test_a_prepared_claim_gets_the_same_answer_and_files_without_hooks_or_api_server(
     node: DriverNode,
 ) -> None:
-    claim, other = (
-        node.allocate(name, *map(result, ids))
-        for name, ids in (("one", ("gary", "gina")), ("two", ("gerd",)))
-    )
+    claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gerd"))
     given = node.prepare(claim)
+    (name,) = node.cdi_files()
     node.plugin.calls.clear()
     node.store.away = True
-    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot")), gopher("gina")])
+    node.resource.publish([gopher("gary", health=dp.Health.unhealthy("hot"))])
+    (node.cdi_dir / name).write_text("{}")
     assert given == node.prepare(claim)
+    assert "gary" in (node.cdi_dir / name).read_text()
     node.restart()
     assert given == node.prepare(claim)
     assert [] == node.plugin.calls
     assert "the API server is away" == node.refusal(other)
 
 
-def test_what_the_containers_need_is_written_again_before_the_same_answer(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
-    (name,) = node.cdi_files()
-    (node.cdi_dir / name).write_text("{}")
-    node.prepare(claim)
-    assert "gary" in (node.cdi_dir / name).read_text()
-
-
-def test_after_a_reboot_hooks_are_called_again_for_the_same_names(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    given, files = node.prepare(claim), node.cdi_files()
-    node.plugin.calls.clear()
-    node.boot()
-    assert files == node.cdi_files()
-    assert given == node.prepare(claim)
-    assert [("pre_start", ["gary"]), ("allocate", ["gary"])] == node.plugin.calls
-    node.store.away = True
-    assert given == node.prepare(claim)
-
-
-def test_after_a_reboot_a_claim_waits_for_the_discovery_and_keeps_its_devices(
+def test_after_a_reboot_a_claim_waits_for_the_discovery_and_hooks_are_called_for_the_same_names(
     node: DriverNode,
 ) -> None:
     claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
-    given = node.prepare(claim)
+    given, files = node.prepare(claim), node.cdi_files()
+    node.plugin.calls.clear()
     node.resources.clear()
     node.discovered = False
     node.boot()
+    assert files == node.cdi_files()
     expected = f"not known yet: device gary of pool {POOL}: devices are still being discovered"
     assert expected == node.refusal(claim)
     node.resources[RESOURCE] = node.resource
-    node.plugin.errors["allocate"] = dp.AllocationError("warming up")
+    node.plugin.errors["pre_start"] = dp.AllocationError("warming up")
     assert "warming up" == node.refusal(claim)
     assert "gary is held by claim default/one" == node.refusal(other)
     node.plugin.errors.clear()
+    assert given == node.prepare(claim)
+    calls = [("pre_start", ["gary"]), ("allocate", ["gary"])]
+    assert [calls[0], *calls] == node.plugin.calls
+    node.store.away = True
     assert given == node.prepare(claim)
 
 
@@ -217,9 +186,9 @@ def test_a_claim_that_was_allocated_again_keeps_what_it_had_until_it_is_released
 def test_a_device_is_never_given_to_two_claims(node: DriverNode) -> None:
     one, two = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
     node.prepare(one)
-    assert "gary is held by claim default/one" == node.refusal(two)
-    node.restart()
-    assert "gary is held by claim default/one" == node.refusal(two)
+    for _ in range(2):
+        assert "gary is held by claim default/one" == node.refusal(two)
+        node.restart()
     node.unprepare(one)
     assert ["gary"] == [each.id for each in node.prepare(two)]
 
@@ -342,18 +311,12 @@ def test_a_uid_that_is_a_path_is_refused(node: DriverNode) -> None:
     node.unprepare(claim)
 
 
-def test_on_a_full_disk_nothing_is_given(node: DriverNode) -> None:
+def test_a_directory_that_cannot_be_written_gives_nothing(node: DriverNode) -> None:
     claim = node.allocate("one", result("gary"))
     with full_disk():
         assert f"{node.claims_dir / 'uid-one.json'}: File too large" == node.refusal(claim)
-    assert ([], []) == (node.plugin.calls, node.recorded())
-    assert {} == node.ownership.claims()
-    node.prepare(claim)
-
-
-def test_a_cdi_directory_that_cannot_be_written_gives_nothing(node: DriverNode) -> None:
+    assert ([], [], {}) == (node.plugin.calls, node.recorded(), node.ownership.claims())
     node.cdi_dir.write_text("a file")
-    claim = node.allocate("one", result("gary"))
     assert "File exists" in node.refusal(claim)
     assert ([], {}) == (node.recorded(), node.ownership.claims())
     node.cdi_dir.unlink()
@@ -398,11 +361,6 @@ def test_a_released_claim_leaves_nothing_and_its_hook_is_called_once(node: Drive
     assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
 
 
-def test_a_claim_that_is_unknown_is_released(node: DriverNode) -> None:
-    node.unprepare(Claim("default", "one", "unknown"))
-    assert [] == node.plugin.calls
-
-
 def test_a_claim_stays_prepared_until_its_cleaning_up_succeeds(node: DriverNode) -> None:
     claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
     given = node.prepare(claim)
@@ -417,36 +375,18 @@ def test_a_claim_stays_prepared_until_its_cleaning_up_succeeds(node: DriverNode)
     node.prepare(other)
 
 
-def test_a_device_that_is_gone_is_cleaned_up_by_its_id(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
+def test_what_is_gone_is_cleaned_up_by_its_id_and_without_its_resource_by_nobody(
+    node: DriverNode,
+) -> None:
+    claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gina"))
+    node.prepare(claim), node.prepare(other)
     node.resource.publish([])
     node.unprepare(claim)
     assert ("released", ["gary"]) == node.plugin.calls[-1]
-
-
-def test_a_claim_of_a_resource_that_is_gone_is_released(node: DriverNode) -> None:
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
     node.resources.clear()
-    node.unprepare(claim)
-    assert ([], {}) == (node.recorded(), node.ownership.claims())
-
-
-def test_a_plugin_without_hooks_needs_none(tmp_path: Path) -> None:
-    class Plain(dp.Plugin):
-        resource = RESOURCE
-
-        def discover(self) -> list[dp.Device]:
-            return []
-
-    node = DriverNode(tmp_path)
-    node.resources[RESOURCE] = Resource(RESOURCE, Plain())
-    node.resources[RESOURCE].publish([gopher("a")])
-    claim = node.allocate("one", result("a"))
-    node.prepare(claim)
-    node.unprepare(claim)
-    assert [] == node.recorded()
+    node.unprepare(other)
+    assert ("released", ["gary"]) == node.plugin.calls[-1]
+    assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
 
 
 def test_a_driver_that_stops_does_not_wait_for_hooks(node: DriverNode) -> None:

@@ -37,11 +37,13 @@ def loaded(records: Records) -> dict[str, Record]:
     return dict(Records(records.directory).load())
 
 
-def test_a_record_is_read_as_it_was_written(records: Records) -> None:
+def test_a_record_is_read_as_it_was_written_for_root_alone(records: Records) -> None:
     assert {} == records.load()
     admin = record("uid-2", state="preparing", devices=[], document=None)
     for one in (record(), admin):
         records.write(one)
+    (records.directory / ".uid-3.json").touch()  # a draft
+    assert 0o600 == (records.directory / "uid-1.json").stat().st_mode & 0o777
     assert {"uid-1": record(), "uid-2": admin} == loaded(records) == dict(records.all())
     records.remove("uid-1")
     records.remove("uid-1")
@@ -55,11 +57,6 @@ def test_a_record_names_the_device_nodes_of_its_containers() -> None:
     assert ["/dev/a", "/dev/c"] == list(record(document=document).paths)
     assert [] == list(record(document=None).paths)
     assert [] == list(record(document={"devices": [{}]}).paths)
-
-
-def test_a_record_is_written_for_root_alone(records: Records) -> None:
-    records.write(record())
-    assert 0o600 == (records.directory / "uid-1.json").stat().st_mode & 0o777
 
 
 def test_only_what_a_container_may_use_waits_for_the_disk(
@@ -118,6 +115,9 @@ def changed(**changes: Any) -> str:
         changed(devices=[{**record().written()["devices"][0], "admin": "yes"}]),
         changed(devices=[{**record().written()["devices"][0], "id": 3}]),
         changed(devices=[{**record().written()["devices"][0], "cdi_names": [3]}]),
+        changed(parameters=3),
+        changed(parameters=[{}]),
+        changed(parameters=[{"request": "a", "resource": "b", "given": None, "used": []}]),
     ],
 )
 def test_a_file_that_is_not_a_record_is_set_aside_and_the_others_are_used(
@@ -168,12 +168,6 @@ def test_a_file_that_cannot_even_be_set_aside_hinders_nothing(
     (records.directory / "uid-1.json.bad").touch()
     assert {"uid-2"} == records.load().keys()
     assert ["Not a directory" in str(one.__dict__["kept"]) for one in caplog.records] == [True]
-
-
-def test_drafts_are_not_records(records: Records) -> None:
-    records.directory.mkdir()
-    (records.directory / ".uid-1.json").touch()
-    assert {} == records.load()
 
 
 def test_a_directory_that_cannot_be_read_is_not_an_empty_one(records: Records) -> None:

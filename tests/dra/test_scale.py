@@ -46,25 +46,13 @@ def test_at_rest_a_node_has_one_watch_and_asks_for_it_some_eight_times_an_hour(
     figures = Figures(nodes)
     for _ in range(60):
         for one in nodes.all:
-            one.look()
+            one.publisher.poke()
         nodes.clock.run(HOUR / 60, step=0.25)
     say("an hour at rest", figures)
     assert {"watch"} == figures.by_verb().keys()
     assert figures.most() <= 13
     assert 6 * COUNT <= len(figures.sent) <= 10 * COUNT
     assert {1} == {*nodes.open_watches.values()}
-
-
-def test_a_rolling_upgrade_writes_nothing(nodes: Nodes) -> None:
-    figures = Figures(nodes)
-    nodes.one_by_one(Node.restart, 600)
-    nodes.clock.run(10)
-    say("a rolling upgrade in ten minutes", figures)
-    found = figures.by_verb()
-    assert {"list", "watch"} == found.keys()
-    assert 2 * COUNT == found["list"]
-    # One for the new process, and at most three as ever.
-    assert figures.most() <= 2 + 1 + 3
 
 
 def test_after_a_restart_of_the_server_nodes_do_not_come_back_together(nodes: Nodes) -> None:
@@ -101,31 +89,19 @@ def test_a_server_that_is_away_for_ten_minutes_is_one_line_in_the_log(
     assert {"slices not published": COUNT} == lines
 
 
-def test_a_change_on_each_node_is_a_request_of_each_node(nodes: Nodes) -> None:
+def test_a_rolling_upgrade_writes_nothing_and_what_is_deleted_everywhere_is_created_once(
+    nodes: Nodes,
+) -> None:
     figures = Figures(nodes)
-    for one in nodes.all:
-        one.change("gary", "unhealthy")
-    nodes.clock.run(10, step=0.1)
-    say("a device failed on each", figures)
-    assert COUNT == figures.by_verb()["update"]
-    assert figures.by_verb().keys() <= {"update", "watch"}
+    nodes.one_by_one(Node.restart, 600)
+    nodes.clock.run(10)
+    say("a rolling upgrade in ten minutes", figures)
+    found = figures.by_verb()
+    assert {"list", "watch"} == found.keys()
+    assert 2 * COUNT == found["list"]
+    # One for the new process, and at most three as ever.
+    assert figures.most() <= 2 + 1 + 3
 
-
-def test_writes_that_a_busy_server_refuses_are_not_repeated_together(nodes: Nodes) -> None:
-    nodes.cluster.faults.overload(COUNT, matches=lambda wanted: wanted.verb == "update")
-    figures = Figures(nodes)
-    for one in nodes.all:
-        one.change("gary", "unhealthy")
-    nodes.clock.run(30, step=0.1)
-    say("a device failed on each, and all were refused once", figures)
-    writes = [one for one in figures.sent if one.verb == "update"]
-    assert {429: COUNT, 200: COUNT} == Counter(one.code for one in writes)
-    again = Counter(int(one.at) for one in writes if one.code == 200)
-    assert max(again.values()) <= 0.8 * COUNT
-    assert COUNT == sum("taints" in device for _, device in nodes.devices())
-
-
-def test_slices_that_are_deleted_everywhere_are_created_once(nodes: Nodes) -> None:
     figures = Figures(nodes)
     for one in nodes.cluster.list("ResourceSlice"):
         nodes.cluster.delete("ResourceSlice", one["metadata"]["name"])
@@ -134,6 +110,30 @@ def test_slices_that_are_deleted_everywhere_are_created_once(nodes: Nodes) -> No
     assert COUNT == figures.by_verb()["create"]
     assert figures.by_verb().keys() <= {"create", "watch"}
     assert 2 * COUNT == len(list(nodes.devices()))
+
+
+def test_a_change_on_each_node_is_a_request_of_each_and_a_busy_server_gets_them_spread(
+    nodes: Nodes,
+) -> None:
+    def change(taint: str, seconds: float, what: str) -> Figures:
+        figures = Figures(nodes)
+        for one in nodes.all:
+            one.change("gary", taint)
+        nodes.clock.run(seconds, step=0.1)
+        say(what, figures)
+        return figures
+
+    figures = change("held", 10, "a device failed on each")
+    assert COUNT == figures.by_verb()["update"]
+    assert figures.by_verb().keys() <= {"update", "watch"}
+
+    nodes.cluster.faults.overload(COUNT, matches=lambda wanted: wanted.verb == "update")
+    figures = change("unhealthy", 30, "a device failed on each, and all were refused once")
+    writes = [one for one in figures.sent if one.verb == "update"]
+    assert {429: COUNT, 200: COUNT} == Counter(one.code for one in writes)
+    again = Counter(int(one.at) for one in writes if one.code == 200)
+    assert max(again.values()) <= 0.8 * COUNT
+    assert COUNT == sum("taints" in device for _, device in nodes.devices())
 
 
 def test_a_driver_asks_for_all_that_the_role_of_the_component_allows(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_driver_asks_for_all_that_the_role_of_the_component_allows(tmp_path: P
         one.change("gary", "unhealthy")
         nodes.clock.run(5, step=0.1)
         one.publisher.offers = dict
-        one.look()
+        one.publisher.poke()
         nodes.clock.run(5, step=0.1)
         assert [] == list(nodes.devices())
     assert set(rule["verbs"]) == figures.by_verb().keys()

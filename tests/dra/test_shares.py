@@ -1,7 +1,7 @@
 """Devices that are shares of one: in slices, in claims, and while shares change hands."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -78,7 +78,7 @@ def test_shares_of_a_device_are_one_device_in_slices() -> None:
     assert {"id": "gary", "resource": RESOURCE, "model": "x", **numa} == found
 
 
-def test_a_single_share_has_no_step_because_the_api_server_refuses_it() -> None:
+def test_the_last_share_has_no_step_because_the_api_server_refuses_it() -> None:
     (body,) = bodies(*states(taints={0: HELD, 1: HELD, 2: HELD}))
     assert {"shares": {"value": "1", "requestPolicy": ONLY_ONE}} == body["capacity"]
 
@@ -182,7 +182,6 @@ def test_several_shares_are_one_answer_and_as_many_devices_for_the_plugin(node: 
     claim = node.allocate("one", share("gary", 1, "3"))
     (answer,) = node.prepare(claim)
     assert ("share-1", [cdi_name(claim)]) == (answer.share, [*answer.cdi_names])
-    assert ("allocate", ids("gary", 0, 1, 2)) == node.plugin.calls[-1]
     (name,) = node.cdi_files()
     (device,) = json.loads((node.cdi_dir / name).read_text())["devices"]
     assert f"GOPHER={','.join(ids('gary', 0, 1, 2))}" in device["containerEdits"]["env"]
@@ -191,23 +190,20 @@ def test_several_shares_are_one_answer_and_as_many_devices_for_the_plugin(node: 
     assert {} == node.ownership.claims()
 
 
-def test_a_claim_does_not_get_shares_that_others_have(node: DriverNode) -> None:
+def test_a_claim_does_not_get_shares_that_others_have_or_that_there_are_not(
+    node: DriverNode,
+) -> None:
     node.prepare(node.allocate("one", share("gary", 1, "3")))
     two = node.allocate("two", share("gary", 2, "2"))
     refusal = node.refusal(two)
     assert refusal.startswith("2 of the 4 shares of gary are needed, and 1 are free: gary::0 is")
     assert "gary::2 is held by claim default/one" in refusal
     node.unprepare(Claim("default", "one", "uid-one"))
+    assert "5 of the 4 shares of gary are needed, and 4 are free: the claim has the others" == (
+        node.refusal(node.allocate("three", share("gary", 3, "5")))
+    )
     assert ids("gary", 0) == [one.id for one in node.prepare(two)]
     assert 2 == len(node.ownership.claims())
-
-
-def test_more_shares_than_there_are_cannot_be_had(node: DriverNode) -> None:
-    claim = node.allocate("one", share("gary", 1, "5"))
-    assert "5 of the 4 shares of gary are needed, and 4 are free: the claim has the others" == (
-        node.refusal(claim)
-    )
-    assert [] == node.recorded()
 
 
 def test_shares_are_counted_as_the_api_server_writes_them(tmp_path: Path) -> None:
@@ -227,41 +223,32 @@ def test_a_share_that_consumes_nothing_counted_is_one(node: DriverNode) -> None:
     assert ids("gary", 0) == [one.id for one in node.prepare(claim)]
 
 
-def test_two_requests_of_a_claim_have_shares_of_their_own(node: DriverNode) -> None:
-    claim = node.allocate("one", share("gary", 1, "2"), share("gary", 2, request="two"))
-    found = [(one.request, one.share, one.id) for one in node.prepare(claim)]
-    assert [("one", "share-1", "gary::0"), ("two", "share-2", "gary::2")] == found
-    assert [ids("gary", 0, 1), ids("gary", 2)] == [
-        devices for hook, devices in node.plugin.calls if hook == "allocate"
-    ]
+def killed(node: DriverNode) -> None:
+    """Begin again as after a process that was killed while it prepared claim one."""
+    path = node.claims_dir / "uid-one.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "state": "preparing", "document": None}))
+    node.restart()
 
 
-@pytest.mark.parametrize("again", ["restart", "boot"])
-def test_a_claim_has_the_same_shares_again(node: DriverNode, again: str) -> None:
+@pytest.mark.parametrize("begin_again", [DriverNode.restart, DriverNode.boot, killed])
+def test_a_claim_has_the_same_shares_again(
+    node: DriverNode, begin_again: Callable[[DriverNode], None]
+) -> None:
     other = node.allocate("other", share("gary", 9))
     node.prepare(other)
     claim = node.allocate("one", share("gary", 1, "2"), share("gary", 2, request="two"))
     answers = node.prepare(claim)
-    held = {key for key, holder in node.ownership.claims().items() if holder == claim}
+    assert [("one", "share-1", "gary::1"), ("two", "share-2", "gary::3")] == [
+        (one.request, one.share, one.id) for one in answers
+    ]
+    calls = [("allocate", ids("gary", 1, 2)), ("allocate", ids("gary", 3))]
+    assert calls == [call for call in node.plugin.calls if call[0] == "allocate"][1:]
     node.unprepare(other)  # a lower id is free now
     assert answers == node.prepare(claim)
-    getattr(node, again)()
+    begin_again(node)
     assert answers == node.prepare(claim)
-    assert held == set(node.ownership.claims())
-
-
-def test_a_killed_prepare_begins_again_with_the_recorded_shares(node: DriverNode) -> None:
-    other = node.allocate("other", share("gary", 9))
-    node.prepare(other)
-    claim = node.allocate("one", share("gary", 1, "2"))
-    before = node.prepare(claim)
-    path = node.claims_dir / f"{claim.uid}.json"
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "state": "preparing", "document": None}))
-    node.restart()
-    node.unprepare(other)
-    assert before == node.prepare(claim)
-    assert {"gary::1", "gary::2"} == {key[1] for key in node.ownership.claims()}
+    assert set(ids("gary", 1, 2, 3)) == {id_ for _, id_ in node.ownership.claims()}
 
 
 def test_a_claim_without_a_share_has_the_whole_device(node: DriverNode) -> None:
@@ -321,13 +308,6 @@ def test_a_claim_from_before_shares_were_counted_keeps_its_own(node: DriverNode)
     ]
     (new,) = node.prepare(node.allocate("new", share("gary", 1)))
     assert "gary::1" == new.id
-
-
-def test_what_claims_hold_as_shares_is_known_after_a_restart(node: DriverNode) -> None:
-    node.prepare(node.allocate("one", share("gary", 1, "2")))
-    node.restart()
-    found = node.ownership.offered(node.resource)
-    assert {"gary::0", "gary::1"} == {key for key, one in found.items() if one.claimed == "share"}
 
 
 # Health.

@@ -119,32 +119,27 @@ def test_a_slice_says_whose_it_is_and_what_is_there() -> None:
     } == one["spec"]
 
 
-def test_a_pool_without_devices_has_an_empty_slice_and_one_that_is_not_wanted_has_none() -> None:
+def test_each_resource_has_a_pool_which_may_be_empty_and_one_that_is_not_wanted_has_none() -> None:
     server = Server()
     assert ["create 0"] == server.become(pools())
     assert [] == server.names(0)
     assert ["replace 0"] == server.become(pools(state("a")))
-    assert ["replace 0"] == server.become(pools())
-    assert ["delete 0"] == server.become([])
+    other = pools(state("a"), resource="example.com/other")
+    server.become([*pools(), *other])
+    assert 2 == len(server.slices)
+    assert ["delete 0"] == server.become(other)
+    assert 1 == len(server.become([]))
     assert {} == server.slices
 
 
 def test_a_thousand_devices_are_sixteen_slices_in_order_and_one_change_is_one_write() -> None:
-    server = Server()
-    assert [f"create {i}" for i in range(16)] == server.become(pools(*devices(1000)))
+    server, every = Server(), devices(1000)
+    assert [f"create {i}" for i in range(16)] == server.become(pools(*every))
     assert [f"d{i:04}" for i in range(64, 128)] == server.names(1)
     assert sorted(server.slices) == [name(i) for i in range(16)]
-    assert ["replace 7"] == server.become(pools(*devices(1000, d0500=UNHEALTHY)))
-    assert ["replace 7"] == server.become(pools(*devices(1000)))
-    assert 1 == server.generation
-
-
-def test_a_device_that_is_unplugged_and_plugged_again_is_one_write_each() -> None:
-    server = Server()
-    every = devices(200)
-    server.become(pools(*every))
-    assert ["replace 1"] == server.become(pools(*every[:70], *every[71:]))
-    assert ["replace 1"] == server.become(pools(*every))
+    for change in (devices(1000, d0500=UNHEALTHY), [*every[:500], *every[501:]]):
+        assert ["replace 7"] == server.become(pools(*change))
+        assert ["replace 7"] == server.become(pools(*every))
     assert 1 == server.generation
 
 
@@ -172,23 +167,16 @@ def test_slices_that_were_deleted_are_created_as_they_were() -> None:
     assert before == {key: one["spec"] for key, one in server.slices.items()}
 
 
-def test_quantities_that_the_api_server_writes_otherwise_are_not_a_change() -> None:
+def test_what_the_api_server_writes_otherwise_or_adds_is_not_a_change() -> None:
     server = Server()
-    want = pools(state("a", HELD, capacity={"memory": "1024Mi"}))
-    server.become(want)
-    (device,) = server.slices[name(0)]["spec"]["devices"]
-    assert "1Gi" == device["capacity"]["memory"]["value"]
-    assert [] == server.become(want)
-
-
-def test_the_time_of_a_taint_stays_when_another_device_changes() -> None:
-    server = Server()
-    server.become(pools(state("a", HELD), state("b")))
-    since = server.slices[name(0)]["spec"]["devices"][0]["taints"][0]["timeAdded"]
-    server.become(pools(state("a", HELD), state("b", HELD)))
-    first, second = server.slices[name(0)]["spec"]["devices"]
-    assert since == first["taints"][0]["timeAdded"]
-    assert since != second["taints"][0]["timeAdded"]
+    shared = state("a", HELD, capacity={"memory": "1024Mi"})
+    server.become(pools(shared, state("b")))
+    before, _ = server.slices[name(0)]["spec"]["devices"]
+    assert "1Gi" == before["capacity"]["memory"]["value"]
+    server.become(pools(shared, state("b", HELD)))
+    after, other = server.slices[name(0)]["spec"]["devices"]
+    assert before["taints"] == after["taints"]
+    assert after["taints"][0]["timeAdded"] != other["taints"][0]["timeAdded"]
 
 
 @pytest.mark.parametrize(
@@ -262,20 +250,21 @@ def foreign(called: str, **pool: Any) -> Object:
     return {"metadata": {"name": called}, "spec": spec}
 
 
-@pytest.mark.parametrize("called", ["other", "other-0000", slice_name("x", NODE, POOL, 0)])
+@pytest.mark.parametrize(
+    "called",
+    [
+        "other",
+        "other-0000",
+        slice_name("x", NODE, POOL, 0),
+        slice_name(DRIVER, NODE, POOL, 0xFFFF),  # which no pool can have
+    ],
+)
 def test_slices_of_the_driver_that_are_not_ours_are_deleted(called: str) -> None:
     server = Server()
     server.create(foreign(called, generation=5))
     server.create(foreign("old", name="n1/example.com/old"))
     assert ["create 0", f"delete {called}", "delete old"] == server.become(pools(state("a")))
     assert 6 == server.generation
-
-
-def test_a_slice_whose_index_no_pool_can_have_is_deleted() -> None:
-    server = Server()
-    server.create(foreign(slice_name(DRIVER, NODE, POOL, 0xFFFF)))
-    assert "create 0" == server.become(pools(state("a")))[0]
-    assert [name(0)] == [*server.slices]
 
 
 def test_a_device_in_two_slices_is_in_one_again() -> None:
@@ -292,14 +281,6 @@ def test_without_a_node_there_is_no_owner() -> None:
     server.become(pools(state("a")), Site(DRIVER, NODE, {}))
     assert "ownerReferences" not in server.slices[name(0)]["metadata"]
     assert ["replace 0"] == server.become(pools(state("a")))
-
-
-def test_two_resources_have_two_pools() -> None:
-    server = Server()
-    other = pools(state("a"), resource="example.com/other")
-    server.become([*pools(state("a")), *other])
-    assert 2 == len(server.slices)
-    assert 1 == len(server.become(other))
 
 
 def test_slices_with_more_than_they_may_have_are_laid_out_anew() -> None:

@@ -2,12 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from random import Random
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,25 +24,6 @@ from patience import eventually
 from scripted_plugin import sick
 
 ALL = set(IDS)
-
-
-@pytest.fixture
-def node() -> Iterator[DualNode]:
-    with TemporaryDirectory(prefix="dra-") as path, DualNode(Path(path)) as running:
-        yield running
-        running.check()
-
-
-def test_devices_are_handed_over_to_dra_as_their_pods_end(node: DualNode) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    held = node.run("one", 2)
-    node.switch("dra")
-    node.wait_for(plugin=set(), dra=ALL - held)
-    assert ALL - held == node.run("two")
-    node.end("one")
-    node.wait_for(plugin=set(), dra=ALL)
-    assert held == node.run("three", 2)
 
 
 def test_devices_are_handed_back_as_their_claims_end(node: DualNode) -> None:
@@ -85,11 +62,9 @@ def test_the_driver_stays_for_pods_that_may_be_on_their_way(node: DualNode) -> N
     watcher.close()
 
 
-@pytest.mark.slow
-def test_containers_of_both_protocols_start_again_after_every_switch(node: DualNode) -> None:
+def test_containers_of_both_protocols_start_again_after_every_switch(plugin_node: DualNode) -> None:
     """With a hook for starts, a 1.36 kubelet would not start those that have it through DRA."""
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
+    node = plugin_node
     by_plugin = node.run("one")
     node.switch("dra")
     node.wait_for(plugin=set(), dra=ALL - by_plugin)
@@ -104,38 +79,23 @@ def test_containers_of_both_protocols_start_again_after_every_switch(node: DualN
     eventually(lambda: node.kubelet.options(RESOURCE).pre_start_required, "the old options")
 
 
-def test_after_a_restart_dra_offers_what_no_pod_of_the_device_plugin_holds(node: DualNode) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    held = node.run("one", 2)
-    node.stop()
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL - held)
-    node.end("one")
-    node.wait_for(plugin=set(), dra=ALL)
+def test_after_a_restart_the_device_plugin_offers_what_no_claim_holds(dra_node: DualNode) -> None:
+    held = dra_node.run("one", 2)
+    dra_node.stop()
+    dra_node.start()
+    dra_node.wait_for(plugin=ALL - held, dra=set())
+    dra_node.end("one")
+    dra_node.wait_for(plugin=ALL, dra=set())
+    eventually(lambda: [] == dra_node.sockets(), "the driver to be gone")
+    dra_node.stop()
+    dra_node.start(node_name="", api_server="")  # nothing of DRA is left
+    dra_node.wait_for(plugin=ALL, dra=set())
 
 
-def test_after_a_restart_the_device_plugin_offers_what_no_claim_holds(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    held = node.run("one", 2)
-    node.stop()
-    node.start()
-    node.wait_for(plugin=ALL - held, dra=set())
-    node.end("one")
-    node.wait_for(plugin=ALL, dra=set())
-    eventually(lambda: [] == node.sockets(), "the driver to be gone")
-    node.stop()
-    node.start(node_name="", api_server="")  # nothing of DRA is left
-    node.wait_for(plugin=ALL, dra=set())
-
-
-def test_what_dra_has_left_cannot_be_ended_without_the_name_of_the_node(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    node.stop()
+def test_what_dra_has_left_cannot_be_ended_without_the_name_of_the_node(dra_node: DualNode) -> None:
+    dra_node.stop()
     with pytest.raises(ConfigError, match=r"^node-name is needed: .* offered devices through DRA"):
-        node.start(node_name="")
+        dra_node.start(node_name="")
 
 
 def test_dra_outside_a_cluster_needs_the_address_of_its_api_server(node: DualNode) -> None:
@@ -183,70 +143,43 @@ def test_a_protocol_that_cannot_be_used_here_is_ignored(
     assert ALL == node.by_plugin()
 
 
-def test_the_device_plugin_goes_on_while_the_api_server_is_away(node: DualNode) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    node.cluster.go_away()
-    node.switch("dra")
-    eventually(lambda: node.host and node.host.troubles(), "the trouble")
-    assert ALL == node.by_plugin()
-    node.cluster.come_back()
-    node.wait_for(plugin=set(), dra=ALL)
+def test_the_device_plugin_goes_on_while_the_api_server_is_away(plugin_node: DualNode) -> None:
+    plugin_node.cluster.go_away()
+    plugin_node.switch("dra")
+    eventually(lambda: plugin_node.host and plugin_node.host.troubles(), "the trouble")
+    assert ALL == plugin_node.by_plugin()
+    plugin_node.cluster.come_back()
+    plugin_node.wait_for(plugin=set(), dra=ALL)
 
 
 @pytest.mark.slow
-def test_readiness_is_that_of_the_protocol_that_is_wanted(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    assert node.host
-    eventually(lambda: node.host and not node.host.ready(), "the kubelet")
-    node.kubelet.stop()
-    node.cluster.go_away()
-    eventually(lambda: node.host and node.host.ready(), "the loss of the kubelet")
+def test_readiness_is_that_of_the_protocol_that_is_wanted(dra_node: DualNode) -> None:
+    assert dra_node.host
+    eventually(lambda: dra_node.host and not dra_node.host.ready(), "the kubelet")
+    dra_node.kubelet.stop()
+    dra_node.cluster.go_away()
+    eventually(lambda: dra_node.host and dra_node.host.ready(), "the loss of the kubelet")
 
 
-def test_health_and_the_end_of_a_resource_reach_the_slices(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    node.plugin.set(gopher("gary"), sick("gerd"))
-    node.wait_for(plugin=set(), dra={"gary"})
-    node.plugin.set(gopher("gary"), replace(gopher("x"), resource="example.com/other"))
-    node.wait_for(plugin=set(), dra={"gary", "x"})
-    node.plugin.set(gopher("gary"))
-    node.wait_for(plugin=set(), dra={"gary"})
-    eventually(lambda: node.host and len(node.host.inventory()["resources"]) == 1, "its end")
+def test_health_and_the_end_of_a_resource_reach_the_slices(dra_node: DualNode) -> None:
+    dra_node.plugin.set(gopher("gary"), sick("gerd"))
+    dra_node.wait_for(plugin=set(), dra={"gary"})
+    dra_node.plugin.set(gopher("gary"), replace(gopher("x"), resource="example.com/other"))
+    dra_node.wait_for(plugin=set(), dra={"gary", "x"})
+    dra_node.plugin.set(gopher("gary"))
+    dra_node.wait_for(plugin=set(), dra={"gary"})
+    eventually(
+        lambda: dra_node.host and len(dra_node.host.inventory()["resources"]) == 1, "its end"
+    )
 
 
-def test_the_page_shows_the_pod_that_has_a_claim(node: DualNode) -> None:
-    node.start(protocol="dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    (held,) = node.run("one")
+def test_the_page_shows_the_pod_that_has_a_claim(dra_node: DualNode) -> None:
+    (held,) = dra_node.run("one")
 
     def holders() -> list[object]:
-        assert node.host
-        (resource,) = node.host.inventory()["resources"]
+        assert dra_node.host
+        (resource,) = dra_node.host.inventory()["resources"]
         (found,) = [one["holders"] for one in resource["devices"] if one["id"] == held]
         return [(one["pod"], bool(one["claim"])) for one in found or ()]
 
     eventually(lambda: [("one", True)] == holders(), "the pod on the page")
-
-
-def test_no_device_is_given_out_twice_however_often_the_protocol_changes(node: DualNode) -> None:
-    node.start()
-    node.wait_for(plugin=ALL, dra=set())
-    random, running = Random(1), list[str]()
-    for number in range(30):
-        if number % 4 == 3:
-            node.switch(random.choice(["dra", "device-plugin"]))
-        name = f"pod-{number}"
-        node.make.pod(name, {RESOURCE: str(random.randint(1, 2))})
-        running.append(name)
-        while len(running) > 2:
-            node.remove(running.pop(random.randrange(len(running))))
-        node.check()
-    for name in running:
-        node.remove(name)
-    node.switch("dra")
-    node.wait_for(plugin=set(), dra=ALL)
-    node.switch("device-plugin")
-    node.wait_for(plugin=ALL, dra=set())

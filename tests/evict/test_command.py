@@ -18,7 +18,6 @@ from deviceplugin.tools.evict._cli import main
             ["--node=n"],
             "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set; give --api",
         ),
-        (["--node=n", "--api=x"], "'x' is not http:// or https://"),
         (["--node=n", "--patience=1s"], "--patience 1s: is less than 2m"),
         (["--node=n", "--per-minute=0"], "'0' is not a number from 1 to 1000"),
         (["--node=n", "--interval=1h"], "'1h' is not between 1s and 30s"),

@@ -1,5 +1,6 @@
 """Which pods are evicted, how many, and which never."""
 
+import itertools
 import logging
 from typing import Any
 
@@ -40,7 +41,6 @@ class Cluster:
         self.pods: dict[str, Pod] = {}
         self.evicted: list[tuple[str, str]] = []
         self.events: list[dict[str, Any]] = []
-        self.disruption_budget = False
         script.otherwise = self.answer
 
     def evictor(
@@ -66,8 +66,7 @@ class Cluster:
         if asked.method == "GET":
             return Answer.of(self.pods[name])
         assert asked.path.endswith("/eviction")
-        if self.disruption_budget:
-            return Answer(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+
         uid = asked.body["deleteOptions"]["preconditions"]["uid"]
         if uid != self.pods[name]["metadata"]["uid"]:
             return Answer(409, "the UID in the precondition does not match")
@@ -88,6 +87,12 @@ def cluster() -> Any:
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
+
+
+def act(evictor: Evictor, *suspects: Suspect, begin: int = 0, end: int) -> None:
+    """Let ``evictor`` act every 10 s."""
+    for now in range(begin, end, 10):
+        evictor.act(suspects, now)
 
 
 def test_a_pod_is_evicted_when_its_time_is_up_and_told_why(cluster: Cluster) -> None:
@@ -111,9 +116,7 @@ def test_a_pod_that_is_being_deleted_is_left_alone(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods["a"] = pod("a")
-    evictor = cluster.evictor()
-    for now in range(0, 1200, 10):
-        evictor.act([suspect("a"), suspect("a", 500)], now)  # it has two ill devices
+    act(cluster.evictor(), suspect("a"), suspect("a", 500), end=1200)  # it has two ill devices
     assert [("a", "u1")] == cluster.evicted
     assert ["pod evicted"] == events(caplog)
     assert cluster.asked < 25
@@ -161,34 +164,42 @@ def test_pods_that_stay_and_why_is_said_once(
     cluster: Cluster, item: Pod, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods["a"] = item
-    evictor = cluster.evictor()
-    for now in range(0, 3600, 10):
-        evictor.act([suspect("a")], now)
+    act(cluster.evictor(), suspect("a"), end=3600)
     assert [] == cluster.evicted
     assert ["pod exempt from eviction"] == events(caplog)
     assert text == caplog.records[0].__dict__["error"]
     assert cluster.asked <= 7, "it is seldom asked for"
 
 
+NO_POD = "/api/v1/namespaces/jobs/pods/a: the answer is not a pod"
+
+
 @pytest.mark.parametrize(
-    "answer",
-    [{}, {"metadata": None}, {"metadata": {"uid": "u1"}}, pod("a", spec={"containers": 1})],
+    ("method", "answer", "text"),
+    [
+        ("GET", Answer.of({}), NO_POD),
+        ("GET", Answer.of({"metadata": None}), NO_POD),
+        ("GET", Answer.of({"metadata": {"uid": "u1"}}), NO_POD),
+        ("GET", Answer.of(pod("a", spec={"containers": 1})), NO_POD),
+        ("GET", Answer(403, "pods is forbidden"), "apply the ClusterRole"),
+        ("POST", Answer(429, "it would violate the disruption budget"), "disruption budget"),
+    ],
 )
-def test_what_is_not_a_pod_is_logged_once_and_asked_for_again(
-    cluster: Cluster, answer: Pod, caplog: pytest.LogCaptureFixture
+def test_what_fails_is_logged_once_and_tried_again_ever_more_rarely(
+    cluster: Cluster, method: str, answer: Answer, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.pods["a"] = answer
-    evictor = cluster.evictor()
-    for now in range(0, 300, 10):
-        evictor.act([suspect("a")], now)
-    assert ["pod eviction failed, retrying"] == events(caplog)
-    assert (
-        "/api/v1/namespaces/jobs/pods/a: the answer is not a pod"
-        in vars(caplog.records[0])["error"]
-    )
+    def failing(asked: Asked) -> Answer:
+        return answer if asked.method == method else cluster.answer(asked)
+
     cluster.pods["a"] = pod("a")
-    for now in range(300, 500, 10):
-        evictor.act([suspect("a")], now)
+    cluster.script.otherwise = failing
+    evictor = cluster.evictor()
+    act(evictor, suspect("a"), end=600)
+    assert ["pod eviction failed, retrying"] == events(caplog)
+    assert text in vars(caplog.records[0])["error"]
+    assert [asked.method for asked in cluster.script.asked].count(method) <= 11
+    cluster.script.otherwise = cluster.answer
+    act(evictor, suspect("a"), begin=600, end=900)
     assert [("a", "u1")] == cluster.evicted
 
 
@@ -197,17 +208,13 @@ def test_a_pod_that_has_ended_needs_nobody(
     cluster: Cluster, phase: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods["a"] = pod("a", status={"phase": phase})
-    evictor = cluster.evictor()
-    for now in (0, 60, 120):
-        evictor.act([suspect("a"), suspect("gone")], now)
+    act(cluster.evictor(), suspect("a"), suspect("gone"), end=130)
     assert ([], []) == (cluster.evicted, events(caplog))
 
 
 def test_a_bare_pod_is_evicted_where_that_is_wanted(cluster: Cluster) -> None:
     cluster.pods["a"] = pod("a", metadata={"ownerReferences": None})
-    evictor = cluster.evictor(bare=True)
-    for now in (0, 60):
-        evictor.act([suspect("a"), suspect("b", namespace="kube-system")], now)
+    act(cluster.evictor(bare=True), suspect("a"), suspect("b", namespace="kube-system"), end=70)
     assert [("a", "u1")] == cluster.evicted
     assert not [one for one in cluster.script.asked if "kube-system" in one.path], "it is kept"
 
@@ -218,15 +225,11 @@ def test_a_fault_of_the_whole_node_does_not_empty_it(
     names = [f"p{n}" for n in range(8)]
     cluster.pods |= {name: pod(name) for name in names}
     evictor = cluster.evictor(per_minute=2, per_hour=5)
-    many = [suspect(name) for name in names]
-    at: list[tuple[int, int]] = []
-    for now in range(0, 3600, 10):
-        left = [
-            one for one in many if "deletionTimestamp" not in cluster.pods[one.name]["metadata"]
-        ]
-        evictor.act(left, now)
-        at.append((now, len(cluster.evicted)))
-    assert [2, 4, 5, 5] == [dict(at)[now] for now in (60, 120, 180, 3590)]
+    evicted = []
+    for begin, end in itertools.pairwise((0, 70, 130, 190, 3600)):
+        act(evictor, *map(suspect, names), begin=begin, end=end)
+        evicted.append(len(cluster.evicted))
+    assert [2, 4, 5, 5] == evicted
     assert 1 == events(caplog).count("eviction delayed by budget")
 
 
@@ -250,26 +253,25 @@ def test_an_eviction_that_is_refused_costs_others_nothing(cluster: Cluster) -> N
     everywhere = Budget(1, 1)
     cluster.pods |= {name: pod(name) for name in "ab"}
     guarded, free = (cluster.evictor(within=everywhere) for _ in "ab")
-    cluster.disruption_budget = True
-    for now in (0, 60):
-        guarded.act([suspect("a")], now)
-    cluster.disruption_budget = False
-    for now in (0, 60):
-        free.act([suspect("b")], now)
+    cluster.script.otherwise = lambda asked: (
+        Answer(429, "no") if asked.method == "POST" else cluster.answer(asked)
+    )
+    act(guarded, suspect("a"), end=70)
+    cluster.script.otherwise = cluster.answer
+    act(free, suspect("b"), end=70)
     assert [("b", "u1")] == cluster.evicted
 
 
 def test_the_last_eviction_that_all_nodes_may_is_done_once(cluster: Cluster) -> None:
     everywhere = Budget(1, 1)
-    cluster.pods |= {name: pod(name) for name in "ab"}
+    cluster.pods["a"] = pod("a")
     late = cluster.evictor(within=everywhere)
     late.act([suspect("a")], 0)
-    usual = cluster.answer
 
     def answer(asked: Asked) -> Answer:
         if asked.method == "GET":  # another node is quicker
             everywhere.take(60)
-        return usual(asked)
+        return cluster.answer(asked)
 
     cluster.script.otherwise = answer
     late.act([suspect("a")], 60)
@@ -285,44 +287,14 @@ def test_a_device_that_recovers_in_time_keeps_its_pod(cluster: Cluster) -> None:
     assert [] == cluster.evicted, "it is asked for anew"
 
 
-def test_a_disruption_budget_is_waited_for(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster.pods["a"] = pod("a")
-    cluster.disruption_budget = True
-    evictor = cluster.evictor()
-    for now in range(0, 600, 10):
-        evictor.act([suspect("a")], now)
-    assert ["pod eviction failed, retrying"] == events(caplog)
-    assert "disruption budget" in caplog.records[0].__dict__["error"]
-    cluster.disruption_budget = False
-    evictor.act([suspect("a")], 660)
-    assert [("a", "u1")] == cluster.evicted
-
-
-def test_who_has_no_rights_is_told_what_to_apply(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    cluster.script.otherwise = lambda _: Answer(403, "pods is forbidden")
-    evictor = cluster.evictor()
-    for now in range(0, 600, 10):
-        evictor.act([suspect("a")], now)
-    assert ["pod eviction failed, retrying"] == events(caplog)
-    assert "apply the ClusterRole" in caplog.records[0].__dict__["error"]
-    assert cluster.asked <= 11
-
-
 def test_an_event_that_cannot_be_created_changes_nothing(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods["a"] = pod("a")
-    usual = cluster.answer
     cluster.script.otherwise = lambda asked: (
-        Answer(403, "no") if asked.path.endswith("/events") else usual(asked)
+        Answer(403, "no") if asked.path.endswith("/events") else cluster.answer(asked)
     )
-    evictor = cluster.evictor()
-    evictor.act([suspect("a")], 0)
-    evictor.act([suspect("a")], 60)
+    act(cluster.evictor(), suspect("a"), end=70)
     assert [("a", "u1")] == cluster.evicted
     assert ["pod evicted", "event creation failed"] == events(caplog)
 
@@ -331,10 +303,8 @@ def test_a_dry_run_says_what_it_would_do_once_and_keeps_to_the_budget(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.pods |= {name: pod(name) for name in "ab"}
-    evictor = cluster.evictor(per_minute=1, dry_run=True)
     with caplog.at_level(logging.INFO):
-        for now in range(0, 1800, 10):
-            evictor.act([suspect("a"), suspect("b")], now)
+        act(cluster.evictor(per_minute=1, dry_run=True), suspect("a"), suspect("b"), end=1800)
     assert ([], []) == (cluster.evicted, cluster.events)
     assert 2 == events(caplog).count("pod would be evicted")
     assert {"GET"} == {asked.method for asked in cluster.script.asked}

@@ -184,24 +184,23 @@ def test_without_the_right_to_list_nodes_the_operator_is_believed(script: Script
     assert (1, True) == (status, "needs list nodes: the API server answers 403" in err)
 
 
-@pytest.mark.parametrize("objects", [FORBIDDEN, NONE])
+INVALID = Answer(401, "Unauthorized")
+LIST_NODES = 'needs list nodes: the API server answers 403: User "me" cannot list resource'
+
+
+@pytest.mark.parametrize(
+    ("nodes", "objects", "error"),
+    [
+        (FORBIDDEN, FORBIDDEN, LIST_NODES),
+        (FORBIDDEN, NONE, LIST_NODES),
+        (INVALID, INVALID, "the API server answers 401: Unauthorized"),
+    ],
+)
 def test_without_any_right_it_is_said_which_is_needed(
-    script: Script, run: Run, objects: Answer
+    script: Script, run: Run, nodes: Answer, objects: Answer, error: str
 ) -> None:
-    script.otherwise = having(FORBIDDEN, objects=objects)
-    status, out, err = run()
-    assert (1, "") == (status, out)
-    assert (
-        "deviceplugin fleet: needs list nodes: the API server answers 403: "
-        'User "me" cannot list resource\n'
-    ) == err
-
-
-def test_an_invalid_token_is_no_matter_of_rights(script: Script, run: Run) -> None:
-    invalid = Answer(401, "Unauthorized")
-    script.otherwise = having(invalid, invalid, invalid)
-    expected = "deviceplugin fleet: the API server answers 401: Unauthorized\n"
-    assert (1, "", expected) == run()
+    script.otherwise = having(nodes, nodes, objects)
+    assert (1, "", f"deviceplugin fleet: {error}\n") == run()
 
 
 def test_objects_of_the_operator_that_are_not_ready_are_listed(script: Script, run: Run) -> None:

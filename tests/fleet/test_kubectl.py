@@ -38,13 +38,6 @@ def test_kubectl_finds_it_by_its_name(script: Script, tmp_path: Path) -> None:
     assert SUM == subprocess.check_output(told, env=environ, text=True)
 
 
-def test_a_program_of_that_name_lists_the_fleet(script: Script, tmp_path: Path) -> None:
-    script.otherwise = having([node("n", gpu=(1, 1))])
-    file = config(tmp_path, script.url)
-    told = [str(COMMAND), "--summary", f"--kubeconfig={file}"]
-    assert SUM == subprocess.check_output(told, text=True)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -24,8 +24,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def read(script: Script, waiter: Waiter | None = None) -> list[str]:
-    reader = Reader(ApiServer(script.url), Progress(io.StringIO()), waiter)
+def read(
+    script: Script, waiter: Waiter | None = None, progress: Progress | None = None
+) -> list[str]:
+    reader = Reader(ApiServer(script.url), progress or Progress(io.StringIO()), waiter)
     return reader.read(NODES, "nodes", lambda one: str(one["metadata"]["name"]))
 
 
@@ -37,12 +39,24 @@ def reading(script: Script) -> Iterator[tuple[HeldClock, Future[list[str]]]]:
         yield clock, pool.submit(read, script, Waiter(clock))
 
 
-def test_a_list_comes_in_pages(script: Script) -> None:
+def test_a_list_comes_in_pages_and_after_a_second_a_terminal_shows_how_far_it_is(
+    script: Script,
+) -> None:
+    out, clock = Terminal(), HeldClock()
+    progress = Progress(out, clock)
+    progress.show("nodes", 500, 5000)
+    progress.end()
+    assert "" == out.getvalue()
+    clock.advance(1)
     script.answers += [page([node("a"), node("b")], "t", 1), page([node("c")])]
-    assert ["a", "b", "c"] == read(script)
+    assert ["a", "b", "c"] == read(script, progress=progress)
+    progress.end()
+    progress.end()
     assert [{"limit": "500"}, {"limit": "500", "continue": "t"}] == [
         asked.query for asked in script.asked
     ]
+    clear = "\r\x1b[K"
+    assert f"{clear}reading nodes: 2 of 3{clear}reading nodes: 3{clear}" == out.getvalue()
 
 
 def test_a_list_that_is_forgotten_half_way_is_started_again_and_nothing_counts_twice(
@@ -56,15 +70,15 @@ def test_a_list_that_is_forgotten_half_way_is_started_again_and_nothing_counts_t
         read(script)
 
 
-def test_a_busy_server_is_given_the_time_that_it_asks_for(script: Script) -> None:
+def test_a_busy_server_is_given_the_time_that_it_asks_for_and_left_alone_if_it_stays_so(
+    script: Script,
+) -> None:
     script.answers += [BUSY, Answer(503), page([node("a")])]
     with reading(script) as (clock, found):
         assert 20 == clock.skip_wait()
         assert 0.5 <= clock.skip_wait() <= 2
         assert ["a"] == found.result()
-
-
-def test_a_server_that_stays_busy_is_left_alone(script: Script) -> None:
+    script.asked.clear()
     script.otherwise = lambda _: Answer(503, "busy")
     with reading(script) as (clock, found):
         for _ in range(3):
@@ -74,34 +88,17 @@ def test_a_server_that_stays_busy_is_left_alone(script: Script) -> None:
     assert (4, 503) == (len(script.asked), raised.value.status)
 
 
-def test_a_connection_that_breaks_amid_a_list_is_made_again(script: Script) -> None:
+def test_a_connection_that_breaks_amid_a_list_is_made_again_and_one_that_breaks_at_once_is_not(
+    script: Script,
+) -> None:
     broken = Answer(headers={"Content-Length": "100"}, parts=[b"{"])
-    script.answers += [page([node("a")], "t"), broken, page([node("b")])]
+    script.answers += [page([node("a")], "t"), broken, page([node("b")]), broken]
     with reading(script) as (clock, found):
         clock.skip_wait()
         assert ["a", "b"] == found.result()
-
-
-def test_a_connection_that_breaks_at_once_is_not(script: Script) -> None:
-    script.answers.append(Answer(headers={"Content-Length": "100"}, parts=[b"{"]))
     with pytest.raises(UnavailableError):
         read(script)
-    assert 1 == len(script.asked)
-
-
-def test_a_terminal_shows_how_far_it_is_after_a_second() -> None:
-    out, clock = Terminal(), HeldClock()
-    progress = Progress(out, clock)
-    progress.show("nodes", 500, 5000)
-    progress.end()
-    assert not out.getvalue()
-    clock.advance(1)
-    progress.show("nodes", 1000, 5000)
-    progress.show("pods", 7, None)
-    progress.end()
-    progress.end()
-    clear = "\r\x1b[K"
-    assert f"{clear}reading nodes: 1000 of 5000{clear}reading pods: 7{clear}" == out.getvalue()
+    assert 4 == len(script.asked)
 
 
 def test_elsewhere_there_is_a_line_each_ten_seconds() -> None:

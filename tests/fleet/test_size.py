@@ -1,4 +1,4 @@
-"""A large cluster: 5,000 nodes of a real size, and 40,000 pods."""
+"""A large cluster: 2,000 nodes of a real size, and 16,000 pods."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from cluster.scripted_api import Answer, Asked, Script
 from fleets.objects import NODES, NONE, OBJECTS, container, node, pod
 
-COUNT = 5000
+COUNT = 2000
 PODS_OF_A_NODE = 8
 PAGE = 500
 MOST_MIB = 96
@@ -28,7 +28,7 @@ sys.exit(status)
 
 def large(number: int) -> dict[str, Any]:
     """Return a node of 8 kB: most of a real one are the images that it has."""
-    found = node(f"node-{number}", gpu=(7 if number == 4321 else 8, 8))
+    found = node(f"node-{number}", gpu=(7 if number == 1234 else 8, 8))
     images = [
         {"names": [f"registry.example.com/some/image-{each}@sha256:{'0' * 64}"], "sizeBytes": each}
         for each in range(50)
@@ -73,10 +73,10 @@ def test_a_large_cluster_is_listed_in_pages_with_little_memory(script: Script) -
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=True
     )
-    sums = "example.com/gpu: 39999 of 40000 healthy on 5000 nodes, 40000 held"
+    sums = "example.com/gpu: 15999 of 16000 healthy on 2000 nodes, 16000 held"
     assert sums in done.stdout
-    assert "node-4321  7        8      8     1 unhealthy" in done.stdout
-    assert 1 + 10 + 80 == len(script.asked)
+    assert "node-1234  7        8      8     1 unhealthy" in done.stdout
+    assert 1 + 4 + 32 == len(script.asked)
     assert {"500"} == {asked.query["limit"] for asked in script.asked}
     peak = re.search(r"VmHWM:\s+(\d+) kB", done.stderr)
     assert peak is not None

@@ -21,15 +21,8 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def kubectl(config: str, *words: str) -> str:
-    done = subprocess.run(
-        ["kubectl", f"--kubeconfig={config}", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
-    return done.stdout
+    command = ["kubectl", f"--kubeconfig={config}", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def pods(folder: Path) -> list[str]:

@@ -16,8 +16,7 @@ from homes.cluster.session import why_not_pretend
 from patience import eventually
 
 ROOT = Path(__file__).parents[2]
-GOPHER = {"gopher-device-plugin:0.1.0": PLUGINS["gopher-device-plugin:0.1.0"]}
-FUSE = Path("/sys/class/misc/fuse")
+GOPHER = PLUGINS["gopher-device-plugin:0.1.0"]
 BROKEN = {"gopher-device-plugin:0.1.0": ["sh", "-c", "echo it is broken; exit 3"]}
 needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
 slow = pytest.mark.slow  # a pytest of its own, and a kubectl for each step
@@ -59,41 +58,24 @@ def assert_clean(cluster: SmallCluster) -> None:
 @needs_kubectl
 @slow
 def test_the_suite_passes_and_leaves_nothing_behind() -> None:
-    # Not what looks at how pods are contained: here they are not.
-    chosen, count = ["-m", "generic", "-k", "kubelet or prints or gets_what"], 3
-    if not FUSE.exists():
-        chosen += ["--deselect=e2e/test_homes.py::test_an_example_prints_what_its_page_says[fuse]"]
-        count -= 1
-    with running({**PLUGINS, **SHELL}) as cluster:
-        bell = cluster.node.bell
-        ring = f"--restart-kubelet=touch {bell}; while test -e {bell}; do sleep 0.05; done"
-        done = on(cluster, *chosen, ring)
-        assert f"{count} passed" in done.stdout, done.stdout
-        assert "skipped" not in done.stdout
-        assert_clean(cluster)
-        # What all but the first find is reused, until it is uninstalled.
-        (namespace,) = {one["metadata"]["namespace"] for one in made(cluster)}
-        assert namespace.startswith("e2e-")
-
-
-@needs_kubectl
-@slow
-def test_the_suite_passes_with_other_images() -> None:
     image = "registry.example.com:5000/g:7"
-    own = {image: PLUGINS["gopher-device-plugin:0.1.0"], "own-shell:1": SHELL["busybox:1.37"]}
+    own = {image: GOPHER, "own-shell:1": SHELL["busybox:1.37"]}
     words = [f"--image={image}", "--pull-policy=Never", "--runtime-class=special"]
     with running(own) as cluster:
+        bell = cluster.node.bell
+        words += [f"--restart-kubelet=touch {bell}; while test -e {bell}; do sleep 0.05; done"]
         done = on(cluster, "-m", "gopher", *words, "--pod-image=own-shell:1", "--node=node-1")
-        assert "5 passed, 1 skipped" in done.stdout, done.stdout
-        assert "no --restart-kubelet" in done.stdout
+        assert "3 passed" in done.stdout, done.stdout
+        assert "skipped" not in done.stdout
         assert_clean(cluster)
-        pods = [one["spec"]["template"]["spec"] for one in made(cluster)]
-    assert 1 == len(pods)
-    assert image == pods[0]["containers"][0]["image"]
-    assert "Never" == pods[0]["containers"][0]["imagePullPolicy"]
-    assert "special" == pods[0]["runtimeClassName"]
+        (one,) = made(cluster)  # by the first, and reused until it is uninstalled
+    assert one["metadata"]["namespace"].startswith("e2e-")
+    pod = one["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (image, "Never") == (container["image"], container["imagePullPolicy"])
+    assert "special" == pod["runtimeClassName"]
     # The node's label, which here is not its name.
-    assert "node-1.example.com" == pods[0]["nodeSelector"]["kubernetes.io/hostname"]
+    assert "node-1.example.com" == pod["nodeSelector"]["kubernetes.io/hostname"]
 
 
 @needs_kubectl
@@ -116,25 +98,18 @@ def test_what_fails_is_cleaned_up_and_its_logs_are_kept(tmp_path: Path) -> None:
 
 @needs_kubectl
 @slow
-def test_a_node_that_has_the_resource_already_is_left_alone() -> None:
+def test_another_plugin_is_left_alone_and_missing_hardware_is_known_at_once() -> None:
     with running({**PLUGINS, **SHELL}) as cluster:
         cluster.kubectl("apply", "--kustomize=deployments/simulated")
         resource = "example.com/simple-device"
         eventually(lambda: cluster.node.kubelet.allocatable(resource) == 2)
-        done = on(cluster, "-m", "simulated", "-k", "disturbs")
-        assert f"node-1 has {resource} already" in done.stdout
-        assert ["simulated-device-plugin"] == [one["metadata"]["name"] for one in made(cluster)]
-
-
-@needs_kubectl
-@slow
-def test_hardware_that_a_node_does_not_have_is_known_at_once() -> None:
-    with running({**PLUGINS, **SHELL}) as cluster:
-        done = on(cluster, "-m", "fpga", "-k", "gets_what or disturbs or uninstalled")
+        done = on(cluster, "-m", "simulated or fpga", "-k", "removal or can_open")
         assert "3 skipped" in done.stdout, done.stdout
+        assert f"node-1 has {resource} already" in done.stdout
         assert "node-1 has no hardware for fpga.intel.com/region-*" in done.stdout
-        assert 1 == len(made(cluster))
-        assert_clean(cluster)
+        names = [one["metadata"]["name"] for one in made(cluster)]
+        assert ["simulated-device-plugin", "fpga-device-plugin"] == names
+        assert ["default", "kube-system", names[0]] == cluster.there(NAMESPACE)
 
 
 @needs_kubectl
@@ -142,8 +117,8 @@ def test_hardware_that_a_node_does_not_have_is_known_at_once() -> None:
 @pytest.mark.skipif(bool(why_not_pretend()), reason=why_not_pretend() or "-")
 def test_a_node_can_pretend_to_have_hardware() -> None:
     with running({**PLUGINS, **SHELL}) as cluster:
-        done = on(cluster, "-m", "gpu", "-k", "gets_what or disturbs", "--pretend-hardware")
-        assert "2 passed" in done.stdout, done.stdout
+        done = on(cluster, "-m", "gpu", "-k", "removal", "--pretend-hardware")
+        assert "1 passed" in done.stdout, done.stdout
         (folder,) = {
             one["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"]
             for one in made(cluster)
@@ -155,9 +130,9 @@ def test_a_node_can_pretend_to_have_hardware() -> None:
 @needs_kubectl
 @slow
 def test_an_upgrade_is_from_another_release(tmp_path: Path) -> None:
-    images = {**GOPHER, "gopher-device-plugin:0.0.9": GOPHER["gopher-device-plugin:0.1.0"], **SHELL}
+    images = {f"gopher-device-plugin:{tag}": GOPHER for tag in ("0.1.0", "0.0.9")}
     words = ("-m", "gopher", f"--before={ROOT}", "--before-tag=0.0.9", f"--logs={tmp_path}")
-    with running(images) as cluster:
+    with running({**images, **SHELL}) as cluster:
         done = on(cluster, *words, file="e2e/test_cluster.py")
         assert "1 passed, 1 skipped" in done.stdout, done.stdout
         assert "no --reboot" in done.stdout
@@ -172,11 +147,10 @@ def test_two_cases_do_not_call_the_pod_of_an_example_the_same() -> None:
 
 @slow
 def test_a_cluster_is_used_only_if_it_is_said_twice() -> None:
-    chosen = ("-m", "gopher", "-k", "uninstalled")
-    done = suite(*chosen, KUBECONFIG="/dev/null")
-    assert "1 passed" in done.stdout, done.stdout
-    done = suite("--cluster", *chosen, KUBECONFIG="")
-    assert "--cluster needs KUBECONFIG" in done.stdout
+    operator = "e2e/test_operator.py"
+    assert "needs a cluster" in suite("-x", file=operator, KUBECONFIG="/dev/null").stdout
+    said = suite("-x", "--cluster", file=operator, KUBECONFIG="").stdout
+    assert "--cluster needs KUBECONFIG" in said
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,19 +27,26 @@ def cluster() -> Iterator[SmallCluster]:
         yield made
 
 
-def make(cluster: SmallCluster, verb: str, *words: str) -> str:
-    """Return what make says, which is told nothing but ``words``."""
-    done = subprocess.run(
-        ["make", verb, *words],
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], **cluster.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(
+    cluster: SmallCluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Return what runs a verb, and returns what it says."""
+    monkeypatch.setattr("deploy.TARGET", tmp_path)
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def verb(*words: str) -> str:
+        assert 0 == main(words)
+        return capsys.readouterr().out
+
+    return verb
 
 
 def everything(cluster: SmallCluster) -> set[tuple[str, str]]:
@@ -53,28 +60,28 @@ def allocatable(cluster: SmallCluster) -> dict[str, str]:
 
 
 @needs_kubectl
-@pytest.mark.slow  # make, the plugin and kubectl, for each step
+@pytest.mark.slow  # the plugin, and kubectl for each step
 def test_what_is_deployed_runs_and_leaves_nothing_when_it_is_removed(
-    cluster: SmallCluster,
+    cluster: SmallCluster, run: Run
 ) -> None:
     eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
     before = everything(cluster)
-    said = make(cluster, "deploy", *NAMED, "NUMBER_DEVICES=3", "COMPONENTS=events verbose")
+    said = run("deploy", *NAMED, "NUMBER_DEVICES=3", "COMPONENTS=events verbose")
     assert said.endswith(
         "\nkubectl --namespace hw rollout status daemonset/simulated-device-plugin\n"
     )
     eventually(lambda: "3" == allocatable(cluster).get("example.com/frob"))
     # With other variables it is the same plugin.
-    make(cluster, "deploy", *NAMED, "NUMBER_DEVICES=4", "COMPONENTS=events")
+    run("deploy", *NAMED, "NUMBER_DEVICES=4", "COMPONENTS=events")
     eventually(lambda: "4" == allocatable(cluster).get("example.com/frob"))
     # A namespace that others use too stays until they are gone.
     cluster.kubectl("apply", "--filename=-", text=BESIDE)
     words = (*NAMED, "COMPONENTS=events")
-    assert "namespace hw is left: it has " in make(cluster, "undeploy", *words)
+    assert "namespace hw is left: it has " in run("undeploy", *words)
     cluster.kubectl("delete", "--filename=-", text=BESIDE)
-    make(cluster, "deploy", *words)
+    run("deploy", *words)
     for _ in range(2):
-        make(cluster, "undeploy", *words)
+        run("undeploy", *words)
         eventually(lambda: before == everything(cluster))
 
 
@@ -88,14 +95,15 @@ spec: {containers: [{name: main, image: nowhere}]}
 
 @needs_kubectl
 @pytest.mark.slow
-def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(cluster: SmallCluster) -> None:
+def test_a_namespace_that_was_there_is_neither_changed_nor_deleted(
+    cluster: SmallCluster, run: Run
+) -> None:
     eventually(lambda: ("ConfigMap", "kube-root-ca.crt") in everything(cluster))
     before, space = everything(cluster), cluster.store.list(NAMESPACE)
     words = ("PLUGIN=simulated", "NAMESPACE=default")
-    assert "namespace default is there already: left as it is\n" in make(cluster, "deploy", *words)
+    assert "namespace default is there already: left as it is\n" in run("deploy", *words)
     assert ["simulated-device-plugin"] == cluster.there(DAEMON_SET)
-    assert "default is there already" in make(cluster, "deploy", *words)
-    said = make(cluster, "undeploy", *words)
+    said = run("undeploy", *words)
     assert said.endswith("namespace default is left: it was not made by make deploy\n")
     eventually(lambda: before == everything(cluster))
     assert space == cluster.store.list(NAMESPACE)

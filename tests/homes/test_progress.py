@@ -29,15 +29,10 @@ def progress(lines: list[str]) -> Progress:
     return made
 
 
-def test_what_is_there_at_once_is_worth_no_line(progress: Progress, lines: list[str]) -> None:
-    assert "found" == progress.wait(lambda: "found", "a thing", 1)
-    assert [] == lines
-
-
-@pytest.mark.slow
 def test_a_long_wait_is_said_once_and_again_if_the_reason_changes(
-    progress: Progress, lines: list[str]
+    progress: Progress, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("homes.cluster.progress.PAUSE", 0.01)
     notes = iter([""] * int(LONG + 2) + ["no image"] * 2)
 
     def is_there() -> bool:

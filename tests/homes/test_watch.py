@@ -73,26 +73,3 @@ def test_a_watch_begins_as_it_is_asked_to(
     options: dict[str, str], expected: list[tuple[str, str]], cluster: SmallCluster
 ) -> None:
     assert expected == names(told(cluster, len(expected), **options))
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (
-            {"sendInitialEvents": "true"},
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ),
-        (
-            {"resourceVersionMatch": "NotOlderThan"},
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ),
-    ],
-)
-def test_a_watch_list_that_is_half_asked_for_is_refused(
-    options: dict[str, str], problem: str, cluster: SmallCluster
-) -> None:
-    with watch(cluster, options) as response:
-        assert 422 == response.status
-        refused = json.load(response)
-    assert "Invalid" == refused["reason"]
-    assert refused["message"].endswith(f"resourceVersionMatch: Forbidden: {problem}")

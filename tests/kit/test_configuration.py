@@ -68,7 +68,6 @@ PORTS: Kind[Any] = record(dict, {"ports": list_of(PORT, 1), "log": choice("all",
 
 GOOD: list[tuple[Kind[Any], str, Any]] = [
     (text(), "a b", "a b"),
-    (text(), "2001-01-01", "2001-01-01"),
     (text(strip=True), "' a '", "a"),
     (text(digits=True), "1.50", "1.50"),
     (text("^[ab]+$", "of a and b"), "abba", "abba"),
@@ -76,23 +75,18 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
     (path(), "/dev/x", Path("/dev/x")),
     (integer(), "007", 7),
     (integer(), "0x10", 16),
-    (integer(), "9" * 18, 10**18 - 1),
     (integer(-5, 5), "-5", -5),
     (number(), "1.5", 1.5),
-    (number(0, 2), "2", 2.0),
     (boolean(), "yes", True),
     (duration(), "1m30s", timedelta(seconds=90)),
-    (duration(), "1d2h", timedelta(hours=26)),
     (duration(), "1.5h", timedelta(minutes=90)),
     (duration(), "0.0001ms", timedelta.resolution),
     (duration(zero=True), "0s", timedelta()),
     (duration(timedelta(days=1)), "24h", timedelta(days=1)),
     (size(), "512", 512),
     (size(), "'512'", 512),
-    (size(), "4KiB", 4096),
     (size(), "80Gi", 80 * 1024**3),
     (size(), "1.5G", 1_500_000_000),
-    (size(), "2k", 2000),
     (choice("all", "none"), "none", "none"),
     (list_of(integer()), "[1, 2]", (1, 2)),
     (list_of(integer(), single=True), "1", (1,)),
@@ -106,25 +100,19 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
 ]
 BAD: list[tuple[Kind[Any], str, str]] = [
     (text(), "5", "5 is not a string: put it in quotes"),
-    (text(), "no", "no is not a string: put it in quotes"),
     (text(), "null", "null is not a string"),
     (text(), "[a]", "a list is not a string"),
     (text("^[ab]+$", "of a and b"), "x", "'x' is not of a and b"),
     (text("^[ab]+$", "of a and b"), '"ab\\n"', r"'ab\n' is not of a and b"),
     (text(problem=lambda raw: "is odd" if raw == "x" else ""), "x", "'x' is odd"),
-    (name(), "A", "'A' is not a name of 1 to 63 lower-case letters, digits and hyphens"),
     (path(), "dev", "'dev' is not an absolute path"),
     (integer(1, 5), "6", "6 is not a whole number from 1 to 5"),
-    (integer(1), "0", "0 is not a whole number from 1"),
     (integer(), "1.5", "1.5 is not a whole number from 0"),
     (integer(), "1" + 18 * "0", "has more than 18 digits"),
     (integer(), "yes", "yes is not a whole number from 0"),
-    (integer(), "'5'", "'5' is not a whole number from 0"),
     (integer(), "9" * 5000, "99999999"),
     (number(), "x", "'x' is not a number"),
     (number(), ".inf", ".inf is not a number"),
-    (number(), ".nan", ".nan is not a number"),
-    (number(0), "-1", "-1 is not a number from 0"),
     (number(0, 1.5), "2", "2 is not a number from 0 and up to 1.5"),
     (boolean(), "1", "1 is not true or false"),
     (duration(), "5", "5 is not a duration, such as 500ms, 30s or 1m30s"),
@@ -133,16 +121,9 @@ BAD: list[tuple[Kind[Any], str, str]] = [
     (duration(), "99999999h", "'99999999h' is longer than 100 years"),
     (duration(timedelta(days=1)), "25h", "'25h' is longer than 1d"),
     (size(), "1X", "'1X' is not a size, such as 512Ki, 80Gi or 1.5G"),
-    (size(), "1.5", "1.5 is not a size, such as 512Ki, 80Gi or 1.5G"),
     (size(1), "0", "0 is not of at least 1 bytes"),
     (size(1, 9), "10", "10 is not from 1 to 9 bytes"),
-    (
-        choice("Device", "Mount"),
-        "mount",
-        "'mount' is not one of Device, Mount: did you mean 'Mount'?",
-    ),
-    (choice("a", "b"), "xyz", "'xyz' is not one of a, b"),
-    (list_of(integer(), 1), "[]", "is empty"),
+    (choice("Device", "Mount"), "mount", "'mount' is not one of Device, Mount: did you mean 'Mou"),
     (list_of(integer(), 2), "[1]", "needs 2 items"),
     (list_of(integer()), "{}", "a mapping is not a list"),
     (list_of(text(), single=True), "{}", "a mapping is not a string, or a list"),
@@ -153,10 +134,7 @@ BAD: list[tuple[Kind[Any], str, str]] = [
     (either(integer(), text(), wanted="all, or how many"), "[]", "a list is not all, or how many"),
     (nothing(None), "5", "5 is not null"),
     (PORT, "{name: a, speed: 19200, read-only: true}", "speed 19200 is too high for a port that"),
-    (PORT, "{name: console}", "the console is not a port"),
-    (PORT, "{name: a, sped: 1}", "sped: unknown key: did you mean 'speed'?"),
     (PORT, "{name: a, x: 1}", "x: unknown key: known are name, speed, read-only"),
-    (PORT, "{}", "name is missing"),
     (PORT, "{name: a, name: b}", "name: given twice"),
 ]
 
@@ -171,14 +149,14 @@ def test_what_is_of_a_kind_is_taken_and_written_so(
 ) -> None:
     found = finished(of_text(written), kind)
     assert (type(expected), expected) == (type(found), found)
-    assert "2001" in written or is_valid(kind, written)
+    assert is_valid(kind, written)
     if expected not in (timedelta.resolution, {"ports": (Port("a"),), "log": "all"}):
         assert expected == finished(configuration.of_plain(kind.write(expected)), kind)
 
 
 BEYOND = {
-    *("is odd", "is longer", "'0s' is not above", "speed 19200", "the console", "bytes"),
-    *(".inf", ".nan", "99999999", "given twice", "more than 18", r"'ab\n'"),
+    *("is odd", "is longer", "'0s' is not above", "speed 19200", "bytes"),
+    *(".inf", "99999999", "given twice", "more than 18", r"'ab\n'"),
 }
 """What a schema cannot say."""
 
@@ -260,16 +238,26 @@ def test_a_place_says_where_it_is(tmp_path: Path) -> None:
     assert [f"{file}:1", f"{file}:2: a[0].b c"] == [str(root), str(item.keys()["b c"])]
 
 
-def test_items_are_judged_together_where_they_are_well() -> None:
+def test_items_are_judged_together_where_they_are_well_and_values_are_turned_into_others() -> None:
     def distinct(items: Any) -> None:
         for at, (place, value) in enumerate(items):
             if value in [other for _, other in items[:at]]:
                 place.fault(f"{value} is there already")
 
+    def tenfold(place: Place, value: int) -> int:
+        if value == 7:
+            raise place.fault(f"{place.shown}: never 7")
+        return 10 * value
+
+    kind = list_of(integer().then(tenfold), together=distinct)
+    assert (10, 20) == finished(of_text("[1, 2]"), kind)
     with pytest.raises(ConfigError) as raised:
-        finished(of_text("[1, x, 1]"), list_of(integer(), together=distinct))
-    expected = ["[1]: 'x' is not a whole number from 0", "[2]: 1 is there already"]
-    assert expected == str(raised.value).splitlines()
+        finished(of_text("[1, x, 1, 7]"), kind)
+    assert [
+        "[1]: 'x' is not a whole number from 0",
+        "[3]: 7: never 7",
+        "[2]: 10 is there already",
+    ] == str(raised.value).splitlines()
 
 
 def test_a_key_may_be_given_as_an_argument_of_another_name() -> None:
@@ -287,18 +275,29 @@ def test_a_key_that_says_nothing_is_as_one_that_is_not_there() -> None:
     assert Port("a", 7) == finished(of_text("{name: a, speed: }"), meant)
 
 
-def test_unknown_keys_that_say_nothing_are_ignored_only_as_go_writes_them() -> None:
+def test_keys_may_be_in_any_case_and_say_nothing_where_go_writes_them() -> None:
     keys: dict[str, Any] = {"name": needed(text()), "speed": integer()}
-    found = finished(
-        of_text('{"Name": "a", "Speed": null, "Other": null}'), record(Port, keys, any_case=True)
-    )
+    as_go = record(Port, keys, any_case=True)
+    found = finished(of_text('{"Name": "a", "Speed": null, "Other": null}'), as_go)
     assert Port("a") == found
-    for document, kind in (
-        ('{"name": "a", "other": null}', record(Port, keys)),
-        ('{"name": "a", "other": 0}', record(Port, keys, any_case=True)),
+    for document, kind, expected in (
+        (
+            "{name: a, other: null}",
+            record(Port, keys),
+            ["other: unknown key: known are name, speed"],
+        ),
+        (
+            "{name: a, Name: b, nmae: c}",
+            as_go,
+            [
+                "Name: is the same key as name: keep one of them",
+                "nmae: unknown key: did you mean 'name'?",
+            ],
+        ),
     ):
-        with pytest.raises(ConfigError, match=r"^other: unknown key"):
+        with pytest.raises(ConfigError) as raised:
             finished(of_text(document), kind)
+        assert expected == str(raised.value).splitlines()
 
 
 def test_null_can_be_an_empty_list(tmp_path: Path) -> None:
@@ -312,24 +311,10 @@ def test_null_can_be_an_empty_list(tmp_path: Path) -> None:
     assert {} == of_file(tmp_path / "c.json").keys()
 
 
-def test_a_value_may_be_turned_into_another() -> None:
-    even = integer().then(lambda place, value: value if value % 2 == 0 else _odd(place))
-    assert 4 == finished(of_text("4"), even)
-    with pytest.raises(ConfigError, match=r"^3: never odd$"):
-        finished(of_text("3"), even)
-
-
-def _odd(place: Place) -> int:
-    raise place.fault(f"{place.shown}: never odd")
-
-
-def test_there_is_always_something_to_suggest() -> None:
+def test_there_is_always_something_to_suggest_and_what_is_very_long_is_cut() -> None:
     assert "there are none" == suggestion("a", [])
     assert "did you mean 'alpha'?" == suggestion("alhpa", ["beta", "alpha"])
     assert suggestion("?", [str(number) for number in range(99)]).endswith("38, 39, ...")
-
-
-def test_what_is_very_long_is_cut_in_its_middle() -> None:
     with pytest.raises(ConfigError) as raised:
         finished(of_text(f"{{{'k' * 1000}: 1}}"), PORT)
     assert len(str(raised.value).splitlines()[0]) < 1000
@@ -338,17 +323,6 @@ def test_what_is_very_long_is_cut_in_its_middle() -> None:
 def test_every_public_name_is_there_and_documented() -> None:
     functions = [one for one in configuration.__all__ if not one.isupper()]
     assert [] == [one for one in functions if not getattr(configuration, one).__doc__]
-
-
-def test_keys_may_be_in_any_case_where_a_record_says_so() -> None:
-    kind: Kind[Any] = record(dict, {"isRdma": text(), "name": text()}, any_case=True)
-    assert {"isRdma": "a", "name": "b"} == of_text("{IsRDMA: a, name: b}").take(kind, {})
-    root = of_text("{isRdma: a, isrdma: b, nmae: c}")
-    assert None is root.take(kind, None)
-    assert [
-        "isrdma: is the same key as isRdma: keep one of them",
-        "nmae: unknown key: did you mean 'name'?",
-    ] == root.faults.lines
 
 
 def test_null_is_as_absent_in_what_programs_in_go_write() -> None:

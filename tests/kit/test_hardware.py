@@ -60,13 +60,6 @@ def test_what_stands_alone_is_its_own_owner(hardware: Hardware, look: Look) -> N
     assert (tun, "", None, "") == (tun.owner, tun.port, tun.number(0), tun.driver)
 
 
-def test_a_number_that_is_none_is_unknown(hardware: Hardware, look: Look) -> None:
-    folder = hardware.pci(CARD, "1002:74a1", "120000")
-    (folder / "vendor").write_text("vendor\n")
-    (function,) = look().subsystem("pci")
-    assert (None, 0x74A1) == (function.number(0), function.number(1))
-
-
 def test_a_device_is_found_by_its_node(hardware: Hardware, look: Look) -> None:
     folder = hardware.device("virtual/null", "mem")
     number = os.stat("/dev/null").st_rdev  # noqa: PTH116
@@ -153,37 +146,30 @@ def test_a_node_without_sysfs_has_no_devices(tmp_path: Path) -> None:
     assert Tree().contains(f"{os.path.realpath('/sys')}/devices/x")
 
 
-@pytest.mark.parametrize("name", ["a\0b", "../etc/passwd", "dri/../../x", "/dev//etc/x", "dri/"])
-def test_a_name_that_leads_out_of_dev_is_none(hardware: Hardware, look: Look, name: str) -> None:
-    folder = hardware.device("virtual/a", "misc", node="a")
-    (folder / "uevent").write_text(f"DEVNAME={name}\n")
-    (device,) = look().subsystem("misc")
-    assert "" == device.node
-
-
-@pytest.mark.parametrize("number", ["\0", "../data", "240:", "x:y"])
-def test_a_number_of_a_device_that_is_none_leads_to_no_file(
-    hardware: Hardware, look: Look, number: str
+def test_names_and_numbers_of_a_device_that_are_none_lead_nowhere(
+    hardware: Hardware, look: Look
 ) -> None:
     folder = hardware.device("virtual/a", "misc", node="a", properties={"A": "1"})
-    (folder / "dev").write_text(f"{number}\n")
-    (device,) = look().subsystem("misc")
-    assert {} == device.properties
-
-
-def test_an_entry_of_a_subsystem_that_leads_nowhere_is_none(hardware: Hardware, look: Look) -> None:
-    hardware.device("virtual/a", "misc", node="a")
+    for name in ("a\0b", "../etc/passwd", "dri/../../x", "/dev//etc/x", "dri/"):
+        (folder / "uevent").write_text(f"DEVNAME={name}\n")
+        assert "" == look().subsystem("misc")[0].node
+    for number in ("\0", "../data", "240:", "x:y"):
+        (folder / "dev").write_text(f"{number}\n")
+        assert {} == look().subsystem("misc")[0].properties
     for name, target in (("loop", "loop"), ("gone", "nothing")):
         (hardware.sys / "class/misc" / name).symlink_to(target)
     assert ["a"] == [device.name for device in look().subsystem("misc")]
+    (hardware.pci(CARD, "1002:74a1", "120000") / "vendor").write_text("vendor\n")
+    (function,) = look().subsystem("pci")
+    assert (None, 0x74A1) == (function.number(0), function.number(1))
 
 
-@pytest.mark.parametrize(("number", "expected"), [(errno.EIO, False), (errno.ENOENT, True)])
 def test_a_snapshot_knows_whether_something_was_unreadable(
-    hardware: Hardware, look: Look, kernel: FailingKernel, number: int, *, expected: bool
+    hardware: Hardware, look: Look, kernel: FailingKernel
 ) -> None:
     folder = hardware.device("virtual/a", "misc", node="a")
-    kernel.faults[folder / "state"] = number
-    tree = look()
-    (device,) = tree.subsystem("misc")
-    assert ("", expected) == (device.attribute("state"), tree.is_complete)
+    for number, expected in ((errno.EIO, False), (errno.ENOENT, True)):
+        kernel.faults[folder / "state"] = number
+        tree = look()
+        (device,) = tree.subsystem("misc")
+        assert ("", expected) == (device.attribute("state"), tree.is_complete)

@@ -47,17 +47,14 @@ def test_names_are_made_of_parts() -> None:
     assert f"amd.com/gpu.{'x' * 59}" == key("amd.com", "gpu", "()", "x" * 80)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("a", ""),
-        ("amd.com/gpu.vram", "48G"),
-        ("x" * 63, "x" * 63),
-        (f"{'d' * 63}.{'e' * 63}/A_b.c-1", "0"),
-    ],
-)
-def test_labels_that_are_valid_are_kept(name: str, value: str) -> None:
-    assert ({name: value}, []) == checked({name: value})
+def test_labels_that_are_valid_are_kept() -> None:
+    labels = {
+        "a": "",
+        "amd.com/gpu.vram": "48G",
+        "x" * 63: "x" * 63,
+        f"{'d' * 63}.{'e' * 63}/A_b.c-1": "0",
+    }
+    assert (labels, []) == checked(labels)
 
 
 RULE = (
@@ -66,31 +63,24 @@ RULE = (
 )
 
 
+LONG = ".".join(["d" * 63] * 4)
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
+    ("name", "value", "problem"),
     [
-        ("", "1", f"label '': its name {RULE}"),
-        ("a/", "1", f"label 'a/': its name {RULE}"),
-        ("a/b/c", "1", "label 'a/b/c': 'a/b' is not a domain such as example.com"),
-        ("/b", "1", "label '/b': '' is not a domain such as example.com"),
-        ("A.com/b", "1", "label 'A.com/b': 'A.com' is not a domain such as example.com"),
-        ("a" * 64, "1", f"label '{'a' * 64}': its name {RULE}"),
-        ("a", "b c", f"label 'a': value 'b c' {RULE}"),
-        ("a", "b\nc=d", f"label 'a': value 'b\\nc=d' {RULE}"),
-        ("a\n", "b", f"label 'a\\n': its name {RULE}"),
-        ("a", "x" * 64, f"label 'a': value '{'x' * 64}' {RULE}"),
-        ("a", "-", f"label 'a': value '-' {RULE}"),
+        *((name, "1", f"its name {RULE}") for name in ("", "a/", "a" * 64, "a\n")),
+        *(
+            (f"{domain}/b", "1", f"{domain!r} is not a domain such as example.com")
+            for domain in ("a/b", "", "A.com", LONG)
+        ),
+        *(("a", value, f"value {value!r} {RULE}") for value in ("b c", "b\nc=d", "x" * 64, "-")),
     ],
 )
 def test_a_label_that_is_not_valid_is_left_out_with_the_reason(
-    name: str, value: str, expected: str
+    name: str, value: str, problem: str
 ) -> None:
-    assert (ONE, [expected]) == checked({name: value, **ONE})
-
-
-def test_a_prefix_can_be_too_long() -> None:
-    name = f"{'.'.join(['d' * 63] * 4)}/a"
-    assert [] == [*checked({name: "1"}).labels]
+    assert (ONE, [f"label {name!r}: {problem}"]) == checked({name: value, **ONE})
 
 
 # The file.

@@ -1,7 +1,7 @@
 """What lasts is logged when it begins and when it changes, whatever its text does by itself."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,46 +16,46 @@ def problems() -> Problems:
     return Problems(log, clock=lambda: 0.0)
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    return [(record.levelname, record.getMessage()) for record in caplog.records]
-
-
 def texts(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [vars(record)["problem"] for record in caplog.records]
 
 
-def test_the_same_problem_is_logged_once(
+def test_a_problem_is_logged_once_until_it_changes(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
-    news = [problems.say("kubelet", "waiting", error="no socket", path="/a") for _ in range(3)]
-    assert [True, False, False] == news
-    assert [("WARNING", "waiting")] == said(caplog)
-    assert ("no socket", "/a") == (
-        vars(caplog.records[0])["error"],
-        vars(caplog.records[0])["path"],
-    )
-
-
-def test_a_problem_that_changes_is_logged_again(
-    problems: Problems, caplog: pytest.LogCaptureFixture
-) -> None:
-    problems.say("kubelet", "waiting", error="no socket")
-    problems.say("kubelet", "waiting", error="refused")
-    problems.say("kubelet", "tired", error="refused")
-    assert ["waiting", "waiting", "tired"] == caplog.messages
+    news = [
+        problems.say("kubelet", said, error=error, path="/a")
+        for said, error in (
+            *[("waiting", "no socket")] * 3,
+            ("waiting", "refused"),
+            ("tired", "refused"),
+        )
+    ]
+    assert [True, False, False, True, True] == news
+    assert [
+        ("WARNING", "waiting", "no socket", "/a"),
+        ("WARNING", "waiting", "refused", "/a"),
+        ("WARNING", "tired", "refused", "/a"),
+    ] == [(r.levelname, r.message, vars(r)["error"], vars(r)["path"]) for r in caplog.records]
 
 
 @pytest.mark.parametrize(
-    "text", ["/d/x-{:06x}.sock: no", "no answer for {:.1f} s", "<object at 0x7f{:08x}>"]
+    ("text", "most"),
+    [
+        (lambda now: f"/d/x-{0xA10000 + now:06x}.sock: no", 29),
+        (lambda now: f"no answer for {now:.1f} s", 29),
+        (lambda now: "x" * (now // 90), 39),
+    ],
+    ids=["a name", "a time", "endless new texts"],
 )
 def test_a_text_that_varies_by_itself_is_logged_less_and_less(
-    caplog: pytest.LogCaptureFixture, text: str
+    caplog: pytest.LogCaptureFixture, text: Callable[[int], str], most: int
 ) -> None:
     now = 0
     problems = Problems(log, clock=lambda: now)
     for now in range(0, 86400, 30):
-        problems.say("kubelet", "waiting", error=text.format(0xA10000 + now))
-    assert 1 < len(caplog.messages) < 30
+        problems.say("kubelet", "waiting", error=text(now))
+    assert 1 < len(caplog.messages) <= most
 
 
 def test_what_goes_to_and_fro_is_logged_less_and_less(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,22 +66,11 @@ def test_what_goes_to_and_fro_is_logged_less_and_less(caplog: pytest.LogCaptureF
     assert 4 == len(caplog.messages)  # two at once, one after 60 s and one after another 120 s
 
 
-def test_endless_new_texts_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    now = 0
-    problems = Problems(log, clock=lambda: now)
-    for now in range(0, 86400, 30):
-        problems.say("kubelet", "waiting", error="x" * (now // 90))
-    assert len(caplog.messages) < 40
-
-
-def test_a_long_text_takes_no_time() -> None:
-    for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
-        assert len(shape(text)) in {1, 1000}
-
-
-def test_texts_that_say_the_same_have_one_shape() -> None:
+def test_texts_that_say_the_same_have_one_shape_and_long_ones_take_no_time() -> None:
     assert shape("no answer for 3.5 s from 0x7f01") == shape("no answer for 12 s from 0xbeef2")
     assert shape("no answer") != shape("no socket")
+    for text in ("a" * 100_000, "7" * 100_000, "a." * 50_000):
+        assert len(shape(text)) in {1, 1000}
 
 
 def test_a_cause_is_logged_with_its_traceback(
@@ -91,37 +80,21 @@ def test_a_cause_is_logged_with_its_traceback(
     assert "ValueError: odd" == (caplog.records[0].exc_text or "").splitlines()[-1]
 
 
-def test_subjects_have_nothing_to_do_with_each_other(caplog: pytest.LogCaptureFixture) -> None:
-    problems = Problems(log, logging.ERROR)
-    for subject in ("a", "b", "a", "b"):
-        problems.say(subject, "waiting")
-    assert [("ERROR", "waiting")] * 2 == said(caplog)
-
-
-def test_a_problem_that_is_over_is_logged_again_when_it_comes_back(
-    problems: Problems, caplog: pytest.LogCaptureFixture
+def test_a_problem_that_is_over_or_forgotten_is_logged_again_when_it_comes_back(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    assert not problems.over("kubelet")
-    problems.say("kubelet", "waiting")
-    assert problems.over("kubelet")
-    assert not problems.over("kubelet")
-    problems.say("kubelet", "waiting")
-    assert ["waiting"] * 2 == caplog.messages
+    problems = Problems(log, logging.ERROR, clock=lambda: 0.0)
 
+    def say() -> list[bool]:
+        return [problems.say(subject, "waiting") for subject in ("a", "b")]
 
-def test_all_but_some_subjects_can_be_forgotten(
-    problems: Problems, caplog: pytest.LogCaptureFixture
-) -> None:
-    for subject in ("a", "b"):
-        problems.say(subject, "waiting")
+    assert not problems.over("a")
+    assert [[True, True], [False, False]] == [say(), say()]
+    assert [True, False] == [problems.over("a"), problems.over("a")]
+    assert [True, False] == say()
     problems.keep({"a"})
-    for subject in ("a", "b"):
-        problems.say(subject, "waiting", subject=subject)
-    assert 4 == len(caplog.messages)
-
-
-def test_who_logs_by_other_means_can_ask_for_news(problems: Problems) -> None:
-    assert [True, False, True] == [problems.is_news("a", text) for text in ("x", "x", "y")]
+    assert [False, True] == say()
+    assert {"ERROR"} == {record.levelname for record in caplog.records}
 
 
 def test_however_many_threads_meet_a_problem_it_is_logged_once(
@@ -191,7 +164,8 @@ def test_lists_that_grow_and_shrink_at_random_never_lose_what_stays(
 
 
 def test_a_problem_that_nobody_reports_any_more_is_over_by_itself() -> None:
-    now = iter([0.0, 1.0, 59.0, 118.0, 179.0])
+    now = iter([0.0, 1.0, 59.0, 118.0, 179.0, 180.0])
     problems = Problems(log, clock=lambda: next(now), lasts=60)
     news = [problems.is_news(one, "waiting") for one in ("away", "busy", "away", "away", "away")]
     assert [True, True, False, False, True] == news
+    assert problems.is_news("away", "tired")

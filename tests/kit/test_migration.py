@@ -24,19 +24,17 @@ def test_what_nothing_has_become_of_is_left() -> None:
     assert ["f.yaml: env[1]: not understood"] == one.left()
 
 
-def test_what_is_taken_is_not_dropped_any_more() -> None:
+def test_what_is_dropped_is_listed_once_and_what_is_taken_is_not_dropped_any_more() -> None:
     one = account()
+    workload = Workload(place="p", values=VALUES, account=one)
+    workload.drop("a reason", "a", "b")
+    assert [((0, "a", "b"), "a reason")] == one.dropped()
     one.drop((0, "a"), "why")
-    one.take((0, "a"))
-    assert [] == one.dropped()
-
-
-def test_nothing_is_dropped_twice() -> None:
-    one = account()
-    one.drop((0, "a", "b"), "a reason")
-    one.drop((0, "a"), "why")
-    assert [((0, "a"), "why")] == one.dropped()
-    assert [] == one.dropped((0, "env"))
+    assert ([((0, "a"), "why")], []) == (one.dropped(), one.dropped((0, "env")))
+    taken = account()
+    taken.drop((0, "a"), "why")
+    taken.take((0, "a"))
+    assert [] == taken.dropped()
 
 
 def test_a_key_that_is_wrong_is_left_below_what_is_dropped() -> None:
@@ -62,14 +60,12 @@ def test_keys_that_were_asked_for_are_suggested() -> None:
     ] == one.left()
 
 
-def test_of_very_many_keys_some_are_named() -> None:
+def test_of_very_many_keys_some_are_named_and_long_and_odd_ones_cut_and_escaped() -> None:
     *named, last = account({f"k{index}": 1 for index in range(150)}).left()
     assert 100 == len(named)
     assert "50 more keys: not understood" == last
-
-
-def test_a_key_that_would_change_the_line_is_escaped() -> None:
     assert "'a\\nb'[0]" == account().name((0, "a\nb", 0))
+    assert len(str(Setting("p", "x" * 5000).wrong("a number"))) < 500
 
 
 def test_a_variable_that_was_asked_for_is_suggested() -> None:
@@ -87,10 +83,6 @@ def test_a_variable_that_was_asked_for_is_suggested() -> None:
     assert ["f.yaml: env[LEVL]: not understood: did you mean 'LEVEL'?"] == workload.account.left()
 
 
-def test_a_value_in_a_message_is_cut() -> None:
-    assert len(str(Setting("p", "x" * 5000).wrong("a number"))) < 500
-
-
 def test_flags_of_what_a_shell_starts_are_refused() -> None:
     def read(*arguments: str) -> list[str]:
         workload = Workload(place="p", shell="/bin/sh", arguments=arguments)
@@ -100,9 +92,3 @@ def test_flags_of_what_a_shell_starts_are_refused() -> None:
         with pytest.raises(dp.ConfigError, match="p: command: '/bin/sh' is not a plugin"):
             read(*odd)
     assert ["a"] == read("-c", "exec x --a")
-
-
-def test_a_field_that_is_dropped_is_listed() -> None:
-    workload = Workload(place="p", values=VALUES, account=account())
-    workload.drop("why", "a", "b")
-    assert [((0, "a", "b"), "why")] == workload.account.dropped()

@@ -22,18 +22,15 @@ def only(look: Look, address: str = GPU) -> pci.Function:
     return found
 
 
+def facts(one: pci.Function) -> tuple[object, ...]:
+    ids = one.vendor, one.product, one.pci_class
+    return *ids, one.driver, one.numa_node, one.iommu_group
+
+
 def test_a_function_says_who_it_is(hardware: Hardware, look: Look) -> None:
     hardware.pci(GPU, "8086:56c0", "038000", driver="xe", numa=1, group="17")
     gpu = only(look)
-    assert (GPU, 0x8086, 0x56C0, "038000", "xe", 1, "17") == (
-        gpu.address,
-        gpu.vendor,
-        gpu.product,
-        gpu.pci_class,
-        gpu.driver,
-        gpu.numa_node,
-        gpu.iommu_group,
-    )
+    assert (GPU, (0x8086, 0x56C0, "038000", "xe", 1, "17")) == (gpu.address, facts(gpu))
     assert "Function('0000:02:00.0')" == repr(gpu)
     assert {gpu} == {gpu, only(look)}
     assert gpu != GPU
@@ -78,14 +75,7 @@ def test_what_the_kernel_does_not_say_is_unknown(
     kernel.faults[folder / "vendor"] = errno.ENODEV
     kernel.faults[folder / "driver"] = errno.EACCES
     gpu = only(look)
-    assert (None, None, "", "", None, "") == (
-        gpu.vendor,
-        gpu.product,
-        gpu.pci_class,
-        gpu.driver,
-        gpu.numa_node,
-        gpu.iommu_group,
-    )
+    assert (None, None, "", "", None, "") == facts(gpu)
     assert [] == gpu.virtual_functions
     assert (None, False) == (gpu.physical_function, gpu.is_divided)
 

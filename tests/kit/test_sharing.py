@@ -15,10 +15,6 @@ CARDS = {share_id(f"card{card}", number): f"card{card}" for card in range(4) for
 TEN = {share_id(f"card{card}", number): f"card{card}" for card in (2, 10) for number in range(2)}
 
 
-def free(*used: str) -> list[str]:
-    return [one for one in CARDS if one not in used]
-
-
 # Ids.
 
 
@@ -54,24 +50,40 @@ def test_ids_stay_what_they_are_when_there_are_more_shares() -> None:
 
 # Policies, with the questions of Intel's plugin.
 
-
-def test_spread_takes_one_of_each_device() -> None:
-    expected = ["card0::0", "card1::0", "card2::0", "card3::0"]
-    assert expected == Shares(CARDS).choose(CARDS, (), 4)
-    used = ["card0::0", "card0::1", "card2::0"]
-    assert ["card1::0"] == Shares(CARDS).choose(free(*used), (), 1)
-    assert ["card0::2", "card1::0", "card1::1", "card2::1", "card3::0"] == Shares(CARDS).choose(
-        free(*used), (), 5
-    )
+SPREAD, PACKED = Shares(CARDS), Shares(CARDS, "packed")
+FREE = [one for one in CARDS if one != "card2::0"]
+LESS = [one for one in FREE if one not in {"card0::0", "card0::1"}]
 
 
-def test_packed_fills_up_one_device() -> None:
-    packed = Shares(CARDS, "packed")
-    assert [f"card0::{number}" for number in range(4)] == packed.choose(CARDS, (), 4)
-    assert ["card2::1"] == packed.choose(free("card2::0"), (), 1)
-    assert ["card0::0", *(f"card2::{n}" for n in range(1, 5))] == packed.choose(
-        free("card2::0"), (), 5
-    )
+@pytest.mark.parametrize(
+    ("policy", "available", "required", "size", "expected"),
+    [
+        (SPREAD, CARDS, (), 4, "card0::0 card1::0 card2::0 card3::0"),
+        (SPREAD, LESS, (), 1, "card1::0"),
+        (SPREAD, LESS, (), 5, "card0::2 card1::0 card1::1 card2::1 card3::0"),
+        (PACKED, CARDS, (), 4, "card0::0 card0::1 card0::2 card0::3"),
+        (PACKED, FREE, (), 1, "card2::1"),
+        (PACKED, FREE, (), 5, "card0::0 card2::1 card2::2 card2::3 card2::4"),
+        (Shares(CARDS, "packed", distinct=True), FREE, (), 2, "card0::0 card2::1"),
+        # Devices are in the order in which they were named.
+        (Shares(TEN, "packed"), sorted(TEN), (), 2, "card2::0 card2::1"),
+        # What is required is in the answer and counts as taken.
+        (SPREAD, CARDS, ["card3::2"], 2, "card0::0 card3::2"),
+        (PACKED, CARDS, ["card3::2"], 2, "card3::0 card3::2"),
+        (SPREAD, CARDS, ["card3::2", "card1::0"], 1, "card1::0 card3::2"),
+        # An unknown id is a device of its own.
+        (SPREAD, ["x", "card2::0"], (), 2, "card2::0 x"),
+        (PACKED, ["x", "card2::0"], (), 2, "card2::0 x"),
+        # What cannot be had is answered as far as it can.
+        (SPREAD, ["card2::0"], (), 9, "card2::0"),
+        (SPREAD, [], (), 2, ""),
+        (SPREAD, CARDS, (), 0, ""),
+    ],
+)
+def test_shares_are_chosen_by_the_policy(
+    policy: Shares, available: Sequence[str], required: Sequence[str], size: int, expected: str
+) -> None:
+    assert expected.split() == policy.choose(available, required, size)
 
 
 def test_packed_begins_on_the_idle_device_that_is_just_large_enough() -> None:
@@ -83,21 +95,6 @@ def test_packed_begins_on_the_idle_device_that_is_just_large_enough() -> None:
     packed = Shares(places, "packed")
     assert ["c::0", "c::1", "c::2"] == packed.choose(places, (), 3)
     assert [*(f"a::{n}" for n in range(8)), "b::0"] == packed.choose(places, (), 9)
-
-
-def test_packed_can_take_each_of_another_device() -> None:
-    packed = Shares(CARDS, "packed", distinct=True)
-    assert ["card0::0", "card2::1"] == packed.choose(free("card2::0"), (), 2)
-
-
-def test_devices_are_in_the_order_in_which_they_were_named() -> None:
-    assert ["card2::0", "card2::1"] == Shares(TEN, "packed").choose(sorted(TEN), (), 2)
-
-
-def test_required_shares_are_in_the_answer_and_count_as_taken() -> None:
-    assert ["card0::0", "card3::2"] == Shares(CARDS).choose(CARDS, ["card3::2"], 2)
-    assert ["card3::0", "card3::2"] == Shares(CARDS, "packed").choose(CARDS, ["card3::2"], 2)
-    assert ["card1::0", "card3::2"] == Shares(CARDS).choose(CARDS, ["card3::2", "card1::0"], 1)
 
 
 def test_parts_of_parts_are_chosen_from_the_outermost_on() -> None:
@@ -119,17 +116,6 @@ def test_as_many_devices_are_taken_as_there_are_wherever_they_are_parts(
     assert ["m0::0", "m1::0", "m2::0", "m3::0"] == asked.choose(places, (), 4)
     assert ["m0::0", "m1::0"] == asked.choose(places, (), 2), "of different cards, if there are"
     assert ["m0::1", "m1::0", "m2::0", "m3::0"] == asked.choose(places, ["m0::1"], 4)
-
-
-def test_an_unknown_id_is_a_device_of_its_own() -> None:
-    for policy in ("spread", "packed"):
-        assert ["card2::0", "x"] == Shares(TEN, policy).choose(["x", "card2::0"], (), 2)
-
-
-def test_what_cannot_be_had_is_answered_as_far_as_it_can() -> None:
-    assert ["card2::0"] == Shares(TEN).choose(["card2::0"], (), 9)
-    assert [] == Shares(TEN).choose([], (), 2)
-    assert [] == Shares(TEN).choose(TEN, (), 0)
 
 
 def test_a_hook_is_answered_with_the_devices_that_it_was_given() -> None:

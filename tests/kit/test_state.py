@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,22 +32,18 @@ def problems(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.message, vars(record)["error"]) for record in caplog.records]
 
 
-def test_what_is_saved_is_known_after_a_restart(
+def test_what_is_saved_is_known_after_a_restart_and_not_written_again(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert {} == loaded(path)
-    assert State(path, 1).save({"ports": {"a": 1}})
+    state = State(path, 1)
+    assert state.save({"ports": {"a": 1}})
+    before = path.stat()
+    assert state.save({"ports": {"a": 1}})
+    assert (before.st_ino, 0o100600) == (path.stat().st_ino, path.stat().st_mode)
     assert {"a": 1} == loaded(path)
     assert {"version": 1, "ports": {"a": 1}} == json.loads(path.read_text())
-    assert (0o100600, []) == (path.stat().st_mode, caplog.messages)
-
-
-def test_the_same_state_is_not_written_again(path: Path) -> None:
-    state = State(path, 1)
-    assert state.save({"ports": {}})
-    inode = path.stat().st_ino
-    assert state.save({"ports": {}})
-    assert inode == path.stat().st_ino
+    assert [] == caplog.messages
 
 
 def test_without_a_path_nothing_is_kept(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,27 +131,19 @@ def test_a_file_that_cannot_be_set_aside_is_logged_all_the_same(
     assert path.exists()
 
 
-def test_a_file_that_cannot_be_written_is_logged_once_until_it_can(
-    path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("too_long", [False, True], ids=["a full disk", "too long to load"])
+def test_what_cannot_be_saved_is_logged_once_until_it_can(
+    path: Path, caplog: pytest.LogCaptureFixture, *, too_long: bool
 ) -> None:
     state = State(path, 1)
     state.save({"ports": {"a": 1}})
     for _ in range(2):
-        with full_disk():
-            assert [False] * 3 == [state.save({"ports": {"b": 2}}) for _ in range(3)]
+        with nullcontext() if too_long else full_disk():
+            more = {"x" * (LONGEST if too_long else 1): 1}
+            assert [False] * 3 == [state.save({"ports": more}) for _ in range(3)]
         assert {"a": 1} == loaded(path)
         assert state.save({"ports": {"a": 1}})
     assert [(UNSAVED, f"[Errno 27] File too large: '{path}'")] * 2 == problems(caplog)
-
-
-def test_what_would_be_too_long_to_load_is_not_saved(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    state = State(path, 1)
-    assert state.save({"ports": {"a": 1}})
-    assert not state.save({"ports": {"x" * LONGEST: 1}})
-    assert {"a": 1} == loaded(path)
-    assert [(UNSAVED, f"[Errno 27] File too large: '{path}'")] == problems(caplog)
 
 
 def test_what_is_not_of_json_is_a_mistake_of_the_author(path: Path) -> None:

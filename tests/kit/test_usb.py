@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from deviceplugin.kit import usb
 from deviceplugin.kit.hardware import Device, Tree
 from deviceplugin.kit.usb import Ledger, Stem, Units
@@ -84,11 +86,6 @@ def test_a_serial_number_is_a_name_at_any_port(hardware: Hardware, look: Look) -
     assert ["1-2:1.0"] == named(Ledger(), look(), by_serial=False)
 
 
-def test_without_a_serial_number_the_port_is_the_name(hardware: Hardware, look: Look) -> None:
-    adapter(hardware, "1-1", 2)
-    assert ["1-1:1.0"] == named(Ledger(), look())
-
-
 def test_a_second_device_of_a_number_is_told_by_its_port_and_renames_none(
     hardware: Hardware, look: Look
 ) -> None:
@@ -102,11 +99,12 @@ def test_a_second_device_of_a_number_is_told_by_its_port_and_renames_none(
     assert ["A@1-1:1.0", "A@1-2:1.0"] == named(ledger, look())
 
 
-def test_a_serial_number_that_looks_like_a_port_is_none_alone(
-    hardware: Hardware, look: Look
+@pytest.mark.parametrize(("serial", "name"), [("", "1-1:1.0"), ("1-2", "1-2@1-1:1.0")])
+def test_without_a_serial_number_or_with_one_that_looks_like_a_port_the_port_is_in_the_name(
+    hardware: Hardware, look: Look, serial: str, name: str
 ) -> None:
-    adapter(hardware, "1-1", 2, "1-2")
-    assert ["1-2@1-1:1.0"] == named(Ledger(), look())
+    adapter(hardware, "1-1", 2, serial)
+    assert [name] == named(Ledger(), look())
 
 
 def test_parts_that_the_kernel_counts_are_told_by_its_names_once_there_are_two(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deviceplugin_cli.migrate._cli import main
-from manifests.kustomize import ROOT, Manifest, render, render_by_kustomize
+from manifests.kustomize import ROOT, Manifest, render
 
 Migrate = Callable[..., str]
 
@@ -33,9 +33,5 @@ def migrate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Migrate:
 
 @pytest.fixture
 def rendered(tmp_path: Path) -> Callable[[], list[Manifest]]:
-    """Return what renders the overlay by kubectl, if it is here, and as the operator does."""
-
-    def manifests() -> list[Manifest]:
-        return render_by_kustomize(tmp_path) or list(render(tmp_path))
-
-    return manifests
+    """Return what renders the overlay, as the operator does."""
+    return lambda: list(render(tmp_path))

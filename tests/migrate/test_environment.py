@@ -1,6 +1,6 @@
 """The variables of a container, in the kubelet's order, from wherever they come."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deviceplugin.__main__ import main
-from migration.peers import config_map, differences
+from migration.peers import config_map, daemon_set, differences
 
 Run = Callable[..., tuple[str, str]]
 NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
@@ -23,16 +23,12 @@ SECRETS = {
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return what migrates a container of NVIDIA's plugin with some keys, and other documents."""
+    """Return what migrates a container of NVIDIA's plugin, of which YAML is given."""
 
-    def result(container: Mapping[str, Any], *documents: object) -> tuple[str, str]:
-        pod = {"containers": [{"name": "peer", "image": NVIDIA, **container}]}
-        peer = {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": "peer", "namespace": "kube-system"},
-            "spec": {"template": {"spec": pod}},
-        }
+    def result(container: str, *documents: object) -> tuple[str, str]:
+        keys = yaml.safe_load(container)
+        peer = daemon_set(NVIDIA)
+        peer["spec"]["template"]["spec"]["containers"] = [{"name": "peer", "image": NVIDIA, **keys}]
         file = tmp_path / "peer.yaml"
         file.write_text(yaml.safe_dump_all([peer, *documents]), encoding="utf-8")
         status = main(["migrate", str(file)])
@@ -54,53 +50,40 @@ def settings(out: str) -> Any:
     return yaml.safe_load(patch[0]["value"])
 
 
-def env(*pairs: tuple[str, object]) -> list[dict[str, object]]:
-    """Return the ``env`` of a container: values, or where they come from."""
-    return [
-        {"name": name, "value" if isinstance(one, str) else "valueFrom": one} for name, one in pairs
-    ]
-
-
-def of_map(name: str, key: str, **more: object) -> dict[str, object]:
-    return {"configMapKeyRef": {"name": name, "key": key, **more}}
-
-
 @pytest.mark.parametrize(
     ("container", "strategy"),
     [
-        ({"envFrom": [{"configMapRef": {"name": "c"}}]}, "single"),
-        ({"envFrom": [{"prefix": "MIG_", "configMapRef": {"name": "short"}}]}, "mixed"),
+        ("envFrom: [{configMapRef: {name: c}}]", "single"),
+        ("envFrom: [{prefix: MIG_, configMapRef: {name: short}}]", "mixed"),
+        ("envFrom: [{configMapRef: {name: c}}, {configMapRef: {name: again}}]", "none"),
         (
-            {"envFrom": [{"configMapRef": {"name": name}} for name in ("c", "again")]},
-            "none",
-        ),
-        (
-            {
-                "envFrom": [{"configMapRef": {"name": "c"}}],
-                "env": env(("MIG_STRATEGY", "mixed")),
-            },
+            "{envFrom: [{configMapRef: {name: c}}], env: [{name: MIG_STRATEGY, value: mixed}]}",
             "mixed",
         ),
-        ({"env": env(("MIG_STRATEGY", of_map("c", "MIG_STRATEGY")))}, "single"),
-        ({"env": env(("MIG_STRATEGY", "mixed"), ("MIG_STRATEGY", "none"))}, "none"),
-        ({"env": env(("A", "mix"), ("MIG_STRATEGY", "$(A)ed"))}, "mixed"),
-        ({"env": env(("A", "none")), "args": ["--mig-strategy=$(A)"]}, "none"),
         (
-            {
-                "envFrom": [{"configMapRef": {"name": "c"}}],
-                "env": env(("A", "$(MIG_STRATEGY)"), ("MIG_STRATEGY", "mixed")),
-                "args": ["--mig-strategy", "$(A)"],
-            },
+            "env: [{name: MIG_STRATEGY, valueFrom: {configMapKeyRef: {name: other, key: it}}}]",
+            "mixed",
+        ),
+        ("env: [{name: MIG_STRATEGY, value: mixed}, {name: MIG_STRATEGY, value: none}]", "none"),
+        ("env: [{name: A, value: mix}, {name: MIG_STRATEGY, value: $(A)ed}]", "mixed"),
+        ("{env: [{name: A, value: none}], args: [--mig-strategy=$(A)]}", "none"),
+        (
+            """
+            envFrom: [{configMapRef: {name: c}}]
+            env: [{name: A, value: $(MIG_STRATEGY)}, {name: MIG_STRATEGY, value: mixed}]
+            args: [--mig-strategy, $(A)]
+            """,
             "single",
         ),
     ],
 )
 def test_variables_have_the_value_that_the_kubelet_sets(
-    run: Run, container: dict[str, Any], strategy: str
+    run: Run, container: str, strategy: str
 ) -> None:
     maps = [
         config_map("c", MIG_STRATEGY="single"),
         config_map("short", STRATEGY="mixed"),
+        config_map("other", it="mixed"),
         config_map("again", MIG_STRATEGY="none"),
         {**config_map("c", MIG_STRATEGY="mixed"), "metadata": {"name": "c", "namespace": "other"}},
     ]
@@ -112,87 +95,77 @@ def test_variables_have_the_value_that_the_kubelet_sets(
     ("container", "listed"),
     [
         (
-            {"env": env(("TZ", "UTC"), ("NODE", {"fieldRef": {"fieldPath": "spec.nodeName"}}))},
-            "variables TZ, NODE: without effect here",
+            "env: [{name: TZ, value: UTC}, {name: N, valueFrom: {fieldRef: {fieldPath: a}}}]",
+            "variables TZ, N: without effect here",
         ),
         (
-            {"env": env(("MIG_STRATEGY", "mixed"), ("MIG_STRATEGY", "none"))},
+            "env: [{name: MIG_STRATEGY, value: mixed}, {name: MIG_STRATEGY, value: none}]",
             "variable MIG_STRATEGY: MIG_STRATEGY is set again: the last one counts",
         ),
         (
-            {
-                "envFrom": [{"configMapRef": {"name": "c"}}],
-                "env": env(("MIG_STRATEGY", "none")),
-            },
+            "{envFrom: [{configMapRef: {name: c}}], env: [{name: MIG_STRATEGY, value: none}]}",
             "ConfigMap c: data.MIG_STRATEGY: MIG_STRATEGY is set again: the last one counts",
         ),
         (
-            {"envFrom": [{"configMapRef": {"name": "absent"}}]},
+            "envFrom: [{configMapRef: {name: absent}}]",
             "envFrom 0: the ConfigMap absent is not in the input, so its variables are not taken",
         ),
         (
-            {"envFrom": [{"configMapRef": {"name": "absent", "optional": True}}]},
+            "envFrom: [{configMapRef: {name: absent, optional: true}}]",
             "envFrom 0: the ConfigMap absent, which is optional, is not in the input",
         ),
         (
-            {"envFrom": [{"secretRef": {"name": "s"}}]},
+            "envFrom: [{secretRef: {name: s}}]",
             "envFrom 0: the Secret s is not read: set in ours what the plugin takes from it",
         ),
         (
-            {"env": env(("MIG_STRATEGY", of_map("c", "absent", optional=True)))},
-            "variable MIG_STRATEGY: is not set: the ConfigMap c with absent is not in the input",
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: x, optional: true}}}]",
+            "variable A: is not set: the ConfigMap c with x is not in the input",
         ),
     ],
 )
-def test_what_has_no_effect_or_no_value_is_listed(
-    run: Run, container: dict[str, Any], listed: str
-) -> None:
+def test_what_has_no_effect_or_no_value_is_listed(run: Run, container: str, listed: str) -> None:
     out, err = run(container, config_map("c", MIG_STRATEGY="single"), SECRETS)
     assert "" == err
     assert [one for one in differences(out) if one.startswith(listed)], out
+
+
+ROOT = "args: [--nvidia-driver-root=/a/$(A)], env: [{name: A, valueFrom:"
+"""A variable that our configuration would need."""
 
 
 @pytest.mark.parametrize(
     ("container", "error"),
     [
         (
-            {"env": env(("MIG_STRATEGI", "mixed"))},
+            "env: [{name: MIG_STRATEGI, value: mixed}]",
             "env[MIG_STRATEGI]: not understood: did you mean 'MIG_STRATEGY'?",
         ),
         (
-            {"env": env(("NVIDIA_DRIVER_ROOT", {"secretKeyRef": {"name": "s", "key": "k"}}))},
+            "env: [{name: NVIDIA_DRIVER_ROOT, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
             "env: NVIDIA_DRIVER_ROOT: its value is not read",
         ),
         (
-            {
-                "env": env(("ROOT", {"secretKeyRef": {"name": "s", "key": "k"}})),
-                "args": ["--nvidia-driver-root=/a/$(ROOT)"],
-            },
-            "env: ROOT: its value is in the Secret s, key k, which is not read, and our configurat",
+            f"{{{ROOT} {{secretKeyRef: {{name: s, key: k}}}}}}]}}",
+            "env: A: its value is in the Secret s, key k, which is not read, and our configurat",
         ),
         (
-            {
-                "env": env(("ROOT", of_map("absent", "k"))),
-                "args": ["--nvidia-driver-root=/a/$(ROOT)"],
-            },
-            "env: ROOT: its value is in the ConfigMap absent, key k, which is not read",
+            f"{{{ROOT} {{configMapKeyRef: {{name: absent, key: k}}}}}}]}}",
+            "env: A: its value is in the ConfigMap absent, key k, which is not read",
         ),
         (
-            {
-                "env": env(("NODE", {"fieldRef": {"fieldPath": "spec.nodeName"}})),
-                "args": ["--nvidia-driver-root=/a/$(NODE)"],
-            },
-            "env: NODE: its value is in a field of the pod, which is not read",
+            f"{{{ROOT} {{fieldRef: {{fieldPath: spec.nodeName}}}}}}]}}",
+            "env: A: its value is in a field of the pod, which is not read",
         ),
-        ({"env": env(("A", 5))}, "valueFrom: 5 is not a mapping"),
-        ({"env": [{"name": "A", "value": 5}]}, "env[A].value: 5 is not a string: put it in"),
-        ({"env": [{"value": "a"}]}, "env[0]: name: is missing"),
-        ({"envFrom": 5}, "envFrom: 5 is not a list of mappings"),
+        ("env: [{name: A, valueFrom: 5}]", "valueFrom: 5 is not a mapping"),
+        ("env: [{name: A, value: 5}]", "env[A].value: 5 is not a string: put it in"),
+        ("env: [{value: a}]", "env[0]: name: is missing"),
+        ("envFrom: 5", "envFrom: 5 is not a list of mappings"),
         (
-            {"envFrom": [{"configMap": {"name": "c"}}]},
+            "envFrom: [{configMap: {name: c}}]",
             "envFrom[0].configMap: not understood: did you mean 'configMapRef'?",
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused(run: Run, container: dict[str, Any], error: str) -> None:
+def test_what_cannot_be_read_is_refused(run: Run, container: str, error: str) -> None:
     assert error in run(container, SECRETS)[1]

@@ -1,7 +1,7 @@
 """The forms of the output: what each can carry, and what several deployments are called."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,23 @@ LAMP = "lamp-plugin:1"
 PROFILES = """plugin="gpu", configuration={"mig-strategy": "single"}, profile_label="gpu.example",
 profiles={"shared": {"mig-strategy": "none"}, "mig_1": {}}"""
 Object = dict[str, Any]
+
+
+Lamp = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def lamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Lamp:
+    """Return what migrates a lamp, of which a plugin makes ``fields``: status, output, errors."""
+
+    def migrated(fields: str, *flags: str, **container: Any) -> tuple[int, str, str]:
+        install(tmp_path, monkeypatch, fields)
+        status = main(["migrate", write(tmp_path, daemon_set(LAMP, container=container)), *flags])
+        return status, *capsys.readouterr()
+
+    return migrated
 
 
 def serial(name: str, **more: Any) -> Object:
@@ -132,19 +149,14 @@ def test_no_node_has_two_of_the_configurations_or_none(values: list[str], own: s
     assert all(63 >= len(each.name) for each in found)
 
 
-def test_configurations_by_label_become_a_deployment_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, monkeypatch, PROFILES)
-    path = write(tmp_path, daemon_set(LAMP))
-    assert 2 == main(["migrate", path])
-    assert "choose one of 3 configurations by the label gpu.example (shared, mig_1, or" in (
-        capsys.readouterr().err
-    )
-    text = (migrate(tmp_path, path) / "kustomization.yaml").read_text()
+def test_configurations_by_label_become_a_deployment_each(lamp: Lamp, tmp_path: Path) -> None:
+    choose = "choose one of 3 configurations by the label gpu.example (shared, mig_1, or"
+    assert choose in lamp(PROFILES)[2]
+    ours = migrate(tmp_path, str(tmp_path / "peer.yaml"))
+    text = (ours / "kustomization.yaml").read_text()
     found = {}
     for name in yaml.safe_load(text)["resources"]:
-        one = yaml.safe_load((tmp_path / "ours" / name / "kustomization.yaml").read_text())
+        one = yaml.safe_load((ours / name / "kustomization.yaml").read_text())
         assert (name, "gpu-device-plugin" + one["nameSuffix"]) == (one["namespace"], name)
         (change,) = yaml.safe_load(one["patches"][0]["patch"])
         found[one["nameSuffix"]] = yaml.safe_load(change["value"])
@@ -155,17 +167,14 @@ def test_configurations_by_label_become_a_deployment_each(
     } == found
     first = text.splitlines()[0]
     assert "# The label gpu.example of a node chooses its configuration: there is a" in first
-    assert 2 == main(["migrate", path, "--output=helm-values", f"--directory={tmp_path}/v"])
-    assert "a release of the chart has each plugin once" in capsys.readouterr().err
+    status, _, err = lamp(PROFILES, "--output=helm-values", f"--directory={tmp_path}/v")
+    assert (2, True) == (status, "a release of the chart has each plugin once" in err)
 
 
-def test_an_object_of_the_operator_follows_the_label(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, monkeypatch, PROFILES.replace("mig_1", "mig-1"))
-    path = write(tmp_path, daemon_set(LAMP))
-    assert 0 == main(["migrate", path, "--output=operator", "--image=a.example/gpu:1"])
-    out = capsys.readouterr().out
+def test_an_object_of_the_operator_follows_the_label(lamp: Lamp) -> None:
+    fields = PROFILES.replace("mig_1", "mig-1")
+    status, out, _ = lamp(fields, "--output=operator", "--image=a.example/gpu:1")
+    assert 0 == status
     assert out.startswith("# The label gpu.example of a node chooses its configuration: the object")
     spec = yaml.safe_load(out)["spec"]
     assert ("gpu.example", "a.example/gpu:1") == (spec["profileLabel"], spec["image"])
@@ -178,14 +187,9 @@ def test_an_object_of_the_operator_follows_the_label(
     } == spec["profiles"]
 
 
-def test_what_the_operator_refuses_is_not_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, monkeypatch, PROFILES)
-    path = write(tmp_path, daemon_set(LAMP))
-    assert 2 == main(["migrate", path, "--output=operator"])
-    out, err = capsys.readouterr()
-    assert "" == out
+def test_what_the_operator_refuses_is_not_printed(lamp: Lamp) -> None:
+    status, out, err = lamp(PROFILES, "--output=operator")
+    assert (2, "") == (status, out)
     assert "spec.profiles.mig_1: a name is 1 to 20 lower-case letters" in err
     assert "report this" in err
 
@@ -217,42 +221,26 @@ def test_without_the_operator_nobody_judges_its_objects(
         ),
     ],
 )
-def test_an_object_loses_nothing_in_silence(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    fields: Object,
-    words: str,
-) -> None:
+def test_an_object_loses_nothing_in_silence(lamp: Lamp, fields: Object, words: str) -> None:
     given = {"plugin": "none-such", "configuration": {}, **fields}
-    install(tmp_path, monkeypatch, ", ".join(f"{key}={value!r}" for key, value in given.items()))
-    path = write(tmp_path, daemon_set(LAMP))
-    assert 2 == main(["migrate", path, "--output=operator"])
-    assert words in capsys.readouterr().err
+    text = ", ".join(f"{key}={value!r}" for key, value in given.items())
+    status, _, err = lamp(text, "--output=operator")
+    assert (2, True) == (status, words in err)
 
 
-def test_variables_are_settings_of_an_object(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variables_are_settings_of_an_object(lamp: Lamp) -> None:
     fields = 'plugin="gpu", configuration={}, variables={"DP_MIG_STRATEGY": "mixed"}'
-    install(tmp_path, monkeypatch, fields)
-    assert 0 == main(["migrate", write(tmp_path, daemon_set(LAMP)), "--output=operator"])
-    assert "mixed" == yaml.safe_load(capsys.readouterr().out)["spec"]["gpu"]["mig-strategy"]
+    out = lamp(fields, "--output=operator")[1]
+    assert "mixed" == yaml.safe_load(out)["spec"]["gpu"]["mig-strategy"]
 
 
 @pytest.mark.parametrize("form", ["kustomize", "helm-values", "operator"])
-def test_a_secret_stays_a_reference_that_nobody_judges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
+def test_a_secret_stays_a_reference_that_nobody_judges(lamp: Lamp, form: str) -> None:
     name, source = "DP_MIG_STRATEGY", {"secretKeyRef": {"name": "s", "key": "k"}}
     value = f'workload.variable("{name}").value'
-    install(
-        tmp_path, monkeypatch, f'plugin="gpu", configuration={{}}, variables={{"{name}": {value}}}'
-    )
     env = [{"name": name, "valueFrom": source}]
-    path = write(tmp_path, daemon_set(LAMP, container={"env": env}))
-    status = main(["migrate", path, f"--output={form}"])
-    out, err = capsys.readouterr()
+    fields = f'plugin="gpu", configuration={{}}, variables={{"{name}": {value}}}'
+    status, out, err = lamp(fields, f"--output={form}", env=env)
     if form == "operator":
         assert (2, True) == (status, "env: an object has no such field" in err)
         return
@@ -267,12 +255,10 @@ def test_a_secret_stays_a_reference_that_nobody_judges(
         assert env == found["gpu"]["env"]
 
 
-def test_a_plugin_that_is_not_installed_judges_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    install(tmp_path, monkeypatch, 'plugin="lamp", configuration={"a": 1}')
-    assert 3 == main(["migrate", write(tmp_path, daemon_set(LAMP))])
-    assert capsys.readouterr().out.startswith("# Not judged: the plugin's package is not installed")
+def test_a_plugin_that_is_not_installed_judges_nothing(lamp: Lamp) -> None:
+    status, out, _ = lamp('plugin="lamp", configuration={"a": 1}')
+    assert 3 == status
+    assert out.startswith("# Not judged: the plugin's package is not installed")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What cannot be migrated is refused, with file, document, key and value."""
 
-import io
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +8,8 @@ import pytest
 import yaml
 
 from deviceplugin.__main__ import main
-from deviceplugin.kit.migration import Setting, Workload
 from migration.peers import config_map, daemon_set, mounting
+from migration.releases import APP_TEMPLATE, helm_release
 
 Refusal = Callable[..., str]
 SQUAT = "squat/generic-device-plugin:0.2.1"
@@ -25,6 +23,12 @@ def device_config(**plugin: object) -> dict[str, object]:
     """Return an object of AMD's operator."""
     spec = {"devicePlugin": plugin}
     return {"apiVersion": "amd.com/v1alpha1", "kind": "DeviceConfig", "spec": spec}
+
+
+def sriov(file: str, *flags: str) -> list[object]:
+    """Return the SR-IOV network device plugin, and its file."""
+    peer = daemon_set("x/sriov-network-device-plugin", *flags, **mounting("c", "/etc/pcidp"))
+    return [peer, config_map("c", **{"config.json": file})]
 
 
 @pytest.fixture
@@ -133,6 +137,12 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             [daemon_set("intel-gpu-plugin", "-allocation-policy=x")],
             "'x' is not one of none, balanced",
         ),
+        ([daemon_set("intel-gpu-plugin", "-enable-monitoring=x")], "'x' is not true or false"),
+        ([daemon_set("intel-gpu-plugin", "-allow-ids=0x1")], "'0x1' is not a list of PCI ids in"),
+        (
+            [helm_release("app-template", {**APP_TEMPLATE, "persistence": 5})],
+            "persistence: 5 is not a mapping",
+        ),
         ([daemon_set("intel-gpu-plugin", nodeSelector=5)], "nodeSelector: 5 is not a mapping"),
         (
             [daemon_set("intel-gpu-plugin", nodeSelector={"gpu": True})],
@@ -158,30 +168,15 @@ def test_what_is_wrong_with_flags_of_squat_is_named(
             "its configuration /etc/pcidp/config.json is not in the manifest",
         ),
         (
-            [
-                daemon_set("x/sriov-network-device-plugin", **mounting("c", "/etc/pcidp")),
-                config_map("c", **{"config.json": '{"resourceList": [{"resourceName": "a.b"}]}'}),
-            ],
+            sriov('{"resourceList": [{"resourceName": "a.b"}]}'),
             "resourceList[0].resourceName: 'a.b' is not a name of letters, digits, - and _",
         ),
+        (sriov('{"configList": []}'), "configList: unknown key"),
         (
-            [
-                daemon_set("x/sriov-network-device-plugin", **mounting("c", "/etc/pcidp")),
-                config_map("c", **{"config.json": '{"configList": []}'}),
-            ],
-            "configList: unknown key",
-        ),
-        (
-            [
-                daemon_set(
-                    "x/sriov-network-device-plugin",
-                    "--resource-prefix=a_b",
-                    **mounting("c", "/etc/pcidp"),
-                ),
-                config_map("c", **{"config.json": '{"resourceList": [{"resourceName": "a"}]}'}),
-            ],
+            sriov('{"resourceList": [{"resourceName": "a"}]}', "--resource-prefix=a_b"),
             "'a_b/a' is not the name of a resource: the domain must be",
         ),
+        ([daemon_set("intel-fpga-plugin", "-mode=$(NONE)$$")], "'$(NONE)$' is not one of"),
         ([daemon_set("intel-fpga-plugin", "-mode=x")], "'x' is not one of af, region, regiondevel"),
         ([daemon_set(NVIDIA, "--pass-device-specs=maybe")], "'maybe' is not true or false"),
         ([daemon_set(NVIDIA, "--mps-root=mps")], "--mps-root: 'mps' is not an absolute path"),
@@ -232,21 +227,6 @@ def test_other_plugins_are_named_with_what_takes_their_place(
     assert "not a device plugin that we know" not in error
 
 
-def test_a_template_that_nobody_filled_in_is_refused(refused: Refusal) -> None:
-    template = "resourceName: RESOURCE_NAME\nnumberDevicesOnNode: NUMBER\npluginName: [1]\n"
-    error = refused(
-        daemon_set("device-plugin", "--config=device_plugin_config.yaml", **mounting("c", "/")),
-        config_map("c", **{"device_plugin_config.yaml": template}),
-    )
-    assert [
-        "resourceName: RESOURCE_NAME is the template's: put the value in its place",
-        "numberDevicesOnNode: 'NUMBER' is not a number of devices",
-        "pluginName: a list is not a string",
-    ] == [
-        line.rpartition("/device_plugin_config.yaml: line ")[2][3:] for line in error.splitlines()
-    ]
-
-
 def test_several_peers_are_chosen_by_name(
     refused: Refusal, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -285,26 +265,6 @@ def test_files_that_cannot_be_read_are_named(
     ]
 
 
-def test_a_manifest_comes_from_standard_input_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = yaml.safe_dump(daemon_set("intel-fpga-plugin", "-mode=regiondevel"))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    assert 0 == main(["migrate", "-"])
-    assert "mode: regiondevel" in capsys.readouterr().out
-
-
-def test_variables_in_arguments_are_filled_in_as_the_kubelet_does(
-    refused: Refusal, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    document = daemon_set("intel-fpga-plugin", "-mode=$(MODE)", env={"MODE": "region"})
-    path = tmp_path / "peer.yaml"
-    path.write_text(yaml.safe_dump(document))
-    assert 0 == main(["migrate", str(path)])
-    assert "mode: region" in capsys.readouterr().out
-    assert "'$(NONE)$' is not one of" in refused(daemon_set("intel-fpga-plugin", "-mode=$(NONE)$$"))
-
-
 def test_what_a_manifest_says_cannot_leave_its_comment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -313,10 +273,3 @@ def test_what_a_manifest_says_cannot_leave_its_comment(
     assert 0 == main(["migrate", str(tmp_path / "peer.yaml")])
     text = capsys.readouterr().out
     assert ["device-plugins/deployments/fpga"] == yaml.safe_load(text)["resources"]
-
-
-def test_the_keys_of_helm_values_are_named_in_errors() -> None:
-    workload = Workload(place="v.yaml", values={"a": {"b": 1}})
-    assert Setting("v.yaml: a.b", 1, (0, "a", "b")) == workload.key("a", "b")
-    assert workload.key("a", "c") is None
-    assert workload.key("c", "d") is None

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deviceplugin.__main__ import main
+from deviceplugin.kit.migration import Account, Workload
 from deviceplugin_cli.migrate.charts._layers import assign, steps, typed
+from deviceplugin_intelgpu.migrate import peers
 from migration.releases import APP_TEMPLATE, application, helm_release
 
 NVIDIA: Final[Mapping[str, tuple[Any, ...]]] = {
@@ -107,6 +109,20 @@ def test_a_key_that_a_chart_does_not_have_is_named(file: Path, path: tuple[Any, 
 
 def test_each_key_of_the_values_is_understood(file: Path) -> None:
     assert (0, "") == migrated(file, helm_release("app-template", APP_TEMPLATE))[::2]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"chart": {"spec": {"chart": "intel-device-plugins-gpu"}}}, {"source": {"chart": "i915"}}],
+)
+def test_what_installs_one_of_intels_charts_says_which(spec: dict[str, Any]) -> None:
+    values = {"sharedDevNum": 4, "nodeFeatureRule": True}
+    account = Account(
+        [("peer.yaml", {"metadata": {"name": "x"}, "spec": spec | {"values": values}})]
+    )
+    root = (0, "spec", "values")
+    found = peers.recognized(Workload(place="x", values=values, account=account, root=root))
+    assert "gpu" == (found and found.plugin)
 
 
 @pytest.mark.parametrize(

@@ -23,25 +23,13 @@ from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from drivers.dual_node import IDS, DualNode
 from patience import eventually
+from scripted_plugin import ScriptedPlugin, sick
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = json.loads((ROOT / "demo/dashboards/device-plugins.json").read_text(encoding="utf-8"))
 METRICS = (ROOT / "common/docs/metrics.md").read_text(encoding="utf-8")
 R = "example.com/camera"
 NODES = ["n1", "n2", "n3"]
-
-
-class CameraPlugin(dp.Plugin):
-    resource = R
-
-    def discover(self) -> list[dp.Device]:
-        ill = dp.Health.unhealthy("lens cap is on")
-        worn = dp.Health.degraded("shutter sticks")
-        return [
-            dp.Device("cam0"),
-            dp.Device("cam1", health=worn),
-            dp.Device("cam2", health=ill),
-        ]
 
 
 def queries() -> dict[str, list[str]]:
@@ -94,7 +82,9 @@ def fleet() -> Iterator[dict[str, int]]:
         for name in NODES:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dp")))
             kubelet = stack.enter_context(Kubelet(root))
-            node = stack.enter_context(kubelet.running(CameraPlugin(), http_address="127.0.0.1:0"))
+            worn = dp.Device("cam1", health=dp.Health.degraded("shutter sticks"))
+            plugin = ScriptedPlugin("cam0", worn, sick("cam2", "lens cap is on"), resource=R)
+            node = stack.enter_context(kubelet.running(plugin, http_address="127.0.0.1:0"))
             node.wait_for(R, {"cam0", "cam1"}, {"cam2"})
             assert node.kubelet.run(Pod.of("recorder", main={R: 1}))
             ports[name] = node.host.http_port

@@ -15,9 +15,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
-import deviceplugin as dp
 from deviceplugin_template import SerialPlugin
 from deviceplugin_testing.fixture import Kubelet, Node
+from scripted_plugin import ScriptedPlugin
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deployments/components/monitoring/rules.yaml"
@@ -83,15 +83,8 @@ def test_the_names_of_the_metrics_are_as_they_should_be(kubelet: Kubelet, tmp_pa
     assert "" == promtool("check", "metrics", cwd=tmp_path, text=text)
 
 
-class FanPlugin(dp.Plugin):
+class FanPlugin(ScriptedPlugin):
     """Two of them give the same: which fan it is, they do not say."""
-
-    def __init__(self, resource: str) -> None:
-        self.resource = resource
-
-    @override
-    def discover(self) -> list[dp.Device]:
-        return [dp.Device("fan0")]
 
     @override
     def metrics(self) -> list[Metric]:
@@ -104,7 +97,7 @@ class FanPlugin(dp.Plugin):
 def test_no_sample_is_there_twice_whatever_two_plugins_of_a_class_give(
     kubelet: Kubelet, tmp_path: Path, accept: str
 ) -> None:
-    plugins = FanPlugin("example.com/fan"), FanPlugin("example.com/blower")
+    plugins = [FanPlugin("fan0", resource=f"example.com/{name}") for name in ("fan", "blower")]
     with kubelet.running(*plugins, http_address="127.0.0.1:0") as node:
         node.wait_for("example.com/blower", {"fan0"})
         text = scraped(node, accept)

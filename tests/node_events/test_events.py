@@ -7,11 +7,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from typing_extensions import override
 
 import deviceplugin as dp
 from cluster import scripted_api
@@ -22,28 +20,9 @@ from deviceplugin.tools.events._cli import main
 from deviceplugin.tools.events._notice import read_facts
 from deviceplugin_testing.fixture import Kubelet
 from patience import PATIENCE, eventually
-from scripted_plugin import RESOURCE, ScriptedPlugin
+from scripted_plugin import ScriptedPlugin, sick
 
 R = "example.com/camera"
-
-
-class CameraPlugin(dp.Plugin):
-    """Cameras, of which some are ill."""
-
-    resource = R
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.ill: dict[int, str] = {}
-
-    @override
-    def discover(self) -> list[dp.Device]:
-        return [
-            dp.Device(
-                f"cam{n}", health=dp.Health.unhealthy(self.ill[n]) if n in self.ill else dp.Health()
-            )
-            for n in range(self.number)
-        ]
 
 
 FEW = """
@@ -56,13 +35,11 @@ sys.exit(main())
 
 
 @contextmanager
-def sidecar(
-    api: Api, port: int, *words: str, node: str = "n1"
-) -> Iterator["subprocess.Popen[str]"]:
+def sidecar(api: Api, port: int, *words: str) -> Iterator["subprocess.Popen[str]"]:
     """Run the command until the end of the block, which it reaches by SIGTERM."""
-    command = [sys.executable, "-c", FEW, "events", f"--node={node}", "--interval=1s"]
+    command = [sys.executable, "-c", FEW, "events", "--node=n1", "--interval=1s"]
     process = subprocess.Popen(
-        [*command, f"--plugin=http://127.0.0.1:{port}", f"--api={api.url}", *words],
+        [*command, f"--plugin={url(port)}", f"--api={api.url}", *words],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -77,15 +54,13 @@ def sidecar(
 
 
 @contextmanager
-def cameras(kubelet: Kubelet, number: int) -> Iterator[tuple[CameraPlugin, int]]:
-    plugin = CameraPlugin(number)
-    soon = timedelta(milliseconds=100)
-    with kubelet.running(plugin, http_address="127.0.0.1:0", discovery_interval=soon) as node:
-        node.wait_for(R, {f"cam{n}" for n in range(number)})
+def cameras(kubelet: Kubelet, *devices: dp.Device | str) -> Iterator[tuple[ScriptedPlugin, int]]:
+    """Run a plugin with ``devices``; yield it with its port."""
+    plugin = ScriptedPlugin(*devices, resource=R)
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
         port = node.host.http_port
-        eventually(
-            lambda: number + 1 == sum(fact.good for fact in read_facts(url(port), 5)), "them"
-        )
+        count = 1 + len(devices)
+        eventually(lambda: count == len([f for f in read_facts(url(port), 5) if f.good]), "them")
         yield plugin, port
 
 
@@ -93,44 +68,27 @@ def url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def test_health_that_changes_is_told_to_the_cluster(kubelet: Kubelet, api: Api) -> None:
-    with cameras(kubelet, 3) as (plugin, port), sidecar(api, port):
-        plugin.ill[1] = "lens cap is on"
-        eventually(lambda: 1 == len(api.events))
-        plugin.ill.clear()
-        eventually(lambda: 2 == len(api.events))
+def test_health_that_changes_is_told_to_the_cluster_and_no_old_news_after_a_restart(
+    kubelet: Kubelet, api: Api
+) -> None:
+    with cameras(kubelet, "cam0", "cam1", "cam2") as (plugin, port):
+        with sidecar(api, port):
+            plugin.set("cam0", sick("cam1", "lens cap is on"), "cam2")
+            eventually(lambda: 1 == len(api.events))
+        with sidecar(api, port):
+            eventually(lambda: 2 == len(api.asked))
+            assert 1 == len(api.events), "the API server knows them by their names"
+            plugin.set("cam0", "cam1", "cam2")
+            eventually(lambda: 2 == len(api.events))
+        plugin.set("cam0", "cam1", dp.Device("cam2", health=dp.Health.degraded("shutter sticks")))
+        states = ["good", "good", "degraded"]
+        eventually(lambda: states == [fact.state for fact in read_facts(url(port), 5)[1:]])
     assert [
         f"{R}: cam1 is unhealthy: lens cap is on (1 of 3 unhealthy)",
         f"{R}: cam1 is healthy again (0 of 3 unhealthy)",
     ] == api.messages()
     assert {"n1"} == {event["involvedObject"]["name"] for event in api.events.values()}
-    assert 2 == len(api.asked)
-
-
-def test_a_sidecar_that_restarts_tells_no_old_news(kubelet: Kubelet, api: Api) -> None:
-    with cameras(kubelet, 3) as (plugin, port):
-        plugin.ill[1] = "lens cap is on"
-        eventually(lambda: not all(fact.good for fact in read_facts(url(port), 5)))
-        for number in (1, 2):
-            with sidecar(api, port):
-                eventually(lambda: number == len(api.asked))  # noqa: B023
-    assert 1 == len(api.events), "the API server knows them by their names"
-
-
-def test_an_api_server_that_fails_is_asked_again(kubelet: Kubelet, api: Api) -> None:
-    api.failures.append(Answer(429, "not now", {"Retry-After": "1"}))
-    with cameras(kubelet, 1) as (plugin, port), sidecar(api, port) as process:
-        plugin.ill[0] = "lens cap is on"
-        eventually(lambda: bool(api.events))
-        process.send_signal(signal.SIGTERM)
-        logged = [
-            json.loads(line) for line in process.communicate(timeout=PATIENCE)[1].splitlines()
-        ]
-    assert 2 == len(api.asked)
-    assert ["event creation failed, retrying", "event creation recovered", "event created"] == [
-        line["event"] for line in logged
-    ]
-    assert "answers 429: not now" in logged[0]["error"]
+    assert 3 == len(api.asked)
 
 
 @pytest.mark.slow
@@ -247,12 +205,3 @@ def test_what_is_not_there_is_named() -> None:
         read_facts("/nowhere", 5)
     with pytest.raises(NoAnswerError, match="/dev/zero: answers with more than 8 MiB"):
         read_facts("/dev/zero", 5)
-
-
-def test_a_plugins_degraded_device_is_read_and_given_to_pods(kubelet: Kubelet) -> None:
-    worn = dp.Device("a", health=dp.Health.degraded("worn out"))
-    with kubelet.running(ScriptedPlugin(worn), http_address="127.0.0.1:0") as node:
-        node.wait_for(RESOURCE, {"a"})
-        node.allocate("a")
-        page = url(node.host.http_port)
-        eventually(lambda: ["degraded"] == [f.state for f in read_facts(page, 5) if f.device])

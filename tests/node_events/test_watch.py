@@ -40,29 +40,25 @@ def names(notice: Notice | None) -> list[str]:
     return [] if notice is None else [fact.device for fact in notice.facts]
 
 
-def test_nothing_is_new_about_what_is_well() -> None:
+def test_nothing_is_new_about_what_is_well_or_has_recovered_before_it_could_be_told() -> None:
     watch = Watch(QUIET)
     assert watch.news(0) is None
     assert seen(watch, 0, registration(), device("a")) is None
-    assert seen(watch, 10, registration(), device("a"), device("b")) is None
+    assert ["b"] == names(seen(watch, 10, registration(), device("a"), device("b", "too hot")))
+    assert seen(watch, 20, registration(), device("a"), device("b")) is None
 
 
-def test_a_device_that_becomes_unhealthy_is_told_once_and_its_recovery_too() -> None:
-    watch = Watch(QUIET)
-    assert seen(watch, 0, device("a"), device("b")) is None
-    first = told(watch, 10, device("a", "too hot"), device("b"))
-    assert first == Notice(facts=(device("a", "too hot"),), unhealthy=1, devices=2)
-    assert seen(watch, 20, device("a", "too hot"), device("b")) is None
-    assert seen(watch, 4000, device("a", "hotter"), device("b")) is None
-    notice = seen(watch, 4010, device("a"), device("b"))
-    assert notice == Notice(facts=(device("a"),), unhealthy=0, devices=2)
-
-
-def test_what_has_recovered_before_it_could_be_told_is_not_told() -> None:
-    watch = Watch(QUIET)
-    seen(watch, 0, device("a"))
-    assert ["a"] == names(seen(watch, 10, device("a", "too hot")))
-    assert seen(watch, 20, device("a")) is None
+def test_devices_that_become_unhealthy_are_told_once_and_a_recovery_too() -> None:
+    watch, others = Watch(QUIET), [f"d{n}" for n in range(1000)]
+    ill = [device(name, "no power") for name in others]
+    assert seen(watch, 0, device("a"), *map(device, others)) is None
+    notice = told(watch, 10, device("a"), *ill)
+    assert Notice(facts=tuple(ill), unhealthy=1000, devices=1001, changes=1000) == notice
+    assert watch.news(10) is None
+    assert seen(watch, 20, device("a"), *ill) is None
+    assert seen(watch, 4000, device("a"), device("d0", "hotter"), *ill[1:]) is None
+    notice = told(watch, 4010, device("a"), device("d0"), *ill[1:])
+    assert Notice(facts=(device("d0"),), unhealthy=999, devices=1001) == notice
 
 
 def test_of_what_flaps_each_state_is_told_once_in_a_quiet_period() -> None:
@@ -91,14 +87,6 @@ def test_the_last_state_of_what_flapped_is_told_when_the_quiet_period_is_over() 
     assert ["a"] == names(seen(watch, 310, device("a", "loose")))
 
 
-def test_a_thousand_devices_are_one_notice() -> None:
-    watch = Watch(QUIET)
-    seen(watch, 0, *(device(f"d{n}") for n in range(1000)))
-    notice = told(watch, 10, *(device(f"d{n}", "no power") for n in range(1000)))
-    assert [f"d{n}" for n in range(1000)] == names(notice)
-    assert watch.news(10) is None
-
-
 def test_resources_and_states_are_told_apart_in_the_order_of_their_changes() -> None:
     watch = Watch(QUIET)
     other = Fact("example.com/other", "a", good=True, since="x")
@@ -115,22 +103,17 @@ def test_resources_and_states_are_told_apart_in_the_order_of_their_changes() -> 
 
 
 def test_a_registration_that_is_soon_back_is_no_news() -> None:
-    watch = Watch(QUIET)
-    assert seen(watch, 0, registration("waiting for the kubelet")) is None
+    watch, gone = Watch(QUIET), registration("waiting for the kubelet")
+    assert seen(watch, 0, gone) is None
     assert seen(watch, 20, registration()) is None
-    assert seen(watch, 30, registration("waiting for the kubelet")) is None
-    assert seen(watch, 59, registration("waiting for the kubelet")) is None
-    notice = told(watch, 60, registration("waiting for the kubelet"))
+    assert seen(watch, 30, gone) is None
+    assert seen(watch, 59, gone) is None
+    first = seen(watch, 60, gone)
+    notice = told(watch, 65, gone)
     assert ("DevicesNotRegistered", [""]) == (notice.reason, names(notice))
+    assert first == notice, "the same news is known by the same moment"
     assert seen(watch, 70, registration()) is None
     assert "DevicesRegistered" == told(watch, 100, registration()).reason
-
-
-def test_the_same_news_is_known_by_the_same_moment() -> None:
-    watch = Watch(QUIET)
-    found = [seen(watch, now, registration("gone")) for now in (0, 30, 40)]
-    assert found[1] is not None
-    assert found[1] == found[2]
 
 
 def test_what_was_ill_long_before_the_start_has_been_told() -> None:

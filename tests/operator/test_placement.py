@@ -82,13 +82,12 @@ def test_what_daemon_sets_tolerate_anyway_and_what_is_only_preferred_keeps_no_po
 
 
 def daemon_set(*, ready: int = 1) -> dict[str, Any]:
-    counts = {
-        "desiredNumberScheduled": 1,
-        "updatedNumberScheduled": ready,
-        "numberReady": ready,
+    counts = {"updatedNumberScheduled": ready, "numberReady": ready}
+    return {
+        "metadata": {"labels": {"deviceplugin.dev/profile": ""}},
+        "spec": {"template": {"spec": {}}},
+        "status": {"desiredNumberScheduled": 1, **counts},
     }
-    metadata = {"labels": {"deviceplugin.dev/profile": ""}}
-    return {"metadata": metadata, "spec": {"template": {"spec": {}}}, "status": counts}
 
 
 def at(state: str = "Done", **more: Any) -> Outcome:
@@ -139,6 +138,8 @@ def an_object(name: str, spec: Any, status: Any = None) -> Any:
     return {"metadata": {"name": name, "creationTimestamp": "t"}, "spec": spec, "status": status}
 
 
+INVALID = {"simulated": {"profile": "x"}}
+NO_RDMA = {"plugin": "rdma", "rdma": {"resourceList": []}}
 BEHIND = {"revisions": [{"applied": "a", "wanted": "b"}]}
 NOWHERE = zoned("nowhere")
 
@@ -146,37 +147,25 @@ NOWHERE = zoned("nowhere")
 @pytest.mark.parametrize(
     ("older", "younger", "said"),
     [
-        (an_object("a", SIMULATED), SIMULATED, f"covers {NODES}"),
-        (an_object("a", zoned("a")), zoned("b"), ""),
-        (an_object("a", zoned("a")), SIMULATED, "covers nodes: n0"),
+        (SIMULATED, SIMULATED, f"covers {NODES}"),
+        (zoned("a"), zoned("b"), ""),
+        (zoned("a"), SIMULATED, "covers nodes: n0"),
+        (NO_RDMA, {"plugin": "generic", "generic": {"devices": []}}, ""),
         (
-            an_object("a", {"plugin": "rdma", "rdma": {"resourceList": []}}),
-            {"plugin": "generic", "generic": {"devices": []}},
-            "",
-        ),
-        (
-            an_object("a", SIMULATED),
+            SIMULATED,
             offering("example.com/*"),
             f"offers example.com/simple-device on {NODES}",
         ),
-        (an_object("a", SIMULATED), offering("example.com/another"), ""),
-        (an_object("a", BIG), offering("example.com/big"), "offers example.com/big on nodes: n1"),
-        (an_object("a", offering()), offering(), f"offers i on {NODES}"),  # an image each
+        (SIMULATED, offering("example.com/another"), ""),
+        (BIG, offering("example.com/big"), "offers example.com/big on nodes: n1"),
+        (offering(), offering(), f"offers i on {NODES}"),  # an image each
         # One that is invalid, or not applied yet, keeps its nodes.
-        (
-            an_object("a", {**SIMULATED, "simulated": {"profile": "x"}}),
-            SIMULATED,
-            f"covers {NODES}",
-        ),
-        (an_object("a", {**zoned("a"), "simulated": {"profile": "x"}}), zoned("b"), ""),
-        (
-            an_object("a", {**SIMULATED, "simulated": {"profile": "x"}}),
-            offering("example.com/simple-device"),
-            "",
-        ),
-        (an_object("a", {"plugin": "custom"}), offering("example.com/a"), ""),  # it has no image
+        (SIMULATED | INVALID, SIMULATED, f"covers {NODES}"),
+        (zoned("a") | INVALID, zoned("b"), ""),
+        (SIMULATED | INVALID, offering("example.com/simple-device"), ""),
+        ({"plugin": "custom"}, offering("example.com/a"), ""),  # it has no image
         (an_object("a", NOWHERE, BEHIND), SIMULATED, "covers nodes: n2"),
-        (an_object("a", NOWHERE), SIMULATED, ""),
+        (NOWHERE, SIMULATED, ""),
         (an_object("z", SIMULATED), SIMULATED, ""),  # it is the younger one
     ],
 )
@@ -190,6 +179,7 @@ def test_a_younger_object_conflicts_with_an_older_one(older: Any, younger: Any, 
             node("n2", os="linux"),
         )
     }
+    older = older if "metadata" in older else an_object("a", older)
     try:
         asked: Wanted | None = read(older)
     except ConfigError:

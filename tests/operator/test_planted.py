@@ -62,10 +62,6 @@ def change_status(operator: Managed, **revision: Any) -> None:
     operator.fleet.store.change(DEVICE_PLUGIN, "", "sim", edit)
 
 
-def not_known(name: str) -> str:
-    return NOT_KNOWN.format(name)
-
-
 def images(operator: Managed) -> list[str]:
     """Return a list that gets the images of each DaemonSet that the API server is sent."""
     seen: list[str] = []
@@ -76,10 +72,6 @@ def images(operator: Managed) -> list[str]:
 
     operator.fleet.policies.append(admission_policy(DAEMON_SET, look))
     return seen
-
-
-def remove_map(operator: Managed, good: str) -> None:
-    operator.fleet.store.remove(CONFIG_MAP, SPACE, f"dp-sim.{good}")
 
 
 def plant_before_an_upgrade(operator: Managed, good: str) -> None:
@@ -97,7 +89,10 @@ LOST: dict[str, tuple[Callable[[Managed, str], object], str]] = {
         lambda operator, good: change_status(operator, hashes=[good + HASH[len(good) :]]),
         NOT_KNOWN,
     ),
-    "gone": (remove_map, GONE),
+    "gone": (
+        lambda operator, good: operator.fleet.store.remove(CONFIG_MAP, SPACE, f"dp-sim.{good}"),
+        GONE,
+    ),
     "that no status knows": (
         lambda operator, _: operator.fleet.store.change(
             DEVICE_PLUGIN, "", "sim", lambda one: one.update(status={})
@@ -165,7 +160,7 @@ def test_a_roll_back_that_has_come_to_the_daemon_set_stays_there(operator: Manag
     plant(operator, good)
     before, spec = operator.fleet.uids(), operator.fleet.daemon_set("dp-sim")["spec"]
     operator.start()
-    operator.wait(lambda: not_known(good) in operator.fleet.message("sim", "Degraded"))
+    operator.wait(lambda: NOT_KNOWN.format(good) in operator.fleet.message("sim", "Degraded"))
     assert f"; rolled back to {good}: " in operator.fleet.message("sim", "Degraded")
     assert (before, spec) == (
         operator.fleet.uids(),
@@ -188,7 +183,7 @@ def test_one_that_is_planted_after_the_failure_ends_it_where_it_is(operator: Man
     operator.pass_deadline()
     operator.wait_for("RequestFailed", "Degraded")
     plant(operator, good)
-    said = f"; halted: {not_known(good)}"
+    said = f"; halted: {NOT_KNOWN.format(good)}"
     operator.wait(lambda: said in operator.fleet.message("sim", "Degraded"))
     assert ["node-0"] == operator.fleet.deleted
     assert {"simulated-device-plugin:0.1.0"} == {*seen}
@@ -206,7 +201,7 @@ def test_what_stays_as_it_was_is_not_restored_from_it(operator: Managed, how: st
         operator.fleet.store.remove(DAEMON_SET, SPACE, "dp-sim")
     operator.start()
     operator.wait_for("NoWayBack", "Degraded")
-    assert not_known(applied) == operator.fleet.message("sim", "Degraded")
+    assert NOT_KNOWN.format(applied) == operator.fleet.message("sim", "Degraded")
     assert [] == seen
 
 

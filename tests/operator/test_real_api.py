@@ -6,7 +6,6 @@ The operator is a process with the rights of its deployment. What this shows is 
 
 import os
 import random
-import shutil
 import signal
 import statistics
 import time
@@ -46,6 +45,7 @@ AWAY = float(os.environ.get("API_AWAY", "30"))
 MANY = int(os.environ.get("MANY_NODES", "1000"))
 """Nodes of the test of memory; the record is of 5,000."""
 UNLUCKY = {"number-devices": 4, "seed": 13}
+CRD = ROOT / "deployments/operator/crd/deviceplugins.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +100,6 @@ def daemon_set(fleet: RealFleet, name: str = "dp-sim") -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_change_comes_to_all_nodes_and_never_more_are_away_than_may(fleet: RealFleet) -> None:
-    install(fleet)
-    sim(fleet, {"number-devices": 5})
-    assert "True" != fleet.condition("sim")[0]  # what kubectl wait looks at, at once
-    fleet.wait(lambda: fleet.is_ready("sim"), 300)
-    say(f"{fleet.most_away} of {COUNT} away at most")
-    assert 4 == fleet.most_away
-    assert COUNT == len(fleet.replaced) == len({*fleet.replaced})
-    assert 1 == fleet.most_on_a_node
-
-
-@pytest.mark.usefixtures("operator")
 def test_a_bad_change_touches_one_node_of_forty_and_is_rolled_back_in_time(
     fleet: RealFleet,
 ) -> None:
@@ -133,7 +121,6 @@ def test_an_operator_that_is_killed_at_twenty_random_moments_ends_the_same(
 ) -> None:
     install(fleet)
     seed = random.randrange(10**6)
-    say(f"seed {seed}")
     chance = random.Random(seed)
     sim(fleet, {"number-devices": 5})
     for _ in range(20):
@@ -141,8 +128,10 @@ def test_an_operator_that_is_killed_at_twenty_random_moments_ends_the_same(
         operator.end(signal.SIGKILL)
         operator.start()
     fleet.wait(lambda: fleet.is_ready("sim"), 300)
+    say(f"seed {seed}, {fleet.most_away} of {COUNT} away at most")
     assert COUNT == len(fleet.replaced) == len({*fleet.replaced})
     assert fleet.most_away <= 4
+    assert 1 == fleet.most_on_a_node
     revisions = {
         one["metadata"]["labels"]["deviceplugin.dev/revision"] for one in fleet.pods().values()
     }
@@ -153,18 +142,11 @@ def test_an_operator_that_is_killed_at_twenty_random_moments_ends_the_same(
 def test_deletion_needs_no_operator(fleet: RealFleet, operator: Operator) -> None:
     sim(fleet, nodeSelector={"kubernetes.io/hostname": "node-0000"})
     fleet.wait(lambda: fleet.is_ready("sim"))
-    metadata = fleet.server.admin.get(f"{OWNERS}/sim")["metadata"]
-    assert not {"finalizers", "annotations"} & metadata.keys()
     operator.end()
     fleet.server.admin.delete(f"{OWNERS}/sim")
-    labelled = {"labelSelector": "deviceplugin.dev/owner"}
-    took = fleet.wait(
-        lambda: (
-            not any(
-                fleet.server.admin.list(kind, labelled).items for kind in (SETS, CONFIG_MAPS, PODS)
-            )
-        )
-    )
+    ours = {"labelSelector": "deviceplugin.dev/owner"}
+    kinds = (SETS, CONFIG_MAPS, PODS)
+    took = fleet.wait(lambda: not any(fleet.server.admin.list(kind, ours).items for kind in kinds))
     say(f"all gone after {took:.1f} s")
     assert took <= 2
 
@@ -205,39 +187,15 @@ def test_hand_edits_are_undone_within_two_seconds_and_restart_nothing(fleet: Rea
     took = fleet.wait(lambda: daemon_set(fleet)["spec"] == good)
     say(f"undone after {took:.2f} s")
     assert took <= 2
-    (found,) = fleet.server.admin.list(
-        CONFIG_MAPS, {"labelSelector": "deviceplugin.dev/owner"}
-    ).items
-    path = f"{CONFIG_MAPS}/{found['metadata']['name']}"
-    fleet.server.admin.delete(path)
-    assert 2 >= fleet.wait(lambda: exists(fleet.server.admin, path))
     assert before == fleet.uids()
     assert [] == fleet.replaced
-    uid = daemon_set(fleet)["metadata"]["uid"]
-    fleet.server.admin.delete(f"{SETS}/dp-sim")
-    assert 2 >= fleet.wait(
-        lambda: (
-            exists(fleet.server.admin, f"{SETS}/dp-sim")
-            and daemon_set(fleet)["metadata"]["uid"] != uid
-        )
-    )
-    fleet.wait(lambda: fleet.is_ready("sim"))
 
 
 @pytest.mark.usefixtures("operator")
 def test_two_objects_for_one_node_never_run_two_pods_there(fleet: RealFleet) -> None:
+    """What the objects do not know yet, the scheduler does: both match, by a new label."""
     install(fleet)
     before = fleet.uids()
-    fleet.apply("younger", plugin="simulated")
-    took = fleet.wait(lambda: fleet.condition("younger", "Accepted")[1] == "Conflict")
-    say(f"Conflict after {took:.2f} s")
-    assert took <= 5
-    assert (
-        "DevicePlugin sim already covers nodes: node-0000, "
-        in fleet.condition("younger", "Accepted")[2]
-    )
-    assert before == fleet.uids()
-    # What the objects do not know yet, the scheduler does: both selectors match, by a new label.
     fleet.apply("younger", plugin="simulated", nodeSelector={"zone": "b"})
     fleet.wait(lambda: fleet.condition("younger", "Accepted")[0] == "True")
     fleet.server.admin.merge(f"{NODES}/node-0001", {"metadata": {"labels": {"zone": "b"}}})
@@ -245,28 +203,6 @@ def test_two_objects_for_one_node_never_run_two_pods_there(fleet: RealFleet) -> 
     assert 1 == fleet.most_on_a_node
     assert before == fleet.uids()
     fleet.server.admin.merge(f"{NODES}/node-0001", {"metadata": {"labels": {"zone": None}}})
-
-
-@pytest.mark.usefixtures("operator")
-def test_a_node_that_is_not_ready_is_named_and_skipped_and_a_new_one_counts(
-    fleet: RealFleet,
-) -> None:
-    install(fleet)
-    fleet.set_ready("node-0007", "False")
-    sim(fleet, {"number-devices": 5})
-    fleet.wait(lambda: "skipped: node-0007" in fleet.condition("sim", "Progressing")[2])
-    fleet.wait(lambda: len(fleet.replaced) >= 3)
-    fleet.add_nodes(1, first=COUNT)
-    fleet.wait(lambda: fleet.allocatable(f"node-{COUNT:04}", RESOURCE) == "5")
-    fleet.wait(lambda: fleet.condition("sim", "Progressing")[0] == "False", 300)
-    assert COUNT - 1 == len({*fleet.replaced} - {"node-0007"})
-    fleet.set_ready("node-0007")
-    fleet.wait(lambda: fleet.is_ready("sim"), 120)
-    fleet.server.admin.delete(f"{NODES}/node-{COUNT:04}")
-    for pod in fleet.server.admin.list(PODS).items:
-        if pod["spec"].get("nodeName") == f"node-{COUNT:04}":
-            path = f"{PODS}/{pod['metadata']['name']}"
-            fleet.server.admin._ask("DELETE", path, body={"gracePeriodSeconds": 0})
 
 
 @pytest.mark.timeout(600 + AWAY)
@@ -349,66 +285,36 @@ def test_thousands_of_nodes_fit_into_the_memory_of_the_deployment(
         highest = operator.memory("VmHWM")
         operator.end()
         say(f"{MANY} nodes: at most {highest:.1f} MiB")
-    (deployment,) = [
-        one
-        for one in yaml.safe_load_all(
-            (ROOT / "deployments/operator/operator/deployment.yaml").read_text()
-        )
-        if one["kind"] == "Deployment"
-    ]
+    file = ROOT / "deployments/operator/operator/deployment.yaml"
+    (deployment,) = (
+        one for one in yaml.safe_load_all(file.read_text()) if one["kind"] == "Deployment"
+    )
     limits = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
     assert highest <= 96 <= int(limits["memory"].removesuffix("Mi"))
 
 
-def test_a_new_release_with_another_manifest_is_rolled_out_like_a_change(
-    fleet: RealFleet, operator: Operator, tmp_path: Path
-) -> None:
-    install(fleet)
-    operator.end(signal.SIGTERM)
-    package = tmp_path / "deviceplugin_operator"
-    shutil.copytree(operator.code / package.name, package)
-    file = package / "manifests.json"
-    text = file.read_text()
-    key = '"terminationGracePeriodSeconds": '
-    file.write_text(text.replace(f"{key}15", f"{key}16"))
-    assert text != file.read_text()
-    newer = Operator(fleet, tmp_path)
-    newer.start()
-    fleet.wait(lambda: len(fleet.replaced) == 1)
-    fleet.wait(lambda: len(fleet.replaced) == COUNT and fleet.is_ready("sim"), 300)
-    assert COUNT == len({*fleet.replaced})
-    assert fleet.most_away <= 4
-    newer.end()
-
-
 def test_the_kind_can_be_deleted_and_come_back(tmp_path: Path) -> None:
     with running(tmp_path, 2) as fleet:
-        operator = Operator(fleet)
+        admin, operator = fleet.server.admin, Operator(fleet)
         operator.start()
         fleet.apply("sim", plugin="simulated")
         fleet.wait(lambda: fleet.is_ready("sim"))
         kind = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         path = f"{kind}/deviceplugins.deviceplugin.dev"
-        fleet.server.admin.delete(path)
-        fleet.wait(lambda: not fleet.server.admin.list(PODS).items)
-        fleet.wait(lambda: not exists(fleet.server.admin, path))
+        admin.delete(path)
+        fleet.wait(lambda: not admin.list(PODS).items)
+        fleet.wait(lambda: not exists(admin, path))
         time.sleep(20)  # what it does meanwhile is what is tried
-        assert operator.process
         log = (tmp_path / "operator.log").read_text()
         say(log)
+        assert operator.process
         assert 2 == operator.process.poll()
-        assert log.splitlines()[-1].startswith(
-            "deviceplugin-operator: the API server does not know the kind DevicePlugin: "
-        )
+        said = "deviceplugin-operator: the API server does not know the kind DevicePlugin: "
+        assert log.splitlines()[-1].startswith(said)
         assert "Traceback" not in log
+        admin.create(kind, yaml.safe_load(CRD.read_text()))
+        fleet.wait(lambda: exists(admin, OWNERS))
         operator.start()  # as its Deployment does
-        assert 2 == operator.process.wait(30)
-        again = (tmp_path / "operator.log").read_text()
-        assert [log.splitlines()[-1]] == again.removeprefix(log).splitlines()
-        made = yaml.safe_load((ROOT / "deployments/operator/crd/deviceplugins.yaml").read_text())
-        fleet.server.admin.create(kind, made)
-        fleet.wait(lambda: exists(fleet.server.admin, OWNERS))
-        operator.start()
         fleet.apply("sim", plugin="simulated")
         fleet.wait(lambda: fleet.is_ready("sim"), 120)
         operator.end()
@@ -457,10 +363,10 @@ def guarded(fleet: RealFleet, allowed: str) -> Generator[None]:
         admin.delete(f"{POLICIES}ies/guard")
 
 
-@pytest.mark.usefixtures("operator")
 def test_a_change_that_a_policy_refuses_touches_nothing_and_is_in_the_status(
-    fleet: RealFleet,
+    fleet: RealFleet, operator: Operator
 ) -> None:
+    """Nor is a DaemonSet with another selector made anew where the new one would be refused."""
     install(fleet)
     before, uid = fleet.uids(), daemon_set(fleet)["metadata"]["uid"]
     images = "object.spec.template.spec.containers"
@@ -470,18 +376,10 @@ def test_a_change_that_a_policy_refuses_touches_nothing_and_is_in_the_status(
         said = fleet.condition("sim", "Degraded")[2]
         say(f"in the status after {took:.2f} s: {said}")
         assert "ValidatingAdmissionPolicy 'guard'" in said
-        assert ("False", "RequestFailed") == fleet.condition("sim")[:2]
-        assert before == fleet.uids()
-        assert uid == daemon_set(fleet)["metadata"]["uid"]
+        assert (before, uid) == (fleet.uids(), daemon_set(fleet)["metadata"]["uid"])
     sim(fleet)
     fleet.wait(lambda: fleet.is_ready("sim"))
     assert before == fleet.uids()
-
-
-def test_a_daemon_set_with_another_selector_is_made_anew_unless_that_is_refused(
-    fleet: RealFleet, operator: Operator
-) -> None:
-    install(fleet)
     operator.end()
     found = daemon_set(fleet)
     fleet.server.admin.delete(f"{SETS}/dp-sim")
@@ -493,12 +391,10 @@ def test_a_daemon_set_with_another_selector_is_made_anew_unless_that_is_refused(
     with guarded(fleet, "false"):
         operator.start()
         fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RequestFailed")
-        say(fleet.condition("sim", "Degraded")[2])
         assert other == daemon_set(fleet)["metadata"]["uid"]
-    fleet.wait(lambda: exists(fleet.server.admin, f"{SETS}/dp-sim"))
-    fleet.wait(lambda: {other} != {o["metadata"]["uid"] for o in sets_of(fleet)} != set(), 120)
+    fleet.wait(lambda: {other} != uids_of_sets(fleet) != set(), 120)
     fleet.wait(lambda: fleet.is_ready("sim"), 120)
 
 
-def sets_of(fleet: RealFleet) -> list[dict[str, Any]]:
-    return fleet.server.admin.list(SETS).items
+def uids_of_sets(fleet: RealFleet) -> set[str]:
+    return {one["metadata"]["uid"] for one in fleet.server.admin.list(SETS).items}

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice, repeat
@@ -101,16 +101,13 @@ def test_the_probe_says_what_is_wrong(alive: Path) -> None:
     assert (1, f"{alive}: Is a directory\n") == probed(alive)
 
 
-def test_an_operator_that_has_stopped_to_write_is_not_believed(alive: Path) -> None:
+def test_what_is_old_or_an_operator_before_it_has_left_is_no_sign_of_life(alive: Path) -> None:
     liveness.Sign(alive, str).renew()
     now = time.time()
     os.utime(alive, (now, now - liveness.STALE + 10))
     assert "" == liveness.fault(alive)
     os.utime(alive, (now, now - liveness.STALE - 10))
     assert f"{alive}: was written 70 s ago" == liveness.fault(alive)
-
-
-def test_what_an_operator_before_it_has_left_is_no_sign_of_life(alive: Path) -> None:
     liveness.Sign(alive, str).renew()
     liveness.Sign(alive, str)
     assert "it does not watch yet" == liveness.fault(alive)
@@ -229,33 +226,37 @@ def test_a_connection_has_the_token_and_the_authority_of_the_pod(
     assert None is shell._connection("http://localhost").token
 
 
-def test_the_command_says_what_is_missing(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+EXAMPLE = "an example is registry.example.com/"
+OF_N = ("run", "--namespace", "n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run"], "--namespace or POD_NAMESPACE is needed, for the DaemonSets"),
+        (OF_N, "this is not a pod: KUBERNETES_SERVICE_HOST and _PORT are not set"),
+        (
+            [*OF_N, "--image-prefix", "https://a/"],
+            f"--image-prefix 'https://a/' cannot begin an image: {EXAMPLE}",
+        ),
+        (
+            [*OF_N, "--api-server", "http://a:1", "--alive", "/nowhere/alive"],
+            "--alive /nowhere/alive: No such file or directory",
+        ),
+    ],
+)
+def test_the_command_says_in_one_line_what_is_wrong(
+    words: Sequence[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("POD_NAMESPACE", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
-    of_n = ["run", "--namespace", "n"]
-    for words, said in (
-        (["run"], "--namespace"),
-        (of_n, "is not a pod"),
-        ([*of_n, "--image-prefix", "https://a/"], "--image-prefix 'https://a/' cannot begin"),
-    ):
-        with pytest.raises(SystemExit) as raised:
-            main(words)
-        assert 2 == raised.value.code
-        assert said in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_written_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "nowhere" / "alive"
-    words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--alive", str(file)]
     with pytest.raises(SystemExit) as raised:
         main(words)
     assert 2 == raised.value.code
-    said = f"deviceplugin-operator: --alive {file}: No such file or directory"
-    assert [said] == capsys.readouterr().err.splitlines()
+    assert f"deviceplugin-operator: {said}\n" == capsys.readouterr().err
 
 
 def test_the_command_runs_the_shell_with_what_it_is_told(
@@ -267,9 +268,8 @@ def test_the_command_runs_the_shell_with_what_it_is_told(
         told.extend([type(controller).__name__, *words, more])
 
     monkeypatch.setattr(shell, "run", run)
-    words = ["run", "--namespace", "n", "--api-server", "http://a:1", "--alive", str(alive)]
     with pytest.raises(SystemExit) as raised:
-        main(words)
+        main([*OF_N, "--api-server", "http://a:1", "--alive", str(alive)])
     assert 0 == raised.value.code
     assert ["Controller", "n", "http://a:1", {"alive": alive}] == told
 
@@ -282,5 +282,5 @@ def test_an_interrupt_before_it_watches_ends_it_without_a_traceback(
 
     monkeypatch.setattr(shell, "run", interrupt)
     with pytest.raises(SystemExit) as raised:
-        main(["run", "--namespace", "n", "--api-server", "http://a:1"])
+        main([*OF_N, "--api-server", "http://a:1"])
     assert 130 == raised.value.code

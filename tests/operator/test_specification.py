@@ -11,12 +11,9 @@ import yaml
 
 import deviceplugin as dp
 from deviceplugin_operator.command_line import main
-from deviceplugin_operator.crd import definition
 from deviceplugin_operator.crd.specification import Rollout, Wanted, read
 from operators.bad_objects import BAD, SHARED, Bad
-from operators.crd_documents import refused
-
-SCHEMA = definition.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+from operators.crd_documents import SCHEMA, refused
 
 
 def made(spec: Any, name: str = "some") -> dict[str, Any]:
@@ -76,41 +73,36 @@ def test_what_a_component_says_of_the_manifests_own_stays_with_the_manifest() ->
     assert "registration" not in yaml.safe_load(found.variants[0].config)
 
 
+NAMED = {"resources": {"gpus": [{"pattern": "*", "name": "a.b/c"}]}}
+MONITORED = {"resource-name": "a.b/gpu", "enable-monitoring": True}
+
+
 @pytest.mark.parametrize(
-    ("spec", "resources"),
+    ("plugin", "given", "resources"),
     [
-        ({"plugin": "amd"}, ("amd.com/gpu",)),
-        ({"plugin": "amd", "amd": {"resource-naming-strategy": "mixed"}}, ("amd.com/*",)),
-        ({"plugin": "fpga"}, ("fpga.intel.com/*",)),
-        ({"plugin": "intelgpu"}, ("gpu.intel.com/i915", "gpu.intel.com/xe")),
-        (
-            {
-                "plugin": "intelgpu",
-                "intelgpu": {"resource-name": "a.b/gpu", "enable-monitoring": True},
-            },
-            ("a.b/gpu", "gpu.intel.com/monitoring"),
-        ),
-        ({"plugin": "gopher"}, ("example.com/gopher",)),
-        ({"plugin": "generic"}, ("devic.es/fuse", "devic.es/kvm", "devic.es/serial")),
-        ({"plugin": "gpu"}, ("nvidia.com/*",)),
-        (
-            {"plugin": "gpu", "gpu": {"resources": {"gpus": [{"pattern": "*", "name": "a.b/c"}]}}},
-            ("nvidia.com/*", "a.b/c"),
-        ),
-        (
-            {"plugin": "simulated", "simulated": {"number-devices": 0}},
-            ("example.com/simple-device",),
-        ),
-        ({"plugin": "custom", "image": "i", "custom": {"resources": ["a.b/*"]}}, ("a.b/*",)),
-        ({"plugin": "custom", "image": "i", "custom": {"resources": []}}, ()),
-        ({"plugin": "rdma"}, ("rdma/hca",)),
-        ({"plugin": "rdma", "rdma": {"resourceList": []}}, ()),
-        ({"plugin": "rdma", "rdma": {"resourceList": None}}, ()),
-        ({"plugin": "rdma", "rdma": None, "rollout": None}, ("rdma/hca",)),
-        ({"plugin": "generic", "generic": {"devices": []}}, ()),
+        ("amd", {}, ("amd.com/gpu",)),
+        ("amd", {"resource-naming-strategy": "mixed"}, ("amd.com/*",)),
+        ("fpga", {}, ("fpga.intel.com/*",)),
+        ("intelgpu", {}, ("gpu.intel.com/i915", "gpu.intel.com/xe")),
+        ("intelgpu", MONITORED, ("a.b/gpu", "gpu.intel.com/monitoring")),
+        ("gopher", {}, ("example.com/gopher",)),
+        ("generic", {}, ("devic.es/fuse", "devic.es/kvm", "devic.es/serial")),
+        ("generic", {"devices": []}, ()),
+        ("gpu", {}, ("nvidia.com/*",)),
+        ("gpu", NAMED, ("nvidia.com/*", "a.b/c")),
+        ("simulated", {"number-devices": 0}, ("example.com/simple-device",)),
+        ("custom", {"resources": ["a.b/*"]}, ("a.b/*",)),
+        ("custom", {"resources": []}, ()),
+        ("rdma", {}, ("rdma/hca",)),
+        ("rdma", {"resourceList": []}, ()),
+        ("rdma", {"resourceList": None}, ()),
+        ("rdma", None, ("rdma/hca",)),
     ],
 )
-def test_it_is_known_what_a_plugin_offers(spec: Any, resources: tuple[str, ...]) -> None:
+def test_it_is_known_what_a_plugin_offers(
+    plugin: str, given: Any, resources: tuple[str, ...]
+) -> None:
+    spec = {"plugin": plugin, "image": "i", "rollout": None, plugin: given}
     assert resources == read(made(spec)).variants[0].resources
 
 

@@ -60,8 +60,7 @@ def command(name: str, flags: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shares", [1, 2])
-@pytest.mark.parametrize("name", PLUGINS)
+@pytest.mark.parametrize(("name", "shares"), [("amd", 1), ("intelgpu", 2), ("rdma", 2)])
 def test_the_plugin_passes_all_that_applies(name: str, tmp_path: Path, shares: int) -> None:
     flags, change = PLUGINS[name](tmp_path, shares)
     check(command(name, flags), change)
@@ -82,3 +81,26 @@ def test_fpgas_pass_all_that_applies(tmp_path: Path, mode: str, change: str) -> 
     words = command("fpga", [*flags, "--error-patience=1ms"])
     passed = check(words, change.format(port=port))
     assert ("allocation.cdi-names" in passed) == (mode == "region")
+
+
+PORTS = """
+name: port
+id: port
+env: {"PORT_{index}": "{path}"}
+annotations: {"example.com/{basename}": "{path}"}
+mounts: [{path: /etc/hostname, readOnly: true}]
+cdi: ["example.com/port={basename}"]
+groups: [{paths: [{path: ROOT/port*, mountPath: /dev/}]}]
+"""
+
+
+@pytest.mark.slow
+def test_the_generic_plugin_passes_what_no_other_has(tmp_path: Path) -> None:
+    for number, target in enumerate(("/dev/null", "/dev/zero")):
+        (tmp_path / f"port{number}").symlink_to(target)
+    (tmp_path / "port9").touch()  # which is no device node, and so unhealthy
+    toggle = f"rm {tmp_path}/port5 2>/dev/null || ln -s /dev/null {tmp_path}/port5"
+    flags = [f"--device={PORTS.replace('ROOT', str(tmp_path))}"]
+    passed = check(command("generic", flags), toggle)
+    names = ("unhealthy-refused", "device-nodes", "mounts", "envs", "cdi-names")
+    assert {f"allocation.{name}" for name in names} <= passed

@@ -78,14 +78,9 @@ def machine(
     return Machine(tmp_path / "node", capsys, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [amd_machines.MI210, pytest.param(amd_machines.MI300X, marks=pytest.mark.slow)],
-    ids=lambda one: one.name,
-)
-def test_of_amd_gpus(machine: Machine, kind: amd_machines.Machine) -> None:
-    tree = AmdTree(machine.root, kind)
-    first = kind.addresses[0]
+def test_of_amd_gpus(machine: Machine) -> None:
+    tree = AmdTree(machine.root, amd_machines.MI210)
+    first = amd_machines.MI210.addresses[0]
     (tree.cards[first].folder / "ras/gpu_vram_bad_pages").write_text("0x1 : 0x1000 : P\n")
     tree.use(next(tree.nodes()), 4711, 2**30)
     properties = (tree.folder(next(tree.nodes())) / "properties").read_text()
@@ -106,8 +101,7 @@ def test_of_amd_gpus(machine: Machine, kind: amd_machines.Machine) -> None:
 
     text = machine.survives(make)
     assert "4711" not in text
-    unique = dict(line.split() for line in properties.splitlines()).get("unique_id", "0")
-    assert unique == "0" or unique not in text
+    assert dict(line.split() for line in properties.splitlines())["unique_id"] not in text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,12 +1,6 @@
 """The command itself: how it starts, what it asks its plugin, how it ends."""
 
-import signal
-import subprocess
-import sys
-from datetime import timedelta
-
 import pytest
-from typing_extensions import override
 
 import deviceplugin as dp
 from cluster.scripted_api import Answer, Script, running
@@ -16,9 +10,9 @@ from deviceplugin.tools.startup_taint import _keeper
 from deviceplugin.tools.startup_taint._cli import main
 from deviceplugin.tools.startup_taint._keeper import Readiness
 from deviceplugin_testing.fixture import Kubelet
+from scripted_plugin import RESOURCE, ScriptedPlugin
 
 KEY = "startup.deviceplugin.dev/gpu-device-plugin"
-R = "example.com/camera"
 
 
 @pytest.mark.parametrize(
@@ -49,92 +43,54 @@ def test_a_wrong_command_line_is_told(
     assert text in capsys.readouterr().err
 
 
-def test_it_waits_for_its_plugin_and_ends_when_told_to() -> None:
-    taint = {"key": KEY, "effect": "NoSchedule"}
-    with running(Script()) as script:
-        boot = boot_id()
-        node = {"metadata": {"resourceVersion": "1"}, "spec": {"taints": [taint]}}
-        script.otherwise = lambda _: Answer.of({**node, "status": {"nodeInfo": {"bootID": boot}}})
-        words = ["--node=n", f"--taint={KEY}", f"--api={script.url}", "--after-reboot"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "deviceplugin", "startup-taint", *words],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stderr is not None
-        with process.stderr:
-            lines = [process.stderr.readline(), process.stderr.readline()]
-            process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(30)
-            assert "" == process.stderr.read()
-    assert "watching for the startup taint" in lines[0]
-    assert "startup taint kept" in lines[1]
-    assert {"GET"} == {asked.method for asked in script.asked}
-
-
 def readiness(url: str) -> Readiness:
     return _keeper.readiness(Plugin("n1", url))
 
 
-class CameraPlugin(dp.Plugin):
-    """Cameras, which a test can plug in; each look can fail."""
-
-    resource = R
-
-    def __init__(self, *ids: str) -> None:
-        self.ids = ids
-        self.failing = False
-
-    @override
-    def discover(self) -> list[dp.Device]:
-        if self.failing:
-            raise dp.DiscoveryError("library says: no")
-        return [dp.Device(name) for name in self.ids]
-
-
-@pytest.mark.parametrize(("ids", "resources"), [((), {}), (("cam0", "cam1"), {R: True})])
+@pytest.mark.parametrize(("ids", "resources"), [((), {}), (("cam0", "cam1"), {RESOURCE: True})])
 def test_what_a_plugin_answers_is_understood(
     kubelet: Kubelet, ids: tuple[str, ...], resources: dict[str, bool]
 ) -> None:
-    plugin = CameraPlugin(*ids)
-    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
+    with kubelet.running(ScriptedPlugin(*ids), http_address="127.0.0.1:0") as node:
         if ids:
-            node.wait_for(R, {*ids})
+            node.wait_for(RESOURCE, {*ids})
         url = f"http://127.0.0.1:{node.host.http_port}"
         node.kubelet.wait(lambda: not readiness(url).problem, what="the plugin to be ready")
         assert Readiness(resources=resources, boot=boot_id()) == readiness(f"{url}/devices")
 
 
 def test_a_plugin_whose_discovery_fails_is_not_ready_and_says_why(kubelet: Kubelet) -> None:
-    plugin = CameraPlugin()
-    plugin.failing = True
-    soon = timedelta(milliseconds=100)
-    with kubelet.running(plugin, http_address="127.0.0.1:0", discovery_interval=soon) as node:
+    plugin = ScriptedPlugin()
+    plugin.fail(dp.DiscoveryError("library says: no"))
+    with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
         url = f"http://127.0.0.1:{node.host.http_port}"
         node.kubelet.wait(lambda: "library says" in readiness(url).problem, what="the reason")
         found = readiness(url)
-    text = "503 Service Unavailable: no discovery has succeeded yet: CameraPlugin: library says: no"
-    assert Readiness(f"{url}: {text}") == found
+    text = "503 Service Unavailable: no discovery has succeeded yet: ScriptedPlugin: library says"
+    assert Readiness(f"{url}: {text}: no") == found
     assert readiness(url).problem.startswith(f"{url}: "), "it is gone by now"
 
 
 def page(problem: str) -> object:
     devices = [{"healthy": True}]
-    return {"resources": [{"name": R, "registered": False, "problem": problem, "devices": devices}]}
+    resource = {"name": "x", "registered": False, "problem": problem, "devices": devices}
+    return {"resources": [resource]}
 
 
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
         ([], "is not a list of a plugin's devices"),
-        ({"resources": [{"name": R}]}, "is not a list of a plugin's devices"),
-        (page("gone"), f"{R}: gone"),
+        ({"resources": [{"name": "x"}]}, "is not a list of a plugin's devices"),
+        (page("gone"), "x: gone"),
         (page(""), ""),  # it need not be registered
     ],
 )
 def test_what_is_not_the_answer_of_a_ready_plugin_is_told(body: object, problem: str) -> None:
     with running(Script()) as script:
         script.otherwise = lambda asked: Answer.of(body if asked.path == "/devices" else {})
-        told = Readiness(f"{script.url}: {problem}") if problem else Readiness(resources={R: None})
+        told = (
+            Readiness(f"{script.url}: {problem}") if problem else Readiness(resources={"x": None})
+        )
         assert told == readiness(script.url)
         assert ["/readyz", "/devices"] == [asked.path for asked in script.asked]

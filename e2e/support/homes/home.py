@@ -64,7 +64,32 @@ class NotStartedError(Exception):
     """A container was not started, and why."""
 
 
-class Home(Protocol):
+class Runs(Protocol):
+    """What a home has in common with the place where its plugin and its pods run."""
+
+    def need_containers(self) -> None:
+        """Skip the test if pods are not containers here."""
+
+    def need_cdi(self) -> None:
+        """Skip the test unless CDI specifications are known to have an effect."""
+
+    def execute(self, name: str, command: str) -> str:
+        """Run a command by the shell of a pod, and return what it prints, however it ends."""
+
+    def is_running(self, name: str) -> bool:
+        """Return whether a pod that was run still runs."""
+
+    def delete(self, name: str) -> None:
+        """Delete a pod."""
+
+    def collect(self, folder: Path) -> None:
+        """Write logs and events to ``folder``, for the analysis of a failure."""
+
+    def close(self) -> None:
+        """Remove everything that is left, even after a failure."""
+
+
+class Home(Runs, Protocol):
     """A node with a plugin on it. Every method waits for its result, or fails."""
 
     def install(self, plugin: Plugin) -> None:
@@ -88,26 +113,11 @@ class Home(Protocol):
     def run(self, name: str, resource: str, count: int) -> Given:
         """Run a pod that asks for devices, and keep it."""
 
-    def need_cdi(self) -> None:
-        """Skip the test unless CDI specifications are known to have an effect."""
-
-    def execute(self, name: str, command: str) -> str:
-        """Run a command by the shell of a pod, and return what it prints, however it ends.
-
-        Skip the test if pods are not containers here.
-        """
-
     def run_example(self, pod: Mapping[str, Any]) -> str:
         """Run a pod of demo/examples/ to its end, and return what it prints.
 
         Raise ``NotStartedError`` if the runtime does not start its container.
         """
-
-    def is_running(self, name: str) -> bool:
-        """Return whether a pod that was run still runs."""
-
-    def delete(self, name: str) -> None:
-        """Delete a pod."""
 
     def refusal(self, resource: str, count: int) -> str:
         """Return why a pod with this request does not run."""
@@ -118,14 +128,19 @@ class Home(Protocol):
     def restart_plugin(self) -> None:
         """End the plugin's pod without a warning, and wait for the next one."""
 
+    @property
+    def may_restart_kubelet(self) -> bool:
+        """Whether the kubelet may be restarted."""
+
     def restart_kubelet(self) -> None:
-        """Restart the kubelet. Skip the test if that is not allowed."""
+        """Restart it."""
 
     def uninstall(self) -> None:
         """Delete the deployment, and wait until nothing of it is left."""
 
-    def collect(self, folder: Path) -> None:
-        """Write logs and events to ``folder``, for the analysis of a failure."""
 
-    def close(self) -> None:
-        """Remove everything that is left, even after a failure."""
+def offered(home: Home, plugin: Plugin) -> tuple[str, int]:
+    """Have two devices where they are files; return the resource and the number of devices."""
+    for name in ("gary", "gina") if plugin.files else ():
+        home.add_file(name)
+    return home.offer(plugin)

@@ -27,10 +27,8 @@ class TwoResponses(Good):
 class ChangingAnswers(Good):
     count = itertools.count()
 
-    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        answer = super().container(ids)
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None:
         answer.envs["COUNT"] = str(next(self.count))
-        return answer
 
 
 class AnswersUnknown(Good):
@@ -58,31 +56,23 @@ class WaitsForStreams(Good):
 
 
 class OddPermissions(Good):
-    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        answer = super().container(ids)
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None:
         answer.devices[0].permissions = "rx"
-        return answer
 
 
 class RelativeMount(Good):
-    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        answer = super().container(ids)
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None:
         answer.mounts[0].host_path = "usr/share"
-        return answer
 
 
 class OddVariable(Good):
-    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        answer = super().container(ids)
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None:
         answer.envs["A=B"] = "1"
-        return answer
 
 
 class BareCdiName(Good):
-    def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
-        answer = super().container(ids)
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None:
         answer.cdi_devices[0].name = "gpu0"
-        return answer
 
 
 class PrefersTooFew(Good):

@@ -64,13 +64,22 @@ class LeavesSocketFiles(Good):
             other.bind(str(self.directory / f"old-{time.monotonic_ns()}.sock"))
 
 
+SPIN = """
+import time
+while True:
+    end = time.process_time() + 0.1
+    while time.process_time() < end: pass
+    time.sleep(0.1)
+"""
+"""Half of a CPU: others need some, too."""
+
+
 class Burner(Good):
     child: subprocess.Popen[bytes] | None = None
 
     def burn(self) -> None:
         if self.child is None:
-            program = "while True: pass"
-            self.child = subprocess.Popen([sys.executable, "-S", "-c", program])
+            self.child = subprocess.Popen([sys.executable, "-S", "-c", SPIN])
 
     def end(self) -> int:
         if self.child is not None:

@@ -20,8 +20,6 @@ LOOK = 0.2
 """Seconds between looks at what no event tells."""
 PAUSE = 0.1
 """Seconds after a registration that did not last, and between looks for another kubelet."""
-RETRY = 1.0
-"""Seconds between tries to register with the same kubelet, which may be gone."""
 
 Identity = tuple[int, int] | None
 
@@ -36,6 +34,8 @@ class Good(StubPlugin):
     name = "x.io/dev"
     ids: ClassVar[Sequence[str]] = ("a", "b", "c")
     sick: ClassVar[Sequence[str]] = ("sick",)
+    retries_after = 1.0
+    """Seconds between tries to register with the same kubelet, which may be gone."""
 
     def __init__(self) -> None:
         self.directory = Path(os.environ["DP_PLUGIN_DIR"])
@@ -66,12 +66,16 @@ class Good(StubPlugin):
 
     def container(self, ids: list[str]) -> pb.ContainerAllocateResponse:
         null = "/dev/null"
-        return pb.ContainerAllocateResponse(
+        answer = pb.ContainerAllocateResponse(
             envs={"DEVICES": ",".join(ids)},
             devices=[pb.DeviceSpec(host_path=null, container_path=null, permissions="rw")],
             mounts=[pb.Mount(host_path="/usr/share", container_path="/opt/dev", read_only=True)],
             cdi_devices=[pb.CDIDevice(name=f"x.io/dev={id_}") for id_ in ids],
         )
+        self.spoil(answer)
+        return answer
+
+    def spoil(self, answer: pb.ContainerAllocateResponse) -> None: ...
 
     def preference(
         self, request: pb.ContainerPreferredAllocationRequest
@@ -128,7 +132,7 @@ class Good(StubPlugin):
 
     def retry(self) -> None:
         """Wait for another kubelet, but not for long: each try wakes up many threads."""
-        kubelet, end = self.kubelet(), time.monotonic() + RETRY
+        kubelet, end = self.kubelet(), time.monotonic() + self.retries_after
         while self.kubelet() == kubelet and time.monotonic() < end:
             if self.stopping.wait(PAUSE):
                 return

@@ -23,6 +23,7 @@ class GivesUpAtTheSecondRestart(Good):
 
 
 class GivesUpAfterAWhile(Good):
+    retries_after = 0.3
     refused = 0
 
     def retry(self) -> None:

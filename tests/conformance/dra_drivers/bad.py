@@ -91,54 +91,42 @@ class PublishesOnce(Good):
 
 
 class AnotherPool(Good):
-    def response(self, uid: str, devices: Sequence[Part]) -> Response:
-        made = super().response(uid, devices)
-        for device in made.devices:
-            device.pool_name = "another"
-        return made
+    def spoil(self, device: pb.Device) -> None:
+        device.pool_name = "another"
 
 
 class ChangingAnswers(Good):
     count = 0
 
-    def response(self, uid: str, devices: Sequence[Part]) -> Response:
-        made = super().response(uid, devices)
+    def spoil(self, device: pb.Device) -> None:
         self.count += 1
-        for device in made.devices:
-            device.cdi_device_ids.append(f"{self.name}/claim=more-{self.count}")
-        return made
+        device.cdi_device_ids.append(f"{self.name}/claim=more-{self.count}")
 
 
-class Guesses(Good):
-    """Prepares its first device if it cannot read a claim."""
+class TakesTheFirst(Good):
+    """Prepares its first device where there is something wrong with a claim."""
+
+    wrong = ""
 
     def allocated(self, claim: pb.Claim) -> list[Part]:
         try:
             return super().allocated(claim)
-        except DevicePluginError as error:
-            if getattr(error, "status", 0):
+        except (DevicePluginError, RefusedError) as error:
+            if self.wrong in f"{error} {getattr(error, 'status', '')}":
                 return [(DEVICES[0], "")]
             raise
 
 
-class IgnoresUid(Good):
-    def allocated(self, claim: pb.Claim) -> list[Part]:
-        try:
-            return super().allocated(claim)
-        except RefusedError as error:
-            if "uid" in str(error):
-                return [(DEVICES[0], "")]
-            raise
+class Guesses(TakesTheFirst):
+    wrong = "404"
 
 
-class IgnoresAllocation(Good):
-    def allocated(self, claim: pb.Claim) -> list[Part]:
-        try:
-            return super().allocated(claim)
-        except RefusedError as error:
-            if "allocated" in str(error):
-                return [(DEVICES[0], "")]
-            raise
+class IgnoresUid(TakesTheFirst):
+    wrong = "another uid"
+
+
+class IgnoresAllocation(TakesTheFirst):
+    wrong = "not allocated"
 
 
 class PreparesAnything(Good):
@@ -262,11 +250,8 @@ class WritesGarbage(Good):
 
 
 class NamesByProcess(Good):
-    def response(self, uid: str, devices: Sequence[Part]) -> Response:
-        made = super().response(uid, devices)
-        for device in made.devices:
-            device.cdi_device_ids.append(f"{self.name}/claim=process-{os.getpid()}")
-        return made
+    def spoil(self, device: pb.Device) -> None:
+        device.cdi_device_ids.append(f"{self.name}/claim=process-{os.getpid()}")
 
 
 class DiesOfAMissingClaim(Good):

@@ -166,17 +166,21 @@ class Good(StubDriver):
         self.write_cdi(f"c-{uid}", {"env": [f"THINGS={names}"]}, version="0.3.0")
 
     def response(self, uid: str, devices: Sequence[Part]) -> pb.NodePrepareResourceResponse:
-        return pb.NodePrepareResourceResponse(
-            devices=[
-                pb.Device(
-                    pool_name=self.pool,
-                    device_name=device,
-                    share_id=share or None,
-                    cdi_device_ids=[f"{self.name}/claim=c-{uid}"] if index == 0 else [],
-                )
-                for index, (device, share) in enumerate(devices)
-            ]
-        )
+        made = [
+            pb.Device(
+                pool_name=self.pool,
+                device_name=device,
+                share_id=share or None,
+                cdi_device_ids=[f"{self.name}/claim=c-{uid}"] if index == 0 else [],
+            )
+            for index, (device, share) in enumerate(devices)
+        ]
+        for one in made:
+            self.spoil(one)
+        return pb.NodePrepareResourceResponse(devices=made)
+
+    def spoil(self, device: pb.Device) -> None:
+        """Do nothing; others change what is answered."""
 
     def release_claim(self, claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
         with self.lock:

@@ -53,11 +53,8 @@ class OneNameForEachDevice(Good):
         for name, _ in devices:
             self.write_cdi(name, {"env": [f"THINGS={name}"]}, version="0.3.0")
 
-    def response(self, uid: str, devices: Sequence[Part]) -> pb.NodePrepareResourceResponse:
-        made = super().response(uid, devices)
-        for device in made.devices:
-            device.cdi_device_ids[:] = [f"{self.name}/claim={device.device_name}"]
-        return made
+    def spoil(self, device: pb.Device) -> None:
+        device.cdi_device_ids[:] = [f"{self.name}/claim={device.device_name}"]
 
 
 class WaitsToPublish(Good):

@@ -10,7 +10,6 @@ import random
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -59,43 +58,39 @@ def both(
         yield theirs, ours
 
 
-@pytest.mark.parametrize("naming", ["single", "mixed"])
 @pytest.mark.parametrize(
-    ("machine", "style"),
-    [(MI210, "gpu"), (MI308, "cpx_nps1"), (MI300X, "cpx_nps4"), (SMALL, "spx_nps1")],
-    ids=["mi210", "mi308", "mi300x", "small"],
+    ("machine", "naming", "styles"),
+    [
+        *((machine, "single", ["gpu"]) for machine in (MI210, MI308, MI300X, SMALL)),
+        (MI210, "mixed", ["gpu"]),
+        (MI308, "mixed", ["cpx_nps1"]),
+        (MI300X, "mixed", ["cpx_nps4"]),
+        (SMALL, "mixed", ["qpx_nps1", "spx_nps1"]),
+    ],
 )
 def test_both_find_the_same_devices(
-    build: Build, machine: Machine, style: str, naming: str
+    build: Build, machine: Machine, naming: str, styles: list[str]
 ) -> None:
-    resource = GPU if naming == "single" else f"amd.com/{style}"
+    tree = build(machine)
+    if len(styles) > 1:
+        tree.divide(SMALL.addresses[0], "QPX")
+    resources = [f"amd.com/{style}" for style in styles]
     flags = f"-resource_naming_strategy={naming}"
-    with both(build(machine), flags, expected=[resource]) as (theirs, ours):
-        assert {resource} == theirs.kubelet.registered == ours.kubelet.registered
-        assert theirs.nodes(resource).keys() == ours.nodes(resource).keys()
-        assert theirs.numa(resource) == ours.numa(resource)
-        assert {*theirs.kubelet.healthy(resource)} == {*theirs.kubelet.devices(resource)}
-        assert {*ours.kubelet.healthy(resource)} == {*ours.kubelet.devices(resource)}
+    with both(tree, flags, expected=resources) as (theirs, ours):
+        assert {*resources} == theirs.kubelet.registered == ours.kubelet.registered
+        for resource in resources:
+            assert theirs.nodes(resource).keys() == ours.nodes(resource).keys()
+            assert theirs.numa(resource) == ours.numa(resource)
+            for one in (theirs, ours):
+                assert {*one.kubelet.healthy(resource)} == {*one.kubelet.devices(resource)}
 
 
-def test_both_find_gpus_that_are_divided_differently(build: Build) -> None:
-    tree = build(SMALL)
-    tree.divide(SMALL.addresses[0], "QPX")
-    kinds = ["amd.com/qpx_nps1", "amd.com/spx_nps1"]
-    with both(tree, "-resource_naming_strategy=mixed", expected=kinds) as (theirs, ours):
-        assert {*kinds} == theirs.kubelet.registered == ours.kubelet.registered
-        for kind in kinds:
-            assert theirs.nodes(kind).keys() == ours.nodes(kind).keys()
-
-
-@dataclass
 class Weights:
     """How far devices are from each other as AMD's plugin counts it, less being nearer."""
 
-    tree: AmdTree
-
-    def __post_init__(self) -> None:
-        self._nodes = {node.minor: node for node in self.tree.nodes()}
+    def __init__(self, tree: AmdTree) -> None:
+        self._machine = tree.machine
+        self._nodes = {node.minor: node for node in tree.nodes()}
 
     def of(self, devices: Collection[frozenset[str]]) -> int:
         places = [self._nodes[minor(one)] for one in devices]
@@ -105,7 +100,7 @@ class Weights:
         return len({self._nodes[minor(one)].card.place for one in devices})
 
     def _pair(self, one: int, other: int) -> int:
-        machine = self.tree.machine
+        machine = self._machine
         linked = one == other or (machine.hives and machine.hive(one) == machine.hive(other))
         link = 10 if linked else 40 if machine.links.pcie else 50
         same_cpu = machine.cpu(one) == machine.cpu(other)
@@ -152,19 +147,20 @@ def test_ours_prefers_what_is_as_near_as_what_theirs_does(build: Build, machine:
 # Where they differ.
 
 
+def wait_for_a_pulse(theirs: OnNode) -> None:
+    lists = theirs.kubelet.lists_received(GPU)
+    eventually(lambda: theirs.kubelet.lists_received(GPU) > lists + 1, "a pulse of the peer")
+
+
 def test_on_older_kernels_theirs_finds_one_partition_of_each_gpu(build: Build) -> None:
     with both(build(MI300X, xcp=OLDER)) as (theirs, ours):
         assert (8, 63) == (len(theirs.kubelet.devices(GPU)), len(ours.kubelet.devices(GPU)))
 
 
-def test_theirs_says_numa_node_minus_one(build: Build) -> None:
-    with both(build(VEGA)) as (theirs, ours):
+def test_on_old_kernels_theirs_has_numa_node_minus_one_and_no_healthy_gpu(build: Build) -> None:
+    with both(build(VEGA), pulse=1) as (theirs, ours):
         assert ({(-1,): 1}, {(): 1}) == (theirs.numa(GPU), ours.numa(GPU))
         assert theirs.nodes(GPU) == ours.nodes(GPU)
-
-
-def test_on_old_kernels_theirs_has_no_healthy_gpu(build: Build) -> None:
-    with both(build(VEGA), pulse=1) as (theirs, ours):
         eventually(lambda: theirs.kubelet.unhealthy(GPU), "the pulse of the peer")
         assert (0, 1) == (len(theirs.kubelet.healthy(GPU)), len(ours.kubelet.healthy(GPU)))
 
@@ -179,30 +175,17 @@ def test_theirs_ends_where_gpus_are_divided_differently(build: Build) -> None:
         assert {*SMALL.addresses[1:]} == {*ours.kubelet.devices(GPU)}
 
 
-def test_theirs_does_not_see_an_error_of_one_gpu(build: Build) -> None:
+def test_theirs_offers_a_gpu_with_an_error_and_one_that_kfd_does_not_have(build: Build) -> None:
     tree = build(MI210)
-    broken, *others = MI210.addresses
-    with both(tree, pulse=1) as (theirs, ours):
-        tree.count(broken, "umc", ue=1)
-        eventually(lambda: ours.kubelet.unhealthy(GPU), "an unhealthy GPU")
-        assert {broken} == ours.kubelet.unhealthy(GPU)
-        assert {*others} == ours.kubelet.healthy(GPU)
-        lists = theirs.kubelet.lists_received(GPU)
-        eventually(lambda: theirs.kubelet.lists_received(GPU) > lists + 1, "a pulse of the peer")
-        assert {*MI210.addresses} == theirs.kubelet.healthy(GPU)
-
-
-def test_theirs_offers_a_gpu_that_kfd_does_not_have(build: Build) -> None:
-    tree = build(MI210)
-    lost = MI210.addresses[-1]
+    broken, *_, lost = MI210.addresses
     card = tree.cards.pop(lost)
     tree.topology()
     tree.cards[lost] = card
     with both(tree, pulse=1) as (theirs, ours):
-        eventually(lambda: {lost} == ours.kubelet.unhealthy(GPU), "an unhealthy GPU")
-        lists = theirs.kubelet.lists_received(GPU)
-        eventually(lambda: theirs.kubelet.lists_received(GPU) > lists + 1, "a pulse of the peer")
-        assert lost in theirs.kubelet.healthy(GPU)
+        tree.count(broken, "umc", ue=1)
+        eventually(lambda: {broken, lost} == ours.kubelet.unhealthy(GPU), "unhealthy GPUs")
+        wait_for_a_pulse(theirs)
+        assert {*MI210.addresses} == theirs.kubelet.healthy(GPU)
 
 
 def test_theirs_gives_another_gpus_nodes_for_one_without_any(build: Build) -> None:
@@ -228,8 +211,7 @@ def test_theirs_does_not_notice_that_a_gpu_was_divided(build: Build) -> None:
         expected = {f"{one}-qpx_nps1-{part}" for one in SMALL.addresses for part in range(4)}
         eventually(lambda: expected == ours.kubelet.healthy(GPU), "partitions")
         assert {*SMALL.addresses} == ours.kubelet.unhealthy(GPU)
-        lists = theirs.kubelet.lists_received(GPU)
-        eventually(lambda: theirs.kubelet.lists_received(GPU) > lists + 1, "a pulse of the peer")
+        wait_for_a_pulse(theirs)
         assert {*SMALL.addresses} == theirs.kubelet.healthy(GPU)
         assert 3 == len(theirs.kubelet.allocate(GPU, [first]).devices)
 

@@ -1,6 +1,7 @@
 """Each GPU has its own health, and is healthy again when what was wrong is over."""
 
 import errno
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from amd.machines import MI210, SMALL
-from amd.tree import AmdTree, Build, Make
+from amd.tree import AmdTree, Build
 from deviceplugin.checks import Node
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import AmdPlugin, doctor, handover
 from deviceplugin_amd.handover import Handover
 from deviceplugin_testing.fixture import FailingKernel, Kubelet
 from deviceplugin_testing.simulator import Pod
-from discovered import degraded, reasons, unhealthy
+from discovered import reasons, unhealthy
 from hardware import kernel_events
 
 FIRST, SECOND, *_ = SMALL.addresses
@@ -30,11 +31,9 @@ def hear(plugin: AmdPlugin, tree: AmdTree, address: str, ways: str) -> None:
     plugin._errors.heard(event)
 
 
-def test_uncorrectable_errors_since_the_first_look_make_one_gpu_unhealthy(
-    tree: AmdTree, make: Make
-) -> None:
+def test_uncorrectable_errors_since_the_first_look_make_one_gpu_unhealthy(tree: AmdTree) -> None:
     tree.count(FIRST, "umc", ue=3)
-    plugin = make(tree, ignore_errors=("pcie_bif",))
+    plugin = tree.plugin(ignore_errors=("pcie_bif",))
     assert {} == unhealthy(plugin)
     tree.count(FIRST, "umc", ue=5, ce=70)
     tree.count(SECOND, "gfx", ue=0, ce=2)
@@ -51,31 +50,24 @@ def test_uncorrectable_errors_since_the_first_look_make_one_gpu_unhealthy(
     assert {} == unhealthy(plugin)
 
 
+PENDING = "1 bad memory pages are still to be taken out of use"
+
+
 @pytest.mark.parametrize(
     ("flags", "threshold", "expected"),
     [
         ("RRR", "", ""),
         ("RPF", "", "1 bad memory pages could not be taken out of use"),
-        ("RRP", "", "1 bad memory pages are still to be taken out of use"),
+        ("RRP", "", PENDING),
         ("R" * 8, "10", ""),
         ("R" * 9, "10", "9 bad memory pages: the driver stops it at 10"),
-        (
-            "R" * 9 + "P",
-            "10",
-            (
-                "1 bad memory pages are still to be taken out of use; "
-                "10 bad memory pages: the driver stops it at 10"
-            ),
-        ),
+        ("R" * 9 + "P", "10", f"{PENDING}; 10 bad memory pages: the driver stops it at 10"),
         # The driver computes the limit, or has none, and does not say so in sysfs.
-        ("R" * 999, "-1", ""),
-        ("R" * 999, "-2", ""),
-        ("R" * 999, "0", ""),
-        ("R" * 999, "many", ""),
+        *(("R" * 999, threshold, "") for threshold in ("-1", "0", "many")),
     ],
 )
 def test_a_gpu_with_many_bad_pages_is_degraded(
-    tree: AmdTree, make: Make, flags: str, threshold: str, expected: str
+    tree: AmdTree, flags: str, threshold: str, expected: str
 ) -> None:
     pages = [f"0x{number:08x} : 0x00001000 : {flag}" for number, flag in enumerate(flags)]
     folder = tree.cards[FIRST].folder / "ras"
@@ -84,51 +76,47 @@ def test_a_gpu_with_many_bad_pages_is_degraded(
         path = tree.sys / "module/amdgpu/parameters/bad_page_threshold"
         path.parent.mkdir(parents=True)
         path.write_text(f"{threshold}\n")
-    found = unhealthy(make(tree)) if "F" in flags else degraded(make(tree))
-    assert ({FIRST: expected} if expected else {}) == found
-    assert "F" in flags or {} == unhealthy(make(tree))
+    (health,) = (one.health for one in tree.plugin().discover() if one.id == FIRST)
+    state = "healthy" if not expected else "unhealthy" if "F" in flags else "degraded"
+    assert (state, expected) == (health.state, health.reason)
 
 
 def test_errors_are_remembered_over_a_restart_and_until_the_driver_is_bound_anew(
-    tree: AmdTree, make: Make
+    tree: AmdTree,
 ) -> None:
-    assert {} == unhealthy(make(tree))
+    assert {} == unhealthy(tree.plugin())
     tree.count(FIRST, "umc", ue=1)
-    assert [FIRST] == [*unhealthy(make(tree))]
-    assert [FIRST] == [*unhealthy(make(tree))]
+    assert [FIRST] == [*unhealthy(tree.plugin())]
+    assert [FIRST] == [*unhealthy(tree.plugin())]
     tree.bind_anew(FIRST)
-    assert {} == unhealthy(make(tree))
+    assert {} == unhealthy(tree.plugin())
 
 
-def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(
-    tree: AmdTree, make: Make
-) -> None:
-    plugin = make(tree)
+def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(tree: AmdTree) -> None:
+    plugin = tree.plugin()
     hear(plugin, tree, SECOND, "rebind")
     tree.bind_anew(SECOND)
     assert {} == unhealthy(plugin)
     hear(plugin, tree, SECOND, "rebind,bus-reset")
     expected = {SECOND: "wedged: its driver asks for rebind,bus-reset"}
     assert expected == unhealthy(plugin)
-    assert expected == unhealthy(make(tree))  # another process
+    assert expected == unhealthy(tree.plugin())  # another process
     tree.bind_anew(SECOND)
     assert {} == unhealthy(plugin)
 
 
-def test_the_kernels_event_is_heard(
-    tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernels_event_is_heard(tree: AmdTree, monkeypatch: pytest.MonkeyPatch) -> None:
     place = f"/devices/pci0000:00/{FIRST}/drm/card1"
     kernel_events.pretend(monkeypatch, "drm", DEVPATH=place, WEDGED="bus-reset")
-    plugin = make(tree)
+    plugin = tree.plugin()
     list(plugin.discover())
     assert 2 <= len([*plugin.changes(kernel_events.Turns(4))])
     assert {FIRST: "wedged: its driver asks for bus-reset"} == unhealthy(plugin)
 
 
-def test_a_gpu_in_reset_is_unhealthy_and_keeps_its_resource(build: Build, make: Make) -> None:
+def test_a_gpu_in_reset_is_unhealthy_and_keeps_its_resource(build: Build) -> None:
     tree = build()
-    plugin = make(tree, resource_naming_strategy="mixed")
+    plugin = tree.plugin(resource_naming_strategy="mixed")
     assert {"amd.com/spx_nps1"} == {device.resource for device in plugin.discover()}
     path = tree.cards[FIRST].folder / "current_compute_partition"
     tree.kernel.faults[path] = errno.EPERM
@@ -139,52 +127,43 @@ def test_a_gpu_in_reset_is_unhealthy_and_keeps_its_resource(build: Build, make: 
     assert {} == unhealthy(plugin)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Query currently inaccessible\n", ""),
-        ("ue: 0\nce: 1\nde: 4\n", ""),
-        ("\n", ""),
-        ("ue: many\n", "umc_err_count: 'ue: many' is not a number of errors"),
-    ],
-)
-def test_a_register_that_says_nothing_is_no_verdict_and_one_that_is_odd_is_told(
-    tree: AmdTree, make: Make, text: str, expected: str
-) -> None:
+@pytest.mark.parametrize("text", ["Query currently inaccessible\n", "ue: 0\nce: 1\nde: 4\n", "\n"])
+def test_a_register_that_says_nothing_is_no_verdict(tree: AmdTree, text: str) -> None:
     (tree.cards[FIRST].folder / "ras/umc_err_count").write_text(text)
-    found = unhealthy(make(tree))
-    assert [FIRST] == [*found] if expected else {} == found
-    assert found.get(FIRST, "").endswith(expected)
+    assert {} == unhealthy(tree.plugin())
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"), [(errno.EIO, [FIRST]), (errno.ENODEV, [FIRST]), (errno.EACCES, [])]
-)
-def test_a_register_that_cannot_be_read_is_of_its_gpu_alone(
-    tree: AmdTree, make: Make, error: int, expected: list[str]
+@pytest.mark.parametrize("error", [0, errno.EIO, errno.ENODEV, errno.EACCES])
+def test_a_register_that_is_odd_or_cannot_be_read_is_of_its_gpu_alone(
+    tree: AmdTree, error: int
 ) -> None:
-    tree.kernel.faults[tree.cards[FIRST].folder / "ras/gfx_err_count"] = error
-    assert expected == [*unhealthy(make(tree))]
-    assert {} == unhealthy(make(tree, ignore_errors=("gfx",)))
+    path = tree.cards[FIRST].folder / "ras/gfx_err_count"
+    path.write_text("ue: many\n")
+    if error:
+        tree.kernel.faults[path] = error
+    told = os.strerror(error) if error else "'ue: many' is not a number of errors"
+    expected = {} if error == errno.EACCES else {FIRST: f"{path}: {told}"}
+    assert expected == unhealthy(tree.plugin())
+    assert {} == unhealthy(tree.plugin(ignore_errors=("gfx",)))
 
 
-def test_a_gpu_without_a_node_of_kfd_is_told(build: Build, make: Make) -> None:
+def test_a_gpu_without_a_node_of_kfd_is_told(build: Build) -> None:
     tree = build(MI210, links=False)
     first = tree.node("0000:63:00.0")
     path = tree.folder(first) / "properties"
     path.write_text(path.read_text().replace("drm_render_minor 128", "drm_render_minor 150"))
-    assert {"0000:63:00.0": "KFD has no node for it"} == unhealthy(make(tree))
+    assert {"0000:63:00.0": "KFD has no node for it"} == unhealthy(tree.plugin())
     (tree.kfd / "topology").rename(tree.kfd / "gone")
-    assert {"the kernel has no KFD"} == {*unhealthy(make(tree)).values()}
+    assert {"the kernel has no KFD"} == {*unhealthy(tree.plugin()).values()}
     (tree.dev / "dri/renderD128").unlink()
-    assert f"{tree.dev}/dri/renderD128 does not exist" in unhealthy(make(tree))["0000:63:00.0"]
+    assert f"{tree.dev}/dri/renderD128 does not exist" in unhealthy(tree.plugin())["0000:63:00.0"]
     (tree.dev / "kfd").unlink()
-    found = unhealthy(make(tree))
+    found = unhealthy(tree.plugin())
     assert [True] * 8 == [f"{tree.dev}/kfd does not exist" in one for one in found.values()]
 
 
-def test_a_gpu_without_drm_devices_is_unhealthy(tree: AmdTree, make: Make) -> None:
-    plugin = make(tree)
+def test_a_gpu_without_drm_devices_is_unhealthy(tree: AmdTree) -> None:
+    plugin = tree.plugin()
     (tree.dev / "dri/card1").unlink()  # only the render node is needed
     assert {} == unhealthy(plugin)
     nodes = [node.container_path for node in next(iter(plugin.discover())).nodes]
@@ -195,18 +174,16 @@ def test_a_gpu_without_drm_devices_is_unhealthy(tree: AmdTree, make: Make) -> No
     assert {"/dev/kfd"} == {node.container_path for node in next(iter(plugin.discover())).nodes}
 
 
-def test_what_may_be_over_at_the_next_look_must_last(tree: AmdTree, make: Make) -> None:
-    plugin = make(tree, error_patience=timedelta(hours=1))
+def test_what_may_be_over_at_the_next_look_must_last(tree: AmdTree) -> None:
+    plugin = tree.plugin(error_patience=timedelta(hours=1))
     assert {} == unhealthy(plugin)
     tree.kernel.faults[tree.cards[FIRST].folder / "ras/gfx_err_count"] = errno.EIO
     tree.count(SECOND, "umc", ue=1)
     assert [SECOND] == [*unhealthy(plugin)]
 
 
-def test_a_gpu_that_goes_and_comes_back_is_healthy(
-    tree: AmdTree, make: Make, kubelet: Kubelet
-) -> None:
-    plugin = make(tree)
+def test_a_gpu_that_goes_and_comes_back_is_healthy(tree: AmdTree, kubelet: Kubelet) -> None:
+    plugin = tree.plugin()
     everything = {*SMALL.addresses}
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=50)) as node:
         node.wait_for("amd.com/gpu", everything)
@@ -218,10 +195,10 @@ def test_a_gpu_that_goes_and_comes_back_is_healthy(
 
 
 def test_changes_without_an_event_are_noticed(
-    tree: AmdTree, make: Make, monkeypatch: pytest.MonkeyPatch
+    tree: AmdTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel_events.pretend(monkeypatch)
-    plugin = make(tree)
+    plugin = tree.plugin()
     list(plugin.discover())
     assert [None] == [*plugin.changes(kernel_events.Turns(4))]  # it begins to listen
     tree.topology()
@@ -229,15 +206,15 @@ def test_changes_without_an_event_are_noticed(
 
 
 def test_an_odd_state_file_is_set_aside(
-    tree: AmdTree, make: Make, tmp_path_factory: pytest.TempPathFactory
+    tree: AmdTree, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("state") / "health.json"
     path.write_text('{"version": 1, "gpus": {"0000:05:00.0": {"identity": "x"}}}')
-    assert 4 == len(reasons(make(tree, state_file=path)))
+    assert 4 == len(reasons(tree.plugin(state_file=path)))
     assert path.with_name("health.json.unreadable").exists()
 
 
-def test_a_gpu_that_is_pulled_between_two_reads_costs_no_other(build: Build, make: Make) -> None:
+def test_a_gpu_that_is_pulled_between_two_reads_costs_no_other(build: Build) -> None:
     tree = build()
     pulled = tree.cards[SMALL.addresses[0]].folder / "drm"
 
@@ -251,7 +228,7 @@ def test_a_gpu_that_is_pulled_between_two_reads_costs_no_other(build: Build, mak
 
     tree.kernel = Pulling()
     tree.sysfs = Sysfs(tree.sys, tree.kernel)
-    assert {*SMALL.addresses} == {device.id for device in make(tree).discover()}
+    assert {*SMALL.addresses} == {device.id for device in tree.plugin().discover()}
 
 
 GIB = 1 << 30
@@ -283,8 +260,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def plugin(tree: AmdTree, make: Make, clock: Clock) -> AmdPlugin:
-    return make(tree, Handover(tree.sysfs, clock, clock.pause))
+def plugin(tree: AmdTree, clock: Clock) -> AmdPlugin:
+    return tree.plugin(Handover(tree.sysfs, clock, clock.pause))
 
 
 def test_what_a_pod_left_behind_makes_its_gpu_unhealthy_until_it_is_gone(
@@ -321,9 +298,9 @@ def test_a_gpu_that_is_still_in_use_is_not_allocated(
 
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_without_privilege_or_where_not_wanted_nobody_looks_who_uses_a_gpu(
-    tree: AmdTree, make: Make, is_wanted: bool
+    tree: AmdTree, is_wanted: bool
 ) -> None:
-    plugin = make(tree, clean_handover=is_wanted)
+    plugin = tree.plugin(clean_handover=is_wanted)
     if is_wanted:
         tree.refuse()
     devices = by_id(plugin)
@@ -344,10 +321,8 @@ def test_a_queue_is_use_and_an_open_file_is_not(tree: AmdTree, plugin: AmdPlugin
     )
 
 
-def test_a_share_is_looked_at_when_nobody_has_another_one(
-    tree: AmdTree, make: Make, clock: Clock
-) -> None:
-    plugin = make(tree, Handover(tree.sysfs, clock, clock.pause), shares=2)
+def test_a_share_is_looked_at_when_nobody_has_another_one(tree: AmdTree, clock: Clock) -> None:
+    plugin = tree.plugin(Handover(tree.sysfs, clock, clock.pause), shares=2)
     devices = by_id(plugin)
     one, two = devices[f"{FIRST}::0"], devices[f"{FIRST}::1"]
     plugin.allocate([one])
@@ -359,43 +334,32 @@ def test_a_share_is_looked_at_when_nobody_has_another_one(
     assert {f"{FIRST}::0": LEFT, f"{FIRST}::1": LEFT} == unhealthy(plugin)
 
 
-def test_a_gpu_that_is_divided_anew_is_forgotten(
-    tree: AmdTree, plugin: AmdPlugin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel_events.pretend(monkeypatch)
-    devices = by_id(plugin)
-    tree.use(tree.node(FIRST), 4711, GIB)
-    plugin.released([devices[FIRST]])
-    assert [FIRST] == [*unhealthy(plugin)]
-    tree.end(4711)
-    tree.divide(FIRST, "DPX")
-    by_id(plugin)
-    assert not plugin._is_due()
-
-
 def test_a_discovery_is_asked_for_when_a_gpu_becomes_clean_or_not(
     tree: AmdTree, plugin: AmdPlugin
 ) -> None:
+    def due_before_and_after_a_look() -> list[object]:
+        before = plugin._is_due()
+        by_id(plugin)
+        return [before, plugin._is_due(), plugin._until_due()]
+
     devices = by_id(plugin)
-    assert not plugin._is_due()
-    assert 5 == plugin._until_due()
+    assert [False, False, 5] == due_before_and_after_a_look()
     tree.use(tree.node(FIRST), 4711, GIB)
     plugin.released([devices[FIRST]])
-    assert plugin._is_due()
-    by_id(plugin)
-    assert not plugin._is_due()
-    assert 0.5 == plugin._until_due()
+    assert [True, False, 0.5] == due_before_and_after_a_look()
     tree.end(4711)
-    assert plugin._is_due()
-    by_id(plugin)
-    assert not plugin._is_due()
-    assert 5 == plugin._until_due()
+    assert [True, False, 5] == due_before_and_after_a_look()
+    tree.use(tree.node(FIRST), 4711, GIB)
+    plugin.released([devices[FIRST]])
+    tree.end(4711)
+    tree.divide(FIRST, "DPX")  # what it was is forgotten
+    assert [True, False, 5] == due_before_and_after_a_look()
 
 
 def test_after_a_pod_the_kubelet_sees_its_gpu_unhealthy_until_it_is_clean(
-    tree: AmdTree, make: Make, kubelet: Kubelet
+    tree: AmdTree, kubelet: Kubelet
 ) -> None:
-    plugin = make(tree, include=(FIRST,))
+    plugin = tree.plugin(include=(FIRST,))
     pod = Pod.of("training", main={"amd.com/gpu": 1})
     quick = timedelta(milliseconds=50)
     with kubelet.running(plugin, pod_resources_interval=quick, discovery_interval=quick) as node:

@@ -64,7 +64,6 @@ def test_a_bitstream_that_is_not_there_is_told(tmp_path: Path) -> None:
     [
         ({"magic": b"XeonFPGA\xb7GBSv002"}, "not a green bitstream, or damaged"),
         ({"length": 0}, "not a green bitstream, or damaged"),
-        ({"length": 4096}, "not a green bitstream, or damaged"),
         ({"length": 2**32 - 1}, "not a green bitstream, or damaged"),
         ({"image": b""}, "cut off: 228 bytes, and its image begins after 228"),
         ({"length": 7}, "metadata is not valid: JSONDecodeError("),
@@ -91,7 +90,7 @@ def test_a_function_that_no_port_can_have_is_refused(tmp_path: Path) -> None:
     assert expected == refusal(tmp_path, "12345678")
 
 
-@pytest.mark.parametrize("size", [0, 10, 19, 21, 100, 227, 228])
+@pytest.mark.parametrize("size", [0, 19, 21, 228])
 def test_a_file_that_ends_before_its_image_is_refused(tmp_path: Path, size: int) -> None:
     store(tmp_path, gbs()[:size])
     expected = f"cut off: {size} bytes, and its image begins after 228"
@@ -100,16 +99,10 @@ def test_a_file_that_ends_before_its_image_is_refused(tmp_path: Path, size: int)
     )
 
 
-def test_a_signed_image_is_as_long_as_it_says(tmp_path: Path) -> None:
-    store(tmp_path, gbs(image=signed(b"x" * 256)))
-    assert 1280 == len(bitstreams.find(tmp_path, INTERFACE, AFU).image)
-
-
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
         (signed(b"x" * 255, length=256), "cut off: its signed image has 1279 bytes of 1280"),
-        (signed(b""), "cut off: its signed image has 1024 bytes of 1025"),
         (signed(b"")[:132], "cut off: its signed image has 132 bytes of 1025"),
         (signed(b"x", length=2**32 - 1), "cut off: its signed image has 1025 bytes of 4294968319"),
     ],
@@ -119,6 +112,8 @@ def test_a_signed_image_that_is_shorter_than_it_says_is_refused(
 ) -> None:
     store(tmp_path, gbs(image=image))
     assert f"/{AFU}.gbs: {expected}" == refusal(tmp_path)
+    store(tmp_path, gbs(image=signed(b"x" * 256)))
+    assert 1280 == len(bitstreams.find(tmp_path, INTERFACE, AFU).image)
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -158,18 +153,17 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "name"),
     [
-        (gbs(interface="\x1b[31m\n" + "x" * 3000), AFU),
-        (gbs(afu="\x1b[31m\n" + "x" * 3000), AFU),
-        (gbs(about={"afu-image": {"accelerator-clusters": ["\x1b" * 500]}}), AFU),
-        (aocx("\x1b[31m\n" + "x" * 100_000), UNIQUE),
+        (gbs(interface="\x1b[31m\n" + "x" * 3000), f"{AFU}.gbs"),
+        (gbs(about={"afu-image": {"accelerator-clusters": ["\x1b" * 500]}}), f"{AFU}.gbs"),
+        (aocx("\x1b[31m\n" + "x" * 100_000), f"{UNIQUE}.aocx"),
     ],
-    ids=range(4),
+    ids=range(3),
 )
 def test_what_a_bitstream_says_is_shown_in_one_short_line(
     tmp_path: Path, content: bytes, name: str
 ) -> None:
-    store(tmp_path, content, f"{name}.{'gbs' if name == AFU else 'aocx'}")
-    text = refusal(tmp_path, name)
+    store(tmp_path, content, name)
+    text = refusal(tmp_path, Path(name).stem)
     assert (True, True) == (text.isprintable(), len(text) < 400)
 
 
@@ -180,7 +174,6 @@ INNER = elf({".acl.gbs.gz": b"not packed"})
     ("content", "expected"),
     [
         (b"", "not an ELF file"),
-        (b"\x7fELF\1\2", "not an ELF file"),
         (b"\x7fELF\7\1", "neither a 32-bit nor a 64-bit ELF file"),
         (b"\x7fELF\2\1" + bytes(58), "damaged: list index out of range"),
         (b"\x7fELF\2\1\1", "damaged: unpack_from requires a buffer"),
@@ -194,7 +187,7 @@ INNER = elf({".acl.gbs.gz": b"not packed"})
         (aocx(UNIQUE)[:-64], "damaged: unpack_from requires a buffer"),
         (aocx(UNIQUE).replace(b".acl.rand_hash", b".acl.rand_cash"), "no section .acl.rand_hash"),
     ],
-    ids=range(14),
+    ids=range(13),
 )
 def test_an_opencl_program_that_is_not_right_is_refused(
     tmp_path: Path, content: bytes, expected: str
@@ -203,20 +196,17 @@ def test_an_opencl_program_that_is_not_right_is_refused(
     assert refusal(tmp_path, UNIQUE).startswith(f"/{UNIQUE}.aocx: {expected}")
 
 
-def test_a_section_that_ends_after_its_file_is_refused(tmp_path: Path) -> None:
+def test_a_table_or_a_section_outside_of_its_file_is_refused(tmp_path: Path) -> None:
     good = aocx(UNIQUE)
     (table,) = struct.unpack_from("<Q", good, 40)
-    at = table + 64 + 32  # the size of the first section
-    store(tmp_path, good[:at] + b"\xff" * 8 + good[at + 8 :], f"{UNIQUE}.aocx")
-    expected = f"/{UNIQUE}.aocx: damaged: a section extends beyond the end of the file"
-    assert expected == refusal(tmp_path, UNIQUE)
-
-
-@pytest.mark.parametrize("offset", [2**64 - 1, 2**62])
-def test_a_table_far_outside_of_its_file_is_refused(tmp_path: Path, offset: int) -> None:
-    good = aocx(UNIQUE)
-    store(tmp_path, good[:40] + struct.pack("<Q", offset) + good[48:], f"{UNIQUE}.aocx")
-    assert f"/{UNIQUE}.aocx: damaged: " in refusal(tmp_path, UNIQUE)
+    size = table + 64 + 32  # of the first section
+    for at, value, expected in (
+        (size, 2**64 - 1, "a section extends beyond the end of the file"),
+        (40, 2**64 - 1, ""),
+        (40, 2**62, ""),
+    ):
+        store(tmp_path, good[:at] + struct.pack("<Q", value) + good[at + 8 :], f"{UNIQUE}.aocx")
+        assert refusal(tmp_path, UNIQUE).startswith(f"/{UNIQUE}.aocx: damaged: {expected}")
 
 
 def test_a_small_file_that_unpacks_to_a_huge_one_is_refused(
@@ -239,10 +229,7 @@ MALFORMED = f"{NAME}.sha256: not a SHA-256 checksum as sha256sum writes it; {HOW
 
 @pytest.fixture
 def bitstream(tmp_path: Path) -> Path:
-    path = tmp_path / INTERFACE / NAME
-    path.parent.mkdir()
-    path.write_bytes(CONTENT)
-    return path
+    return store(tmp_path, CONTENT)
 
 
 def beside(bitstream: Path, checksum: bytes) -> Path:
@@ -257,9 +244,7 @@ def found(bitstream: Path) -> bytes:
 
 
 def checksum_refusal(bitstream: Path) -> str:
-    with pytest.raises(HookError) as caught:
-        found(bitstream)
-    return str(caught.value).replace(f"{bitstream.parent}/", "")
+    return refusal(bitstream.parent.parent, bitstream.stem).removeprefix("/")
 
 
 @pytest.mark.parametrize(
@@ -268,11 +253,8 @@ def checksum_refusal(bitstream: Path) -> str:
         f"{GOOD}  {NAME}\n",
         f"{GOOD} *{NAME}\n",
         f"{GOOD}  {NAME}\r\n",
-        f"{GOOD}  {NAME}",
         f"{GOOD}  /srv/build/out/{NAME}\n",
         f"{GOOD}  -\n",
-        f"{GOOD}\n",
-        f"{GOOD}\r\n",
         GOOD,
         GOOD.upper(),
         f"\n{GOOD} \n\n",
@@ -283,11 +265,10 @@ def test_a_bitstream_with_its_checksum_is_taken(bitstream: Path, text: str) -> N
     assert b"x" * 1000 == found(bitstream)
 
 
-@pytest.mark.parametrize("size", [len(CONTENT) - 1, len(CONTENT) // 2])
-def test_a_truncated_bitstream_is_refused_by_its_checksum(bitstream: Path, size: int) -> None:
+def test_a_truncated_bitstream_is_refused_by_its_checksum(bitstream: Path) -> None:
     beside(bitstream, f"{GOOD}  {NAME}\n".encode())
-    bitstream.write_bytes(CONTENT[:size])
-    now = hashlib.sha256(CONTENT[:size]).hexdigest()
+    bitstream.write_bytes(CONTENT[:-1])
+    now = hashlib.sha256(CONTENT[:-1]).hexdigest()
     assert (
         f"{NAME}: damaged, truncated or another file: its SHA-256 is {now}, and {NAME}.sha256 says "
         f"{GOOD}; copy it here again, or {HOW}"
@@ -295,9 +276,7 @@ def test_a_truncated_bitstream_is_refused_by_its_checksum(bitstream: Path, size:
 
 
 def test_an_opencl_program_has_a_checksum_too(tmp_path: Path) -> None:
-    path = tmp_path / INTERFACE / f"{AFU}.aocx"
-    path.parent.mkdir()
-    path.write_bytes(aocx(AFU))
+    path = store(tmp_path, aocx(AFU), f"{AFU}.aocx")
     beside(path, BAD.encode())
     assert f"{AFU}.aocx: damaged, truncated or another file: " in checksum_refusal(path)
     beside(path, hashlib.sha256(path.read_bytes()).hexdigest().encode())
@@ -308,9 +287,7 @@ def test_an_opencl_program_has_a_checksum_too(tmp_path: Path) -> None:
     "content",
     [
         b"",
-        b"\n",
         GOOD[:-1].encode(),
-        f"{GOOD}0".encode(),
         f"{GOOD[:-1]}g  {NAME}".encode(),
         hashlib.sha512(CONTENT).hexdigest().encode(),
         f"{GOOD} {NAME}".encode(),
@@ -318,10 +295,9 @@ def test_an_opencl_program_has_a_checksum_too(tmp_path: Path) -> None:
         f"{GOOD}  {NAME}\n{GOOD}  {NAME}\n".encode(),
         f"{GOOD}  {NAME}".encode("utf-16"),
         b"\xff" * 64,
-        bytes(64),
         "\N{ARABIC-INDIC DIGIT ONE}".encode() * 64,
     ],
-    ids=range(13),
+    ids=range(10),
 )
 def test_a_checksum_that_is_malformed_is_refused(bitstream: Path, content: bytes) -> None:
     beside(bitstream, content)

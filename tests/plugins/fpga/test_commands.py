@@ -31,13 +31,6 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def aliases(tmp_path: Path) -> Path:
-    path = tmp_path / "aliases.json"
-    path.write_text(json.dumps(ALIASES))
-    return path
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / f"{AFU}.gbs"
     path.write_bytes(gbs(image=b"x" * 1000))
@@ -73,29 +66,27 @@ def test_the_name_comes_with_what_a_pod_needs(capsys: pytest.CaptureFixture[str]
         ],
         "resources": {"limits": {resource_names.Aliases().region(INTERFACE): 1}},
     } == by_region
-
-
-def test_ids_of_digits_alone_stay_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    commands.name(["1" * 32, "2" * 32])
+    commands.name(["1" * 32, "2" * 32])  # digits alone stay texts
     _, by_region = yaml.safe_load_all(capsys.readouterr().out)
     assert ["1" * 32, "2" * 32] == [one["value"] for one in by_region["env"]]
 
 
-@pytest.mark.parametrize("by_variable", [True, False])
 def test_aliases_are_used(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    aliases: Path,
-    by_variable: bool,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: Path
 ) -> None:
-    words = [] if by_variable else [f"--aliases={aliases}"]
-    if by_variable:
+    aliases = tmp_path / "aliases.json"
+    aliases.write_text(json.dumps(ALIASES))
+    flag = f"--aliases={aliases}"
+    rows = asked(capsys, file, flag)
+    assert "resource   fpga.intel.com/aes-gcm in mode af" in rows
+    assert "           fpga.intel.com/pac in mode region" in rows
+    for words in ([flag], []):
+        commands.name([INTERFACE, AFU, *words])
+        given = yaml.safe_load_all(capsys.readouterr().out)
+        assert [{"fpga.intel.com/aes-gcm": 1}, {"fpga.intel.com/pac": 1}] == [
+            one["resources"]["limits"] for one in given
+        ]
         monkeypatch.setenv("DP_ALIASES", str(aliases))
-    commands.name([INTERFACE, AFU, *words])
-    given = yaml.safe_load_all(capsys.readouterr().out)
-    assert [{"fpga.intel.com/aes-gcm": 1}, {"fpga.intel.com/pac": 1}] == [
-        one["resources"]["limits"] for one in given
-    ]
 
 
 @pytest.mark.parametrize(
@@ -132,14 +123,9 @@ def test_a_bitstream_is_described_with_the_cards_that_it_fits(
         f"           no {AFU}.gbs.sha256 yet: sha256sum {AFU}.gbs > {AFU}.gbs.sha256",
         f"resource   {resource_names.Aliases().af(INTERFACE, AFU)} in mode af",
         f"           {resource_names.Aliases().region(INTERFACE)} in mode region",
-        f"hook path  /srv/intel.com/fpga/{INTERFACE}/{AFU}.gbs",
+        f"hook path  {hook._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs",
         f"fits       {fme} on 0000:3b:00.0: {port}0 has this function, {port}1 has {OTHER_AFU}",
     ] == asked(capsys, file, f"--sysfs-dir={any_tree.sys}")
-
-
-def test_the_path_is_where_the_hook_looks(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    (path,) = (row.split()[-1] for row in asked(capsys, file) if row.startswith("hook path"))
-    assert f"{hook._parser().get_default('bitstreams')}/{INTERFACE}/{AFU}.gbs" == path
 
 
 def test_a_checksum_that_fits_is_told_and_one_that_does_not_is_a_refusal(
@@ -190,14 +176,6 @@ def test_a_port_that_cannot_be_read_and_a_card_that_cannot_are_told(
     *_, fits, unknown = asked(capsys, file, f"--sysfs-dir={tree.sys}")
     assert fits.endswith(": dfl-port.0: afu_id: 'busy' is not an id of 32 hex digits")
     assert "unknown    0000:5e:00.0: PCI class '0x0' is not 0x120000" == unknown
-
-
-def test_aliases_are_what_a_pod_asks_for(
-    capsys: pytest.CaptureFixture[str], file: Path, aliases: Path
-) -> None:
-    rows = asked(capsys, file, f"--aliases={aliases}")
-    assert "resource   fpga.intel.com/aes-gcm in mode af" in rows
-    assert "           fpga.intel.com/pac in mode region" in rows
 
 
 def test_what_the_hook_would_refuse_is_exit_status_1(

@@ -32,7 +32,11 @@ def config(*env: str, devices: list[Any] | None = None) -> dict[str, Any]:
 def read(folder: Path, given: dict[str, Any] | str) -> container_request.Request:
     text = given if isinstance(given, str) else json.dumps(given)
     (folder / "config.json").write_text(text)
-    return container_request.read(io.BytesIO(json.dumps({"bundle": str(folder)}).encode()))
+    return container_request.read(state_of(str(folder)))
+
+
+def state_of(bundle: str) -> io.BytesIO:
+    return io.BytesIO(json.dumps({"bundle": bundle}).encode())
 
 
 def refusal(folder: Path, given: dict[str, Any] | str) -> str:
@@ -76,11 +80,9 @@ def test_ids_may_be_written_as_people_write_them(
     ("state", "expected"),
     [
         (b"", "the state on standard input: not valid JSON: Expecting value"),
-        (b"{", "the state on standard input: not valid JSON: "),
         (b"\xff", "the state on standard input: not valid JSON: "),
         (b"[" * 200_000, "the state on standard input: not valid JSON: "),
         (b"[]", "the state on standard input: not a JSON object"),
-        (b"{}", "the state on standard input: no bundle"),
         (b'{"bundle": ""}', "the state on standard input: no bundle"),
         (b'{"bundle": 1}', "the state on standard input: no bundle"),
         (b'{"bundle": "/nowhere"}', "/nowhere/config.json: No such file or directory"),
@@ -88,7 +90,7 @@ def test_ids_may_be_written_as_people_write_them(
         (b'{"bundle": "\\ud800"}', r"'\ud800/config.json': 'utf-8' codec can't encode"),
         (b'"' + b"x" * (16 * 1024**2), "the state on standard input: more than 16777216 bytes"),
     ],
-    ids=range(12),
+    ids=range(10),
 )
 def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> None:
     with pytest.raises(HookError) as caught:
@@ -101,11 +103,9 @@ def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> 
     [
         (lambda c: c.pop("process"), "config.json: no process.env"),
         (lambda c: c.update(process=[]), "config.json: no process.env"),
-        (lambda c: c["process"].pop("env"), "config.json: no process.env"),
         (lambda c: c["process"].update(env=[]), "config.json: no process.env"),
         (lambda c: c["process"].update(env="x"), "config.json: no process.env"),
         (lambda c: c.pop("linux"), "config.json: no linux.devices"),
-        (lambda c: c["linux"].pop("devices"), "config.json: no linux.devices"),
         (lambda c: c["linux"].update(devices=[]), "config.json: no linux.devices"),
         (
             lambda c: c["linux"].update(devices=[{"path": "/dev/null"}, {}]),
@@ -119,12 +119,8 @@ def test_a_state_that_cannot_be_used_is_refused(state: bytes, expected: str) -> 
             lambda c: c["linux"].update(devices=[{**PORT, "major": "1\0"}]),
             "config.json: linux.devices: dfl-port.0 has no device number",
         ),
-        (
-            lambda c: c["linux"].update(devices=[{"path": PORT["path"]}]),
-            "config.json: linux.devices: dfl-port.0 has no device number",
-        ),
     ],
-    ids=range(12),
+    ids=range(9),
 )
 def test_a_configuration_with_less_than_is_needed_is_refused(
     tmp_path: Path, change: Change, expected: str
@@ -134,12 +130,6 @@ def test_a_configuration_with_less_than_is_needed_is_refused(
     assert expected == refusal(tmp_path, given)
 
 
-def test_a_configuration_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(HookError, match="not a regular file"):
-        container_request.read(io.BytesIO(json.dumps({"bundle": str(tmp_path)}).encode()))
-
-
 NASTY = "\x1b[31m\n\u202e" + "x" * 5000
 
 
@@ -147,13 +137,12 @@ NASTY = "\x1b[31m\n\u202e" + "x" * 5000
     "given",
     [
         config(ENV[0], f"FPGA_AFU_1={NASTY}"),
-        config(ENV[0], f"FPGA_AFU_{'9' * 100_000}={AFU}"),
         config(*ENV, f"FPGA_AFU_{'9' * 100_000}=x"),
         config(devices=[NASTY]),
         config(devices=[{"path": f"/dev/dfl-port.{'1' * 5000}"}]),
         config(devices=[{"path": NASTY}]),
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_what_others_wrote_is_shown_in_one_short_line(
     tmp_path: Path, given: dict[str, Any]
@@ -162,17 +151,21 @@ def test_what_others_wrote_is_shown_in_one_short_line(
     assert (True, True) == (text.isprintable(), len(text) < 200)
 
 
-@pytest.mark.parametrize("bundle", [NASTY, "/tmp/\x1b[31m\n", "\0" * 5000, "\ud800" * 5000])
+@pytest.mark.parametrize("bundle", [NASTY, "\0" * 5000, "\ud800" * 5000])
 def test_the_path_of_a_bundle_is_shown_in_one_short_line(bundle: str) -> None:
     with pytest.raises(HookError) as caught:
-        container_request.read(io.BytesIO(json.dumps({"bundle": bundle}).encode()))
+        container_request.read(state_of(bundle))
     text = str(caught.value)
     assert (True, True) == (text.isprintable(), len(text) < 800)
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[1]"])
-def test_a_broken_configuration_is_refused(tmp_path: Path, text: str) -> None:
-    assert "config.json: not " in refusal(tmp_path, text)
+def test_a_broken_configuration_is_refused_and_a_pipe_not_waited_for(tmp_path: Path) -> None:
+    for text in ("", "null"):
+        assert "config.json: not " in refusal(tmp_path, text)
+    (tmp_path / "config.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(HookError, match="not a regular file"):
+        container_request.read(state_of(str(tmp_path)))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ from fpga.bitstreams import gbs
 from fpga.trees import AFU, OTHER_AFU, FpgaTree
 from patience import PATIENCE
 
-BIN = Path(sys.executable).parent
-
 
 def test_errors_that_are_not_looked_at_cannot_be_ignored() -> None:
     expected = (
@@ -70,17 +68,14 @@ def test_the_pod_on_the_page_asks_for_its_region() -> None:
     assert resource == resource_names.Aliases().region(container["env"][0]["value"])
 
 
-@pytest.mark.parametrize("option", ["bitstreams", "lock"])
-def test_the_paths_of_the_hook_are_those_of_the_code(option: str) -> None:
-    assert f"`{hook._parser().get_default(option)}" in PAGE
-
-
 def test_the_interpreters_on_the_page_are_those_of_the_hook() -> None:
     assert ", ".join(f"`{one}`" for one in command_line.INTERPRETERS) in PAGE
     message = PAGE.partition("fpga-hook: needs Python")[2].partition("\n")[0]
     assert f"needs Python{message}" in command_line._START
 
 
-def test_the_patience_on_the_page_is_that_of_the_hook() -> None:
-    assert 60 == hook._parser().get_default("patience")
+def test_the_defaults_on_the_page_are_those_of_the_hook() -> None:
+    of_hook = hook._parser().get_default
+    assert [] == [one for one in ("bitstreams", "lock") if f"`{of_hook(one)}" not in PAGE]
+    assert 60 == of_hook("patience")
     assert "for up to a minute, until no other hook" in PAGE

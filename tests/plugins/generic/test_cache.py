@@ -1,24 +1,24 @@
 """What is remembered from look to look: it saves work, and hides nothing."""
 
 import errno
-import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.cache import FULL_LOOK, Cache
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Tree
-from generic.plugin import Make
+from generic.plugin import Machine
 from hardware.failing_calls import failing_calls
-from hardware.tree import Hardware
+from hardware.tree import renew
 
 ENTRIES = """
 - {name: plain, groups: [{paths: [{path: ROOT/dev/n*}]}]}
@@ -35,111 +35,93 @@ NAMES = st.sampled_from(["n1", "n2", "n3", "sub1/x", "sub2/x", "other"])
 PORTS = st.sampled_from(["1-1", "1-2"])
 
 
-def usb_path(port: str) -> str:
-    return f"pci0000:00/0000:00:14.0/usb1/{port}"
-
-
-def put(hardware: Hardware, name: str, target: str) -> None:
+def put(machine: Machine, name: str, target: str) -> None:
     """Put a link in place of what is there, or a file."""
-    remove(hardware, name)
-    path = hardware.dev / name
+    remove(machine, name)
+    path = machine.dev / name
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(target)
 
 
-def remove(hardware: Hardware, name: str) -> None:
-    (hardware.dev / name).unlink(missing_ok=True)
+def remove(machine: Machine, name: str) -> None:
+    (machine.dev / name).unlink(missing_ok=True)
 
 
-def plug(hardware: Hardware, port: str, serial: str, tty: str) -> None:
+def plug(machine: Machine, port: str, serial: str, tty: str) -> None:
     """Plug in another adapter, under whatever number; sysfs knows /dev/null as its tty too."""
-    unplug(hardware, port)
+    unplug(machine, port)
     number = 10 * int(port[-1]) + int(tty[-1])
-    path = hardware.usb(port, "1a86:7523", number, serial=serial and f"{serial}{port}")
-    interface = hardware.behind_usb(
+    path = machine.usb(port, "1a86:7523", number, serial=serial and f"{serial}{port}")
+    interface = machine.behind_usb(
         path, "1.0", "tty", f"{port}{tty}", driver="ch341", index=tty[-1], properties={"MODEL": "a"}
     )
     (interface / "state").write_text("0")
-    know_null_as(hardware, interface)
-    hardware.event()
+    know_null_as(machine, interface)
+    machine.event()
 
 
-def know_null_as(hardware: Hardware, folder: Path | None) -> None:
-    link = hardware.sys / "dev/char/1:3"
+def know_null_as(machine: Machine, folder: Path | None) -> None:
+    link = machine.sys / "dev/char/1:3"
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     if folder is not None:
         link.symlink_to(folder)
 
 
-def unplug(hardware: Hardware, port: str) -> None:
-    if (hardware.sys / "devices" / usb_path(port)).exists():
-        know_null_as(hardware, None)
-        hardware.unplug(usb_path(port))
+def unplug(machine: Machine, port: str) -> None:
+    path = f"pci0000:00/0000:00:14.0/usb1/{port}"
+    if (machine.sys / "devices" / path).exists():
+        know_null_as(machine, None)
+        machine.unplug(path)
 
 
-def write(hardware: Hardware, pattern: str, text: str) -> None:
+def write(machine: Machine, pattern: str, text: str) -> None:
     """Change what udev or sysfs says of all devices; the kernel sends no event of that."""
-    for path in sorted(hardware.sys.parent.glob(pattern)):
+    for path in sorted(machine.sys.parent.glob(pattern)):
         path.write_text(text)
 
 
-def bind(hardware: Hardware, driver: str) -> None:
+def bind(machine: Machine, driver: str) -> None:
     """Bind USB interfaces to another driver, which takes their ttys away and makes new ones."""
-    for link in (hardware.sys / "devices").rglob("*:1.0/driver"):
+    for link in (machine.sys / "devices").rglob("*:1.0/driver"):
         link.unlink()
         link.symlink_to(f"../{driver}")
-        ttys = link.parent / "tty"
-        shutil.copytree(ttys, ttys.with_name("new"), symlinks=True)
-        shutil.rmtree(ttys)
-        ttys.with_name("new").rename(ttys)
-    hardware.event()
+        renew(link.parent / "tty")
+    machine.event()
 
 
-CHANGES: st.SearchStrategy[Callable[[Hardware], None]] = st.one_of(
-    st.builds(lambda n, t: lambda hw: put(hw, n, t), NAMES, st.sampled_from(TARGETS)),
-    st.builds(lambda n: lambda hw: remove(hw, n), NAMES),
-    st.builds(
-        lambda p, s, t: lambda hw: plug(hw, p, s, t),
-        PORTS,
-        st.sampled_from(["", "S1"]),
-        st.sampled_from(["t0", "t1"]),
-    ),
-    st.builds(lambda p: lambda hw: unplug(hw, p), PORTS),
-    st.builds(
-        lambda text: lambda hw: write(hw, "udev/c*", text), st.sampled_from(["E:MODEL=a", ""])
-    ),
-    st.builds(
-        lambda text: lambda hw: write(hw, "sys/devices/**/state", text), st.sampled_from("01")
-    ),
-    st.builds(lambda name: lambda hw: bind(hw, name), st.sampled_from(["ch341", "cp210x"])),
-    st.just(Hardware.event),
-    st.just(lambda _hw: None),
+def change(function: Callable[..., object], **given: st.SearchStrategy[str]) -> Any:
+    return st.builds(partial, st.just(function), **given)
+
+
+CHANGES: st.SearchStrategy[Callable[[Machine], object]] = st.one_of(
+    change(put, name=NAMES, target=st.sampled_from(TARGETS)),
+    change(remove, name=NAMES),
+    change(plug, port=PORTS, serial=st.sampled_from(["", "S1"]), tty=st.sampled_from(["t0", "t1"])),
+    change(unplug, port=PORTS),
+    change(write, pattern=st.just("udev/c*"), text=st.sampled_from(["E:MODEL=a", ""])),
+    change(write, pattern=st.just("sys/devices/**/state"), text=st.sampled_from("01")),
+    change(bind, driver=st.sampled_from(["ch341", "cp210x"])),
+    st.just(Machine.event),
+    st.just(lambda _machine: None),
 )
-
-
-def plugin_of(hardware: Hardware) -> GenericPlugin:
-    text = ENTRIES.replace("ROOT", str(hardware.dev.parent))
-    return GenericPlugin(
-        GenericSettings(device=Devices.parse([text])),
-        Roots(hardware.dev, hardware.sys, hardware.udev),
-    )
 
 
 @settings(deadline=None, max_examples=12)
 @given(st.lists(st.lists(CHANGES, min_size=1, max_size=3), min_size=2, max_size=8))
 def test_after_any_changes_a_look_finds_what_a_first_look_would(
-    looks: list[list[Callable[[Hardware], None]]],
+    looks: list[list[Callable[[Machine], object]]],
 ) -> None:
     with TemporaryDirectory() as folder:
-        hardware = Hardware(Path(folder))
-        put(hardware, "n1", "/dev/null")
-        plug(hardware, "1-1", "S1", "t0")
-        plugin = plugin_of(hardware)
+        machine = Machine(Path(folder))
+        put(machine, "n1", "/dev/null")
+        plug(machine, "1-1", "S1", "t0")
+        entries = ENTRIES.replace("ROOT", str(machine.dev.parent))
+        plugin = machine.plugin(entries)
         for changes in looks:
-            for change in changes:
-                change(hardware)
-            fresh = plugin_of(hardware)
+            for one in changes:
+                one(machine)
+            fresh = machine.plugin(entries)
             assert list(fresh.discover()) == list(plugin.discover())
             assert fresh.watch_paths == plugin.watch_paths
 
@@ -147,9 +129,9 @@ def test_after_any_changes_a_look_finds_what_a_first_look_would(
 class Looks:
     """Looks at one entry, and tells which of them read it again."""
 
-    def __init__(self, hardware: Hardware, entry: str) -> None:
+    def __init__(self, machine: Machine, entry: str) -> None:
         (self.entry,) = Devices.parse([entry]).configuration.entries
-        self.roots = Roots(hardware.dev, hardware.sys, hardware.udev)
+        self.roots = machine.roots
         self.now, self.names = 0.0, globs.Names()
         self.cache = Cache(lambda: self.now)
         self.shares = self.look()
@@ -164,39 +146,30 @@ class Looks:
         return before is not self.shares
 
 
-def test_an_entry_is_read_again_only_if_something_of_it_changed(hardware: Hardware) -> None:
-    hardware.node("n1")
-    looks = Looks(hardware, f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/n*}}]}}]}}")
+def test_an_entry_is_read_again_only_if_something_of_it_changed(machine: Machine) -> None:
+    machine.node("n1")
+    looks = Looks(machine, f"{{name: ab, groups: [{{paths: [{{path: {machine.dev}/n*}}]}}]}}")
     assert not looks.is_read_again()
-    hardware.event()
-    hardware.node("other")
+    machine.event()
+    machine.node("other")
     assert not looks.is_read_again()
-    hardware.node("n2")
+    machine.node("n2")
     assert looks.is_read_again()
-    put(hardware, "n2", "/dev/zero")
+    put(machine, "n2", "/dev/zero")
+    plug(machine, "1-1", "S1", "t0")
+    assert looks.is_read_again()
+    plug(machine, "1-1", "S1", "t0")  # another device of the same number
     assert looks.is_read_again()
     assert not looks.is_read_again()
 
 
-def test_a_node_is_read_again_when_it_is_another_device_of_the_same_number(
-    hardware: Hardware,
-) -> None:
-    put(hardware, "n1", "/dev/null")
-    plug(hardware, "1-1", "S1", "t0")
-    looks = Looks(hardware, f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/n1}}]}}]}}")
-    hardware.event()
+def test_a_selector_is_read_again_after_each_event_of_the_kernel(machine: Machine) -> None:
+    looks = Looks(machine, "{name: ab, groups: [{select: {subsystem: tty}}]}")
     assert not looks.is_read_again()
-    plug(hardware, "1-1", "S1", "t0")
-    assert looks.is_read_again()
-
-
-def test_a_selector_is_read_again_after_each_event_of_the_kernel(hardware: Hardware) -> None:
-    looks = Looks(hardware, "{name: ab, groups: [{select: {subsystem: tty}}]}")
-    assert not looks.is_read_again()
-    hardware.event()
+    machine.event()
     assert looks.is_read_again()
     assert not looks.is_read_again()
-    (hardware.sys / "kernel/uevent_seqnum").unlink()  # a kernel that counts no events
+    (machine.sys / "kernel/uevent_seqnum").unlink()  # a kernel that counts no events
     assert looks.is_read_again()
     assert looks.is_read_again()
 
@@ -208,8 +181,8 @@ def test_a_selector_is_read_again_after_each_event_of_the_kernel(hardware: Hardw
         "{name: ab, groups: [{select: {subsystem: tty}}]}",
     ],
 )
-def test_every_few_minutes_everything_is_read_again(hardware: Hardware, entry: str) -> None:
-    looks = Looks(hardware, entry)
+def test_every_few_minutes_everything_is_read_again(machine: Machine, entry: str) -> None:
+    looks = Looks(machine, entry)
     looks.now += FULL_LOOK - 1
     assert not looks.is_read_again()
     looks.now += 1
@@ -217,21 +190,17 @@ def test_every_few_minutes_everything_is_read_again(hardware: Hardware, entry: s
     assert not looks.is_read_again()
 
 
-def test_an_unchanged_look_gives_the_devices_of_the_last(make: Make, hardware: Hardware) -> None:
-    hardware.node("n1")
-    plugin = make(f"{{name: ab, groups: [{{paths: [{{path: {hardware.dev}/n*}}]}}]}}")
-    first = plugin.discover()
-    assert plugin.discover() is first
-    hardware.node("n2")
-    assert 2 == len(list(plugin.discover()))
+def test_an_unchanged_look_gives_the_devices_of_the_last(machine: Machine) -> None:
+    plugin = machine.plugin("{name: ab, groups: [{paths: [{path: /dev/null}]}]}")
+    assert plugin.discover() is plugin.discover()
 
 
-def test_what_could_not_be_read_for_a_moment_is_read_again(hardware: Hardware, make: Make) -> None:
-    usb = hardware.usb("1-1", "0403:6001", 2)
-    hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", driver="ftdi_sio")
-    plugin = make("{name: ab, groups: [{select: {subsystem: tty, vendor: '0403'}}]}")
-    with failing_calls(hardware.sys) as calls:
-        calls.fail(hardware.sys / "devices" / usb / "idVendor", errno.EIO)
+def test_what_could_not_be_read_for_a_moment_is_read_again(machine: Machine) -> None:
+    usb = machine.usb("1-1", "0403:6001", 2)
+    machine.behind_usb(usb, "1.0", "tty", "ttyUSB0", driver="ftdi_sio")
+    plugin = machine.plugin("{name: ab, groups: [{select: {subsystem: tty, vendor: '0403'}}]}")
+    with failing_calls(machine.sys) as calls:
+        calls.fail(machine.sys / "devices" / usb / "idVendor", errno.EIO)
         with calls.on():
             assert [] == list(plugin.discover())
         calls.mend()

@@ -10,8 +10,7 @@ from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from discovered import found
-from generic.plugin import Make
-from hardware.tree import Hardware
+from generic.plugin import Machine
 
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
 
@@ -51,10 +50,10 @@ def test_a_reason_without_end_is_cut() -> None:
         assert 0 < len(reason(match, check)) < 1000
 
 
-def test_a_property_of_udev_can_be_asked_for(hardware: Hardware) -> None:
-    usb = hardware.usb("1-2", "1a86:7523", 5)
-    path = hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"STATE": "ready"})
-    tree = Tree(Roots(hardware.dev, hardware.sys, hardware.udev))
+def test_a_property_of_udev_can_be_asked_for(machine: Machine) -> None:
+    usb = machine.usb("1-2", "1a86:7523", 5)
+    path = machine.behind_usb(usb, "1.0", "tty", "ttyUSB0", properties={"STATE": "ready"})
+    tree = Tree(Roots(machine.dev, machine.sys, machine.udev))
     match = Match(device=tree.device(str(path.resolve())), in_sysfs=True)
     assert "" == reason(match, Check(properties={"STATE": "r*"}))
     assert "udev does not have STATE=off" == reason(match, Check(properties={"STATE": "off"}))
@@ -99,8 +98,8 @@ def test_a_device_that_was_away_is_looked_at_anew(tmp_path: Path) -> None:
     assert checker.health("a", NULL, check, {})
 
 
-def test_health_is_told_with_its_reason(make: Make) -> None:
-    plugin = make(
+def test_health_is_told_with_its_reason(machine: Machine) -> None:
+    plugin = machine.plugin(
         "{name: ab, groups: [{paths: [{path: /dev/null}]}], health: {command: ['false']}}"
     )
     (device,) = plugin.discover()
@@ -114,12 +113,12 @@ def test_health_is_told_with_its_reason(make: Make) -> None:
 
 @pytest.mark.parametrize(("policy", "next_"), [("spread", "ab-x2::0"), ("pack", "ab-x1::0")])
 def test_a_container_gets_shares_of_several_devices_and_then_by_the_policy(
-    make: Make, hardware: Hardware, policy: str, next_: str
+    machine: Machine, policy: str, next_: str
 ) -> None:
     for name in ("x1", "x2"):
-        hardware.node(name)
-    group = f"{{count: 3, paths: [{{path: {hardware.dev}/x*}}]}}"
-    plugin = make(f"{{name: ab, policy: {policy}, id: port, groups: [{group}]}}")
+        machine.node(name)
+    group = f"{{count: 3, paths: [{{path: {machine.dev}/x*}}]}}"
+    plugin = machine.plugin(f"{{name: ab, policy: {policy}, id: port, groups: [{group}]}}")
     devices = found(plugin)
     assert 6 == len(devices)
 

@@ -16,30 +16,16 @@ from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found
-from generic.plugin import Make
-from hardware.tree import Hardware
+from generic.plugin import Machine
 from served.both_protocols import by_both
 
 README = (Path(__file__).parents[3] / "plugins/generic/README.md").read_text(encoding="utf-8")
 STICK = "1209:0001"
 OTHER = "1209:0002"
-WHOSE = {
-    "id": "ours",
-    "name": "configuration",
-    "index": "ours",
-    "share": "ours",
-    "path": "kernel",
-    "basename": "kernel",
-    "serial": "device",
-    "port": "kernel",
-    "vendor": "kernel",
-    "product": "kernel",
-    "address": "kernel",
-    "group": "kernel",
-    "driver": "kernel",
-    "position": "ours",
+OURS = {"id", "index", "name", "position", "share"}
+KERNELS = {
+    *("address", "basename", "driver", "group", "path", "port", "product", "vendor"),
 }
-"""Who chooses the value of each field."""
 HOSTILE = st.one_of(
     st.text(max_size=300),
     st.lists(st.sampled_from(["/", ".", "..", "etc", "\0", "{serial}", "%2F", "-", "\n"])).map(
@@ -59,8 +45,8 @@ def mounted(path: str) -> str:
 
 
 def test_each_field_is_the_kernels_or_ours_or_the_devices_own() -> None:
-    assert templates.INSIDE.keys() == WHOSE.keys()
-    assert {name for name, whose in WHOSE.items() if whose == "device"} == templates.OWN
+    assert templates.INSIDE.keys() == OURS | KERNELS | {"serial"}
+    assert {"serial"} == templates.OWN
 
 
 @pytest.mark.parametrize(
@@ -94,15 +80,12 @@ ODD = "has control characters or unreadable bytes"
     ("template", "value", "reason"),
     [
         ("/srv/{serial}", "", "serial is empty"),
-        ("/srv/x{serial}", "..", "serial '..' is not the name of a file"),
         ("/srv/.{serial}", ".", "serial '.' is not the name of a file"),
         ("/srv/{serial}", "a/b", "serial 'a/b' is not the name of a file"),
         ("/srv/{serial}", "a\x1b", rf"serial 'a\x1b' {ODD}"),
-        ("/srv/{serial}", "a\ufffd", f"serial 'a\ufffd' {ODD}"),
         ("/srv/{basename}", "a\udcff", rf"basename 'a\udcff' {ODD}"),
         ("/srv/{serial}", "é" * 128, f"serial {'é' * 40!r} has 256 bytes, of at most 255"),
         ("/srv/xy{serial}", "a" * 254, f"'/srv/xy{'a' * 33}' is not a path of a file"),
-        ("/srv/{port}", "", "port is empty"),
         ("/srv/{path}", "/dev/../x", "path '/dev/../x' is not the name of a file"),
         ("/srv/..{path}", "/dev/x", "'/srv/../dev/x' is not a path of a file"),
     ],
@@ -143,18 +126,16 @@ def test_no_path_leaves_the_directory_before_the_first_field(template: str, seri
 @example("")
 @example("a\0b")
 @example("\udcff")
-def test_a_hostile_serial_number_costs_its_own_device_only(
-    make: Make, hardware: Hardware, serial: str
-) -> None:
-    stick = hardware.sys / "devices/pci0000:00/0000:00:14.0/usb1/1-1"
+def test_a_hostile_serial_number_costs_its_own_device_only(machine: Machine, serial: str) -> None:
+    stick = machine.sys / "devices/pci0000:00/0000:00:14.0/usb1/1-1"
     if not stick.exists():
-        hardware.usb("1-1", STICK, 2, serial="x")
-        hardware.usb("1-2", OTHER, 3, serial="GOOD")
+        machine.usb("1-1", STICK, 2, serial="x")
+        machine.usb("1-2", OTHER, 3, serial="GOOD")
     (stick / "serial").write_bytes(serial.encode(errors="surrogateescape"))
-    hardware.event()
+    machine.event()
     command = "health: {command: ['true', --, '{serial}']}"
     path = mounted("/srv/sticks/{serial}")
-    plugin = make(
+    plugin = machine.plugin(
         entry("aa", STICK, f"{path}, {command}"),
         entry("bb", OTHER, path),
         entry("cc", STICK, f"cdi: ['x.io/stick=s{{serial}}'], {path}"),
@@ -170,47 +151,36 @@ def test_a_hostile_serial_number_costs_its_own_device_only(
         assert bool(device.health) <= bool(paths)
 
 
-TABLE = {
+SERIALS = {
     "0001A": "",
     "../../etc": "serial '../../etc' is not the name of a file",
-    "../../../../../": "serial '../../../../../' is not the name of a file",
     "..": "serial '..' is not the name of a file",
     "a\nb": r"serial 'a\nb' has control characters or unreadable bytes",
     "": "serial is empty",
 }
 
 
-def test_the_kubelet_gets_no_mount_that_a_serial_number_leads_elsewhere(
-    kubelet: Kubelet, make: Make, hardware: Hardware
+def test_neither_kubelet_nor_claim_gets_a_mount_that_a_serial_number_leads_elsewhere(
+    kubelet: Kubelet, machine: Machine
 ) -> None:
-    for number, serial in enumerate(TABLE, 1):
-        hardware.usb(f"1-{number}", STICK, number + 1, serial=serial)
-    plugin = make(entry("aa", STICK, mounted("/srv/sticks/{serial}")))
-    devices = found(plugin)
-    reasons = {
-        str(one.attributes.get("serial", "")): one.health.reason.partition("}: ")[2]
-        for one in devices.values()
-    }
-    assert TABLE == reasons
-    with kubelet.running(plugin) as node:
+    for number, serial in enumerate(SERIALS, 1):
+        machine.usb(f"1-{number}", STICK, number + 1, serial=serial)
+
+    def plugin() -> dp.Plugin:
+        return machine.plugin(entry("aa", STICK, mounted("/srv/sticks/{serial}")))
+
+    devices = found(plugin())
+    reasons = {str(one.attributes.get("serial", "")): one.health.reason for one in devices.values()}
+    assert {one: reason.partition("}: ")[2] for one, reason in reasons.items()} == SERIALS
+    assert f"\n{reasons['../../etc']}\n" in README
+    with kubelet.running(plugin()) as node:
         node.wait_for("squat.ai/aa", {"aa-0001A"}, {*devices} - {"aa-0001A"})
         given_ = node.allocate("aa-0001A", resource="squat.ai/aa")
         assert ["/srv/sticks/0001A"] == [one.host_path for one in given_.mounts]
-
-
-def test_a_claim_gets_no_such_mount_either(make: Make, hardware: Hardware) -> None:
-    hardware.usb("1-1", STICK, 2, serial="../../etc")
-    hardware.usb("1-2", STICK, 3, serial="GOOD")
-
-    def plugin() -> dp.Plugin:
-        return make(entry("aa", STICK, mounted("/srv/sticks/{serial}")))
-
     with TemporaryDirectory(prefix="dp") as root:  # the path of a socket has 107 bytes at most
-        expected, given_ = by_both(Path(root), plugin)
-    assert expected == given_
-    (bad,) = (device for device in plugin().discover() if not device.health)
-    assert f"\n{bad.health.reason}\n" in README
-    assert [{("/srv/sticks/GOOD", "/data", False)}] == [one["mounts"] for one in given_.values()]
+        expected, found_ = by_both(Path(root), plugin)
+    assert expected == found_
+    assert [{("/srv/sticks/0001A", "/data", False)}] == [one["mounts"] for one in found_.values()]
 
 
 @pytest.mark.parametrize(
@@ -224,10 +194,10 @@ def test_a_claim_gets_no_such_mount_either(make: Make, hardware: Hardware) -> No
     ],
 )
 def test_a_serial_number_adds_no_cdi_device(
-    make: Make, hardware: Hardware, more: str, serial: str, is_fine: bool
+    machine: Machine, more: str, serial: str, is_fine: bool
 ) -> None:
-    hardware.usb("1-1", STICK, 2, serial=serial)
-    (device,) = make(entry("aa", STICK, more)).discover()
+    machine.usb("1-1", STICK, 2, serial=serial)
+    (device,) = machine.plugin(entry("aa", STICK, more)).discover()
     reason = "x.io/a={serial}: 'x.io/a=a,x.io/a=all' is not a name of a CDI device"
     assert ("" if is_fine else reason) == device.health.reason
     assert "" == device_problem(device)
@@ -256,17 +226,15 @@ def test_a_command_has_properties_as_words_and_as_variables(
     assert [] == list(tmp_path.iterdir())
 
 
-def test_the_command_in_the_readme_runs_no_serial_number(
-    make: Make, hardware: Hardware, tmp_path: Path
-) -> None:
+def test_the_command_in_the_readme_runs_no_serial_number(machine: Machine, tmp_path: Path) -> None:
     section = README.partition("## What a device says of itself")[2]
     text = section.partition("```yaml\n- ")[2].partition("```")[0].replace("\n  ", "\n")
     known = tmp_path / "known"
     known.write_text("0001A\n$(id)\n")
     for number, serial in enumerate(("0001A", "$(id)", f"; touch {tmp_path}/ran", "-v"), 1):
-        stick = hardware.usb(f"1-{number}", "10c4:ea60", number + 1, serial=serial)
-        hardware.behind_usb(stick, "1.0", "tty", f"ttyUSB{number}")
-    plugin = make(text.replace("/etc/sticks/known", str(known)))
+        stick = machine.usb(f"1-{number}", "10c4:ea60", number + 1, serial=serial)
+        machine.behind_usb(stick, "1.0", "tty", f"ttyUSB{number}")
+    plugin = machine.plugin(text.replace("/etc/sticks/known", str(known)))
     assert ["", "", "/bin/sh: exit status 1", "/bin/sh: exit status 1"] == [
         one.health.reason for one in plugin.discover()
     ]

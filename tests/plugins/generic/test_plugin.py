@@ -5,93 +5,61 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import deviceplugin as dp
-import deviceplugin_generic
-from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
+from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found
-from generic.plugin import Make, make_node
-from hardware.tree import Hardware
+from generic.plugin import Machine, make_node
+from hardware.kernel_events import emit
 
 HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker
 QUIET = {"discovery_interval": HOUR, "poll_interval": HOUR}
-UEVENT = Path("/sys/devices/virtual/mem/null/uevent")
-
-
-def emit() -> None:
-    """Have the kernel send an event of a device."""
-    try:
-        UEVENT.write_text("change")
-    except OSError as error:
-        pytest.skip(f"the kernel cannot be asked for events here: {error}")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "config.yaml"
 
 
 def entry(name: str, path: Path | str) -> str:
     return f"{{name: {name}, id: serial, groups: [{{paths: [{{path: {path}}}]}}]}}"
 
 
-def plugin_of(file: Path, hardware: Hardware) -> GenericPlugin:
-    return GenericPlugin(
-        GenericSettings.of_file(file),
-        Roots(hardware.dev, hardware.sys, hardware.udev),
-    )
-
-
 # Hot-plug.
 
 
-def test_a_node_that_comes_and_goes_is_known_at_once(
-    kubelet: Kubelet, make: Make, hardware: Hardware
-) -> None:
-    with kubelet.running(make(entry("tty", f"{hardware.dev}/tty*")), **QUIET) as node:
-        path = hardware.node("tty1")
+def test_nodes_that_come_and_go_are_known_at_once(kubelet: Kubelet, machine: Machine) -> None:
+    folder = machine.dev / "snd"
+    (folder / "below").mkdir(parents=True)
+    plugin = machine.plugin(entry("tty", f"{machine.dev}/tty*"), entry("audio", folder))
+    with kubelet.running(plugin, **QUIET) as node:
+        path = machine.node("tty1")
         node.wait_for("squat.ai/tty", {"tty-tty1"})
-        hardware.node("tty2")
+        machine.node("tty2")
         node.wait_for("squat.ai/tty", {"tty-tty1", "tty-tty2"})
         path.unlink()
         node.wait_for("squat.ai/tty", {"tty-tty2"}, {"tty-tty1"})
-        hardware.node("tty1")
+        machine.node("tty1")
         node.wait_for("squat.ai/tty", {"tty-tty1", "tty-tty2"})
-
-
-def test_a_directory_is_well_at_once_when_its_first_node_comes(
-    kubelet: Kubelet, make: Make, hardware: Hardware
-) -> None:
-    folder = hardware.dev / "snd"
-    folder.mkdir()
-    with kubelet.running(make(entry("audio", folder)), **QUIET) as node:
-        node.wait_for("squat.ai/audio", (), {"audio-snd"})
-        (folder / "below").mkdir()
         for path in (folder / "timer", folder / "below/timer"):
+            node.wait_for("squat.ai/audio", (), {"audio-snd"})
             make_node(path)
             node.wait_for("squat.ai/audio", {"audio-snd"})
             path.unlink()
-            node.wait_for("squat.ai/audio", (), {"audio-snd"})
 
 
-def test_a_kernel_event_makes_a_usb_device_known(
-    kubelet: Kubelet, make: Make, hardware: Hardware
-) -> None:
+def test_a_kernel_event_makes_a_usb_device_known(kubelet: Kubelet, machine: Machine) -> None:
     emit()
-    plugin = make("{name: tty, groups: [{select: {subsystem: tty}}]}", entry("nl", "/dev/null"))
+    plugin = machine.plugin(
+        "{name: tty, groups: [{select: {subsystem: tty}}]}", entry("nl", "/dev/null")
+    )
     with kubelet.running(plugin, **QUIET) as node:
         node.wait_for("squat.ai/nl", {"nl-null"})
-        usb = hardware.usb("1-2", "1a86:7523", 5, serial="S1")
-        hardware.behind_usb(usb, "1.0", "tty", "ttyUSB0")
+        usb = machine.usb("1-2", "1a86:7523", 5, serial="S1")
+        machine.behind_usb(usb, "1.0", "tty", "ttyUSB0")
         emit()
         node.wait_for("squat.ai/tty", {"tty-S1:1.0"})
 
@@ -167,7 +135,8 @@ def test_a_changed_file_changes_its_entries_and_disturbs_no_others(
         )
 
 
-def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, file: Path) -> None:
+def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
     file.write_text(f"devices: [{entry('n1', '/dev/null')}]")
     with running(kubelet, file) as process:
         kubelet.simulated.wait_for("devic.es/n1", {"n1-null"})
@@ -191,51 +160,51 @@ def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, file: Path
         ]
 
 
-def test_what_is_known_of_devices_outlives_another_configuration(hardware: Hardware) -> None:
-    roots = Roots(hardware.dev, hardware.sys, hardware.udev)
-    text = "{name: stick, groups: [{select: {subsystem: tty}}]}"
-
-    def plugin_of_text(cache: Cache) -> GenericPlugin:
-        return GenericPlugin(GenericSettings(device=Devices.parse(text)), roots, cache=cache)
-
+def test_what_is_known_of_devices_outlives_another_configuration(machine: Machine) -> None:
     for port in (1, 2):
-        usb = hardware.usb(f"1-{port}", "1a86:7523", port, serial="S1")
-        hardware.behind_usb(usb, "1.0", "tty", f"ttyUSB{port}")
+        usb = machine.usb(f"1-{port}", "1a86:7523", port, serial="S1")
+        machine.behind_usb(usb, "1.0", "tty", f"ttyUSB{port}")
+    devices = Devices.parse("{name: stick, groups: [{select: {subsystem: tty}}]}")
     cache = Cache()
-    before = set(found(plugin_of_text(cache)))
-    shutil.rmtree(hardware.sys / "class/tty/ttyUSB2", ignore_errors=True)
-    assert before >= set(found(plugin_of_text(cache)))
+    one, other = (
+        GenericPlugin(GenericSettings(device=devices), machine.roots, cache=cache) for _ in range(2)
+    )
+    before = set(found(one))
+    shutil.rmtree(machine.sys / "class/tty/ttyUSB2", ignore_errors=True)
+    assert before >= set(found(other))
 
 
 @pytest.mark.parametrize("overlap", ["first", "refuse"])
-def test_the_names_of_one_resource_do_not_overlap(make: Make, overlap: str) -> None:
+def test_the_names_of_one_resource_do_not_overlap(machine: Machine, overlap: str) -> None:
     names = Domains(("a.b", "c.d"))
-    plugin = make(entry("ab", "/dev/null"), domain=names, overlap=overlap)
+    plugin = machine.plugin(entry("ab", "/dev/null"), domain=names, overlap=overlap)
     assert [("a.b/ab", ""), ("c.d/ab", "")] == [
         (device.resource, device.health.reason) for device in plugin.discover()
     ]
 
 
-def test_what_udev_writes_is_watched_where_it_is_asked_for(make: Make, hardware: Hardware) -> None:
-    plugin = make("{name: ab, groups: [{select: {subsystem: tty, link: /dev/serial/by-id/*}}]}")
-    assert [hardware.udev] == plugin.watch_paths
+def test_what_udev_writes_is_watched_where_it_is_asked_for(machine: Machine) -> None:
+    plugin = machine.plugin(
+        "{name: ab, groups: [{select: {subsystem: tty, link: /dev/serial/by-id/*}}]}"
+    )
+    assert [machine.udev] == plugin.watch_paths
 
 
 # smarter-device-manager.
 
 
 def test_a_file_of_smarter_device_manager_gives_its_resources(
-    hardware: Hardware, file: Path
+    machine: Machine, tmp_path: Path
 ) -> None:
     for name in ("snd/pcmC0D0p", "snd/timer", "ttyUSB0", "video.1"):
-        hardware.node(name)
-    (hardware.dev / "plain").touch()
-    file.write_text(
+        machine.node(name)
+    (machine.dev / "plain").touch()
+    plugin = machine.plugin_of(
+        tmp_path / "c.yaml",
         "- {devicematch: '^snd$', nummaxdevices: 2}\n"
         "- {devicematch: '^(ttyUSB|video|plain|snd)[^/]*$', nummaxdevices: 1}\n"
-        "- {devicematch: '^ttyUSB0$', nummaxdevices: 9}\n"
+        "- {devicematch: '^ttyUSB0$', nummaxdevices: 9}\n",
     )
-    plugin = plugin_of(file, hardware)
     devices = found(plugin)
     assert {
         "snd-0": "smarter-devices/snd",
@@ -247,48 +216,4 @@ def test_a_file_of_smarter_device_manager_gives_its_resources(
         node.container_path for node in devices["snd-0"].nodes
     ]
     assert {"rw"} == {node.permissions for node in devices["snd-0"].nodes}
-    assert [hardware.dev] == plugin.watch_paths
-
-
-# The command.
-
-
-@pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
-    """Return what runs the command with ``--print-config`` and returns the settings."""
-
-    def run(*words: str) -> dict[str, Any]:
-        with pytest.raises(SystemExit) as ended:
-            deviceplugin_generic.main([*words, "--print-config"])
-        assert 0 == ended.value.code
-        settings: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return settings
-
-    return run
-
-
-def test_the_default_file_is_read_where_no_other_is_named(
-    file: Path, monkeypatch: pytest.MonkeyPatch, printed: Callable[..., dict[str, Any]]
-) -> None:
-    monkeypatch.setattr(deviceplugin_generic, "DEFAULT_CONFIG", file)
-    file.write_text(f"domain: x.io\ndevices: [{entry('ab', '/dev/null')}]")
-    found = printed()
-    assert (["ab"], "x.io") == (found["device"], found["domain"])
-    found = printed(f"--device={entry('cd', '/x')}")
-    assert ([entry("cd", "/x")], "x.io") == (found["device"], found["domain"])
-    other = file.with_name("other.yaml")
-    other.write_text("domain: y.io\n")
-    assert "y.io" == printed("--config", str(other))["domain"]
-
-
-def test_flags_of_generic_device_plugin_are_known(printed: Callable[..., dict[str, Any]]) -> None:
-    for words, level in (
-        (["--plugin-directory", "/d", "--listen=:8080", "--log-level", "all"], "debug"),
-        (["--plugin-directory=/d", "--listen", ":8080", "--log-level=warn"], "warning"),
-        (["--plugin-directory=/d", "--listen=:8080", "--log-level", "none"], "error"),
-        (["--plugin-directory=/d", "--listen=:8080", "--log-level=error"], "error"),
-    ):
-        found = printed(*words, "--domain", "squat.ai")
-        assert ("/d", ":8080") == (found["plugin-dir"], found["http-address"])
-        assert (level, "squat.ai") == (found["log-level"], found["domain"])
-    assert "devic.es" == printed()["domain"]
+    assert [machine.dev] == plugin.watch_paths

@@ -10,9 +10,8 @@ import yaml
 import deviceplugin as dp
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.configuration.entries import UNLIMITED
-from generic.plugin import Make, make_node
+from generic.plugin import Machine, make_node
 from hardware.recording import play
-from hardware.tree import Hardware
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
@@ -23,21 +22,21 @@ RECIPES = {
 PCI = "pci0000:00/0000:03:00.0"
 
 
-def _tty(hardware: Hardware, numbers: str, name: str) -> None:
-    usb = hardware.usb("1-2", numbers, 5, serial="0001A")
-    hardware.behind_usb(usb, "1.0", "tty", name)
+def _tty(machine: Machine, numbers: str, name: str) -> None:
+    usb = machine.usb("1-2", numbers, 5, serial="0001A")
+    machine.behind_usb(usb, "1.0", "tty", name)
 
 
-def _camera(hardware: Hardware) -> None:
-    usb = hardware.usb("1-4", "046d:0825", 4, serial="C1")
+def _camera(machine: Machine) -> None:
+    usb = machine.usb("1-4", "046d:0825", 4, serial="C1")
     for index in ("0", "1"):
-        hardware.behind_usb(
+        machine.behind_usb(
             usb, "1.0", "video4linux", f"video{index}", index=index, driver="uvcvideo"
         )
     codec = "platform/soc/fe00b840.mailbox/bcm2835-codec"  # of a Raspberry Pi
-    hardware.device(codec, "platform", driver="bcm2835-codec", is_bus=True)
+    machine.device(codec, "platform", driver="bcm2835-codec", is_bus=True)
     for number in ("10", "11"):
-        hardware.device(
+        machine.device(
             f"{codec}/video4linux/video{number}",
             "video4linux",
             node=f"video{number}",
@@ -45,49 +44,49 @@ def _camera(hardware: Hardware) -> None:
         )
 
 
-def _render(hardware: Hardware) -> None:
-    hardware.pci("0000:03:00.0", "1002:73bf", "030000")
-    hardware.device(f"{PCI}/drm/card0", "drm", node="dri/card0")
-    hardware.device(f"{PCI}/drm/renderD128", "drm", node="dri/renderD128")
+def _render(machine: Machine) -> None:
+    machine.pci("0000:03:00.0", "1002:73bf", "030000")
+    machine.device(f"{PCI}/drm/card0", "drm", node="dri/card0")
+    machine.device(f"{PCI}/drm/renderD128", "drm", node="dri/renderD128")
 
 
-def _sound(hardware: Hardware) -> None:
+def _sound(machine: Machine) -> None:
     for name in ("controlC0", "pcmC0D0p", "seq", "timer"):
-        make_node(hardware.dev / "snd" / name)
+        make_node(machine.dev / "snd" / name)
 
 
-def _iommufd(hardware: Hardware) -> None:
-    folder = hardware.pci("0000:03:00.0", "8086:1533", "020000", group="9", driver="mlx5_vfio_pci")
-    hardware.vfio_device(folder, 0)
+def _iommufd(machine: Machine) -> None:
+    folder = machine.pci("0000:03:00.0", "8086:1533", "020000", group="9", driver="mlx5_vfio_pci")
+    machine.vfio_device(folder, 0)
 
 
-def _mediated(hardware: Hardware) -> None:
-    hardware.pci("0000:00:02.0", "8086:3e98", "030000", group="2", driver="i915")
+def _mediated(machine: Machine) -> None:
+    machine.pci("0000:00:02.0", "8086:3e98", "030000", group="2", driver="i915")
     path = "pci0000:00/0000:00:02.0/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
-    hardware.join(hardware.device(path, "mdev", driver="vfio_mdev", is_bus=True), "9")
-    hardware.vfio("9")
+    machine.join(machine.device(path, "mdev", driver="vfio_mdev", is_bus=True), "9")
+    machine.vfio("9")
 
 
-def _recorded(name: str) -> Callable[[Hardware], object]:
-    return lambda hardware: play(name, hardware)
+def _recorded(name: str) -> Callable[[Machine], object]:
+    return lambda machine: play(name, machine)
 
 
-def _misc(name: str, subsystem: str = "misc") -> Callable[[Hardware], object]:
-    return lambda hardware: hardware.device(f"virtual/{name}", subsystem, node=name)
+def _misc(name: str, subsystem: str = "misc") -> Callable[[Machine], object]:
+    return lambda machine: machine.device(f"virtual/{name}", subsystem, node=name)
 
 
-BUILD: dict[str, Callable[[Hardware], object]] = {
+BUILD: dict[str, Callable[[Machine], object]] = {
     "camera": _camera,
-    "zigbee": lambda hardware: _tty(hardware, "10c4:ea60", "ttyUSB3"),
-    "zwave": lambda hardware: _tty(hardware, "0658:0200", "ttyACM0"),
-    "serial": lambda hardware: _tty(hardware, "0403:6001", "ttyUSB0"),
+    "zigbee": lambda machine: _tty(machine, "10c4:ea60", "ttyUSB3"),
+    "zwave": lambda machine: _tty(machine, "0658:0200", "ttyACM0"),
+    "serial": lambda machine: _tty(machine, "0403:6001", "ttyUSB0"),
     "render": _render,
     "kvm": _misc("kvm"),
-    "fuse": lambda hardware: hardware.node("fuse"),
+    "fuse": lambda machine: machine.node("fuse"),
     "tpm": _misc("tpmrm0", "tpmrm"),
     "sound": _sound,
-    "sdr": lambda hardware: hardware.usb("1-2", "0bda:2838", 9, serial="00000001"),
-    "nic": lambda hardware: hardware.pci(
+    "sdr": lambda machine: machine.usb("1-2", "0bda:2838", 9, serial="00000001"),
+    "nic": lambda machine: machine.pci(
         "0000:03:00.0", "8086:1533", "020000", group="9", driver="vfio-pci"
     ),
     "nic-iommufd": _iommufd,
@@ -141,26 +140,28 @@ def test_every_recipe_is_tested() -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_recipe_gives_what_it_says(make: Make, hardware: Hardware, name: str) -> None:
+def test_a_recipe_gives_what_it_says(machine: Machine, name: str) -> None:
     number, first, nodes = EXPECTED[name]
-    BUILD[name](hardware)
+    BUILD[name](machine)
     if name in {"fuse", "sound"} and not Path(nodes[0]).exists():
         pytest.skip(f"no {nodes[0]} here")
-    devices = list(make(RECIPES[name]).discover())
+    devices = list(machine.plugin(RECIPES[name]).discover())
     assert number == len(devices)
     assert (first, nodes) == (devices[0].id, [node.container_path for node in devices[0].nodes])
     assert all(device.health for device in devices)
 
 
 def test_the_recipe_for_sound_gives_the_directory_with_all_that_alsa_wants(
-    make: Make, hardware: Hardware
+    machine: Machine,
 ) -> None:
-    _sound(hardware)
-    devices = list(make(RECIPES["sound"].replace("/dev/snd", f"{hardware.dev}/snd")).discover())
+    _sound(machine)
+    devices = list(
+        machine.plugin(RECIPES["sound"].replace("/dev/snd", f"{machine.dev}/snd")).discover()
+    )
     assert 10 == len(devices)
     for device in devices:
         assert device.health
-        assert [f"{hardware.dev}/snd"] == [node.host_path for node in device.nodes]
+        assert [f"{machine.dev}/snd"] == [node.host_path for node in device.nodes]
 
 
 def test_a_component_that_an_entry_needs_is_one_of_the_deployments() -> None:
@@ -169,11 +170,11 @@ def test_a_component_that_an_entry_needs_is_one_of_the_deployments() -> None:
     assert all((ROOT / "deployments/components" / one).is_dir() for one in named)
 
 
-def test_the_recipes_with_more_than_nodes_give_that_too(make: Make, hardware: Hardware) -> None:
-    _tty(hardware, "0658:0200", "ttyACM0")
-    (stick,) = make(RECIPES["zwave"]).discover()
+def test_the_recipes_with_more_than_nodes_give_that_too(machine: Machine) -> None:
+    _tty(machine, "0658:0200", "ttyACM0")
+    (stick,) = machine.plugin(RECIPES["zwave"]).discover()
     assert (dp.Mount("/var/lib/zwave/1-2", "/data"),) == stick.mounts
-    (adapter,) = make(RECIPES["serial"]).discover()
+    (adapter,) = machine.plugin(RECIPES["serial"]).discover()
     assert {"SERIAL_0": "/dev/ttyACM0"} == adapter.envs
 
 

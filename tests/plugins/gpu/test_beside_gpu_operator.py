@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+import deviceplugin as dp
 from cluster import controllers
 from cluster.kinds import ACCOUNT, DAEMON_SET, NAMESPACE, NODE, NODE_LABELS, POD
 from cluster.store import Store
@@ -281,35 +282,33 @@ def nvidias(kind: str, resource: str, strategy: str, by: str) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("driver_root")
-@pytest.mark.parametrize(
-    ("kind", "strategy", "by"), [*product(KINDS, STRATEGIES, ("uuid", "index"))]
-)
-def test_a_container_gets_what_nvidias_plugin_gives(
-    rig: GpuRig, kind: str, strategy: str, by: str
-) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_container_gets_what_nvidias_plugin_gives(rig: GpuRig, kind: str) -> None:
     fleet, settings, resources = KINDS[kind]
     rig.has(fleet).has_nodes("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1")
     caps = rig.roots.proc / "driver/nvidia-caps"
     caps.mkdir(parents=True)
     (caps / "mig-minors").write_text("\n".join(MINORS))
-    plugin = rig.plugin(
-        **settings,
-        device_list_strategy=strategy,
-        device_id_strategy=by,
-        pass_device_specs=True,
-    )
-    there = devices(plugin).values()
-    assert {*resources} == {one.resource for one in there}
-    for resource, own in resources.items():
-        held = [one for one in there if one.resource == resource]
-        shared = len(own) > len({*own})
-        ids = [f"{one}::{number % 2}" if shared else one for number, (one, _) in enumerate(own)]
-        assert sorted(ids) == sorted(one.id for one in held)
-        given = plugin.allocate(held[:1] if kind == "MPS" else held)
-        assert nvidias(kind, resource, strategy, by) == {
-            "envs": {name: given.envs[name] for name in given.envs.keys() - MPS_LIMITS},
-            "mounts": {one.container_path: one.host_path for one in given.mounts},
-            "nodes": {one.container_path for one in given.nodes},
-            "notes": [(key[:-32], value) for key, value in given.annotations.items()],
-            "cdi": [*given.cdi_names],
-        }
+    for strategy, by in product(STRATEGIES, ("uuid", "index")):
+        own = {"device_list_strategy": strategy, "device_id_strategy": by}
+        plugin = rig.plugin(**settings, **own, pass_device_specs=True)
+        there = devices(plugin).values()
+        assert {*resources} == {one.resource for one in there}
+        for resource, named in resources.items():
+            held = [one for one in there if one.resource == resource]
+            shared = len(named) > len({*named})
+            ids = [f"{one}::{n % 2}" if shared else one for n, (one, _) in enumerate(named)]
+            assert sorted(ids) == sorted(one.id for one in held)
+            given = plugin.allocate(held[:1] if kind == "MPS" else held)
+            expected = own, nvidias(kind, resource, strategy, by)
+            assert expected == (own, as_told(given))
+
+
+def as_told(given: dp.Allocation) -> dict[str, Any]:
+    return {
+        "envs": {name: given.envs[name] for name in given.envs.keys() - MPS_LIMITS},
+        "mounts": {one.container_path: one.host_path for one in given.mounts},
+        "nodes": {one.container_path for one in given.nodes},
+        "notes": [(key[:-32], value) for key, value in given.annotations.items()],
+        "cdi": [*given.cdi_names],
+    }

@@ -16,7 +16,7 @@ from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Gpu, Mig
 from gpu.fake_nvml import FakeGpu, Fleet
-from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
+from gpu.rig import GPU, GpuRig, devices, generate, uuid, uuids
 
 FILE = f"{VENDOR}-gpu.json"
 
@@ -114,78 +114,58 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 # NVIDIA's toolkit.
 
 GENERATED = ("GPU-2", "0", "0:0", "MIG-5")
-MIG = Mig("MIG-4", 0, 1, 0)
+INDICES = ("0", "2:1", "all")
+GPU_0, GPU_1 = Gpu(0, "GPU-0"), Gpu(1, "GPU-1")
+MIG_4 = (GPU_0, Mig("MIG-4", 0, 1, 0))
+CAPS = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
+ALL_CAPS = ", ".join(sorted(CAPS))
+OTHERS = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30"]
+PART, ONE = {"nodes": CAPS}, {"nodes": ["/dev/nvidiactl", "/dev/nvidia1"]}
+OF_570, OF_580 = {"driver": "570.86.10"}, {"driver": "580.95.05"}
+OLD = "it is for driver 570.86.10, and 580.95.05 runs"
+HAS_OTHERS = "its device {} has {}, and {} has others now"
 
 
-def test_the_toolkits_names_are_found(tmp_path: Path) -> None:
-    generate(tmp_path / "nvidia.json", "0", "GPU-2", "2:1", "MIG-5", "all")
-    found = Toolkit([tmp_path / "none", tmp_path]).find()
-    assert "nvidia.com/gpu=GPU-2" == found.match(Gpu(2, "GPU-2")).name
-    assert "nvidia.com/gpu=MIG-5" == found.match(Gpu(0, "GPU-0"), Mig("MIG-5", 1, 1, 0)).name
-    assert "nvidia.com/gpu=all" == found.match(Gpu(0, "all")).name
-
-
-def test_where_the_toolkit_names_no_uuids_an_index_is_taken(tmp_path: Path) -> None:
-    generate(tmp_path / "nvidia.json", "0", "2:1", "all")
-    found = Toolkit([tmp_path]).find()
-    assert "nvidia.com/gpu=0" == found.match(Gpu(0, "GPU-0")).name
-    assert "nvidia.com/gpu=2:1" == found.match(Gpu(2, "GPU-2"), Mig("MIG-4", 1, 1, 0)).name
-    assert Match() == found.match(Gpu(3, "GPU-3"))
-
-
-def test_an_index_of_an_older_layout_gives_no_pod_another_partition(tmp_path: Path) -> None:
-    generate(tmp_path / "nvidia.yaml", *GENERATED)
-    found = Toolkit([tmp_path]).find()
-    path = tmp_path / "nvidia.yaml"
-    assert Match("", "it does not have MIG-4", path) == found.match(Gpu(0, "GPU-0"), MIG)
-    assert Match("", "it does not have GPU-9", path) == found.match(Gpu(0, "GPU-9"))
-    assert "it does not have GPU-7" == found.match(Gpu(7, "GPU-7")).stale
-
-
-def test_an_index_whose_device_nodes_are_others_is_an_old_one(tmp_path: Path) -> None:
-    nodes = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
-    generate(tmp_path / "nvidia.json", "0:0", nodes=[*nodes, "/dev/nvidiactl"])
-    found = Toolkit([tmp_path]).find()
-    same = found.match(Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidiactl", *nodes])
-    assert "nvidia.com/gpu=0:0" == same.name
-    other = found.match(
-        Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap30"]
-    )
-    assert "" == other.name
-    assert "its device 0:0 has /dev/nvidia-caps/nvidia-cap21," in other.stale
-    assert "nvidia.com/gpu=0:0" == found.match(Gpu(0, "GPU-0"), MIG).name
-
-
-def test_a_uuid_whose_device_node_is_another_gpus_by_now_is_an_old_one(tmp_path: Path) -> None:
-    """A boot without the first GPU gives its node to the second, and the file in /etc stays."""
-    generate(tmp_path / "nvidia.json", "GPU-1", nodes=["/dev/nvidiactl", "/dev/nvidia1"])
-    found = Toolkit([tmp_path]).find()
-    assert "nvidia.com/gpu=GPU-1" == found.match(Gpu(1, "GPU-1"), nodes=["/dev/nvidia1"]).name
-    assert "nvidia.com/gpu=GPU-1" == found.match(Gpu(1, "GPU-1"), nodes=["/dev/nvidiactl"]).name
-    moved = found.match(Gpu(0, "GPU-1"), nodes=["/dev/nvidia0"])
-    stale = "its device GPU-1 has /dev/nvidia1, and GPU-1 has others now"
-    assert Match("", stale, tmp_path / "nvidia.json") == moved
-
-
-def test_capabilities_that_only_the_toolkit_sees_make_no_difference(tmp_path: Path) -> None:
-    nodes = ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"]
-    generate(tmp_path / "nvidia.json", "MIG-4", nodes=nodes)
-    found = Toolkit([tmp_path]).find()
-    assert "nvidia.com/gpu=MIG-4" == found.match(Gpu(0, "GPU-0"), MIG, nodes=nodes[:1]).name
-    assert "" == found.match(Gpu(0, "GPU-0"), MIG, nodes=["/dev/nvidia1"]).name
-
-
-def test_a_specification_for_another_driver_is_out_of_date(tmp_path: Path) -> None:
-    generate(tmp_path / "nvidia.json", "GPU-0", "GPU-1", driver="570.86.10")
-    found = Toolkit([tmp_path]).find()
-    assert "nvidia.com/gpu=GPU-0" == found.match(Gpu(0, "GPU-0"), driver="570.86.10").name
-    assert "nvidia.com/gpu=GPU-0" == found.match(Gpu(0, "GPU-0"), driver="").name
-    stale = found.match(Gpu(0, "GPU-0"), driver="580.95.05")
-    reason = "it is for driver 570.86.10, and 580.95.05 runs"
-    assert Match("", reason, tmp_path / "nvidia.json") == stale
-    generate(tmp_path / "nvidia.json", "0", driver="570.86.10")
-    by_index = Toolkit([tmp_path]).find().match(Gpu(0, "GPU-0"), driver="580.95.05")
-    assert reason == by_index.stale
+@pytest.mark.parametrize(
+    ("names", "generated", "asked", "now", "expected"),
+    [
+        (GENERATED, {}, (Gpu(2, "GPU-2"),), {}, "GPU-2"),
+        (GENERATED, {}, (GPU_0, Mig("MIG-5", 1, 1, 0)), {}, "MIG-5"),
+        (INDICES, {}, (Gpu(0, "all"),), {}, "all"),
+        # Where it names no UUIDs, an index is taken, but none of an older layout.
+        (INDICES, {}, (GPU_0,), {}, "0"),
+        (INDICES, {}, (Gpu(2, "GPU-2"), Mig("MIG-4", 1, 1, 0)), {}, "2:1"),
+        (INDICES, {}, (Gpu(3, "GPU-3"),), {}, ""),
+        (GENERATED, {}, MIG_4, {}, "it does not have MIG-4"),
+        (GENERATED, {}, (Gpu(0, "GPU-9"),), {}, "it does not have GPU-9"),
+        (GENERATED, {}, (Gpu(7, "GPU-7"),), {}, "it does not have GPU-7"),
+        # What has device nodes that are others' by now is old; a boot can change a GPU's node.
+        (["0:0"], PART, MIG_4, {}, "0:0"),
+        (["0:0"], PART, MIG_4, {"nodes": ["/dev/nvidiactl", *CAPS]}, "0:0"),
+        (["0:0"], PART, MIG_4, {"nodes": OTHERS}, HAS_OTHERS.format("0:0", ALL_CAPS, "MIG-4")),
+        (["MIG-4"], PART, MIG_4, ONE, HAS_OTHERS.format("MIG-4", ALL_CAPS, "MIG-4")),
+        (["GPU-1"], ONE, (GPU_1,), {"nodes": ["/dev/nvidia1"]}, "GPU-1"),
+        (["GPU-1"], ONE, (GPU_1,), {"nodes": ["/dev/nvidiactl"]}, "GPU-1"),
+        (["GPU-1"], ONE, (GPU_1,), PART, HAS_OTHERS.format("GPU-1", "/dev/nvidia1", "GPU-1")),
+        # Capabilities that only the toolkit sees make no difference.
+        (["MIG-4"], PART, MIG_4, {"nodes": CAPS[:1]}, "MIG-4"),
+        # It was made for another driver.
+        (["GPU-0"], OF_570, (GPU_0,), OF_570, "GPU-0"),
+        (["GPU-0"], OF_570, (GPU_0,), {"driver": ""}, "GPU-0"),
+        (["GPU-0"], OF_570, (GPU_0,), OF_580, OLD),
+        (["0"], OF_570, (GPU_0,), OF_580, OLD),
+    ],
+)
+def test_a_device_has_the_name_that_the_toolkit_gave_it_unless_that_is_out_of_date(
+    tmp_path: Path, names: Any, generated: Any, asked: Any, now: Any, expected: str
+) -> None:
+    path = tmp_path / "nvidia.json"
+    generate(path, *names, **generated)
+    found = Toolkit([tmp_path / "none", tmp_path]).find().match(*asked, **now)
+    if " " in expected:
+        assert Match("", expected, path) == found
+    else:
+        assert (f"nvidia.com/gpu={expected}" if expected else "", "") == (found.name, found.stale)
 
 
 def test_of_two_directories_the_one_that_runtimes_prefer_is_looked_at(tmp_path: Path) -> None:
@@ -218,7 +198,7 @@ def test_all_generated_files_are_read_and_those_of_other_kinds_are_not(tmp_path:
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "", "[]", "kind: nvidia.com/gpu", "a: b: c", "{kind: nvidia.com/gpu, devices: [a]}"],
+    ["{", "[]", "kind: nvidia.com/gpu", "{kind: nvidia.com/gpu, devices: [a]}"],
 )
 def test_a_generated_file_that_makes_no_sense_is_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
@@ -269,19 +249,6 @@ def test_one_line_is_logged_for_each_gpu_once(
     found = [vars(record)["uuid"] for record in caplog.records if record.message == "GPU found"]
     assert [uuid(0), uuid(1), uuid(2)] == found
     assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
-
-
-def test_a_gpu_that_is_lost_stays_listed_with_the_reason(rig: GpuRig) -> None:
-    plugin = rig.has(Fleet.of(3)).plugin()
-    plugin.discover()
-    rig.fake.change(1, state="lost")
-    found = devices(plugin)
-    assert uuids(0, 1, 2) == found.keys()
-    reasons = unhealthy(found)
-    assert {uuid(1)} == reasons.keys()
-    assert "GPU is lost (NVML error 15)" in reasons[uuid(1)]
-    rig.fake.change(1, state="ok")
-    assert {} == unhealthy(devices(plugin))
 
 
 def test_links_are_asked_for_once_as_long_as_the_gpus_stay(rig: GpuRig) -> None:

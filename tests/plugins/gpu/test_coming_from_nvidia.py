@@ -1,4 +1,7 @@
-"""Every flag, variable and label of NVIDIA's plugin is on the page, and is taken as it says."""
+"""Every flag and label of feature discovery is on the page, and pages are as the code is.
+
+Flags of NVIDIA's plugin are in test_settings.py.
+"""
 
 import re
 import subprocess
@@ -13,32 +16,13 @@ from deviceplugin._config import loading
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import helps
 from deviceplugin_gpu.configuration.node_choice import LABEL
-from deviceplugin_gpu.configuration.settings import GpuSettings, flags_of, without_effect
+from deviceplugin_gpu.configuration.settings import GpuSettings
 from patience import PATIENCE
 
 FOLDER = Path(__file__).parents[3] / "plugins/gpu"
 PAGE = (FOLDER / "docs/coming-from-nvidia.md").read_text()
 
-# As of v0.20.0: `nvidia-device-plugin --help`, gpu-feature-discovery's, and what they read besides.
-FLAGS = {
-    **dict.fromkeys(["driver-root", "nvidia-driver-root"], "NVIDIA_DRIVER_ROOT"),
-    **dict.fromkeys(["dev-root", "nvidia-dev-root"], "NVIDIA_DEV_ROOT"),
-    **{
-        name: name.upper().replace("-", "_")
-        for name in (
-            *("mig-strategy", "fail-on-init-error", "driver-root-ctr-path"),
-            *("container-driver-root", "pass-device-specs", "device-list-strategy"),
-            *("device-id-strategy", "shared-devices-allocation-policy"),
-            *("device-discovery-strategy", "gdrcopy-enabled", "gds-enabled", "mofed-enabled"),
-            *("cdi-annotation-prefix", "nvidia-cdi-hook-path", "nvidia-ctk-path"),
-            *("cdi-feature-flags", "cdi-disable-hooks", "mps-root", "imex-channel-ids"),
-            *("imex-required", "kubelet-socket", "config-file"),
-        )
-    },
-}
-"""The variable of each flag."""
-VARIABLES = ("DP_DISABLE_HEALTHCHECKS", "DP_ENABLE_HEALTHCHECKS")
-WITHOUT_EFFECT = {"nvidia-cdi-hook-path", "cdi-feature-flags", "cdi-disable-hooks"}
+# As of v0.20.0: `gpu-feature-discovery --help`.
 GFD = (
     *("mig-strategy", "fail-on-init-error", "oneshot", "no-timestamp", "sleep-interval"),
     *("output-file", "output", "machine-type-file", "config-file", "use-node-feature-api"),
@@ -53,38 +37,6 @@ LABELS = (
     *("mig.capable", "mig.strategy", "mps.capable", "vgpu.present", "vgpu.host-driver-version"),
     *("vgpu.host-driver-branch", "gfd.timestamp"),
 )
-
-
-def row(flag: str) -> str:
-    """Return the line of the page's table that a flag has."""
-    table = PAGE.partition("## Flags and variables")[2].partition("\n## ")[0]
-    (line,) = [line for line in table.splitlines() if re.search(rf"^\|.*`--{flag}`", line)]
-    return line
-
-
-def test_each_flag_of_the_plugin_is_taken_and_on_the_page() -> None:
-    taken = {flag: one for one in fields(GpuSettings) for flag in flags_of(one)}
-    for flag, variable in FLAGS.items():
-        assert f"`{variable}`" in row(flag)
-        if flag != "config-file":
-            assert variable in taken[f"--{flag}"].metadata["env"]
-
-
-def test_what_is_said_to_be_without_effect_is_told_to_be() -> None:
-    given = GpuSettings(
-        nvidia_cdi_hook_path=Path("/h"), cdi_feature_flags=("a",), cdi_disable_hooks=("a",)
-    )
-    assert WITHOUT_EFFECT == {name for name, _ in without_effect(given)}
-    assert WITHOUT_EFFECT == {
-        flag for flag in FLAGS if "without effect" in row(flag) and flag != "nvidia-ctk-path"
-    }
-
-
-def test_no_flag_is_on_the_page_that_there_is_not() -> None:
-    table = PAGE.partition("## Flags and variables")[2].partition("\n## ")[0]
-    rows = [line for line in table.splitlines() if line.startswith("| `")]
-    assert FLAGS.keys() == set(re.findall(r"`--([a-z-]+)`", "\n".join(rows)))
-    assert all(f"| `{name}` |" in table for name in VARIABLES)
 
 
 def test_each_flag_of_feature_discovery_is_on_the_page() -> None:

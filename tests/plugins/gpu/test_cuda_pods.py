@@ -100,16 +100,14 @@ def test_each_strategy_is_told_of_as_the_table_has_it(
         assert expected.runs or found.do
 
 
-def test_nothing_is_said_where_no_driver_runs(tmp_path: Path) -> None:
-    assert [] == [*look(Node.at_root(tmp_path))]
-
-
-def test_that_no_strategy_would_do_is_a_failure(root: DriverRoot) -> None:
+def test_that_no_strategy_would_do_is_a_failure(root: DriverRoot, tmp_path: Path) -> None:
     containerd(root, NEWEST)
     found = [one for one in findings(root) if one.looked_at.startswith("CUDA pods")]
     assert [Verdict.FAILURE] * 2 == [one.verdict for one in found]
     assert "nothing provides the driver's libraries" in found[1].found
     assert "deployments/components/gpu-cdi" in found[1].do
+    assert [] == [one for one in findings(root) if TENANTS in one.looked_at], "it has none"
+    assert [] == [*look(Node.at_root(tmp_path))], "no driver runs"
 
 
 def test_the_strategy_that_the_plugin_has_must_do(
@@ -345,11 +343,6 @@ def test_settings_beside_the_program_count_before_those_of_the_node(root: Driver
     assert f"in /{beside}," in about(root, TENANTS).do
 
 
-def test_a_node_without_nvidias_runtime_is_silent(root: DriverRoot) -> None:
-    containerd(root, NEWEST)
-    assert [] == [one for one in findings(root) if TENANTS in one.looked_at]
-
-
 def test_dockers_default_counts_only_where_the_kubelet_uses_docker(root: DriverRoot) -> None:
     document = {"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": PROGRAM}}}
     containerd(root, nvidia("runc"))
@@ -390,35 +383,33 @@ def test_the_plugins_own_pod_shows_that_the_variable_works(
 # The library that the plugin itself needs, on the machine itself.
 
 MISSING = """
+import sys
 from pathlib import Path
 from deviceplugin.checks import Node
 from deviceplugin_gpu.doctor import _missing_library
+library, some = map(Path, sys.argv[1:])
+print(_missing_library(Node.at_root(Path("/"))))
+library.write_text("not a library")
+print(_missing_library(Node.at_root(Path("/"))))
+library.unlink()
+library.symlink_to(some)
 print(_missing_library(Node.at_root(Path("/"))))
 """
 
 
-def missing(folder: Path) -> str:
-    """Return where a process whose linker looks in ``folder`` does not find the library."""
-    answer = subprocess.run(
-        [sys.executable, "-c", MISSING],
-        env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
+def test_the_library_is_looked_for_as_the_linker_does(tmp_path: Path) -> None:
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    some = next(path for path in sorted(mapped) if path.startswith("/") and "libc.so" in path)
+    missing, broken, found = subprocess.run(
+        [sys.executable, "-c", MISSING, tmp_path / SONAME, some],
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
-    )
-    return answer.stdout.strip()
-
-
-def test_the_library_is_looked_for_as_the_linker_does(tmp_path: Path) -> None:
-    told = missing(tmp_path)
-    if not told:
+    ).stdout.splitlines()
+    if not missing:
         pytest.skip(f"this machine has {SONAME}")
-    assert "usr/lib64" in told
-    assert "below /driver-root, then where the dynamic linker does" in told
-    (tmp_path / SONAME).write_text("not a library")
-    assert f"{SONAME}: file too short" in missing(tmp_path)
-    (tmp_path / SONAME).unlink()
-    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-    some = next(path for path in sorted(mapped) if path.startswith("/") and "libc.so" in path)
-    (tmp_path / SONAME).symlink_to(some)
-    assert "" == missing(tmp_path), "only the linker finds it"
+    assert "usr/lib64" in missing
+    assert "below /driver-root, then where the dynamic linker does" in missing
+    assert f"{SONAME}: file too short" in broken
+    assert "" == found, "only the linker finds it"

@@ -19,13 +19,15 @@ from gpu.fake_nvml import FakeMig, Fleet
 from gpu.rig import GpuRig, generate, uuid
 
 MACHINE = os.uname().machine
-LIBRARIES = [
-    "libcuda.so",
-    "libcuda.so.1",
-    f"libnvidia-gpucomp.so.{VERSION}",
-    "libnvidia-ptxjitcompiler.so.1",
-    f"libnvidia-unnamed.so.{VERSION}",
-]
+SOURCES = {
+    "libcuda.so": f"libcuda.so.{VERSION}",
+    "libcuda.so.1": f"libcuda.so.{VERSION}",
+    f"libnvidia-gpucomp.so.{VERSION}": f"libnvidia-gpucomp.so.{VERSION}",
+    "libnvidia-ptxjitcompiler.so.1": f"libnvidia-ptxjitcompiler.so.{VERSION}",
+    f"libnvidia-unnamed.so.{VERSION}": f"libnvidia-unnamed.so.{VERSION}",
+}
+"""The names that programs ask for, and the files."""
+LIBRARIES = [*SOURCES]
 
 
 @pytest.fixture
@@ -40,28 +42,24 @@ def mounted(root: DriverRoot, version: str = VERSION, host: str = "/") -> dict[s
     return {mount.container_path: mount.host_path for mount in found.edits.mounts}
 
 
-def libraries(given: dict[str, str], folder: str = "/usr/lib64") -> list[str]:
-    return sorted(Path(path).name for path in given if path.startswith(f"{folder}/"))
+def libraries(given: dict[str, str]) -> list[str]:
+    return sorted(Path(path).name for path in given if path.startswith("/usr/lib64/"))
 
 
-def test_libraries_are_where_both_kinds_of_linker_look_under_the_names_programs_ask_for(
+def test_libraries_are_where_both_kinds_of_linker_look_and_other_files_where_they_are(
     root: DriverRoot,
 ) -> None:
     root.install()
-    given = mounted(root)
-    assert LIBRARIES == libraries(given)
-    assert LIBRARIES == libraries(given, f"/usr/lib/{MACHINE}-linux-gnu")
-    assert f"/usr/lib64/libcuda.so.{VERSION}" == given["/usr/lib64/libcuda.so.1"]
-    assert given["/usr/lib64/libcuda.so"] == given["/usr/lib64/libcuda.so.1"]
-
-
-def test_programs_firmware_and_settings_come_along(root: DriverRoot) -> None:
-    root.install()
-    given = mounted(root)
-    others = {path: source for path, source in given.items() if ".so" not in path}
     firmware = f"/lib/firmware/nvidia/{VERSION}/gsp_ga10x.bin"
     same = ["/usr/bin/nvidia-smi", "/etc/OpenCL/vendors/nvidia.icd", firmware]
-    assert {path: path for path in same} == others
+    assert {
+        **{path: path for path in same},
+        **{
+            f"{folder}/{name}": f"/usr/lib64/{source}"
+            for folder in ("/usr/lib64", f"/usr/lib/{MACHINE}-linux-gnu")
+            for name, source in SOURCES.items()
+        },
+    } == mounted(root)
 
 
 def test_what_comes_with_the_driver_and_has_a_version_of_its_own_comes_along(
@@ -168,19 +166,6 @@ def test_what_may_not_be_looked_at_is_left_out(root: DriverRoot) -> None:
     (root.path / "run/nvidia-fabricmanager").symlink_to("y" * 200 + "/" + "z" * 300)
     (root.path / "usr/lib64/nvidia").symlink_to("x" * 300)
     assert LIBRARIES == libraries(mounted(root))
-
-
-def test_a_driver_that_is_upgraded_is_seen_by_the_same_object(root: DriverRoot) -> None:
-    root.install()
-    files = DriverFiles(root.path, Path("/"))
-    assert "" == files.find(VERSION).problem
-    root.remove()
-    assert files.find(VERSION).problem
-    root.install("581.0")
-    assert "" == files.find("581.0").problem
-    path = root.path / "usr/lib64/libcuda.so.581.0"
-    path.write_text("cut off while it is copied")
-    assert files.find("581.0").problem
 
 
 def test_the_name_of_a_library_is_read_from_it(tmp_path: Path, compiled: Path) -> None:

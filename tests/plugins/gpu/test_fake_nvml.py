@@ -1,6 +1,8 @@
-"""What the fake NVIDIA driver answers, asked through the real pynvml, and how it fails."""
+"""What the fake NVIDIA driver answers, asked through the real pynvml, and how it fails.
 
-import json
+What the plugin asks for and all its tests see is not asked for again.
+"""
+
 import os
 import re
 import shutil
@@ -65,15 +67,13 @@ def values(structure: Any) -> dict[str, Any]:
 
 def test_the_system_has_versions(opened: Open) -> None:
     opened("driver version=535.183.01 cuda=12.2")
-    assert "535.183.01" == pynvml.nvmlSystemGetDriverVersion()
-    assert "12.535.183.01" == pynvml.nvmlSystemGetNVMLVersion()
-    assert 12020 == pynvml.nvmlSystemGetCudaDriverVersion()
-    assert 12020 == pynvml.nvmlSystemGetCudaDriverVersion_v2()
-    assert 0 == pynvml.nvmlDeviceGetCount()
+    found = pynvml.nvmlSystemGetNVMLVersion(), pynvml.nvmlSystemGetCudaDriverVersion()
+    assert ("12.535.183.01", 12020) == found
 
 
 def test_a_gpu_is_found_by_index_uuid_and_address(opened: Open) -> None:
-    fake = opened(Fleet((FakeGpu(3), FakeGpu(5, values={"pci": "0001:3b:00.0", "minor": 9}))))
+    own = {"pci": "0001:3b:00.0", "pci_id": "0x1db510de", "minor": 9}
+    fake = opened(Fleet((FakeGpu(3), FakeGpu(5, values=own))))
     assert 2 == pynvml.nvmlDeviceGetCount()
     assert [gpu.uuid for gpu in fake.fleet.gpus] == [
         pynvml.nvmlDeviceGetUUID(gpu(i)) for i in (0, 1)
@@ -87,6 +87,9 @@ def test_a_gpu_is_found_by_index_uuid_and_address(opened: Open) -> None:
         assert 9 == pynvml.nvmlDeviceGetMinorNumber(handle)
     assert 3 == pynvml.nvmlDeviceGetMinorNumber(gpu(0))
     assert fake.fleet.gpus[0].pci.upper() == pynvml.nvmlDeviceGetPciInfo(gpu(0)).busIdLegacy
+    pci = pynvml.nvmlDeviceGetPciInfo(gpu(1))
+    assert ("00000001:3B:00.0", 0x1DB510DE) == (pci.busId, pci.pciDeviceId)
+    assert (1, 0x3B, 0) == (pci.domain, pci.bus, pci.device)
 
 
 def test_what_is_not_there_is_not_found(opened: Open) -> None:
@@ -101,73 +104,105 @@ def test_what_is_not_there_is_not_found(opened: Open) -> None:
     assert "Unknown Error" == pynvml.nvmlErrorString(12345)
 
 
-def test_a_gpu_says_what_it_is(opened: Open) -> None:
-    opened(
-        'gpu 0 name="Tesla V100" brand=2 memory=32GiB used=1GiB compute=7.0 pci-id=0x1db510de'
-        " pci=0000:3b:00.0 addressing=hmm numa-id=1"
-    )
-    assert "Tesla V100" == pynvml.nvmlDeviceGetName(gpu())
-    assert pynvml.NVML_BRAND_TESLA == pynvml.nvmlDeviceGetBrand(gpu())
-    expected = {"total": 32 * GIB, "free": 31 * GIB, "used": GIB}
-    assert expected == values(pynvml.nvmlDeviceGetMemoryInfo(gpu()))
-    second = values(pynvml.nvmlDeviceGetMemoryInfo(gpu(), pynvml.nvmlMemory_v2))
-    assert {**expected, "reserved": 0, "version": pynvml.nvmlMemory_v2} == second
-    assert (7, 0) == pynvml.nvmlDeviceGetCudaComputeCapability(gpu())
-    pci = pynvml.nvmlDeviceGetPciInfo(gpu())
-    assert ("00000000:3B:00.0", 0x1DB510DE) == (pci.busId, pci.pciDeviceId)
-    assert (0, 0x3B, 0) == (pci.domain, pci.bus, pci.device)
-    assert pynvml.NVML_DEVICE_ADDRESSING_MODE_HMM == pynvml.nvmlDeviceGetAddressingMode(gpu())
-    assert 1 == pynvml.nvmlDeviceGetNumaNodeId(gpu())
-
-
 def test_a_structure_of_another_version_is_refused(opened: Open) -> None:
     opened(Fleet.of(1, fabric="completed"))
-    mismatch = pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
-    assert mismatch == code(pynvml.nvmlDeviceGetMemoryInfo, gpu(), 1)
     fabric = pynvml.c_nvmlGpuFabricInfo_v2_t()
     fabric.version = 1
-    assert mismatch == code(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu(), pynvml.byref(fabric))
+    refused = code(pynvml.nvmlDeviceGetGpuFabricInfoV, gpu(), pynvml.byref(fabric))
+    assert pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH == refused
 
 
-def test_a_gpu_without_mig_has_no_mig_devices(opened: Open) -> None:
-    opened("gpu 0 compute=8.0\ngpu 1 compute=7.0")
-    assert [0, 0] == pynvml.nvmlDeviceGetMigMode(gpu(0))
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetMigMode, gpu(1))
-    assert 0 == pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu(0))
-    for function in (
-        pynvml.nvmlDeviceGetMigDeviceHandleByIndex,
-        pynvml.nvmlDeviceGetGpuInstanceById,
-    ):
-        assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(function, gpu(0), 0)
-    for function in (
-        pynvml.nvmlDeviceGetAttributes,
-        pynvml.nvmlDeviceGetGpuInstanceId,
-        pynvml.nvmlDeviceGetComputeInstanceId,
-    ):
-        assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(function, gpu(0))
-    parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle
-    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(parent, gpu(0))
-    assert 0 == pynvml.nvmlDeviceIsMigDeviceHandle(gpu(0)).value
+INVALID, UNSUPPORTED = pynvml.NVMLError_InvalidArgument, pynvml.NVMLError_NotSupported
+FOUR = [(kind, total) for kind in (0, 1) for total in (0, 1)]
+MEMORY = {"total": 32 * GIB, "free": 31 * GIB, "used": GIB}
+MEMORY_V2 = {"version": pynvml.nvmlMemory_v2, "reserved": 0}
+PAGES = [
+    {"address": 0x1000, "timestamp": 1700000000000000},
+    {"address": 0x2000, "timestamp": 1700000000000001},
+]
+OLDER = """gpu 0 name="Tesla V100" brand=2 memory=32GiB used=1GiB compute=7.0 addressing=hmm \
+numa-id=1 retired-single=1 retired-double=2 retired-pending=yes
+"""
+NEWER = """gpu 0 power-limit=400000 throttle=0x48 clock=1400 memory-clock=1215 max-clock=1410 \
+max-memory-clock=1593 corrected=1 uncorrected=2 corrected-total=3 uncorrected-total=4
+"""
+ANSWERS: dict[str, dict[tuple[Any, ...], object]] = {
+    OLDER: {
+        ("Name",): "Tesla V100",
+        ("Brand",): pynvml.NVML_BRAND_TESLA,
+        ("MemoryInfo",): MEMORY,
+        ("MemoryInfo", pynvml.nvmlMemory_v2): MEMORY | MEMORY_V2,
+        ("MemoryInfo", 1): pynvml.NVMLError_ArgumentVersionMismatch,
+        ("CudaComputeCapability",): (7, 0),
+        ("AddressingMode",): pynvml.NVML_DEVICE_ADDRESSING_MODE_HMM,
+        ("NumaNodeId",): 1,
+        ("RetiredPages", 0): [0x1000],
+        ("RetiredPages", 2): INVALID,
+        ("RetiredPages_v2", 1): PAGES,
+        ("RetiredPagesPendingStatus",): 1,
+        ("RemappedRows",): UNSUPPORTED,
+        ("MigMode",): UNSUPPORTED,
+    },
+    NEWER: {
+        ("Temperature", 9): INVALID,
+        ("TemperatureV", 9): INVALID,
+        ("EnforcedPowerLimit",): 400000,
+        ("CurrentClocksThrottleReasons",): 0x48,
+        ("ClockInfo", pynvml.NVML_CLOCK_GRAPHICS): 1400,
+        ("ClockInfo", pynvml.NVML_CLOCK_MEM): 1215,
+        ("ClockInfo", 4): INVALID,
+        ("MaxClockInfo", pynvml.NVML_CLOCK_GRAPHICS): 1410,
+        ("MaxClockInfo", pynvml.NVML_CLOCK_MEM): 1593,
+        ("EccMode",): [1, 1],
+        **{("TotalEccErrors", kind, total): 1 + kind + 2 * total for kind, total in FOUR},
+        ("TotalEccErrors", 2, 0): INVALID,
+        ("MemoryErrorCounter", 0, 1, 1): 0,
+        ("MemoryErrorCounter", 0, 1, pynvml.NVML_MEMORY_LOCATION_DRAM): 3,
+        ("MemoryErrorCounter", 0, 0, 8): INVALID,
+        ("RetiredPages", 0): UNSUPPORTED,
+        ("MigMode",): [0, 0],
+        ("MaxMigDeviceCount",): 0,
+        ("MigDeviceHandleByIndex", 0): UNSUPPORTED,
+        ("GpuInstanceById", 0): UNSUPPORTED,
+        ("Attributes",): UNSUPPORTED,
+        ("GpuInstanceId",): UNSUPPORTED,
+        ("ComputeInstanceId",): UNSUPPORTED,
+        ("DeviceHandleFromMigDeviceHandle",): INVALID,
+    },
+    "gpu 0 mig=on ecc=off": {
+        ("UtilizationRates",): UNSUPPORTED,
+        ("EccMode",): [0, 0],
+        ("TotalEccErrors", 0, 0): UNSUPPORTED,
+    },
+}
 
 
-def test_a_mig_device_says_what_it_is(opened: Open) -> None:
+def ask(call: str, *arguments: object) -> object:
+    """Return what the GPU answers: a value, the values of a structure, or the kind of an error."""
+    try:
+        found = getattr(pynvml, f"nvmlDeviceGet{call}")(gpu(), *arguments)
+    except pynvml.NVMLError as error:
+        return type(error)
+    return values(found) if hasattr(found, "_fields_") else found
+
+
+@pytest.mark.parametrize("fleet", ANSWERS, ids=["older", "newer", "divided"])
+def test_a_gpu_answers_what_the_file_says(opened: Open, fleet: str) -> None:
+    opened(fleet)
+    assert ANSWERS[fleet] == {call: ask(*call) for call in ANSWERS[fleet]}
+
+
+def test_a_mig_device_has_a_handle_at_its_index_and_its_gpu_as_the_parent(opened: Open) -> None:
     mig = FakeMig(5, "2g.10gb", values={"memory": 9856, "used": 56, "index": 2})
     fake = opened(Fleet.of(2, migs=(mig,), name="NVIDIA A100"))
-    assert [1, 1] == pynvml.nvmlDeviceGetMigMode(gpu(1))
-    assert 7 == pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu(1))
     find = pynvml.nvmlDeviceGetMigDeviceHandleByIndex
-    errors = [code(find, gpu(1), index) for index in range(8)]
     missing, invalid = pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT
-    assert [missing, missing, 0, missing, missing, missing, missing, invalid] == errors
-    handle = find(gpu(1), 2)
-    uuid = mig.uuid(fake.fleet.gpus[1].slot)
-    assert uuid == pynvml.nvmlDeviceGetUUID(handle)
+    expected = [missing, missing, 0, *[missing] * 4, invalid]
+    assert expected == [code(find, gpu(1), index) for index in range(8)]
+    handle, uuid = find(gpu(1), 2), mig.uuid(fake.fleet.gpus[1].slot)
     assert uuid == pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByUUID(uuid))
-    assert "NVIDIA A100 MIG 2g.10gb" == pynvml.nvmlDeviceGetName(handle)
     assert 2 == pynvml.nvmlDeviceGetIndex(handle)
     assert 1 == pynvml.nvmlDeviceIsMigDeviceHandle(handle).value
-    assert 5 == pynvml.nvmlDeviceGetGpuInstanceId(handle)
-    assert 0 == pynvml.nvmlDeviceGetComputeInstanceId(handle)
     parent = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     assert fake.fleet.gpus[1].uuid == pynvml.nvmlDeviceGetUUID(parent)
     assert 9800 << 20 == pynvml.nvmlDeviceGetMemoryInfo(handle).free
@@ -179,32 +214,22 @@ def test_attributes_follow_from_the_profile_and_can_be_set(opened: Open) -> None
         "gpu 0 memory=40GiB\nmig 0 gi=1 profile=1c.3g.20gb\n"
         "mig 0 gi=2 profile=1g.10gb+me memory=9856MiB multiprocessors=16 decoder=2 encoder=3 copy=1"
     )
+    expected = {
+        "multiprocessorCount": (14, 16),
+        "sharedCopyEngineCount": (3, 1),
+        "sharedDecoderCount": (1, 2),
+        "sharedEncoderCount": (0, 3),
+        "sharedJpegCount": (0, 1),
+        "sharedOfaCount": (0, 1),
+        "gpuInstanceSliceCount": (3, 1),
+        "computeInstanceSliceCount": (1, 1),
+        "memorySizeMB": (19840, 9856),
+    }
     first, second = (
         values(pynvml.nvmlDeviceGetAttributes(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu(), i)))
         for i in (0, 1)
     )
-    assert {
-        "multiprocessorCount": 14,
-        "sharedCopyEngineCount": 3,
-        "sharedDecoderCount": 1,
-        "sharedEncoderCount": 0,
-        "sharedJpegCount": 0,
-        "sharedOfaCount": 0,
-        "gpuInstanceSliceCount": 3,
-        "computeInstanceSliceCount": 1,
-        "memorySizeMB": 19840,
-    } == first
-    assert {
-        "multiprocessorCount": 16,
-        "sharedCopyEngineCount": 1,
-        "sharedDecoderCount": 2,
-        "sharedEncoderCount": 3,
-        "sharedJpegCount": 1,
-        "sharedOfaCount": 1,
-        "gpuInstanceSliceCount": 1,
-        "computeInstanceSliceCount": 1,
-        "memorySizeMB": 9856,
-    } == second
+    assert expected == {name: (first[name], second[name]) for name in first}
 
 
 def test_instances_have_profiles_and_places(opened: Open) -> None:
@@ -282,70 +307,6 @@ def test_links_lead_to_gpus_and_switches(opened: Open) -> None:
     assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 36)
     opened("gpu 0")
     assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 0)
-
-
-def test_the_fabric_has_a_cluster_and_a_clique(opened: Open) -> None:
-    opened("gpu 0 fabric=completed clique=7 cluster=00112233-4455-6677-8899-aabbccddeeff\ngpu 1")
-    first, second = pynvml.c_nvmlGpuFabricInfo_t(), pynvml.c_nvmlGpuFabricInfo_v2_t()
-    third = pynvml.c_nvmlGpuFabricInfo_v3_t()
-    pynvml.nvmlDeviceGetGpuFabricInfo(gpu(), pynvml.byref(first))
-    pynvml.nvmlDeviceGetGpuFabricInfoV(gpu(), pynvml.byref(second))
-    pynvml.nvmlDeviceGetGpuFabricInfoV(gpu(), pynvml.byref(third))
-    for found in (first, second, third):
-        assert bytes.fromhex("00112233445566778899aabbccddeeff") == bytes(found.clusterUuid)
-        assert (7, pynvml.NVML_GPU_FABRIC_STATE_COMPLETED) == (found.cliqueId, found.state)
-    assert pynvml.NVML_GPU_FABRIC_HEALTH_SUMMARY_HEALTHY == third.healthSummary
-    ask, into = pynvml.nvmlDeviceGetGpuFabricInfo, pynvml.byref(first)
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(ask, gpu(1), into)
-
-
-def test_load_heat_and_power_are_what_the_file_says(opened: Open) -> None:
-    opened(
-        "gpu 0 utilization=80 memory-utilization=30 temperature=71 power=251000 power-limit=400000"
-        " energy=12345678901 throttle=0x48 replays=3 clock=1400 memory-clock=1215 max-clock=1410"
-        " max-memory-clock=1593\ngpu 1 mig=on"
-    )
-    assert {"gpu": 80, "memory": 30} == values(pynvml.nvmlDeviceGetUtilizationRates(gpu()))
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetUtilizationRates, gpu(1))
-    for heat in (pynvml.nvmlDeviceGetTemperature, pynvml.nvmlDeviceGetTemperatureV):
-        assert 71 == heat(gpu(), pynvml.NVML_TEMPERATURE_GPU)
-        assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(heat, gpu(), 9)
-    assert 251000 == pynvml.nvmlDeviceGetPowerUsage(gpu())
-    assert 400000 == pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu())
-    assert 12345678901 == pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu())
-    assert 0x48 == pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu())
-    assert 0x48 == pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu())
-    assert 3 == pynvml.nvmlDeviceGetPcieReplayCounter(gpu())
-    kinds = (pynvml.NVML_CLOCK_GRAPHICS, pynvml.NVML_CLOCK_MEM)
-    assert [1400, 1215] == [pynvml.nvmlDeviceGetClockInfo(gpu(), kind) for kind in kinds]
-    assert [1410, 1593] == [pynvml.nvmlDeviceGetMaxClockInfo(gpu(), kind) for kind in kinds]
-    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetClockInfo, gpu(), 4)
-
-
-def test_errors_of_the_memory_are_counted(opened: Open) -> None:
-    opened(
-        "gpu 0 corrected=1 uncorrected=2 corrected-total=3 uncorrected-total=4"
-        " remapped-corrected=5 remapped-uncorrected=6 remap-pending=yes\ngpu 1 ecc=off"
-    )
-    total = pynvml.nvmlDeviceGetTotalEccErrors
-    assert [1, 3, 2, 4] == [total(gpu(), kind, counter) for kind in (0, 1) for counter in (0, 1)]
-    at = pynvml.nvmlDeviceGetMemoryErrorCounter
-    assert [0, 3] == [at(gpu(), 0, 1, place) for place in (1, pynvml.NVML_MEMORY_LOCATION_DRAM)]
-    assert [2, 2] == [code(total, gpu(), 2, 0), code(at, gpu(), 0, 0, 8)]
-    assert [[1, 1], [0, 0]] == [pynvml.nvmlDeviceGetEccMode(gpu(i)) for i in (0, 1)]
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(total, gpu(1), 0, 0)
-    assert (5, 6, 1, 0) == pynvml.nvmlDeviceGetRemappedRows(gpu())
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetRetiredPages, gpu(), 0)
-
-
-def test_older_gpus_retire_pages(opened: Open) -> None:
-    opened("gpu 0 compute=7.0 retired-single=1 retired-double=2 retired-pending=yes")
-    assert [0x1000] == pynvml.nvmlDeviceGetRetiredPages(gpu(), 0)
-    pages = pynvml.nvmlDeviceGetRetiredPages_v2(gpu(), 1)
-    assert [0x1000, 0x2000] == [page["address"] for page in pages]
-    assert 1 == pynvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu())
-    assert pynvml.NVML_ERROR_INVALID_ARGUMENT == code(pynvml.nvmlDeviceGetRetiredPages, gpu(), 2)
-    assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetRemappedRows, gpu())
 
 
 @pytest.mark.parametrize("line", ["driver", "gpu", "mig", "fault", "event"])
@@ -437,13 +398,11 @@ def test_a_shutdown_ends_event_sets() -> None:
         ("gpu 0\nbogus", '2: "bogus" is none of driver, gpu, mig, link, switch, path, fault'),
         ("gpu", "1: gpu needs a GPU such as 0, 0-3 or all"),
         ("gpu x", '1: "x" is no GPU such as 0, 0-3 or all'),
-        ("gpu 64", '1: "64" is no GPU such as 0, 0-3 or all'),
         ("gpu 3-1", '1: "3-1" is no GPU such as 0, 0-3 or all'),
         ("gpu 0 colour=red", '1: gpu has no key "colour"'),
         ("gpu 0 minor", '1: "minor" is not key=value'),
         ("gpu 0 minor=one", "1: one is no value of minor"),
         ("gpu 0 memory=1TB", "1: 1TB is no value of memory"),
-        ("gpu 0 compute=8", "1: 8 is no value of compute"),
         ("gpu 0 state=ill", "1: ill is no value of state"),
         (f"gpu 0 name={'x' * 96}", f"1: {'x' * 96} is no value of name"),
         ('gpu 0 name="x', "1: a quote is not closed"),
@@ -453,7 +412,6 @@ def test_a_shutdown_ends_event_sets() -> None:
         ("mig 0 gi=1", "1: there is no gpu 0 above this line"),
         ("gpu 0\nmig 0 profile=1g.5gb", "2: mig needs gi=N, and ci=N if not 0"),
         ("gpu 0\nmig 0 gi=1 profile=5g.5gb", '2: "5g.5gb" is no profile such as 1g.5gb'),
-        ("gpu 0\nmig 0 gi=1 profile=3c.1g.5gb", '2: "3c.1g.5gb" is no profile such as 1g'),
         ("gpu 0\nmig 0 gi=1 profile=1g.5gb+x", '2: "1g.5gb+x" is no profile such as 1g.5gb'),
         ("gpu 0\nmig 0,0 gi=1 profile=1g.5gb\nmig 0 gi=1 profile=1g.5gb", "3: gpu 0 has this MIG"),
         ("gpu 0-1\nlink 0 1 count=37", "2: gpu 0 has more than 36 NVLinks"),
@@ -470,13 +428,10 @@ def test_a_malformed_file_fails_init_and_is_told_once(
     assert pynvml.NVML_ERROR_UNKNOWN == code(pynvml.nvmlInit)
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith(f"fake nvml: {fake.path}:{problem}")
-
-
-def test_a_missing_file_is_told(fake: FakeNvml, capfd: pytest.CaptureFixture[str]) -> None:
     fake.path.unlink()
     assert pynvml.NVML_ERROR_UNKNOWN == code(pynvml.nvmlInit)
-    expected = f"fake nvml: {fake.path}: No such file or directory\n"
-    assert expected == capfd.readouterr().err
+    missing = f"fake nvml: {fake.path}: No such file or directory\n"
+    assert missing == capfd.readouterr().err
 
 
 def test_a_file_that_becomes_malformed_changes_nothing(
@@ -486,18 +441,6 @@ def test_a_file_that_becomes_malformed_changes_nothing(
     nvml.write("gpu 0\n gpu 1 minor=one")
     assert [2, 2] == [pynvml.nvmlDeviceGetCount() for _ in range(2)]
     assert f"fake nvml: {nvml.path}:2: one is no value of minor\n" == capfd.readouterr().err
-
-
-def test_gpus_come_and_go(nvml: FakeNvml) -> None:
-    first, second = gpu(0), gpu(1)
-    nvml.remove(0)
-    assert 1 == pynvml.nvmlDeviceGetCount()
-    assert pynvml.NVML_ERROR_GPU_IS_LOST == code(pynvml.nvmlDeviceGetUUID, first)
-    assert 0 == pynvml.nvmlDeviceGetIndex(second)
-    assert 1 == pynvml.nvmlDeviceGetMinorNumber(second)
-    nvml.add(FakeGpu(0))
-    assert 1 == pynvml.nvmlDeviceGetIndex(second)
-    assert 0 == pynvml.nvmlDeviceGetMinorNumber(first)
 
 
 def test_an_event_is_told_once(nvml: FakeNvml) -> None:
@@ -585,34 +528,6 @@ def test_calls_of_many_threads_are_all_counted(nvml: FakeNvml) -> None:
         for future in [pool.submit(call_often) for _ in range(4)]:
             future.result(PATIENCE)
     assert 800 == nvml.calls()["nvmlDeviceGetName"] - before
-
-
-PROGRAM = """
-import json, pynvml
-pynvml.nvmlInit()
-handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-print(json.dumps([pynvml.nvmlDeviceGetUUID(handle) for handle in handles]))
-"""
-
-
-def test_another_process_finds_the_library_and_counts_its_calls(
-    nvml_library: Path, tmp_path: Path
-) -> None:
-    fake = FakeNvml(tmp_path, Fleet.of(3))
-    assert 0 == fake.calls().total()
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=fake.environment(nvml_library),
-        capture_output=True,
-        check=True,
-    )
-    assert [gpu.uuid for gpu in fake.fleet.gpus] == json.loads(done.stdout)
-    assert {
-        "nvmlInitWithFlags": 1,
-        "nvmlDeviceGetCount_v2": 1,
-        "nvmlDeviceGetHandleByIndex_v2": 3,
-        "nvmlDeviceGetUUID": 3,
-    } == fake.calls()
 
 
 def test_tests_are_skipped_on_a_machine_without_a_compiler_but_not_in_ci(

@@ -23,6 +23,7 @@ from gpu.rig import GpuRig, devices, unhealthy
 from patience import PATIENCE, eventually
 
 OFF_THE_BUS = "XID 79 (the GPU is off the PCIe bus): reboot the node"
+SUSPECT = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
 TIMEOUT = "XID 109 (an application could not be switched away from): reset the GPU"
 DECODER = "XID 68 (video decoder 0): restart the application"
 
@@ -115,11 +116,10 @@ def test_an_xid_that_does_not_count_is_counted_only(node: Node) -> None:
 @pytest.mark.parametrize("uuid", ["", "elsewhere"])
 def test_an_xid_of_nobody_makes_all_gpus_suspect(node: Node, uuid: str) -> None:
     node.health.saw_xid(uuid, 79)
-    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
-    assert [suspect] * 3 == node.reasons()
+    assert [SUSPECT] * 3 == node.reasons()
     assert {("", 79): 1} == node.health.xids()
     node.health.saw_xid("g1", 79)
-    assert [suspect, OFF_THE_BUS, suspect] == node.reasons()
+    assert [SUSPECT, OFF_THE_BUS, SUSPECT] == node.reasons()
 
 
 def test_an_xid_of_a_gpu_that_is_no_device_touches_no_other(node: Node) -> None:
@@ -127,8 +127,7 @@ def test_an_xid_of_a_gpu_that_is_no_device_touches_no_other(node: Node) -> None:
     assert ["", "", ""] == node.reasons()
     assert {("GPU-of-a-screen", 79): 1} == node.health.xids()
     node.health.saw_xid("", 79)
-    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
-    assert [suspect] * 3 == node.look(), "it explains nothing either"
+    assert [SUSPECT] * 3 == node.look(), "it explains nothing either"
 
 
 def test_a_gpu_that_is_away_explains_an_xid_of_nobody(node: Node) -> None:
@@ -137,8 +136,7 @@ def test_a_gpu_that_is_away_explains_an_xid_of_nobody(node: Node) -> None:
     node.lose(1)
     assert ["", "GPU is lost", OFF_THE_BUS] == node.look()
     node.lose(1, "")
-    suspect = OFF_THE_BUS.replace(":", " on a GPU that is not known:")
-    assert ["", suspect, OFF_THE_BUS] == node.look()
+    assert ["", SUSPECT, OFF_THE_BUS] == node.look()
     assert ["", "", OFF_THE_BUS] == node.look(after=60)
 
 

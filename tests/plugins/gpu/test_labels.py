@@ -98,52 +98,49 @@ def test_gpus_of_one_model(tmp_path: Path) -> None:
     } == found(a100(0), a100(1), sys=tmp_path)
 
 
-# As of gpu-feature-discovery v0.20.0: internal/lm.
-OF_NODE = {
-    *(f"cuda.driver.{one}" for one in ("major", "minor", "rev")),
-    *(f"cuda.driver-version.{one}" for one in ("major", "minor", "revision", "full")),
-    *(f"cuda.runtime.{one}" for one in ("major", "minor")),
-    *(f"cuda.runtime-version.{one}" for one in ("major", "minor", "full")),
-    *("gpu.machine", "gpu.mode", "mig.capable", "mps.capable"),
-}
-OF_RESOURCE = {"product", "count", "replicas", "sharing-strategy", "memory"}
-OF_GPU = {*OF_RESOURCE, "family", "compute.major", "compute.minor"}
-OF_MIG = {
-    *(*OF_RESOURCE, "multiprocessors", "slices.gi", "slices.ci"),
-    *(f"engines.{one}" for one in ("copy", "decoder", "encoder", "jpeg", "ofa")),
-}
+SUMMARY = (
+    *("gpu.product", "gpu.family", "gpu.count", "gpu.replicas", "gpu.sharing-strategy"),
+    *("gpu.memory", "mps.capable"),
+)
+A100 = "NVIDIA-A100-SXM4-80GB"
+T4 = ("Tesla-T4", "turing")
+DIVIDED = (a100(0, migs=(slice_(0), slice_(1))), a100(1, migs=(slice_(2),)))
+MPS = {"sharing": Sharing(mps=True, shares=(Share("nvidia.com/gpu", 2),)), "mps_root": Path("/mps")}
+RENAMED = {"sharing": shared(rename="nvidia.com/gpu.shared")}
+SINGLE, MIXED = {"mig_strategy": "single"}, {"mig_strategy": "mixed"}
 
 
 @pytest.mark.parametrize(
     ("gpus", "settings", "expected"),
     [
-        ((a100(0),), {}, {"gpu": OF_GPU}),
-        ((a100(0),), {"sharing": shared()}, {"gpu": OF_GPU}),
-        ((a100(0, migs=(slice_(0),)),), {"mig_strategy": "single"}, {"gpu": OF_GPU | OF_MIG}),
+        # Of several models the one with the most GPUs is told of, and of as many the first.
+        ((a100(0), t4(1), t4(2)), {}, (*T4, "3", "1", "none", "15360", "false")),
+        ((t4(2), t4(1), a100(0)), {}, (*T4, "3", "1", "none", "15360", "false")),
+        ((a100(0), t4(1)), {}, (A100, "ampere", "2", "1", "none", "81920", "false")),
+        ((t4(0), a100(1)), {}, (*T4, "2", "1", "none", "15360", "false")),
+        # Sharing.
         (
-            (a100(0, migs=(slice_(0), slice_(1, "2g.20gb"))),),
-            {"mig_strategy": "mixed"},
-            {"gpu": OF_GPU, "mig-1g.10gb": OF_MIG, "mig-2g.20gb": OF_MIG},
+            (a100(0), a100(1)),
+            {"sharing": shared()},
+            (f"{A100}-SHARED", "ampere", "2", "4", "time-slicing", "81920", "false"),
         ),
+        ((a100(0),), RENAMED, (A100, "ampere", "1", "4", "time-slicing", "81920", "false")),
+        ((a100(0),), MPS, (f"{A100}-SHARED", "ampere", "1", "2", "mps", "81920", "true")),
+        # Divided GPUs are counted and described beside their MIG devices.
+        (DIVIDED, MIXED, (A100, "ampere", "2", "0", "none", "81920", "false")),
+        (
+            (a100(0, mig=True),),
+            SINGLE,
+            (f"{A100}-MIG-INVALID", "ampere", "0", "0", "", "0", "false"),
+        ),
+        ((a100(0),), SINGLE, (A100, "ampere", "1", "1", "none", "81920", "false")),
     ],
 )
-def test_a_node_has_the_labels_of_gpu_feature_discovery(
-    tmp_path: Path, gpus: tuple[Gpu, ...], settings: Any, expected: dict[str, set[str]]
+def test_gpus_are_summed_up(
+    gpus: tuple[Gpu, ...], settings: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
-    (tmp_path / "class/dmi/id").mkdir(parents=True)
-    (tmp_path / "class/dmi/id/product_name").write_text("PowerEdge")
-    own = {f"{resource}.{one}" for resource, names in expected.items() for one in names}
-    strategy = {"mig.strategy"} if "mig_strategy" in settings else set()
-    assert OF_NODE | own | strategy == found(*gpus, sys=tmp_path, **settings).keys()
-
-
-def test_divided_gpus_are_counted_and_described_beside_their_mig_devices() -> None:
-    made = found(
-        a100(0, migs=(slice_(0), slice_(1))), a100(1, migs=(slice_(2),)), mig_strategy="mixed"
-    )
-    assert ("NVIDIA-A100-SXM4-80GB", "2", "0", "none", "81920") == tuple(
-        made[f"gpu.{one}"] for one in ("product", "count", "replicas", "sharing-strategy", "memory")
-    )
+    made = found(*gpus, **settings)
+    assert expected == tuple(made.get(name, "") for name in SUMMARY)
 
 
 def test_the_driver_says_whether_a_gpu_can_be_divided(rig: GpuRig) -> None:
@@ -180,67 +177,33 @@ def test_the_family_follows_from_the_compute_capability() -> None:
         assert family == found(Gpu(0, "GPU-0", "X", compute=compute))["gpu.family"]
 
 
-def test_of_several_models_the_one_with_the_most_gpus_is_told_of() -> None:
-    made = found(a100(0), t4(1), t4(2))
-    assert ("Tesla-T4", "3", "turing", "15360") == (
-        made["gpu.product"],
-        made["gpu.count"],
-        made["gpu.family"],
-        made["gpu.memory"],
-    )
-    assert made == found(t4(2), t4(1), a100(0))
-    assert "NVIDIA-A100-SXM4-80GB" == found(a100(0), t4(1))["gpu.product"]
-    assert "Tesla-T4" == found(t4(0), a100(1))["gpu.product"]
-
-
-def test_sharing_is_told() -> None:
-    made = found(a100(0), a100(1), sharing=shared())
-    assert ("NVIDIA-A100-SXM4-80GB-SHARED", "2", "4", "time-slicing") == (
-        made["gpu.product"],
-        made["gpu.count"],
-        made["gpu.replicas"],
-        made["gpu.sharing-strategy"],
-    )
-    made = found(a100(0), sharing=shared(rename="nvidia.com/gpu.shared"))
-    assert "NVIDIA-A100-SXM4-80GB" == made["gpu.product"]
-    mps = Sharing(mps=True, shares=(Share("nvidia.com/gpu", 2),))
-    made = found(a100(0), sharing=mps, mps_root=Path("/mps"))
-    assert ("mps", "true") == (made["gpu.sharing-strategy"], made["mps.capable"])
+OF_MIG = {
+    "engines.copy": "1",
+    "engines.decoder": "2",
+    "engines.encoder": "0",
+    "engines.jpeg": "0",
+    "engines.ofa": "0",
+    "memory": "10240",
+    "multiprocessors": "14",
+    "replicas": "1",
+    "sharing-strategy": "none",
+    "slices.ci": "1",
+    "slices.gi": "1",
+}
 
 
 def test_mig_devices_of_one_profile_stand_for_gpus() -> None:
     made = found(a100(0, migs=(slice_(0), slice_(1))), mig_strategy="single")
     assert {
+        **{f"gpu.{name}": value for name, value in OF_MIG.items()},
         "gpu.compute.major": "8",
         "gpu.compute.minor": "0",
         "gpu.count": "2",
-        "gpu.engines.copy": "1",
-        "gpu.engines.decoder": "2",
-        "gpu.engines.encoder": "0",
-        "gpu.engines.jpeg": "0",
-        "gpu.engines.ofa": "0",
         "gpu.family": "ampere",
-        "gpu.memory": "10240",
         "gpu.mode": "unknown",
-        "gpu.multiprocessors": "14",
         "gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
-        "gpu.replicas": "1",
-        "gpu.sharing-strategy": "none",
-        "gpu.slices.ci": "1",
-        "gpu.slices.gi": "1",
         "mig.strategy": "single",
     } == {name: value for name, value in made.items() if name.startswith(("gpu", "mig.s"))}
-
-
-def test_single_without_mig_devices_is_called_invalid() -> None:
-    made = found(a100(0, mig=True), mig_strategy="single")
-    assert ("NVIDIA-A100-SXM4-80GB-MIG-INVALID", "0", "0", "0") == (
-        made["gpu.product"],
-        made["gpu.count"],
-        made["gpu.replicas"],
-        made["gpu.memory"],
-    )
-    assert "NVIDIA-A100-SXM4-80GB" == found(a100(0), mig_strategy="single")["gpu.product"]
 
 
 def test_each_profile_has_its_labels_beside_those_of_gpus() -> None:
@@ -255,8 +218,10 @@ def test_each_profile_has_its_labels_beside_those_of_gpus() -> None:
         made["mig-1g.10gb.count"],
         made["mig-1g.10gb.me.count"],
     )
-    assert "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb.me" == made["mig-1g.10gb.me.product"]
-    assert "14" == made["mig-1g.10gb.multiprocessors"]
+    own = {**OF_MIG, "count": "1", "product": f"{A100}-MIG-1g.10gb.me"}
+    assert {f"mig-1g.10gb.me.{name}": value for name, value in own.items()} == {
+        name: value for name, value in made.items() if name.startswith("mig-1g.10gb.me.")
+    }
     assert "mixed" == made["mig.strategy"]
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.plugin import GpuPlugin
-from deviceplugin_testing.fixture import Kubelet
 from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import FakeMig, Fleet
-from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
+from gpu.rig import GpuRig, devices, generate, unhealthy, uuid
 
 NEWER = "580.105.08"
 OLDER = "570.86.10"
@@ -158,31 +157,6 @@ def test_a_file_of_the_toolkit_whose_libraries_are_gone_is_out_of_date(
     assert [f"it mounts {library}, which is gone"] == stale
     vanish(driver_root)
     assert {} == unhealthy(devices(plugin)), "what cannot be seen from here is not gone"
-
-
-def test_a_pod_gets_no_gpu_without_the_driver(
-    node: GpuRig, driver_root: DriverRoot, kubelet: Kubelet
-) -> None:
-    plugin = node.plugin(device_list_strategy="cdi-cri")
-    with kubelet.running(plugin) as running:
-        running.wait_for(GPU, uuids(0))
-        upgrade(driver_root)
-        touch(node)
-        running.wait_for(GPU, set(), unhealthy=uuids(0))
-        downgrade(driver_root)
-        touch(node)
-        running.wait_for(GPU, uuids(0))
-
-
-def downgrade(root: DriverRoot) -> None:
-    root.remove(NEWER)
-    root.install()
-
-
-def touch(rig: GpuRig) -> None:
-    """Have the plugin discover now."""
-    (rig.roots.dev / "nvidiactl").unlink()
-    rig.has_nodes("nvidiactl")
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:

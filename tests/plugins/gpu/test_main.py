@@ -2,22 +2,22 @@
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from conformant import check
 from deviceplugin_gpu.command_line import Command
 from deviceplugin_testing.simulator import SimulatedKubelet
 from gpu.fake_nvml import FakeNvml, Fleet
 from gpu.rig import GPU, GpuRig, uuids
 from patience import PATIENCE, eventually
+from plugin_process import started
 from served.both_protocols import by_both
 
 
@@ -49,29 +49,6 @@ def fake(tmp_path: Path) -> FakeNvml:
     return FakeNvml(tmp_path / "nvml", Fleet.of(2, name="NVIDIA A100-SXM4-40GB", memory=40960))
 
 
-@contextmanager
-def running(
-    kubelet: SimulatedKubelet, fake: FakeNvml, library: Path, *arguments: str
-) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [
-            *(COMMAND, f"--plugin-dir={kubelet.plugin_dir}", "--http-address=off"),
-            *("--log-format=json", "--discovery-interval=100ms", "--poll-interval=100ms"),
-            *(f"--pod-resources-socket={kubelet.pod_resources_socket}", "--state-file="),
-            *arguments,
-        ],
-        env=fake.environment(library),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE)
-
-
 @pytest.fixture
 def simulated() -> Iterator[SimulatedKubelet]:
     # Sockets need a short path.
@@ -100,8 +77,13 @@ def test_it_waits_for_the_driver_takes_another_configuration_and_stops_on_sigter
     file = tmp_path / "config.json"
     file.write_text(json.dumps({"exclude": ["0"]}))
     fake.drop_driver()
-    arguments = ["--fail-on-init-error=false", "--config-file", str(file)]
-    with running(simulated, fake, nvml_library, *arguments) as process:
+    flags = ["--fail-on-init-error=false", f"--config-file={file}", "--state-file="]
+    often = ["--discovery-interval=100ms", "--poll-interval=100ms"]
+    pods = f"--pod-resources-socket={simulated.pod_resources_socket}"
+    environment = fake.environment(nvml_library)
+    with started(
+        simulated.plugin_dir, *flags, *often, pods, command=str(COMMAND), **environment
+    ) as process:
         eventually(lambda: fake.calls()["nvmlInitWithFlags"] > 1, "more attempts")
         fake.mend()
         simulated.wait_for(GPU, uuids(1))
@@ -110,38 +92,22 @@ def test_it_waits_for_the_driver_takes_another_configuration_and_stops_on_sigter
         file.write_text(json.dumps({"exclude": ["2"]}))
         simulated.wait_for(GPU, uuids(0, 1))
         assert inits == fake.calls()["nvmlInitWithFlags"]
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
-        assert 0 == process.returncode
-
-
-BIN = Path(sys.executable).parent
+        assert 0 == process.stop()
 
 
 @pytest.mark.slow
-def test_the_plugin_conforms(tmp_path: Path, nvml_library: Path) -> None:
+def test_the_plugin_conforms(
+    tmp_path: Path, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = FakeNvml(tmp_path / "nvml", Fleet.of(8, switch=12))
+    # Waits of the fake are looks at a file: fewer of them, or they are what is measured.
+    for name, value in {**fake.environment(nvml_library), "FAKE_NVML_TURN": "100"}.items():
+        monkeypatch.setenv(name, value)
     lose = f"sed -i '/^gpu 0 /s/$/ state=lost/; $aevent 1 xid gpu=1 code=31' {fake.path}"
-    report = tmp_path / "report.json"
-    subprocess.run(
-        [
-            *(BIN / "deviceplugin", "conformance", "--quick", "--within=60"),
-            f"--json={report}",
-            *(f"--trigger-change={lose}", "--", BIN / "gpu-device-plugin"),
-            *("--pass-device-specs", "--device-list-strategy=envvar,volume-mounts,cdi-cri"),
-            *(f"--cdi-dir={tmp_path}/cdi", f"--state-file={tmp_path}/health.json"),
-        ],
-        # Waits of the fake are looks at a file: fewer of them, or they are what is measured.
-        env={**fake.environment(nvml_library), "FAKE_NVML_TURN": "100"},
-        capture_output=True,
-        check=False,
-        timeout=110,
-    )
-    checks = json.loads(report.read_text())["checks"]
-    failed = {check["id"]: check["text"] for check in checks if check["verdict"] == "fail"}
-    assert {} == failed
-    passed = {check["id"] for check in checks if check["verdict"] == "pass"}
-    assert {"hot-plug.keeps-ids", "allocation.device-nodes", "allocation.cdi-names"} <= passed
+    flags = ["--pass-device-specs", "--device-list-strategy=envvar,volume-mounts,cdi-cri"]
+    paths = [f"--cdi-dir={tmp_path}/cdi", f"--state-file={tmp_path}/health.json"]
+    passed = check([str(COMMAND), *flags, *paths], lose)
+    assert {"allocation.device-nodes", "allocation.cdi-names"} <= passed
 
 
 def test_a_container_gets_the_same_gpus_through_either_protocol(rig: GpuRig) -> None:

@@ -40,7 +40,6 @@ def of_pod(container: Mapping[str, Any], **pod: Any) -> Workload:
         image=inside["image"],
         shell="sh" if "script" in inside else "",
         arguments=["-c", inside["script"]] if "script" in inside else [],
-        files=inside.get("files", {}),
         account=Account([("f", document)]),
         root=(0, "pod", "containers", 0),
     )
@@ -51,6 +50,11 @@ def made(workload: Workload) -> Migration:
     found = migrate(workload)
     assert found is not None
     return found
+
+
+def configuration(found: Migration) -> Mapping[str, Any]:
+    assert isinstance(found.configuration, Mapping)
+    return found.configuration
 
 
 def test_a_label_chooses_profiles() -> None:
@@ -77,8 +81,7 @@ def test_the_fallback_decides_for_nodes_without_the_label(
     texts = {name: f"flags: {{nvidiaDevRoot: /{name}}}" for name in files}
     found = made(of_values({"config": {"map": texts, "fallbackStrategies": fallbacks}}))
     assert profiles == found.profiles.keys()
-    assert isinstance(found.configuration, Mapping)
-    assert (f"/{default}" if default else None) == found.configuration.get("dev-root")
+    assert (f"/{default}" if default else None) == configuration(found).get("dev-root")
 
 
 @pytest.mark.parametrize(
@@ -134,15 +137,10 @@ def test_another_directory_at_the_drivers_root_is_named() -> None:
 
 
 def test_the_daemon_of_mps_stays_beside_a_daemon_set() -> None:
-    file = {"/c": Setting("f", MPS, (0, "data"))}
-    document: dict[str, Any] = {"data": MPS, "pod": {"containers": [{"image": NVIDIA}]}}
-    workload = Workload(
-        place="f",
-        image=NVIDIA,
+    workload = replace(
+        of_pod({"image": NVIDIA}),
         arguments=["--config-file=/c"],
-        files=file,
-        account=Account([("f", document)]),
-        root=(0, "pod", "containers", 0),
+        files={"/c": Setting("f", MPS)},
     )
     found = made(workload)
     assert [] == found.removed
@@ -202,10 +200,7 @@ def test_what_is_not_migrated_is_named_or_left_to_others(
 
 def test_a_part_of_the_operators_values_is_none_of_the_chart() -> None:
     values = {"image": "k8s-device-plugin", "repository": "nvcr.io/nvidia", "version": "v0.18.0"}
-    assert (
-        migrate(Workload(place="f", image=f"nvcr.io/nvidia/{values['image']}", values=values))
-        is None
-    )
+    assert migrate(Workload(place="f", image=NVIDIA, values=values)) is None
 
 
 def test_another_container_of_the_pod_may_still_be_the_plugin() -> None:
@@ -219,10 +214,7 @@ def test_another_container_of_the_pod_may_still_be_the_plugin() -> None:
     ("script", "settings"),
     [
         ("/bin/entrypoint.sh", {}),
-        (
-            OLD_OPERATOR,
-            {},
-        ),
+        (OLD_OPERATOR, {}),
         ("exec nvidia-device-plugin --mig-strategy=mixed", {"mig-strategy": "mixed"}),
         ("/usr/bin/nvidia-device-plugin '--mig-strategy' single", {"mig-strategy": "single"}),
     ],
@@ -296,8 +288,7 @@ def test_the_operator_decides_how_pods_get_the_driver(
     found = made(of_values(policy))
     assert variable == found.variables["DP_DEVICE_LIST_STRATEGY"]
     assert [component, "gpu-operator"] == found.components
-    assert isinstance(found.configuration, Mapping)
-    assert settings.items() <= found.configuration.items()
+    assert settings.items() <= configuration(found).items()
     assert ["kubectl patch clusterpolicy/cluster-policy --type merge"] == [
         one.partition(" --patch")[0] for one in found.stop
     ]
@@ -313,8 +304,7 @@ def test_profiles_may_differ_in_what_no_mount_depends_on(strategy: str) -> None:
     file = f"flags: {{nvidiaDriverRoot: /, plugin: {{deviceListStrategy: {strategy}}}}}"
     found = made(of_values({"config": {"map": {"a": file, "b": MPS}, "default": "a"}}))
     assert {"b"} == found.profiles.keys()
-    assert isinstance(found.configuration, Mapping)
-    assert "device-list-strategy" in found.configuration
+    assert "device-list-strategy" in configuration(found)
 
 
 def test_the_directory_of_mps_may_be_in_the_file() -> None:
@@ -331,7 +321,5 @@ def test_shares_of_one_resource_are_as_many_as_theirs() -> None:
         "{name: gpu, replicas: 4, devices: [1]}]}}"
     )
     found = made(of_values({"config": {"map": {"a": two}}}))
-    assert isinstance(found.configuration, Mapping)
-    assert [{"name": "gpu", "replicas": 4}] == found.configuration["sharing"]["timeSlicing"][
-        "resources"
-    ]
+    (share,) = configuration(found)["sharing"]["timeSlicing"]["resources"]
+    assert {"name": "gpu", "replicas": 4} == share

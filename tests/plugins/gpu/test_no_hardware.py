@@ -64,45 +64,32 @@ def test_there_are_no_devices_and_one_line_says_why(
     assert 2 == caplog.messages.count(QUIET), "something else was told meanwhile"
 
 
-def test_the_plugin_is_ready_and_later_finds_what_comes(
+def test_the_plugin_is_ready_as_long_as_a_driver_serves_what_hardware_there_is(
     empty: GpuRig, kubelet: Kubelet, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with kubelet.running(empty.plugin(), http_address=address) as node:
-        eventually(lambda: status(address, "/readyz") == 200, "readiness")
+    """It is not restarted for what a restart does not mend."""
+
+    def readiness(code: int) -> None:
+        eventually(lambda: status(address, "/readyz") == code, f"{code} of readiness")
+        assert 200 == status(address, "/healthz")
+
+    plugin, deadline = empty.plugin(), timedelta(milliseconds=500)
+    with kubelet.running(plugin, http_address=address, discovery_deadline=deadline) as node:
+        readiness(200)
         assert frozenset() == node.kubelet.registered
         assert [] == [one.message for one in caplog.records if one.levelno >= logging.WARNING]
         empty.has_card()
+        readiness(503)
         empty.has(Fleet.of(2)).fake.mend()
         node.wait_for(GPU, uuids(0, 1))
-
-
-def test_the_plugin_is_not_ready_while_the_driver_is_gone_and_is_not_restarted(
-    rig: GpuRig, kubelet: Kubelet, address: str
-) -> None:
-    plugin = rig.has(Fleet.of(2)).plugin()
-    deadline = timedelta(milliseconds=500)
-    with kubelet.running(plugin, http_address=address, discovery_deadline=deadline):
-        eventually(lambda: status(address, "/readyz") == 200, "readiness")
-        rig.fake.change(1, state="lost")
+        readiness(200)
+        empty.fake.change(1, state="lost")
         eventually(lambda: not plugin._driver.health.verdict(uuid(1)).health, "a GPU that is lost")
-        assert 200 == status(address, "/readyz")
-        rig.fake.drop_driver()
-        eventually(lambda: status(address, "/readyz") == 503, "no readiness")
-        assert 200 == status(address, "/healthz")
-        rig.fake.mend()
-        eventually(lambda: status(address, "/readyz") == 200, "readiness")
-
-
-def test_a_node_whose_driver_is_late_is_not_ready(
-    empty: GpuRig, kubelet: Kubelet, address: str
-) -> None:
-    empty.has_card()
-    with kubelet.running(empty.plugin(), http_address=address) as node:
-        eventually(lambda: empty.fake.calls()["nvmlInitWithFlags"] > 3, "more attempts")
-        assert 503 == status(address, "/readyz")
-        empty.has(Fleet.of(1)).fake.mend()
-        node.wait_for(GPU, uuids(0))
-        eventually(lambda: status(address, "/readyz") == 200, "readiness")
+        readiness(200)
+        empty.fake.drop_driver()
+        readiness(503)
+        empty.fake.mend()
+        readiness(200)
 
 
 @pytest.mark.parametrize("trace", ["card", "device file", "driver"])

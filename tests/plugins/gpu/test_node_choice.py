@@ -24,15 +24,16 @@ sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}
 nodes:
   - name: cut
     flags: {migStrategy: mixed}
-  - match: {node: ["train-*", "big"]}
-    sharing: {}
-    exclude: ["0"]
   - name: small
     match: {model: "*T4*"}
     sharing: {timeSlicing: {resources: [{name: gpu, replicas: 8}]}}
   - match: {label: {pool: "inf*"}, model: "*H100*"}
     flags: {plugin: {deviceIDStrategy: index}}
 """
+
+
+T4 = ("Tesla T4", "Tesla T4")
+NONE = "none fits node n, model: none, labels: none"
 
 
 @pytest.fixture
@@ -57,43 +58,24 @@ def put(proc: Path, *names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "labels", "names", "why", "expected"),
+    ("labels", "names", "why", "expected"),
     [
         (
-            "big",
-            f'{LABEL}="cut"',
-            (),
-            f"nodes[0] (cut), by label {LABEL}=cut",
+            *(f'{LABEL}="cut"', T4, f"nodes[0] (cut), by label {LABEL}=cut"),
             {"mig-strategy": "mixed", "replicas": 2},
         ),
-        ("train-7", "", ("Tesla T4",), "nodes[1], by node train-7", {"exclude": ["0"]}),
+        ("", (*T4, "NVIDIA L4"), "nodes[1] (small), by model Tesla T4", {"replicas": 8}),
         (
-            "n",
-            "",
-            ("Tesla T4", "NVIDIA L4", "Tesla T4"),
-            "nodes[2] (small), by model Tesla T4",
-            {"replicas": 8},
-        ),
-        (
-            "n",
-            'pool="inference"',
-            ("NVIDIA H100",),
-            "nodes[3], by model NVIDIA H100, label pool=inference",
+            *('pool="inference"', ("NVIDIA H100",)),
+            "nodes[2], by model NVIDIA H100, label pool=inference",
             {"device-id-strategy": "index", "replicas": 2},
         ),
-        (
-            "n",
-            "",
-            (),
-            "none of nodes: none fits node n, model: none, labels: none",
-            {"replicas": 2},
-        ),
+        ("", (), f"none of nodes: {NONE}", {"replicas": 2}),
     ],
 )
 def test_the_keys_of_the_entry_override_those_for_all_nodes_one_by_one(
     file: Path,
     models_are: Path,
-    name: str,
     labels: str,
     names: tuple[str, ...],
     why: str,
@@ -101,11 +83,11 @@ def test_the_keys_of_the_entry_override_those_for_all_nodes_one_by_one(
 ) -> None:
     put(models_are, *names)
     file.with_name("labels").write_text(labels)
-    flags = {"node-name": name, "node-labels-file": str(file.with_name("labels"))}
+    flags = {"node-name": "n", "node-labels-file": str(file.with_name("labels"))}
     settings = load(GpuSettings, flags=dict(flags), file=file, environ={})
     found = dump(settings)
     shares = [share.replicas for share in settings.sharing.shares]
-    defaults = {"mig-strategy": "none", "exclude": [], "device-id-strategy": "uuid"}
+    defaults = {"mig-strategy": "none", "device-id-strategy": "uuid"}
     wanted = {**defaults, "pass-device-specs": True, "fail-on-init-error": False, **expected}
     replicas = wanted.pop("replicas", None)
     assert (why, [replicas] if replicas else []) == (found["node-choice"], shares)
@@ -116,10 +98,6 @@ def test_the_keys_of_the_entry_override_those_for_all_nodes_one_by_one(
     ("text", "expected"),
     [
         ("nodes: [{name: a, migStrategy: none}]", "nodes[0].migStrategy: unknown key"),
-        (
-            "nodes: [{name: a, flags: {migStrategi: none}}]",
-            "nodes[0].flags.migStrategi: unknown key",
-        ),
         (
             "nodes: [{match: {node: n}, flags: {migStrategy: all}}]",
             "nodes[0].flags.migStrategy: 'all' is not one of none, single, mixed",
@@ -157,12 +135,6 @@ def test_the_command_shows_what_was_chosen_and_why(
     found = json.loads(capsys.readouterr().out)
     expected = ("n", "mixed", f"nodes[0] (cut), by label {LABEL}=cut")
     assert expected == (found["node-name"], found["mig-strategy"], found["node-choice"])
-
-
-def test_what_was_chosen_cannot_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--node-choice=this", "--print-config"])
-    assert "--node-choice: 'this' cannot be set" in capsys.readouterr().err
 
 
 def test_other_models_have_the_settings_read_again(tmp_path: Path) -> None:

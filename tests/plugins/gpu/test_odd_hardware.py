@@ -22,40 +22,40 @@ from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
 from patience import eventually
 
-
-def test_a_gpu_whose_memory_could_not_be_mended_is_unhealthy(rig: GpuRig) -> None:
-    rig.has(Fleet.of(2)).fake.change(1, remap_failed=True)
-    expected = {uuid(1): "remapping a broken memory row failed: contact support"}
-    plugin = rig.plugin()
-    assert expected == unhealthy(devices(plugin))
-    assert expected == unhealthy(devices(plugin))
-    assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
+WORN, UNMENDED = dp.Health.degraded, "remapping a broken memory row failed: contact support"
+PENDING = "a memory row is remapped at the next reset"
 
 
 @pytest.mark.parametrize(
-    ("values", "wear"),
+    ("values", "health"),
     [
-        ({}, ""),
-        ({"remap_pending": True}, "a memory row is remapped at the next reset"),
-        ({"banks_used_up": 3}, "memory banks without spare rows: 3"),
-        ({"compute": "7.0", "retired_pending": True}, "a memory page is retired at the next reset"),
-        ({"compute": "7.0", "retired_single": 20, "retired_double": 39}, ""),
-        (
-            {"compute": "7.0", "retired_single": 20, "retired_double": 40},
-            "60 memory pages of at most 64 are retired",
-        ),
+        ({"remap_failed": True}, dp.Health.unhealthy(UNMENDED)),
+        ({"remap_pending": True}, WORN(PENDING)),
+        ({"banks_used_up": 3}, WORN("memory banks without spare rows: 3")),
         (
             {"remap_pending": True, "banks_used_up": 1},
-            "a memory row is remapped at the next reset; memory banks without spare rows: 1",
+            WORN(f"{PENDING}; memory banks without spare rows: 1"),
+        ),
+        (
+            {"compute": "7.0", "retired_pending": True},
+            WORN("a memory page is retired at the next reset"),
+        ),
+        ({"compute": "7.0", "retired_single": 20, "retired_double": 39}, dp.Health()),
+        (
+            {"compute": "7.0", "retired_single": 20, "retired_double": 40},
+            WORN("60 memory pages of at most 64 are retired"),
         ),
     ],
 )
-def test_a_gpu_whose_memory_wears_out_is_degraded(
-    rig: GpuRig, values: dict[str, Any], wear: str
+def test_a_gpu_whose_memory_wears_out_is_degraded_and_one_that_cannot_be_mended_unhealthy(
+    rig: GpuRig, values: dict[str, Any], health: dp.Health
 ) -> None:
     rig.has(Fleet.of(2)).fake.change(1, **values)
-    expected = {uuid(0): dp.Health(), uuid(1): dp.Health.degraded(wear)}
-    assert expected == {one.id: one.health for one in devices(rig.plugin()).values()}
+    plugin = rig.plugin()
+    for _ in range(2):
+        found = {one.id: one.health for one in devices(plugin).values()}
+        assert {uuid(0): dp.Health(), uuid(1): health} == found
+    assert 1 == rig.fake.calls()["nvmlInitWithFlags"]
 
 
 def test_what_a_driver_does_not_say_of_wear_is_no_wear(rig: GpuRig) -> None:

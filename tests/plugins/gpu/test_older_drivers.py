@@ -226,29 +226,29 @@ def test_every_function_that_is_called_exists_in_pynvml() -> None:
     assert set() == called - known
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        ("MAX_LINKS", "NVML_NVLINK_MAX_LINKS"),
-        ("REMOTE_SWITCH", "NVML_NVLINK_DEVICE_TYPE_SWITCH"),
-        ("RECOVERY_ACTION", "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
-        ("EVENT_XID", "nvmlEventTypeXidCriticalError"),
-        ("EVENT_SINGLE_BIT", "nvmlEventTypeSingleBitEccError"),
-        ("EVENT_DOUBLE_BIT", "nvmlEventTypeDoubleBitEccError"),
-        ("EVENT_MIG", "nvmlEventMigConfigChange"),
-        ("VERSION_MISMATCH", "NVML_ERROR_LIB_RM_VERSION_MISMATCH"),
-        *(
-            (name, f"NVML_ERROR_{name}")
-            for name in (
-                *("UNINITIALIZED", "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION"),
-                *("NOT_FOUND", "INSUFFICIENT_POWER", "DRIVER_NOT_LOADED", "TIMEOUT", "UNKNOWN"),
-                *("LIBRARY_NOT_FOUND", "FUNCTION_NOT_FOUND", "GPU_IS_LOST", "RESET_REQUIRED"),
-            )
-        ),
-    ],
-)
-def test_numbers_are_nvmls(ours: str, theirs: str) -> None:
-    assert getattr(pynvml, theirs) == getattr(api, ours)
+NUMBERS = {
+    "MAX_LINKS": "NVML_NVLINK_MAX_LINKS",
+    "REMOTE_SWITCH": "NVML_NVLINK_DEVICE_TYPE_SWITCH",
+    "RECOVERY_ACTION": "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+    "EVENT_XID": "nvmlEventTypeXidCriticalError",
+    "EVENT_SINGLE_BIT": "nvmlEventTypeSingleBitEccError",
+    "EVENT_DOUBLE_BIT": "nvmlEventTypeDoubleBitEccError",
+    "EVENT_MIG": "nvmlEventMigConfigChange",
+    "VERSION_MISMATCH": "NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+    **{
+        name: f"NVML_ERROR_{name}"
+        for name in (
+            *("UNINITIALIZED", "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION"),
+            *("NOT_FOUND", "INSUFFICIENT_POWER", "DRIVER_NOT_LOADED", "TIMEOUT", "UNKNOWN"),
+            *("LIBRARY_NOT_FOUND", "FUNCTION_NOT_FOUND", "GPU_IS_LOST", "RESET_REQUIRED"),
+        )
+    },
+}
+
+
+def test_numbers_are_nvmls() -> None:
+    expected = {ours: getattr(pynvml, theirs) for ours, theirs in NUMBERS.items()}
+    assert expected == {ours: getattr(api, ours) for ours in NUMBERS}
 
 
 def test_an_older_pynvml_is_asked_by_the_names_that_it_has(

@@ -10,7 +10,7 @@ import deviceplugin as dp
 from deviceplugin_intelgpu import IntelGpuPlugin
 from discovered import found
 from intelgpu.machines import DG1, FLEX, MAX, SMALL, TIGER_LAKE, TWO_DRIVERS, Card, Machine
-from intelgpu.tree import Build, IntelTree, Make, nodes
+from intelgpu.tree import Build, IntelTree, nodes
 
 FOUR = Machine(DG1.cards[:4])
 
@@ -36,28 +36,28 @@ def ask(plugin: IntelGpuPlugin, free: Sequence[str], size: int, *required: str) 
     ],
 )
 def test_shares_are_given_by_the_policies_of_intels_plugin(
-    build: Build, make: Make, policy: str, expected: list[str]
+    build: Build, policy: str, expected: list[str]
 ) -> None:
-    plugin = make(build(FOUR), shares=5, share_policy=policy, device_ids="card")
+    plugin = build(FOUR).plugin(shares=5, share_policy=policy, device_ids="card")
     free = [device.id for device in plugin.discover()]
     assert 20 == len(free)
     assert expected == sorted(ask(plugin, free, 4))
 
 
-def test_ten_shares_are_in_natural_order(build: Build, make: Make) -> None:
-    plugin = make(build(FOUR), shares=12, share_policy="packed", device_ids="card")
+def test_ten_shares_are_in_natural_order(build: Build) -> None:
+    plugin = build(FOUR).plugin(shares=12, share_policy="packed", device_ids="card")
     free = [device.id for device in plugin.discover()]
     assert [f"card0-{number}" for number in range(11)] == ask(plugin, free, 11)
 
 
-def test_spread_takes_the_gpu_that_is_used_least(build: Build, make: Make) -> None:
-    plugin = make(build(FOUR), shares=2, device_ids="card")
+def test_spread_takes_the_gpu_that_is_used_least(build: Build) -> None:
+    plugin = build(FOUR).plugin(shares=2, device_ids="card")
     free = ["card0-1", "card1-1", "card2-0", "card2-1", "card3-1"]
     assert ["card2-0"] == ask(plugin, free, 1)
 
 
-def test_none_takes_what_comes_first_of_as_many_gpus_as_can_be(build: Build, make: Make) -> None:
-    plugin = make(build(FOUR), shares=2, share_policy="none", device_ids="card")
+def test_none_takes_what_comes_first_of_as_many_gpus_as_can_be(build: Build) -> None:
+    plugin = build(FOUR).plugin(shares=2, share_policy="none", device_ids="card")
     free = ["card3-0", "card3-1", "card1-1", "odd"]
     assert ["card3-0"] == ask(plugin, free, 1)
     assert ["card1-1", "card3-0"] == sorted(ask(plugin, free, 2))
@@ -65,80 +65,65 @@ def test_none_takes_what_comes_first_of_as_many_gpus_as_can_be(build: Build, mak
     assert ["card1-0", "card3-0"] == sorted(ask(plugin, ["card3-0", "card1-1"], 2, "card1-0"))
 
 
-def test_virtual_functions_are_of_other_cards_first(build: Build, make: Make) -> None:
+def test_virtual_functions_are_of_other_cards_first(build: Build) -> None:
     tree = build(SMALL)
     for address in ("0000:5e:00.0", "0000:86:00.0"):
         tree.divide(address, 3)
-    plugin = make(tree, include=("xe",))
+    plugin = tree.plugin(include=("xe",))
     free = [device.id for device in plugin.discover()]
     assert ["0000:5e:00.1", "0000:86:00.1"] == ask(plugin, free, 2)
-    packed = make(tree, include=("xe",), share_policy="packed")
+    packed = tree.plugin(include=("xe",), share_policy="packed")
     assert ["0000:5e:00.1", "0000:5e:00.2"] == ask(packed, free, 2)
 
 
-def test_whole_gpus_are_of_one_numa_node(build: Build, make: Make) -> None:
-    plugin = make(build(MAX))
-    free = ["0000:00:01.0", "0000:00:04.0", "0000:00:05.0"]
-    assert free[1:] == ask(plugin, free, 2)
-    near = ask(plugin, ["0000:00:01.0", "0000:00:03.0"], 2, "0000:00:02.0")
-    assert ["0000:00:02.0", "0000:00:03.0"] == sorted(near)
-    assert 2 == len(ask(plugin, ["odd", "0000:00:01.0"], 2))
+def test_whole_gpus_are_of_one_numa_node(build: Build) -> None:
+    plugin = build(MAX).plugin()
+    first, second, third, fourth, fifth = (f"0000:00:0{number}.0" for number in range(1, 6))
+    assert [fourth, fifth] == ask(plugin, [first, fourth, fifth], 2)
+    assert [second, third] == sorted(ask(plugin, [first, third], 2, second))
+    assert 2 == len(ask(plugin, ["odd", first], 2))
 
 
-def test_shares_of_the_other_resource_do_not_count(build: Build, make: Make) -> None:
+def test_shares_of_the_other_resource_do_not_count(build: Build) -> None:
     machine = Machine((Card("0000:00:02.0", "9a49"), Card("0000:03:00.0", "e211", "xe")))
-    plugin = make(build(machine), shares=2)
+    plugin = build(machine).plugin(shares=2)
     assert ["0000:03:00.0::1"] == ask(plugin, ["0000:03:00.0::1"], 1)
 
 
-PRESENT = {"intel.feature.node.kubernetes.io/gpu": "true"}
-
-
-def written(path: Path) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+PRESENT = "intel.feature.node.kubernetes.io/gpu=true"
 
 
 @pytest.mark.parametrize(
     ("machine", "expected"),
     [
-        (TIGER_LAKE, {"device-id.0300-9a49.count": "1", "device-id.0300-9a49.present": "true"}),
+        (TIGER_LAKE, "device-id.0300-9a49.count=1 device-id.0300-9a49.present=true"),
         (
             MAX,
-            {
-                "device-id.0380-0bd5.count": "8",
-                "device-id.0380-0bd5.present": "true",
-                "device.count": "8",
-                "family": "Max_Series",
-                "product": "Max_1550",
-            },
+            """device-id.0380-0bd5.count=8 device-id.0380-0bd5.present=true device.count=8
+            family=Max_Series product=Max_1550""",
         ),
         (
             FLEX,
-            {
-                "device-id.0380-56c0.count": "2",
-                "device-id.0380-56c0.present": "true",
-                "device.count": "2",
-                "family": "Flex_Series",
-                "product": "Flex_170",
-            },
+            """device-id.0380-56c0.count=2 device-id.0380-56c0.present=true device.count=2
+            family=Flex_Series product=Flex_170""",
         ),
     ],
     ids=["tiger-lake", "max", "flex"],
 )
 def test_the_labels_are_those_of_intels_rules(
-    build: Build, make: Make, tmp_path: Path, machine: Machine, expected: dict[str, str]
+    build: Build, tmp_path: Path, machine: Machine, expected: str
 ) -> None:
     path = tmp_path / "features.d/intelgpu"
-    make(build(machine), labels_file=path).discover()
-    labels = {f"gpu.intel.com/{name}": value for name, value in expected.items()}
-    assert {**labels, **PRESENT} == written(path)
+    build(machine).plugin(labels_file=path).discover()
+    labels = [f"gpu.intel.com/{label}" for label in expected.split()]
+    assert sorted([*labels, PRESENT]) == sorted(path.read_text().splitlines())
 
 
-def test_labels_go_with_the_last_gpu(build: Build, make: Make, tmp_path: Path) -> None:
+def test_labels_go_with_the_last_gpu(build: Build, tmp_path: Path) -> None:
     tree, path = build(SMALL), tmp_path / "labels"
-    plugin = make(tree, labels_file=path)
+    plugin = tree.plugin(labels_file=path)
     plugin.discover()
-    assert "2" == written(path)["gpu.intel.com/device-id.0300-e211.count"]
+    assert "gpu.intel.com/device-id.0300-e211.count=2" in path.read_text().splitlines()
     for card in SMALL.cards:
         tree.vanish(card.address)
     plugin.discover()
@@ -164,31 +149,31 @@ def owners(plugin: IntelGpuPlugin) -> dict[str, str]:
     return {one: str(device.attributes["pci"]) for one, device in found(plugin).items()}
 
 
-def test_an_address_stays_when_cards_are_renumbered(tree: IntelTree, make: Make) -> None:
-    plugin = make(tree)
+def test_an_address_stays_when_cards_are_renumbered(tree: IntelTree) -> None:
+    plugin = tree.plugin()
     assert ["/dev/dri/card0", "/dev/dri/renderD128"] == nodes(found(plugin)[FIRST])
     swap(tree)
     assert ["/dev/dri/card1", "/dev/dri/renderD129"] == nodes(found(plugin)[FIRST])
     assert {FIRST: FIRST, SECOND: SECOND} == owners(plugin)
 
 
-def test_intels_ids_can_be_had(tree: IntelTree, make: Make) -> None:
-    assert {"card0-0": FIRST, "card1-0": SECOND} == owners(make(tree, device_ids="card"))
-    shared = owners(make(tree, device_ids="card", shares=2))
+def test_intels_ids_can_be_had(tree: IntelTree) -> None:
+    assert {"card0-0": FIRST, "card1-0": SECOND} == owners(tree.plugin(device_ids="card"))
+    shared = owners(tree.plugin(device_ids="card", shares=2))
     assert ["card0-0", "card0-1", "card1-0", "card1-1"] == [*shared]
 
 
-def test_the_number_of_a_card_is_not_given_to_another_one(tree: IntelTree, make: Make) -> None:
-    plugin = make(tree, device_ids="card")
+def test_the_number_of_a_card_is_not_given_to_another_one(tree: IntelTree) -> None:
+    plugin = tree.plugin(device_ids="card")
     before = owners(plugin)
     swap(tree)
-    assert {} == owners(plugin) == owners(make(tree, device_ids="card"))
+    assert {} == owners(plugin) == owners(tree.plugin(device_ids="card"))
     assert f"{FIRST}: card1 was {SECOND} until now: reboot the node" in plugin.shortfalls
     swap(tree)
     assert before == owners(plugin)
 
 
-def test_a_card_without_a_number_has_no_such_id(tree: IntelTree, make: Make) -> None:
+def test_a_card_without_a_number_has_no_such_id(tree: IntelTree) -> None:
     tree.hardware.unplug(f"pci0042:00/{FIRST}/drm/card0")
-    assert ["card1-0"] == [*owners(make(tree, device_ids="card"))]
-    assert [FIRST, SECOND] == [*owners(make(tree))]
+    assert ["card1-0"] == [*owners(tree.plugin(device_ids="card"))]
+    assert [FIRST, SECOND] == [*owners(tree.plugin())]

@@ -153,44 +153,36 @@ def test_both_prefer_as_many_or_as_few_gpus(build: Build, policy: str) -> None:
 # Where they differ.
 
 
-def test_theirs_counts_as_text(build: Build) -> None:
+def test_theirs_counts_as_text_and_leaves_out_what_must_be_in(build: Build) -> None:
     flags = ("-allocation-policy=packed",)
     with both(real(build(ELEVEN)), *flags, ours=CARDS) as (theirs, ours):
         free = [f"card{number}-0" for number in range(11)]
         first = [*theirs.kubelet.prefer(I915, free, [], 3)]
         assert ["card0-0", "card1-0", "card10-0"] == first
         assert ["card0-0", "card1-0", "card2-0"] == [*ours.kubelet.prefer(I915, free, [], 3)]
-
-
-def test_theirs_leaves_out_what_must_be_in(build: Build) -> None:
-    flags = ("-allocation-policy=packed",)
-    with both(real(build(DG1)), *flags, ours=CARDS) as (theirs, ours):
-        free = [f"card{number}-0" for number in range(8)]
         assert "card7-0" not in theirs.kubelet.prefer(I915, free, ["card7-0"], 2)
         assert "card7-0" in ours.kubelet.prefer(I915, free, ["card7-0"], 2)
 
 
 def test_their_ids_are_other_gpus_when_cards_are_renumbered(build: Build) -> None:
+    def links(plugin: OnNode) -> dict[str, list[str]]:
+        """Return the links of each device: they have the address of its GPU."""
+        return {
+            one: sorted(each.host_path for each in plugin.kubelet.allocate(I915, [one]).mounts)
+            for one in plugin.kubelet.devices(I915)
+        }
+
     tree = build(Machine(DG1.cards[:2]))
-    found: list[tuple[dict[str, tuple[object, ...]], ...]] = []
+    found: list[tuple[dict[str, list[str]], ...]] = []
     for _ in range(2):
         with both(real(tree), "-bypath=single") as plugins:
-            found.append(tuple(links(plugin) for plugin in plugins))
+            found.append(tuple(map(links, plugins)))
         before, chance = dict(tree.numbers), random.Random(1)
         while before == tree.numbers:
             tree.renumber(chance)
     (their_first, our_first), (their_second, our_second) = found
-    assert {*their_first.values()} == {*their_second.values()}
-    assert their_first["card0-0"] == their_second["card1-0"]
+    assert their_first == {"card0-0": their_second["card1-0"], "card1-0": their_second["card0-0"]}
     assert our_first == our_second
-
-
-def links(plugin: OnNode) -> dict[str, tuple[object, ...]]:
-    """Return the links of each device: they have the address of its GPU."""
-    return {
-        one: tuple(sorted(each.host_path for each in plugin.kubelet.allocate(I915, [one]).mounts))
-        for one in plugin.kubelet.devices(I915)
-    }
 
 
 def test_theirs_has_numa_nodes_for_some_devices_of_a_resource(build: Build) -> None:
@@ -198,19 +190,13 @@ def test_theirs_has_numa_nodes_for_some_devices_of_a_resource(build: Build) -> N
         assert ({(): 1, (0,): 1}, {(): 2}) == (theirs.numa(I915), ours.numa(I915))
 
 
-def test_theirs_offers_a_gpu_that_runs_nothing(build: Build) -> None:
+def test_theirs_offers_a_gpu_that_runs_nothing_and_drops_one_that_is_gone(build: Build) -> None:
     tree = real(build(Machine(DG1.cards[:2])))
-    address = DG1.cards[0].address
-    (tree.folder(address) / "survivability_mode").write_text("Survivability mode type: Runtime\n")
+    dead, gone = (card.address for card in DG1.cards[:2])
+    (tree.folder(dead) / "survivability_mode").write_text("Survivability mode type: Runtime\n")
     with both(tree) as (theirs, ours):
         assert 2 == len(theirs.kubelet.healthy(I915))
-        assert [address] == [*ours.kubelet.unhealthy(I915)]
-
-
-def test_theirs_drops_a_gpu_that_is_gone(build: Build) -> None:
-    tree = real(build(Machine(DG1.cards[:2])))
-    address = DG1.cards[0].address
-    with both(tree) as (theirs, ours):
-        tree.vanish(address)
+        assert [dead] == [*ours.kubelet.unhealthy(I915)]
+        tree.vanish(gone)
         eventually(lambda: 1 == len(theirs.kubelet.devices(I915)), "one device")
-        eventually(lambda: [address] == [*ours.kubelet.unhealthy(I915)], "an unhealthy device")
+        eventually(lambda: {dead, gone} == ours.kubelet.unhealthy(I915), "unhealthy devices")

@@ -11,7 +11,7 @@ from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
 from hardware import kernel_events
 from intelgpu.machines import SMALL
-from intelgpu.tree import Build, IntelTree, Make
+from intelgpu.tree import Build, IntelTree
 
 INTEGRATED, FLEX, ARC, OTHER_ARC = (card.address for card in SMALL.cards)
 
@@ -22,8 +22,8 @@ def tree(build: Build) -> IntelTree:
 
 
 @pytest.fixture
-def plugin(tree: IntelTree, make: Make) -> IntelGpuPlugin:
-    return make(tree)
+def plugin(tree: IntelTree) -> IntelGpuPlugin:
+    return tree.plugin()
 
 
 def hear(plugin: IntelGpuPlugin, address: str, **said: str) -> None:
@@ -33,12 +33,12 @@ def hear(plugin: IntelGpuPlugin, address: str, **said: str) -> None:
 
 
 def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(
-    tree: IntelTree, plugin: IntelGpuPlugin, make: Make
+    tree: IntelTree, plugin: IntelGpuPlugin
 ) -> None:
     hear(plugin, ARC, WEDGED="rebind,bus-reset")
     expected = {ARC: "wedged: its driver asks for rebind,bus-reset"}
     assert expected == unhealthy(plugin) == unhealthy(plugin)
-    assert expected == unhealthy(make(tree))  # another process
+    assert expected == unhealthy(tree.plugin())  # another process
     tree.bind_anew(ARC)
     assert {} == unhealthy(plugin)
     hear(plugin, ARC, WEDGED="bus-reset")
@@ -47,16 +47,14 @@ def test_a_wedged_gpu_is_unhealthy_until_the_driver_is_bound_anew(
     assert {} == unhealthy(plugin)
 
 
-def test_a_reset_that_i915_does_not_end_is_a_hang_but_not_at_once(
-    tree: IntelTree, make: Make
-) -> None:
-    hasty = make(tree, state_file=None)
+def test_a_reset_that_i915_does_not_end_is_a_hang_but_not_at_once(tree: IntelTree) -> None:
+    hasty = tree.plugin(state_file=None)
     hear(hasty, FLEX, ERROR="1")
     hear(hasty, FLEX, RESET="1")
     assert {FLEX: "its driver has begun a reset and not ended it"} == unhealthy(hasty)
     hear(hasty, FLEX, ERROR="0")
     assert {} == unhealthy(hasty)
-    plugin = make(tree, error_patience=timedelta(hours=1))
+    plugin = tree.plugin(error_patience=timedelta(hours=1))
     assert {} == unhealthy(plugin)
     hear(plugin, FLEX, ERROR="1")
     assert {} == unhealthy(plugin)
@@ -78,48 +76,30 @@ def test_a_gpu_in_survivability_mode_is_unhealthy(
     path = tree.folder(ARC) / "survivability_mode"
     path.write_text(text)
     assert {ARC: expected} == unhealthy(plugin)
-    tree.kernel.faults[path] = errno.EACCES
-    assert {ARC: "in survivability mode"} == unhealthy(plugin)
-    tree.kernel.faults.clear()
-    path.unlink()
-    assert {} == unhealthy(plugin)
-
-
-def test_a_card_that_came_up_in_survivability_mode_is_skipped_with_the_reason(
-    tree: IntelTree, plugin: IntelGpuPlugin
-) -> None:
-    tree._unnumber(ARC)
-    path = tree.folder(ARC) / "survivability_mode"
-    path.touch()
     tree.kernel.faults[path] = errno.EACCES  # it is root's
-    assert ARC not in found(plugin)
-    assert [
-        f"{ARC}: it is in survivability mode: its firmware has to be repaired"
-    ] == plugin.shortfalls
+    assert {ARC: "in survivability mode"} == unhealthy(plugin)
+    tree._unnumber(ARC)  # as a card is that came up in it
+    skipped = tree.plugin()
+    assert ARC not in found(skipped)
+    reason = "it is in survivability mode: its firmware has to be repaired"
+    assert [f"{ARC}: {reason}"] == skipped.shortfalls
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_the_health_that_firmware_reports_counts(tree: IntelTree, plugin: IntelGpuPlugin) -> None:
+    for text, expected in (
         ("ok\n", {}),
         ("warning\n", {}),
         ("critical\n", {ARC: "its firmware reports critical health"}),
         ("fine\n", {ARC: "gpu_health: 'fine' is unknown"}),
-    ],
-)
-def test_the_health_that_firmware_reports_counts(
-    tree: IntelTree, plugin: IntelGpuPlugin, text: str, expected: dict[str, str]
-) -> None:
-    (tree.folder(ARC) / "gpu_health").write_text(text)
-    assert expected == unhealthy(plugin)
+    ):
+        (tree.folder(ARC) / "gpu_health").write_text(text)
+        assert expected == unhealthy(plugin)
 
 
-def test_a_warning_of_the_firmware_must_last_and_be_over_for_as_long(
-    tree: IntelTree, make: Make
-) -> None:
+def test_a_warning_of_the_firmware_must_last_and_be_over_for_as_long(tree: IntelTree) -> None:
     path = tree.folder(ARC) / "gpu_health"
-    patient = make(tree, error_patience=timedelta(hours=1), state_file=None)
-    hasty = make(tree, state_file=None)
+    patient = tree.plugin(error_patience=timedelta(hours=1), state_file=None)
+    hasty = tree.plugin(state_file=None)
     for text, expected in (("warning\n", "dd"), ("ok\n", "hd"), ("warning\n", "dd")):
         path.write_text(text)
         assert expected == "".join(found(one)[ARC].health.state[0] for one in (hasty, patient))
@@ -128,15 +108,15 @@ def test_a_warning_of_the_firmware_must_last_and_be_over_for_as_long(
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENODEV, errno.EACCES])
 def test_a_register_that_cannot_be_read_is_of_its_gpu_alone_and_must_last(
-    tree: IntelTree, make: Make, error: int
+    tree: IntelTree, error: int
 ) -> None:
-    patient = make(tree, error_patience=timedelta(hours=1), state_file=None)
+    patient = tree.plugin(error_patience=timedelta(hours=1), state_file=None)
     assert {} == unhealthy(patient)
     path = tree.folder(ARC) / "gpu_health"
     path.write_text("ok\n")
     tree.kernel.faults[path] = error
     assert {} == unhealthy(patient)
-    assert [ARC] == [*unhealthy(make(tree, state_file=None))]
+    assert [ARC] == [*unhealthy(tree.plugin(state_file=None))]
 
 
 def test_the_kernels_event_is_heard(
@@ -149,17 +129,15 @@ def test_the_kernels_event_is_heard(
     assert {ARC: "wedged: its driver asks for bus-reset"} == unhealthy(plugin)
 
 
-def test_an_odd_state_file_is_set_aside(tree: IntelTree, make: Make, tmp_path: Path) -> None:
+def test_an_odd_state_file_is_set_aside(tree: IntelTree, tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
     path.write_text('{"version": 1, "cards": {}, "hangs": {"0000:5e:00.0": "rebind"}}')
-    assert {} == unhealthy(make(tree, state_file=path))
+    assert {} == unhealthy(tree.plugin(state_file=path))
     assert path.with_name("odd.json.unreadable").exists()
 
 
-def test_a_gpu_that_goes_and_comes_back_is_healthy(
-    tree: IntelTree, make: Make, kubelet: Kubelet
-) -> None:
-    plugin = make(tree)
+def test_a_gpu_that_goes_and_comes_back_is_healthy(tree: IntelTree, kubelet: Kubelet) -> None:
+    plugin = tree.plugin()
     xe = "gpu.intel.com/xe"
     with kubelet.running(plugin, discovery_interval=timedelta(milliseconds=50)) as node:
         node.wait_for(xe, {ARC, OTHER_ARC})

@@ -128,12 +128,12 @@ def test_all_plugins_offer_their_hardware_from_one_process(
     simulated = kubelet.simulated
     words = (f"--config={node.config}", f"--pod-resources-socket={simulated.pod_resources_socket}")
     with started(simulated.plugin_dir, *words, command=AGENT, **node.environment) as agent:
-        simulated.wait(lambda: len(ALL) == len(simulated.registered))
+        eventually(lambda: len(ALL) == len(simulated.registered))
         eventually(lambda: all(map(simulated.healthy, simulated.registered)))
         for number, resource in enumerate(sorted(simulated.registered)):
             assert simulated.run(Pod(f"p{number}", [Container("c", {resource: 1})]))
         simulated.restart()
-        simulated.wait(lambda: len(ALL) == len(simulated.registered))
+        eventually(lambda: len(ALL) == len(simulated.registered))
         assert 0 == agent.stop()
 
 

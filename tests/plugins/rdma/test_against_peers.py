@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -17,7 +16,6 @@ from typing import Any, Final
 import pytest
 
 from containers.unshare import POSSIBLE
-from deviceplugin_testing.simulator import SimulatedKubelet
 from kubelets.on_node import OnNode, on_node
 from patience import eventually
 from rdma.machines import CONNECTX6, E810, SAMPLE, Machine
@@ -37,15 +35,11 @@ needs_sriov = pytest.mark.skipif(not SRIOV, reason="SRIOV_PLUGIN does not name t
 needs_shared = pytest.mark.skipif(not SHARED, reason="RDMA_SHARED_PLUGIN does not name the plugin")
 
 
-@dataclass
 class Plugin:
     """One of them, on a kubelet of its own."""
 
-    node: OnNode
-
-    @property
-    def kubelet(self) -> SimulatedKubelet:
-        return self.node.kubelet
+    def __init__(self, node: OnNode) -> None:
+        self.node, self.kubelet = node, node.kubelet
 
     def answers(self, resource: str) -> dict[str, Any]:
         """Return what a container gets with each device: nodes, rights, and variables."""

@@ -11,8 +11,8 @@ from deviceplugin_rdma import RdmaSettings
 from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry, Selector
 
 
-def read(tmp_path: Path, document: object, name: str = "config.json") -> RdmaSettings:
-    path = tmp_path / name
+def read(tmp_path: Path, document: object) -> RdmaSettings:
+    path = tmp_path / "config.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     return RdmaSettings.of_file(path)
 
@@ -110,9 +110,9 @@ def test_the_file_of_the_shared_plugin_is_understood(tmp_path: Path) -> None:
 
 
 def test_a_file_without_lists_has_the_default(tmp_path: Path) -> None:
-    assert DEFAULT == read(tmp_path, {}).resources
-    assert DEFAULT == read(tmp_path, "null").resources
-    assert DEFAULT == read(tmp_path, "# nothing\n", "config.yaml").resources
+    printed = {"resources": ENTRIES.write(DEFAULT)}
+    for document in ({}, "null", printed):
+        assert DEFAULT == read(tmp_path, document).resources
 
 
 @pytest.mark.parametrize("value", [None, []])
@@ -135,12 +135,9 @@ def test_an_empty_list_overrides_that_of_the_file(tmp_path: Path, text: str) -> 
         load(RdmaSettings, flags={}, file=path, environ={"DP_RESOURCES": ""})
 
 
-def test_the_default_is_read_as_it_is_printed(tmp_path: Path) -> None:
-    assert DEFAULT == read(tmp_path, {"resources": ENTRIES.write(DEFAULT)}).resources
-
-
 def test_all_that_the_sriov_operator_writes_as_null_is_absent(tmp_path: Path) -> None:
-    names = [key for key in nulls_of_an_entry() if key != "resourceName"]
+    keys = ENTRIES.schema["anyOf"][1]["items"].schema["properties"]
+    names = [key for key in keys if key != "resourceName"]
     document = nic(**dict.fromkeys(names), SelectorObj=None)
     assert (Entry("nic"),) == read(tmp_path, document).resources
     inner = nic(
@@ -152,12 +149,9 @@ def test_all_that_the_sriov_operator_writes_as_null_is_absent(tmp_path: Path) ->
     assert "unknown key" in fault(tmp_path, {**nic(), "resourcesList": None})
 
 
-def nulls_of_an_entry() -> list[str]:
-    return [*ENTRIES.schema["anyOf"][1]["items"].schema["properties"]]
-
-
 NOT_NUMBERS = "is not a name with numbers of virtual functions, as in ens1f0#0,2-7"
-NOT_A_LINK = "is not one of ether, infiniband: did you mean 'ether'?"
+
+
 CHOOSES_NONE = "chooses no functions: give selectors, such as {vendors: [15b3]}"
 NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses or pfNames"
 
@@ -176,7 +170,6 @@ NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses 
             ".selectors[1].vdpaType: 'vhost' is not supported: vDPA devices are not offered",
         ),
         ({"selectors": {"pfNames": ["x#3-1"]}}, f".selectors.pfNames[0]: 'x#3-1' {NOT_NUMBERS}"),
-        ({"selectors": {"pfNames": ["x#"]}}, f".selectors.pfNames[0]: 'x#' {NOT_NUMBERS}"),
         (
             {"selectors": {"vendors": ["0x15b3"]}},
             ".selectors.vendors[0]: '0x15b3' is not 4 hex digits, such as 15b3",
@@ -185,12 +178,7 @@ NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses 
             {"selectors": {"pciAddresses": ["3b:00.0"]}},
             ".selectors.pciAddresses[0]: '3b:00.0' is not a PCI address such as 0000:3b:00.0",
         ),
-        (
-            {"selectors": {"driver": ["ice"]}},
-            ".selectors.driver: unknown key: did you mean 'drivers'?",
-        ),
         ({"resourceName": "a b"}, ".resourceName: 'a b' is not a name of letters, digits, - and _"),
-        ({"shares": 0}, ".shares: 0 is not a whole number from 1 to 10000"),
     ],
 )
 def test_what_cannot_be_used_is_said_with_its_place(
@@ -207,10 +195,6 @@ def test_what_cannot_be_used_is_said_with_its_place(
         (
             {"devices": ["ib0"], "selectors": {"vendors": ["15b3"]}},
             ": selectors and devices exclude each other: use selectors",
-        ),
-        (
-            {"selectors": {"linkTypes": ["ethernet"]}},
-            f".selectors.linkTypes[0]: 'ethernet' {NOT_A_LINK}",
         ),
         (
             {"resourceName": "a-b", "devices": ["ib0"]},

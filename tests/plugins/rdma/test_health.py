@@ -1,6 +1,7 @@
 """A function is healthy if it can be used and its link is up, and is healthy again by itself."""
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,11 +10,9 @@ import pytest
 
 from deviceplugin.checks import Node
 from deviceplugin_rdma import doctor
-from deviceplugin_testing.fixture import Kubelet
 from discovered import degraded, found, unhealthy
-from hardware import kernel_events
 from rdma.machines import DGX_H100
-from rdma.tree import Build, Make, RdmaTree
+from rdma.tree import Build, RdmaTree
 
 ROCE, FIRST, SECOND, VFIO = (f"0000:3b:00.{number}" for number in (0, 2, 3, 4))
 IB, ICE = "0000:af:00.0", "0000:5e:00.0"
@@ -22,8 +21,8 @@ RDMA = {"resourceList": [{"resourceName": "nic", "selectors": {"isRdma": True}}]
 SHARED = {"resourceList": [{"resourceName": "hca", "shares": 2}]}
 
 
-def test_a_shared_card_follows_its_port(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, SHARED)
+def test_a_shared_card_follows_its_port(tree: RdmaTree) -> None:
+    plugin = tree.plugin(SHARED)
     assert {} == unhealthy(plugin)
     tree.cable(ROCE, is_in=False)
     reason = "port 1 of mlx5_0 is DOWN"
@@ -33,8 +32,8 @@ def test_a_shared_card_follows_its_port(tree: RdmaTree, make: Make) -> None:
 
 
 @pytest.mark.parametrize("text", ["1: DOWN", "2: INIT", "3: ARMED"])
-def test_an_infiniband_port_must_be_active(tree: RdmaTree, make: Make, text: str) -> None:
-    plugin = make(tree, ALL)
+def test_an_infiniband_port_must_be_active(tree: RdmaTree, text: str) -> None:
+    plugin = tree.plugin(ALL)
     tree.state(IB, text)
     down = f"port 1 of mlx5_1 is {text[3:]}"
     assert {IB: down} == unhealthy(plugin)
@@ -48,11 +47,12 @@ def test_an_infiniband_port_must_be_active(tree: RdmaTree, make: Make, text: str
         assert expected == unhealthy(plugin)
 
 
-def test_virtual_functions_follow_the_cable_of_their_card(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, ALL)
+def test_virtual_functions_follow_the_cable_of_their_card(tree: RdmaTree) -> None:
+    plugin = tree.plugin(ALL)
     tree.state(FIRST, "1: DOWN")  # nobody has switched its interface on yet
     assert {} == unhealthy(plugin)
     tree.cable(ROCE, is_in=False)
+    assert {} == unhealthy(tree.plugin(ALL, link_health="ignore"))
     reasons = unhealthy(plugin)
     assert {FIRST, SECOND, VFIO, "0000:3b:00.5"} == set(reasons)
     assert {"ens1f0np0: no carrier"} == set(reasons.values())
@@ -63,37 +63,26 @@ def test_virtual_functions_follow_the_cable_of_their_card(tree: RdmaTree, make: 
     assert {} == unhealthy(plugin)
 
 
-def test_an_interface_that_is_switched_off_says_nothing_of_its_cable(
-    tree: RdmaTree, make: Make
-) -> None:
+def test_an_interface_that_is_switched_off_says_nothing_of_its_cable(tree: RdmaTree) -> None:
     folder = tree.folders[ICE] / "net/ens3"
     (folder / "flags").write_text("0x1002\n")
     tree.kernel.faults[folder / "carrier"] = errno.EINVAL
-    assert {} == unhealthy(make(tree, ALL))
+    assert {} == unhealthy(tree.plugin(ALL))
 
 
-@pytest.mark.parametrize("flags", ["0x", "0xzz", "1003", "0x1_0", "0x" + "f" * 5000, ""])
-def test_flags_that_are_no_number_say_nothing_and_cost_no_other(
-    tree: RdmaTree, make: Make, flags: str
-) -> None:
+@pytest.mark.parametrize("flags", ["0x", "0xzz", "0x" + "f" * 5000, ""])
+def test_flags_that_are_no_number_say_nothing_and_cost_no_other(tree: RdmaTree, flags: str) -> None:
     tree.cable(ROCE, is_in=False)
-    plugin = make(tree, ALL)
+    plugin = tree.plugin(ALL)
     before = unhealthy(plugin)
     (tree.folders[ICE] / "net/ens3/flags").write_text(f"{flags}\n")
     assert before == unhealthy(plugin)
 
 
-def test_links_can_be_ignored(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, ALL, link_health="ignore")
-    tree.cable(ROCE, is_in=False)
-    tree.cable(IB, is_in=False)
-    assert {} == unhealthy(plugin)
-
-
-def test_a_short_loss_of_the_link_changes_nothing(tree: RdmaTree, make: Make) -> None:
+def test_a_short_loss_of_the_link_changes_nothing(tree: RdmaTree) -> None:
     now = [0.0]
     patience = timedelta(seconds=5)
-    plugin = make(tree, ALL, clock=lambda: now[0], link_patience=patience)
+    plugin = tree.plugin(ALL, clock=lambda: now[0], link_patience=patience)
     assert {} == unhealthy(plugin)
     tree.cable(IB, is_in=False)
     assert {} == unhealthy(plugin)
@@ -107,36 +96,36 @@ def test_a_short_loss_of_the_link_changes_nothing(tree: RdmaTree, make: Make) ->
     assert {} == unhealthy(plugin)
 
 
-@pytest.mark.parametrize("what", ["state", "carrier", "name", "pod", "rdma"])
-def test_changes_without_events_are_noticed(tree: RdmaTree, make: Make, what: str) -> None:
-    plugin = make(tree, ALL)
+CHANGES: dict[str, Callable[[RdmaTree], object]] = {
+    "state": lambda tree: tree.state(IB, "1: DOWN"),
+    "carrier": lambda tree: (tree.folders[ROCE] / "net/ens1f0np0/carrier").write_text("0\n"),
+    "name": lambda tree: tree.rename(FIRST, "vf0"),
+    "pod": lambda tree: tree.move_to_pod(FIRST),
+    "rdma": lambda tree: (tree.folders[VFIO] / "infiniband/mlx5_9").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_changes_without_events_are_noticed(tree: RdmaTree, what: str) -> None:
+    plugin = tree.plugin(ALL)
     found(plugin)
     assert not plugin._is_due()
-    if what == "state":
-        tree.state(IB, "1: DOWN")
-    elif what == "carrier":
-        (tree.folders[ROCE] / "net/ens1f0np0/carrier").write_text("0\n")
-    elif what == "name":
-        tree.rename(FIRST, "vf0")
-    elif what == "pod":
-        tree.move_to_pod(FIRST)
-    else:
-        (tree.folders[VFIO] / "infiniband/mlx5_9").mkdir(parents=True)
+    CHANGES[what](tree)
     assert plugin._is_due()
     found(plugin)
     assert not plugin._is_due()
 
 
-def test_a_port_that_cannot_be_read_says_why(tree: RdmaTree, make: Make) -> None:
+def test_a_port_that_cannot_be_read_says_why(tree: RdmaTree) -> None:
     path = tree.folders[IB] / "infiniband/mlx5_1/ports/1/state"
     tree.kernel.faults[path] = errno.EIO
-    assert {IB: f"{path}: Input/output error"} == unhealthy(make(tree, ALL))
+    assert {IB: f"{path}: Input/output error"} == unhealthy(tree.plugin(ALL))
     tree.kernel.faults[path.parents[1]] = errno.EIO  # it is not even known which ports there are
-    assert {} == unhealthy(make(tree, ALL))
+    assert {} == unhealthy(tree.plugin(ALL))
 
 
-def test_an_infiniband_port_with_a_bad_link_is_degraded(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, ALL)
+def test_an_infiniband_port_with_a_bad_link_is_degraded(tree: RdmaTree) -> None:
+    plugin = tree.plugin(ALL)
     port = tree.folders[IB] / "infiniband/mlx5_1/ports/1"
     (port / "phys_state").write_text("5: LinkUp\n")
     (port / "rate").write_text("100 Gb/sec (4X EDR)\n")
@@ -151,29 +140,26 @@ def test_an_infiniband_port_with_a_bad_link_is_degraded(tree: RdmaTree, make: Ma
     assert {IB: expected} == degraded(plugin)
     tree.state(IB, "1: DOWN")
     assert {IB: "port 1 of mlx5_1 is DOWN"} == unhealthy(plugin)
-
-
-def test_one_lane_is_all_that_ethernet_may_have(tree: RdmaTree, make: Make) -> None:
     port = tree.folders[ROCE] / "infiniband/mlx5_0/ports/1"
-    (port / "rate").write_text("25 Gb/sec (1X EDR)\n")
-    assert {} == degraded(make(tree, ALL))
+    (port / "rate").write_text("25 Gb/sec (1X EDR)\n")  # Ethernet may have one lane
+    assert {} == degraded(plugin)
 
 
-def test_a_card_that_has_lost_lanes_is_degraded(build: Build, make: Make) -> None:
+def test_a_card_that_has_lost_lanes_is_degraded(build: Build) -> None:
     tree, address = build(DGX_H100), "0000:40:00.0"
     folder = tree.folders[address]
     for place, width, most in ((folder, 8, 16), (folder.parent, 8, 16)):
         (place / "current_link_width").write_text(f"{width}\n")
         (place / "max_link_width").write_text(f"{most}\n")
     expected = {address: f"PCIe link of {address}: 8 of 16 lanes"}
-    assert expected == degraded(make(tree, ALL))
-    assert {} == degraded(make(tree, ALL, link_health="ignore"))
+    assert expected == degraded(tree.plugin(ALL))
+    assert {} == degraded(tree.plugin(ALL, link_health="ignore"))
     (folder.parent / "max_link_width").write_text("8\n")
-    assert {} == degraded(make(tree, ALL))
+    assert {} == degraded(tree.plugin(ALL))
 
 
-def test_a_missing_node_is_said_at_once(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, RDMA)
+def test_a_missing_node_is_said_at_once(tree: RdmaTree) -> None:
+    plugin = tree.plugin(RDMA)
     assert {} == unhealthy(plugin)
     (tree.dev / "infiniband/uverbs1").unlink()
     assert {FIRST: f"{tree.dev}/infiniband/uverbs1 does not exist"} == unhealthy(plugin)
@@ -181,14 +167,14 @@ def test_a_missing_node_is_said_at_once(tree: RdmaTree, make: Make) -> None:
     assert [FIRST] == [*unhealthy(plugin)]
 
 
-def test_rdma_devices_without_verbs_are_said(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, RDMA)
+def test_rdma_devices_without_verbs_are_said(tree: RdmaTree) -> None:
+    plugin = tree.plugin(RDMA)
     (tree.folders[FIRST] / "infiniband_verbs").rename(tree.folders[FIRST] / "old")
     assert {FIRST: "mlx5_2 has no verbs: load ib_uverbs"} == unhealthy(plugin)
 
 
-def test_a_vfio_function_needs_its_group_for_itself(tree: RdmaTree, make: Make) -> None:
-    plugin = make(tree, ALL)
+def test_a_vfio_function_needs_its_group_for_itself(tree: RdmaTree) -> None:
+    plugin = tree.plugin(ALL)
     (tree.sys / "kernel/iommu_groups/42/devices" / FIRST).symlink_to(tree.folders[FIRST])
     reason = f"IOMMU group 42 is not viable: {FIRST} has the driver mlx5_core"
     assert {VFIO: reason} == unhealthy(plugin)
@@ -197,17 +183,17 @@ def test_a_vfio_function_needs_its_group_for_itself(tree: RdmaTree, make: Make) 
     assert {VFIO: reason} == unhealthy(plugin)
 
 
-def test_vhost_nodes_must_be_there_if_they_are_needed(tree: RdmaTree, make: Make) -> None:
+def test_vhost_nodes_must_be_there_if_they_are_needed(tree: RdmaTree) -> None:
     needs = {"needVhostNet": True, "drivers": ["ice"]}
-    plugin = make(tree, {"resourceList": [{"resourceName": "nic", "selectors": needs}]})
+    plugin = tree.plugin({"resourceList": [{"resourceName": "nic", "selectors": needs}]})
     expected = f"{tree.dev}/vhost-net does not exist; {tree.dev}/net/tun does not exist"
     assert {ICE: expected} == unhealthy(plugin)
 
 
-def test_a_set_is_healthy_while_any_of_it_is(tree: RdmaTree, make: Make) -> None:
+def test_a_set_is_healthy_while_any_of_it_is(tree: RdmaTree) -> None:
     selectors = {"vendors": ["15b3"], "deviceIDs": ["101d", "101b"]}
     shared = {"configList": [{"resourceName": "hca", "rdmaHcaMax": 1, "selectors": selectors}]}
-    plugin = make(tree, shared)
+    plugin = tree.plugin(shared)
     tree.cable(IB, is_in=False)
     assert {} == unhealthy(plugin)
     assert {"hca::0": f"{IB}: port 1 of mlx5_1 is DOWN"} == degraded(plugin)
@@ -221,47 +207,28 @@ def test_a_set_is_healthy_while_any_of_it_is(tree: RdmaTree, make: Make) -> None
     } == unhealthy(plugin)
 
 
-def test_a_cable_that_comes_back_heals_for_the_kubelet(
-    tree: RdmaTree, make: Make, kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kernel_events.pretend(monkeypatch)
-    selectors = {"linkTypes": ["infiniband"]}
-    plugin = make(tree, {"resourceList": [{"resourceName": "ib", "selectors": selectors}]})
-    with kubelet.running(plugin) as node:
-        node.wait_for("intel.com/ib", {IB})
-        tree.cable(IB, is_in=False)
-        node.wait_for("intel.com/ib", set(), unhealthy={IB})
-        tree.cable(IB, is_in=True)
-        node.wait_for("intel.com/ib", {IB})
-
-
 def bad(tree: RdmaTree) -> list[tuple[str, str]]:
     found = doctor.look(Node.at_root(tree.sys.parent))
     return [(one.verdict.value, one.found) for one in found if one.verdict != "ok"]
 
 
-def test_the_doctor_says_what_keeps_cards_from_being_used(tree: RdmaTree) -> None:
+def test_the_doctor_says_what_keeps_cards_from_being_used(tree: RdmaTree, build: Build) -> None:
     (fine,) = doctor.look(Node.at_root(tree.sys.parent))
     assert "8 functions on the PCI bus, 5 with RDMA" == fine.found
     tree.bind("0000:3b:00.4", "")
     tree.cable(IB, is_in=False)
-    expected = ["no driver: 0000:3b:00.4", "port 1 of mlx5_1 is DOWN"]
-    assert [("warning", one) for one in expected] == bad(tree)
+    expected = [("warning", "no driver: 0000:3b:00.4"), ("warning", "port 1 of mlx5_1 is DOWN")]
+    assert expected == bad(tree)
+    without_nodes = build()
+    (without_nodes.dev / "infiniband").rename(without_nodes.dev / "old")
+    (failed, verbs), manager = bad(without_nodes)
+    assert ("failure", True) == (failed, verbs.startswith("no verbs: mlx5_"))
+    assert ("warning", "/dev/infiniband/rdma_cm does not exist") == manager
+    of_pod = build()
+    for address in of_pod.folders:
+        of_pod.move_to_pod(address)
+    assert [("warning", "sysfs shows none of any card")] == bad(of_pod)
     assert "0, 1, 2, 3, 4, 5, 6, 7 and 2 more" == doctor._few([str(one) for one in range(10)])
-
-
-def test_missing_device_files_are_said(tree: RdmaTree) -> None:
-    (tree.dev / "infiniband").rename(tree.dev / "old")
-    (failed, verbs), (warned, manager) = bad(tree)
-    assert ("failure", "warning") == (failed, warned)
-    assert verbs.startswith("no verbs: mlx5_")
-    assert "/dev/infiniband/rdma_cm does not exist" == manager
-
-
-def test_the_sysfs_of_a_pod_is_noticed(tree: RdmaTree) -> None:
-    for address in tree.folders:
-        tree.move_to_pod(address)
-    assert [("warning", "sysfs shows none of any card")] == bad(tree)
 
 
 def test_a_node_without_cards_is_ok_unless_it_is_asked_for(tree: RdmaTree) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from discovered import found, unhealthy
 from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE
-from rdma.tree import Build, Make, ids, nodes
+from rdma.tree import Build, ids, nodes
 
 
 def sriov(name: str = "nic", **selectors: object) -> dict[str, object]:
@@ -21,17 +21,15 @@ def shared(**selectors: object) -> dict[str, object]:
     }
 
 
-def test_without_configuration_each_physical_function_with_rdma_has_shares(
-    build: Build, make: Make
-) -> None:
-    offered = ids(make(build()))
+def test_without_configuration_each_physical_function_with_rdma_has_shares(build: Build) -> None:
+    offered = ids(build().plugin())
     assert ["rdma/hca"] == list(offered)
     cards = ["0000:3b:00.0", "0000:5e:00.0", "0000:af:00.0"]
     assert [f"{card}::{share}" for card in cards for share in range(100)] == offered["rdma/hca"]
 
 
-def test_the_infiniband_cards_of_a_dgx_are_found(build: Build, make: Make) -> None:
-    plugin = make(build(DGX_H100), sriov(linkTypes=["infiniband"], isRdma=True))
+def test_the_infiniband_cards_of_a_dgx_are_found(build: Build) -> None:
+    plugin = build(DGX_H100).plugin(sriov(linkTypes=["infiniband"], isRdma=True))
     devices = dict(sorted(found(plugin).items()))
     buses = ["18", "40", "4f", "5e", "9a", "c0", "ce", "dc"]
     assert [f"0000:{bus}:00.0" for bus in buses] == list(devices)
@@ -44,8 +42,8 @@ def test_the_infiniband_cards_of_a_dgx_are_found(build: Build, make: Make) -> No
     assert {} == unhealthy(plugin)
 
 
-def test_the_gpu_behind_the_same_switch_is_named(build: Build, make: Make) -> None:
-    devices = found(make(build(DGX_H100), sriov(linkTypes=["infiniband"])))
+def test_the_gpu_behind_the_same_switch_is_named(build: Build) -> None:
+    devices = found(build(DGX_H100).plugin(sriov(linkTypes=["infiniband"])))
     near = {
         *(("18", "1b"), ("40", "43"), ("4f", "52"), ("5e", "61")),
         *(("9a", "9d"), ("c0", "c3"), ("ce", "d1"), ("dc", "df")),
@@ -53,13 +51,11 @@ def test_the_gpu_behind_the_same_switch_is_named(build: Build, make: Make) -> No
     assert {f"0000:{nic}:00.0": f"0000:{gpu}:00.0" for nic, gpu in near} == {
         one: device.attributes["gpus"] for one, device in devices.items()
     }
-    assert all("gpus" not in one.attributes for one in found(make(build())).values())
+    assert all("gpus" not in one.attributes for one in found(build().plugin()).values())
 
 
-def test_the_virtual_functions_of_roce_cards_are_found_and_not_the_cards(
-    build: Build, make: Make
-) -> None:
-    plugin = make(build(CONNECTX6), sriov(vendors=["15b3"], isRdma=True))
+def test_the_virtual_functions_of_roce_cards_are_found_and_not_the_cards(build: Build) -> None:
+    plugin = build(CONNECTX6).plugin(sriov(vendors=["15b3"], isRdma=True))
     expected = [f"0000:{bus}:00.{number}" for bus in ("05", "d2") for number in range(1, 5)]
     assert {"intel.com/nic": expected} == ids(plugin)
     given = nodes(plugin.allocate([found(plugin)["0000:d2:00.2"]]))
@@ -68,27 +64,25 @@ def test_the_virtual_functions_of_roce_cards_are_found_and_not_the_cards(
     ] == given
 
 
-def test_an_e810_has_functions_of_three_kinds(build: Build, make: Make) -> None:
-    configuration = {
-        "resourceList": [
-            {
-                "resourceName": name,
-                "resourcePrefix": "openshift.io",
-                "selectors": {
-                    "vendors": ["8086"],
-                    "devices": ["1889"],
-                    "drivers": [driver],
-                    "pfNames": [f"enp81s0f3#{numbers}"],
-                },
-            }
-            for name, driver, numbers in (
-                ("vran_netdevice", "iavf", "0-3"),
-                ("vran_netdevice_fh", "iavf", "4-5"),
-                ("vran_vfio", "vfio-pci", "6-7"),
-            )
-        ]
-    }
-    plugin = make(build(E810), configuration)
+def test_an_e810_has_functions_of_three_kinds(build: Build) -> None:
+    resources = [
+        {
+            "resourceName": name,
+            "resourcePrefix": "openshift.io",
+            "selectors": {
+                "vendors": ["8086"],
+                "devices": ["1889"],
+                "drivers": [driver],
+                "pfNames": [f"enp81s0f3#{numbers}"],
+            },
+        }
+        for name, driver, numbers in (
+            ("vran_netdevice", "iavf", "0-3"),
+            ("vran_netdevice_fh", "iavf", "4-5"),
+            ("vran_vfio", "vfio-pci", "6-7"),
+        )
+    ]
+    plugin = build(E810).plugin({"resourceList": resources})
     offered = ids(plugin)
     assert [
         ("openshift.io/vran_netdevice", 4),
@@ -118,9 +112,9 @@ def test_an_e810_has_functions_of_three_kinds(build: Build, make: Make) -> None:
     ],
 )
 def test_a_shared_resource_has_what_its_selectors_say(
-    build: Build, make: Make, configuration: object, expected: str
+    build: Build, configuration: object, expected: str
 ) -> None:
-    devices = found(make(build(), configuration))
+    devices = found(build().plugin(configuration))
     assert (["hca::0", "hca::1"] if expected else []) == list(devices)
     assert {expected} - {""} == {device.attributes["pci"] for device in devices.values()}
 
@@ -147,15 +141,15 @@ def test_a_shared_resource_has_what_its_selectors_say(
     ],
 )
 def test_a_resource_of_functions_has_what_its_selectors_say(
-    build: Build, make: Make, selectors: object, expected: str
+    build: Build, selectors: object, expected: str
 ) -> None:
     tree = build()
     (tree.folders["0000:5e:00.0"] / "acpi_index").write_text("7\n")
     configuration = {"resourceList": [{"resourceName": "nic", "selectors": selectors}]}
-    assert [f"0000:{one}" for one in expected.split()] == list(found(make(tree, configuration)))
+    assert [f"0000:{one}" for one in expected.split()] == list(found(tree.plugin(configuration)))
 
 
-def test_a_function_is_in_the_first_resource_that_matches(build: Build, make: Make) -> None:
+def test_a_function_is_in_the_first_resource_that_matches(build: Build) -> None:
     configuration = {
         "resourceList": [
             {"resourceName": "first", "selectors": {"pfNames": ["ens1f0np0#0-1"]}},
@@ -165,7 +159,7 @@ def test_a_function_is_in_the_first_resource_that_matches(build: Build, make: Ma
             {"resourceName": "hca", "rdmaHcaMax": 1, "selectors": {"vendors": ["15b3"]}},
         ],
     }
-    plugin = make(build(), configuration)
+    plugin = build().plugin(configuration)
     assert {
         "intel.com/first": ["0000:3b:00.2", "0000:3b:00.3"],
         "intel.com/rest": ["0000:3b:00.4", "0000:3b:00.5"],
@@ -173,21 +167,21 @@ def test_a_function_is_in_the_first_resource_that_matches(build: Build, make: Ma
     } == ids(plugin)
 
 
-def test_a_container_of_a_shared_resource_has_all_of_it(build: Build, make: Make) -> None:
-    plugin = make(build(), shared(vendors=["15b3"], linkTypes=["infiniband", "ether"]))
+def test_a_container_of_a_shared_resource_has_all_of_it(build: Build) -> None:
+    plugin = build().plugin(shared(vendors=["15b3"], linkTypes=["infiniband", "ether"]))
     allocation = plugin.allocate([found(plugin)["hca::1"]])
     assert 4 == sum("uverbs" in name for name in nodes(allocation))
     assert 1 == nodes(allocation).count("infiniband/rdma_cm")
     assert {} == allocation.envs
 
 
-def test_a_card_without_management_datagrams_has_verbs(build: Build, make: Make) -> None:
-    plugin = make(build(), shared(drivers=["ice"]))
+def test_a_card_without_management_datagrams_has_verbs(build: Build) -> None:
+    plugin = build().plugin(shared(drivers=["ice"]))
     given = nodes(plugin.allocate([found(plugin)["hca::0"]]))
     assert ["infiniband/uverbs4", "infiniband/rdma_cm"] == given
 
 
-def test_the_variables_are_those_of_the_sriov_plugin(build: Build, make: Make) -> None:
+def test_the_variables_are_those_of_the_sriov_plugin(build: Build) -> None:
     configuration = {
         "resourceList": [
             {
@@ -200,7 +194,7 @@ def test_the_variables_are_those_of_the_sriov_plugin(build: Build, make: Make) -
     tree = build()
     tree.hardware.node("vhost-net")
     tree.hardware.node("net/tun")
-    plugin = make(tree, configuration)
+    plugin = tree.plugin(configuration)
     allocation = plugin.allocate(list(found(plugin).values()))
     assert "0000:3b:00.2,0000:3b:00.3" == allocation.envs["PCIDEVICE_INTEL_COM_ROCE-VFS"]
     info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_ROCE-VFS_INFO"])
@@ -220,13 +214,11 @@ def test_the_variables_are_those_of_the_sriov_plugin(build: Build, make: Make) -
     assert {"rw"} == {node.permissions for node in allocation.nodes}
 
 
-def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(
-    build: Build, make: Make
-) -> None:
+def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(build: Build) -> None:
     tree = build()
     tree.hardware.unplug("virtual/vfio/42")
     tree.hardware.vfio("noiommu-42")
-    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
+    plugin = tree.plugin(sriov(pciAddresses=["0000:3b:00.4"]))
     # Without an IOMMU the node has the name that programs open.
     (_, node) = next(iter(found(plugin).values())).nodes
     assert (
@@ -242,10 +234,10 @@ def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(
     assert {"mount": "/dev/iommu", "dev-mount": "/dev/vfio/devices/vfio0"} == info["vfio"]
 
 
-def test_a_uio_driver_has_its_node(build: Build, make: Make) -> None:
+def test_a_uio_driver_has_its_node(build: Build) -> None:
     tree = build()
     tree.bind("0000:3b:00.4", "uio_pci_generic")
-    plugin = make(tree, sriov(pciAddresses=["0000:3b:00.4"]))
+    plugin = tree.plugin(sriov(pciAddresses=["0000:3b:00.4"]))
     assert {"0000:3b:00.4": "its driver has made no node yet"} == unhealthy(plugin)
     tree.hardware.device("pci0000:3b/0000:3b:00.4/uio/uio3", "uio", node="uio3")
     allocation = plugin.allocate(list(found(plugin).values()))
@@ -254,24 +246,24 @@ def test_a_uio_driver_has_its_node(build: Build, make: Make) -> None:
     assert {"mount": "/dev/uio3"} == info["0000:3b:00.4"]["uio"]
 
 
-def test_accelerators_are_another_class(build: Build, make: Make) -> None:
+def test_accelerators_are_another_class(build: Build) -> None:
     tree = build()
     tree.hardware.pci("0000:b1:00.0", "8086:0d5d", "120001", driver="vfio-pci", group="9")
     tree.hardware.node("vfio/9")
     entry: dict[str, object] = {"resourceName": "fec", "deviceType": "accelerator"}
     configuration = {"resourceList": [{**entry, "selectors": {"devices": ["0d5d"]}}]}
-    assert {"intel.com/fec": ["0000:b1:00.0"]} == ids(make(tree, configuration))
+    assert {"intel.com/fec": ["0000:b1:00.0"]} == ids(tree.plugin(configuration))
     configuration["resourceList"][0]["excludeTopology"] = True
-    assert {None} == {one.topology for one in found(make(tree, configuration)).values()}
-    assert {} == ids(make(tree, sriov(devices=["0d5d"])))
+    assert {None} == {one.topology for one in found(tree.plugin(configuration)).values()}
+    assert {} == ids(tree.plugin(sriov(devices=["0d5d"])))
 
 
 @pytest.mark.parametrize("machine", [CONNECTX6, DGX_H100, E810, SAMPLE])
 def test_the_interface_of_the_default_route_is_given_to_nobody(
-    build: Build, make: Make, machine: object
+    build: Build, machine: object
 ) -> None:
     tree = build(machine)
-    plugin = make(tree, sriov(isVirtual=False))
+    plugin = tree.plugin(sriov(isVirtual=False))
     before = set(found(plugin))
     (busy,) = (a for a in tree.folders if tree.machine.default_route in tree.names(a))
     assert busy not in before
@@ -279,9 +271,7 @@ def test_the_interface_of_the_default_route_is_given_to_nobody(
     assert {busy} == set(found(plugin)) - before
 
 
-def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(
-    build: Build, make: Make
-) -> None:
+def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(build: Build) -> None:
     tree = build()
     for name, below in (("br0", "bond0"), ("bond0", "ens3")):
         folder = tree.sys / "devices/virtual/net" / name
@@ -289,28 +279,28 @@ def test_an_interface_below_a_bond_with_the_default_route_is_given_to_nobody(
         (folder / f"lower_{below}").symlink_to(tree.sys / "class/net" / below)
         (tree.sys / "class/net" / name).symlink_to(folder)
     tree.route("br0")
-    assert "0000:5e:00.0" not in found(make(tree, sriov()))
-    assert "0000:18:00.0" in found(make(tree, sriov()))
+    assert "0000:5e:00.0" not in found(tree.plugin(sriov()))
+    assert "0000:18:00.0" in found(tree.plugin(sriov()))
     tree.route("")
     lines = [f"{'0' * 32} 00 {'0' * 32} 00 {'fe80':0<32} 00000400 1 0 00000003     ens3"]
     lines.append(f"{'fe80':0<32} 40 {'0' * 32} 00 {'0' * 32} 00000100 1 0 00000001     eno1")
     (tree.net / "ipv6_route").write_text("\n".join(lines))
-    assert "0000:5e:00.0" not in found(make(tree, sriov()))
-    assert "0000:18:00.0" in found(make(tree, sriov()))
+    assert "0000:5e:00.0" not in found(tree.plugin(sriov()))
+    assert "0000:18:00.0" in found(tree.plugin(sriov()))
 
 
 def test_a_virtual_function_is_none_of_its_card_though_only_one_of_the_two_says_so(
-    build: Build, make: Make
+    build: Build,
 ) -> None:
     tree = build()
-    before = found(make(tree, sriov(isVirtual=False)))
+    before = found(tree.plugin(sriov(isVirtual=False)))
     (tree.folders["0000:3b:00.2"] / "physfn").unlink()
-    assert before == found(make(tree, sriov(isVirtual=False)))
+    assert before == found(tree.plugin(sriov(isVirtual=False)))
 
 
-def test_a_link_to_another_functions_nodes_gives_none_of_them(build: Build, make: Make) -> None:
+def test_a_link_to_another_functions_nodes_gives_none_of_them(build: Build) -> None:
     tree = build()
-    plugin = make(tree, sriov(isRdma=True))
+    plugin = tree.plugin(sriov(isRdma=True))
     before = found(plugin)
     first, second = (tree.folders[f"0000:3b:00.{n}"] / "infiniband_verbs" for n in (2, 3))
     (own,), (other,) = first.iterdir(), second.iterdir()

@@ -21,15 +21,13 @@ from patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 COMMAND = Path(sys.executable).with_name("simulated-device-plugin")
+
+
 VARIABLES = {
-    "PLUGIN_NAME": ("plugin-name", "other"),
     "RESOURCE_NAME": ("resource", "example.com/other"),
     "NUMBER_DEVICES": ("number-devices", 8),
-    "DEVICE_ID_PREFIX": ("device-id-prefix", "gpu"),
     "NODE_NAME": ("node-name", "node-2"),
-    "ANNOTATION_PREFIX": ("annotation-prefix", "example.com/a"),
     "ENV_PREFIX": ("env-prefix", "OTHER"),
-    "DEVICE_FILE_PREFIX": ("device-file-prefix", "sim"),
 }
 
 

@@ -1,12 +1,13 @@
 """The script alone: given a time, the state. No threads, no clock."""
 
 import itertools
+import json
 
 import pytest
 
 from deviceplugin_simulated.life import WELL, Action, Event, Life, State, Trouble
 from deviceplugin_simulated.script import Process
-from simulated.soak import main, soak
+from simulated.soak import main
 
 IDS = ["a", "b", "c"]
 
@@ -41,15 +42,12 @@ def test_actions_change_a_device(actions: tuple[str, ...], expected: Trouble) ->
     assert expected == trouble_after(*actions)
 
 
-def test_an_event_without_a_reason_says_that_it_is_simulated() -> None:
-    assert "simulated fault" == State().after([event(0, "unhealthy", "a")]).of("a").sickness
-
-
 def test_hanging_ends_and_a_crash_does_not() -> None:
     state = State().after([event(0, "hang"), event(0, "crash")])
     assert (True, True) == (state.hangs, state.crashed)
     state = state.after([event(0, "resume"), event(0, "unhealthy", "a")])
     assert (False, True) == (state.hangs, state.crashed)
+    assert "simulated fault" == state.of("a").sickness
 
 
 def test_a_trouble_says_everything_that_is_wrong() -> None:
@@ -114,10 +112,7 @@ def test_a_seed_always_makes_the_same_faults_and_another_seed_others() -> None:
     found = some(PROCESS)
     assert found == some(PROCESS) == sorted(found, key=lambda one: one.at)
     assert found != some(PROCESS, seed=8)
-
-
-def test_this_seed_makes_these_faults() -> None:
-    """Across versions of Python and of this package too."""
+    # Across versions of Python and of this package too.
     assert [
         (0.196, "unhealthy", ("b",)),
         (0.233, "unhealthy", ("b",)),
@@ -160,20 +155,16 @@ def test_without_devices_only_the_plugin_can_fail() -> None:
 
 
 @pytest.mark.slow
-def test_the_kubelet_has_what_the_script_says_after_many_faults() -> None:
-    outcome = soak(10_000, seconds=3, seed=7)
-    assert (10_000, 0) == (outcome.devices, outcome.differences)
-    assert 500 < outcome.events
-    assert 1000 < outcome.troubled < 2000
-    assert 1 < outcome.lists or outcome.last_fault < outcome.first_list
-    # As much as some thousand of its devices, not as the lists that were sent.
-    assert max(outcome.memory_mib) - outcome.memory_mib[0] < 20
-
-
-def test_the_script_prints_what_it_saw(
+def test_the_kubelet_has_what_the_script_says_after_many_faults(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["soak", "--seconds", "1", "--devices", "1000", "--every", "20ms"]
-    monkeypatch.setattr("sys.argv", words)
+    monkeypatch.setattr("sys.argv", ["soak", "--seconds=3", "--devices=10000"])
     assert 0 == main()
-    assert "differences   0\n" in capsys.readouterr().out
+    told = (line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    outcome = {name: json.loads(value) for name, value in told}
+    assert (10_000, 0) == (outcome["devices"], outcome["differences"])
+    assert 500 < outcome["events"]
+    assert 1000 < outcome["troubled"] < 2000
+    assert 1 < outcome["lists"] or outcome["last_fault"] < outcome["first_list"]
+    # As much as some thousand of its devices, not as the lists that were sent.
+    assert max(outcome["memory_mib"]) - outcome["memory_mib"][0] < 20

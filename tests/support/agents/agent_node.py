@@ -42,20 +42,14 @@ class AgentNode:
 
 
 def agent_node(
-    folder: Path,
-    cache: Path,
-    plugins: Iterable[str] = ALL,
-    *,
-    files: int = 2,
-    more: Mapping[str, Any] | None = None,
+    folder: Path, cache: Path, plugins: Iterable[str] = ALL, *, files: int = 2
 ) -> AgentNode:
-    """Make the hardware of ``plugins`` in ``folder``. ``more`` are settings of all plugins."""
+    """Make the hardware of ``plugins`` in ``folder``."""
     node = AgentNode(folder / "config.yaml", folder / "gophers")
     node.files.mkdir(parents=True)
     for number in range(files):
         (node.files / f"gopher-{number}").touch()
     sections = {name: _section(cases()[name], node, folder / name, cache) for name in plugins}
-    node.of_all.update(more or {})
     node.config.write_text(json.dumps({**node.of_all, **sections}, indent=1))
     return node
 

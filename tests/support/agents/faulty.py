@@ -3,7 +3,6 @@
 ``install`` makes a package of them, which an agent finds by ``PYTHONPATH``.
 """
 
-import itertools
 import os
 import sys
 import threading
@@ -54,15 +53,6 @@ class Exits(Faulty):
     @override
     def discover(self) -> Iterable[dp.Device]:
         sys.exit(0)
-
-
-class Endless(Faulty):
-    """Yields devices for ever, and allocates for each."""
-
-    @override
-    def discover(self) -> Iterator[dp.Device]:
-        for number in itertools.count():
-            yield dp.Device(f"d{number % 1000}")
 
 
 class Dies(Faulty):
@@ -121,8 +111,7 @@ class Late(Faulty):
 
 
 KINDS: Final = {
-    one.__name__.lower(): one
-    for one in (Hangs, Raises, Rubbish, Exits, Endless, Dies, Wild, Stuck, Late)
+    one.__name__.lower(): one for one in (Hangs, Raises, Rubbish, Exits, Dies, Wild, Stuck, Late)
 }
 
 

@@ -13,14 +13,16 @@
 import errno
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from amd.machines import Card, Machine, Node, write_links, write_properties
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_amd import AmdPlugin
+from deviceplugin_amd import AmdPlugin, AmdSettings
+from deviceplugin_amd.handover import Handover
 from deviceplugin_testing.fixture import FailingKernel
-from hardware.tree import Hardware
+from hardware.tree import Hardware, renew
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")
 _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
@@ -42,6 +44,7 @@ class AmdTree:
         high: bool = False,
         links: bool = True,
     ) -> None:
+        self.root = root
         self.hardware = Hardware(root)
         self.sys, self.dev = self.hardware.sys, self.hardware.dev
         self.machine = machine
@@ -64,6 +67,12 @@ class AmdTree:
         for address in machine.addresses:
             self.plug_in(address)
         self.topology()
+
+    def plugin(self, handover: Handover | None = None, **settings: Any) -> AmdPlugin:
+        """Return a plugin that waits for nothing."""
+        given = {"state_file": self.root / "health.json", "error_patience": timedelta(), **settings}
+        made = AmdSettings(sysfs_dir=self.sys, dev_dir=self.dev, **given)
+        return AmdPlugin(made, self.sysfs, handover, lambda _seconds: None)
 
     # What the machine has.
 
@@ -177,10 +186,7 @@ class AmdTree:
 
     def bind_anew(self, address: str) -> None:
         """Have the driver leave a GPU and take it again: its DRM devices are new ones."""
-        folder = self.cards[address].folder
-        (folder / "drm").rename(folder / "old")
-        shutil.copytree(folder / "old", folder / "drm", symlinks=True)
-        shutil.rmtree(folder / "old")
+        renew(self.cards[address].folder / "drm")
 
     def refuse(self) -> None:
         """Have KFD refuse what it refuses to a container that is not privileged."""
@@ -239,7 +245,5 @@ class AmdTree:
             write_links(folder, node, nodes, self.machine)
 
 
-Make = Callable[..., AmdPlugin]
-"""Makes a plugin for a tree, with settings by their names."""
 Build = Callable[..., AmdTree]
 """Makes the tree of a machine."""

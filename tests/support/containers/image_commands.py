@@ -1,7 +1,7 @@
 """Import every module of an image and run every command that we have. Prints JSON.
 
 It runs in the image, or on the folder of its packages: as ``python3 -c``, with the root of a node
-for the doctor as argument.
+for the doctor as argument. More arguments are the only packages of ours to look at, without it.
 """
 
 import contextlib
@@ -16,10 +16,11 @@ from importlib.metadata import EntryPoint, distributions, entry_points
 from pathlib import Path
 
 
-def modules() -> Iterator[tuple[str, str]]:
+def modules(packages: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the modules that cannot be imported, and why."""
     folder = Path(importlib.import_module("deviceplugin").__file__ or "").parents[1]
-    for path in sorted(folder.glob("deviceplugin*/**/*.py")):
+    found = [path for package in packages for path in folder.glob(f"{package}/**/*.py")]
+    for path in sorted(found):
         name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
         if not name.endswith("__main__"):  # which would run
             try:
@@ -59,9 +60,9 @@ def known(script: str, text: str) -> list[str]:
     return [*ours] if script == "deviceplugin" else listed(text)
 
 
-def commands() -> Iterator[tuple[str, tuple[int, str]]]:
+def commands(packages: list[str]) -> Iterator[tuple[str, tuple[int, str]]]:
     """Yield each command line with its exit status and the errors that it printed."""
-    own = [one for one in distributions() if one.name.startswith("deviceplugin")]
+    own = [one for one in distributions() if one.name.replace("-", "_") in packages]
     scripts = [each for one in own for each in one.entry_points if each.group == "console_scripts"]
     for script in scripts:
         status, out, err = run(script, "--help")
@@ -79,5 +80,8 @@ def findings(node: str) -> object:
 
 
 if __name__ == "__main__":
-    report = {"commands": dict(commands()), "doctor": findings(sys.argv[-1])}
-    sys.stdout.write(json.dumps({**report, "modules": dict(modules())}))
+    node, *asked = sys.argv[1:]
+    every = {one.name.replace("-", "_") for one in distributions()}
+    packages = asked or sorted(one for one in every if one.startswith("deviceplugin"))
+    report = {"commands": dict(commands(packages)), "modules": dict(modules(packages))}
+    sys.stdout.write(json.dumps(report if asked else {**report, "doctor": findings(node)}))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _TYPE = "application/vnd.oci.image"
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_OWN = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 _INTERPRETER = 3
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -42,18 +42,26 @@ def write_busybox(archive: Path, name: str, program: Path, *command: str) -> Non
     write(archive, name, config, {"bin/busybox": program.read_bytes()}, links)
 
 
+def write_plugin(archive: Path, architecture: str, content: bytes = b"x") -> str:
+    """Write an image that only has a file, as a build of a plugin; return its digest."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    name, files = "docker.io/library/gopher-device-plugin:0.1.0", {"opt/plugin/what": content}
+    return write(archive, name, {}, files, {}, architecture)
+
+
 def write(
     archive: Path,
     name: str,
     config: Mapping[str, Any],
     programs: Mapping[str, bytes],
     links: Mapping[str, str],
-) -> None:
-    """Write an image called ``name``, in full as containerd has it, to ``archive``."""
+    architecture: str = _OWN,
+) -> str:
+    """Write an image called ``name``, in full as containerd has it; return its digest."""
     layer = _layer(programs, links)
     about = _encode(
         {
-            "architecture": _ARCHITECTURES[platform.machine()],
+            "architecture": architecture,
             "os": "linux",
             "config": config,
             "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
@@ -67,13 +75,15 @@ def write(
         }
     )
     entry = _describe(f"{_TYPE}.manifest.v1+json", manifest)
-    entry["annotations"] = {"io.containerd.image.name": name}
+    full_name = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+    entry["annotations"] = dict.fromkeys(full_name, name)
     files = {f"blobs/{_digest(blob).replace(':', '/')}": blob for blob in (layer, about, manifest)}
     files["oci-layout"] = _encode({"imageLayoutVersion": "1.0.0"})
     files["index.json"] = _encode({"schemaVersion": 2, "manifests": [entry]})
     with tarfile.open(archive, "w") as tar:
         for path, content in files.items():
             _add(tar, path, content)
+    return str(entry["digest"])
 
 
 def _layer(programs: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:

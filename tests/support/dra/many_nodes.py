@@ -152,10 +152,6 @@ class Node:
         self.offered = {**self.offered, device: taint}
         self.publisher.poke()
 
-    def look(self) -> None:
-        """Discover the same devices again."""
-        self.publisher.poke()
-
     def _offers(self) -> Offers:
         states = {
             key: OfferState(Device(key, capacity={"memory": "1024Mi"}), True, taint, "")

@@ -16,14 +16,14 @@ OPAE::
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_fpga import FpgaPlugin
+from deviceplugin_fpga import FpgaPlugin, FpgaSettings
 from deviceplugin_testing.fixture import FailingKernel
 
 INTERFACE: Final = "ce48969398f05f33946d560708be108a"
@@ -52,6 +52,7 @@ class FpgaTree:
 
     def __init__(self, root: Path, words: Words) -> None:
         self.sys, self.dev, self.words = root / "sys", root / "dev", words
+        self.cdi = root / "cdi"
         self.kernel = FailingKernel()
         self.sysfs = Sysfs(self.sys, self.kernel)
         self.classes = self.sys / "class" / words.folder
@@ -60,6 +61,11 @@ class FpgaTree:
         self._minors: Iterator[int] = count()
         self._parts: Iterator[int] = count()
         self._regions: Iterator[int] = count(100)  # those of an FME have numbers of their own
+
+    def plugin(self, mode: str = "af", **changes: Any) -> FpgaPlugin:
+        """Return a plugin; /dev is called by its real name."""
+        settings = FpgaSettings(sysfs_dir=self.sys, cdi_dir=self.cdi, mode=mode, **changes)  # type: ignore[arg-type]
+        return FpgaPlugin(settings, self.sysfs)
 
     def card(self, address: str = "0000:3b:00.0", *, physical: Path | None = None) -> Path:
         """Make a PCI device; a virtual function if it has a ``physical`` one."""
@@ -155,6 +161,3 @@ def number_of(folder: Path) -> tuple[int, int]:
     """Return the device number of a port or an FME."""
     major, _, minor = (folder / "dev").read_text().partition(":")
     return int(major), int(minor)
-
-
-Make = Callable[..., FpgaPlugin]

@@ -1,14 +1,32 @@
 """Words for tests of the generic plugin."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deviceplugin_generic import GenericPlugin
+from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
+from deviceplugin_generic.configuration.loading import Devices, Domains
+from hardware.tree import Hardware
 
-Make = Callable[..., GenericPlugin]
+
+class Machine(Hardware):
+    """Hardware, and plugins that look at it."""
+
+    @property
+    def roots(self) -> Roots:
+        return Roots(self.dev, self.sys, self.udev)
+
+    def plugin(self, *entries: str, **changes: object) -> GenericPlugin:
+        """Return a plugin with entries, as on the command line."""
+        given = {"device": Devices.parse(list(entries)), "domain": Domains(("squat.ai",))}
+        settings = GenericSettings(**(given | changes))  # type: ignore[arg-type]
+        return GenericPlugin(settings, self.roots)
+
+    def plugin_of(self, file: Path, text: str) -> GenericPlugin:
+        """Return a plugin with a configuration file that has ``text``."""
+        file.write_text(text, encoding="utf-8")
+        return GenericPlugin(GenericSettings.of_file(file), self.roots)
 
 
 def make_node(path: Path) -> None:

@@ -11,11 +11,11 @@
 ``libnvidia-ptxjitcompiler`` when it is used, as the real one does.
 """
 
-import fcntl
 import hashlib
-import subprocess
 from pathlib import Path
 from typing import Final
+
+from gpu import fake_library
 
 VERSION: Final = "580.95.05"
 PROGRAM: Final = """
@@ -49,15 +49,7 @@ _COMPILED: Final = "int compiled(void) { return 7; }"
 def compile_c(source: str, into: Path, *flags: str) -> Path:
     """Compile ``source`` unless an earlier call has, in whatever process, and return the file."""
     digest = hashlib.sha256(repr((source, flags)).encode()).hexdigest()[:16]
-    made = into / digest
-    into.mkdir(parents=True, exist_ok=True)
-    with (into / f"{digest}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            words = ["cc", "-x", "c", "-", "-o", f"{made}.part", *flags]
-            subprocess.run(words, input=source, text=True, check=True)
-            Path(f"{made}.part").rename(made)
-    return made
+    return fake_library.compile_c(into / digest, ["-x", "c", "-", *flags], source)
 
 
 class Compiled:

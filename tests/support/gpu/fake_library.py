@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,16 +32,35 @@ def build(into: Path, without: Collection[str] = ()) -> Path:
     for path in sources:
         digest.update(path.read_bytes())
     library = into / digest.hexdigest()[:16] / SONAME
-    library.parent.mkdir(parents=True, exist_ok=True)
-    with (library.parent / "lock").open("w") as lock:
+    if hidden:
+        arguments.append("-Wl,--version-script=/dev/stdin")
+    own = [str(path) for path in sources if path.suffix == ".c"]
+    return compile_c(library, [*arguments, *own], hidden)
+
+
+def compile_c(made: Path, arguments: Sequence[str], given: str = "") -> Path:
+    """Compile to ``made`` unless an earlier call has, in whatever process, and return it.
+
+    The compiler is ``given`` that on its standard input. Raises ``RuntimeError`` if it fails, or is
+    not there.
+    """
+    made.parent.mkdir(parents=True, exist_ok=True)
+    partial = made.with_name(f"{made.name}.partial")
+    command = ["cc", *arguments, "-o", str(partial)]
+    with made.with_name(f"{made.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not library.exists():
-            if hidden:
-                script = library.with_name("hidden.map")
-                script.write_text(hidden)
-                arguments.append(f"-Wl,--version-script={script}")
-            _compile(library, [*arguments, *(str(path) for path in sources if path.suffix == ".c")])
-    return library
+        if made.exists():
+            return made
+        try:
+            subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+        except FileNotFoundError as error:
+            raise RuntimeError(
+                "the fake NVML needs a C compiler: install cc (gcc or clang)"
+            ) from error
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(f"the fake NVML does not compile:\n{error.stderr}") from error
+        partial.replace(made)
+    return made
 
 
 def kept(config: pytest.Config, name: str) -> Path:
@@ -59,15 +78,3 @@ def build_or_skip(into: Path, without: Collection[str] = ()) -> Path:
     if shutil.which("cc") is None and "CI" not in os.environ:
         pytest.skip("the fake NVML needs a C compiler: install cc (gcc or clang)")
     return build(into, without)
-
-
-def _compile(library: Path, arguments: list[str]) -> None:
-    partial = library.with_suffix(".partial")
-    command = ["cc", *arguments, "-o", str(partial)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise RuntimeError("the fake NVML needs a C compiler: install cc (gcc or clang)") from error
-    if done.returncode:
-        raise RuntimeError(f"the fake NVML does not compile:\n{done.stderr}")
-    partial.replace(library)

@@ -1,6 +1,7 @@
 """Builds trees of /sys, /dev and udev's database, as far as device plugins read them."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -185,7 +186,7 @@ class Hardware:
             for link in (self.sys / kind).rglob("*"):
                 if link.is_symlink() and _target(link).is_relative_to(folder):
                     link.unlink()
-        _remove(folder)
+        shutil.rmtree(folder)
         self.event()
 
 
@@ -194,10 +195,9 @@ def _target(link: Path) -> Path:
     return Path(os.path.normpath(link.parent / link.readlink()))
 
 
-def _remove(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            _remove(path)
-        else:
-            path.unlink()
-    folder.rmdir()
+def renew(folder: Path) -> None:
+    """Have another directory with the same in it, as when a driver is bound anew."""
+    old = folder.with_name("old")
+    folder.rename(old)
+    shutil.copytree(old, folder, symlinks=True)
+    shutil.rmtree(old)

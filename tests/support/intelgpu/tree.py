@@ -13,17 +13,17 @@
 """
 
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_intelgpu import IntelGpuPlugin
+from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings
 from deviceplugin_testing.fixture import FailingKernel
-from hardware.tree import Hardware
+from hardware.tree import Hardware, renew
 from intelgpu.machines import Card, Machine
 
 _RENDER: Final = 128
@@ -33,6 +33,7 @@ class IntelTree:
     """A node's GPUs below ``root``. Device nodes are links to /dev/null."""
 
     def __init__(self, root: Path, machine: Machine) -> None:
+        self.root = root
         self.hardware = Hardware(root)
         self.sys, self.dev = self.hardware.sys, self.hardware.dev
         self.kernel = FailingKernel()
@@ -50,6 +51,12 @@ class IntelTree:
             (self.sys / "bus/pci/drivers" / driver).mkdir(parents=True)
         for card in machine.cards:
             self.plug_in(card.address)
+
+    def plugin(self, **settings: Any) -> IntelGpuPlugin:
+        """Return a plugin that waits for nothing."""
+        given = {"state_file": self.root / "state.json", "error_patience": timedelta(), **settings}
+        made = IntelGpuSettings(sysfs_dir=self.sys, dev_dir=self.dev, **given)
+        return IntelGpuPlugin(made, self.sysfs)
 
     # What the machine has.
 
@@ -143,10 +150,7 @@ class IntelTree:
 
     def bind_anew(self, address: str) -> None:
         """Have the driver leave a GPU and take it again: its directory drm is a new one."""
-        folder = self.folder(address)
-        (folder / "drm").rename(folder / "old")
-        shutil.copytree(folder / "old", folder / "drm", symlinks=True)
-        shutil.rmtree(folder / "old")
+        renew(self.folder(address) / "drm")
 
     def divide(self, address: str, count: int) -> None:
         """Have a card have so many virtual functions."""
@@ -190,8 +194,6 @@ def _place(address: str) -> str:
     return f"pci{address[:4]}:00/{address}"
 
 
-Make = Callable[..., IntelGpuPlugin]
-"""Makes a plugin for a tree, with settings by their names."""
 Build = Callable[..., IntelTree]
 """Makes the tree of a machine."""
 

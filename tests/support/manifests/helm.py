@@ -14,6 +14,7 @@ import pytest
 import chart
 import kustomize
 from manifests.kustomize import Manifest, overlay
+from patience import PATIENCE
 
 
 @cache
@@ -55,7 +56,7 @@ def helm(*words: str | Path, values: dict[str, Any] | None = None) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     if done.returncode:
         raise ValueError(done.stderr)

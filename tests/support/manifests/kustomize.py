@@ -18,6 +18,7 @@ import pytest
 import kustomize
 from deviceplugin_operator.manifests import Manifest
 from kustomize import CLUSTER_WIDE, names
+from patience import PATIENCE
 
 __all__ = [
     "CLUSTER_WIDE",
@@ -93,7 +94,7 @@ def render_by_kustomize(folder: Path) -> list[Manifest] | None:
     if command is None:
         return None
     words = [*command, str(folder)]
-    text = subprocess.run(words, capture_output=True, check=True, timeout=15).stdout
+    text = subprocess.run(words, capture_output=True, check=True, timeout=PATIENCE).stdout
     return [_placed(one) for one in kustomize.documents(text)]
 
 
@@ -103,7 +104,7 @@ def _command(_path: str) -> tuple[str, ...] | None:
     for command in (("kustomize", "build"), ("kubectl", "kustomize")):
         if shutil.which(command[0]) is not None:
             done = subprocess.run(
-                [*command, "--help"], capture_output=True, check=False, timeout=15
+                [*command, "--help"], capture_output=True, check=False, timeout=PATIENCE
             )
             if done.returncode == 0:
                 return command

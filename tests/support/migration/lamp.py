@@ -21,7 +21,7 @@ def migrate(workload):
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, fields: str) -> None:
     """Install it, in ``folder``: ``fields`` are those of its ``Migration``, as in Python."""
     info = folder / "lamp-1.0.dist-info"
-    info.mkdir()
+    info.mkdir(exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lamp\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(_ENTRY)
     (folder / "lamp_migrate.py").write_text(_CODE.replace("{fields}", fields))

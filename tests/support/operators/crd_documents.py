@@ -2,12 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jsonschema import Draft202012Validator
 
+from deviceplugin_operator.crd import definition
+
+FOLDER = Path(__file__).parents[3] / "deployments/operator"
+SAMPLES = sorted((FOLDER / "samples").glob("*.yaml"))
+SCHEMA = definition.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SPEC = SCHEMA["properties"]["spec"]
+"""What of the CRD is about the specs of objects."""
 Schema = Mapping[str, Any]
 _LETTERS = st.characters(max_codepoint=0x24F)
 _SAME = (

@@ -152,11 +152,7 @@ class Fleet:
     def _keep(self, found: Object) -> None:
         spec, uid = found["spec"]["template"]["spec"], found["metadata"]["uid"]
         revision = _hash(found["spec"]["template"])
-        own = {
-            one["spec"]["nodeName"]: one
-            for one in self.store.list(POD, SPACE)
-            if one["metadata"]["ownerReferences"][0]["uid"] == uid
-        }
+        own = {one["spec"]["nodeName"]: one for one in self._pods_of(uid)}
         wanted = {one["metadata"]["name"] for one in self.store.list(NODE) if fits(spec, one)}
         for node, pod in own.items():
             leaving = "deletionTimestamp" in pod["metadata"]
@@ -173,6 +169,10 @@ class Fleet:
             if not is_kept_away(spec, others.get(node, {})):
                 self._make(found, node, revision)
         self._count(found, revision, wanted)
+
+    def _pods_of(self, uid: str) -> list[Object]:
+        pods = self.store.list(POD, SPACE)
+        return [one for one in pods if one["metadata"]["ownerReferences"][0]["uid"] == uid]
 
     def _make(self, found: Object, node: str, revision: str) -> None:
         template = found["spec"]["template"]
@@ -217,12 +217,7 @@ class Fleet:
             self.store.change(NODE, "", node, edit)
 
     def _count(self, found: Object, revision: str, wanted: set[str]) -> None:
-        uid = found["metadata"]["uid"]
-        own = [
-            one
-            for one in self.store.list(POD, SPACE)
-            if one["metadata"]["ownerReferences"][0]["uid"] == uid
-        ]
+        own = self._pods_of(found["metadata"]["uid"])
         status = {
             "observedGeneration": found["metadata"]["generation"],
             "desiredNumberScheduled": len(wanted),

@@ -72,9 +72,9 @@ class RealFleet:
 
     # The cluster
 
-    def add_nodes(self, count: int, first: int = 0, size: int = 0) -> None:
+    def add_nodes(self, count: int, size: int = 0) -> None:
         """Create nodes, each with ``size`` bytes of annotations, to be as large as real ones."""
-        for number in range(first, first + count):
+        for number in range(count):
             name = f"node-{number:04}"
             labels = {**NODE_LABELS, "kubernetes.io/hostname": name}
             notes = {"padding": "x" * size} if size else {}
@@ -83,16 +83,7 @@ class RealFleet:
                 NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
             )
             self.server.admin.merge(f"{NODES}/{name}", {"spec": {"taints": None}})
-            self.set_ready(name)
-
-    def set_ready(self, name: str, status: str = "True") -> None:
-        amounts = {"cpu": "8", "memory": "64Gi", "pods": "110"}
-        change = {
-            "capacity": amounts,
-            "allocatable": amounts,
-            "conditions": [node_condition("Ready", status)],
-        }
-        self.server.admin.merge(f"{NODES}/{name}/status", {"status": change})
+            self._report(name, {"cpu": "8", "memory": "64Gi", "pods": "110"})
 
     def apply(self, name: str, **spec: Any) -> None:
         """Create an object, or replace its spec."""
@@ -187,7 +178,7 @@ class RealFleet:
         for pod in bound:
             with suppress(NotFoundError):
                 self._live(pod)
-        self._report()
+        self._report_all()
 
     def _live(self, pod: Object) -> None:
         name, path = pod["metadata"]["name"], f"{PODS}/{pod['metadata']['name']}"
@@ -210,7 +201,7 @@ class RealFleet:
             self.replaced.append(node)
             self._devices[node][life.resource] = "0"
 
-    def _report(self) -> None:
+    def _report_all(self) -> None:
         """Report devices as kubelets do: each second where something has changed lately."""
         now = time.time()
         for node, devices in self._devices.items():
@@ -219,12 +210,12 @@ class RealFleet:
                 self._reported[node] = (dict(devices), now)
             elif now - since > 3 or now - since < 1:
                 continue
-            change = {
-                "capacity": devices,
-                "allocatable": devices,
-                "conditions": [node_condition("Ready", "True")],
-            }
-            self.server.admin.merge(f"{NODES}/{node}/status", {"status": change})
+            self._report(node, devices)
+
+    def _report(self, node: str, amounts: Mapping[str, str]) -> None:
+        conditions = [node_condition("Ready", "True")]
+        change = {"capacity": amounts, "allocatable": amounts, "conditions": conditions}
+        self.server.admin.merge(f"{NODES}/{node}/status", {"status": change})
 
 
 def exists(api: ApiServer, path: str) -> bool:

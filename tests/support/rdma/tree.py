@@ -11,15 +11,18 @@
     /dev/infiniband/{rdma_cm,uverbs0,umad0,issm0} /dev/vfio/{vfio,42} /proc/net/{route,ipv6_route}
 """
 
+import json
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import Final
+from time import monotonic
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_rdma import RdmaPlugin
+from deviceplugin_rdma import RdmaPlugin, RdmaSettings
 from deviceplugin_testing.fixture import FailingKernel
 from discovered import found
 from hardware.tree import Hardware
@@ -36,6 +39,7 @@ class RdmaTree:
     """A node's network cards below ``root``. Device nodes are links to /dev/null."""
 
     def __init__(self, root: Path, machine: Machine) -> None:
+        self.root = root
         self.hardware = Hardware(root)
         self.sys, self.dev, self.net = self.hardware.sys, self.hardware.dev, root / "proc/net"
         self.machine = machine
@@ -54,6 +58,25 @@ class RdmaTree:
             self._bridges(above)
             path = f"pci{above[:7]}/{above}/{address}"
             self._function(path, "10de:2330", "030200", "nvidia", numa)
+
+    def plugin(
+        self,
+        configuration: object = None,
+        clock: Callable[[], float] = monotonic,
+        **settings: Any,
+    ) -> RdmaPlugin:
+        """Return a plugin with what a configuration file has; to it, a link is down at once."""
+        file = self.root / "config.json"
+        file.write_text(json.dumps(configuration or {}))
+        given = {
+            "state_file": self.root / "names.json",
+            "devinfo_dir": self.root / "devinfo",
+            "link_patience": timedelta(),
+            "resources": RdmaSettings.of_file(file).resources,
+            **settings,
+        }
+        made = RdmaSettings(sysfs_dir=self.sys, dev_dir=self.dev, proc_net_dir=self.net, **given)
+        return RdmaPlugin(made, self.sysfs, clock)
 
     # What the machine has.
 
@@ -240,8 +263,6 @@ class RdmaTree:
         (self.net / "route").write_text(head + "".join(lines))
 
 
-Make = Callable[..., RdmaPlugin]
-"""Makes a plugin for a tree, by the text of a configuration file and settings by their names."""
 Build = Callable[..., RdmaTree]
 """Makes the tree of a machine."""
 

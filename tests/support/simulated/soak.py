@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,28 +22,8 @@ _LOOKS = 6
 """How often memory is measured, besides the start."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What was seen."""
-
-    devices: int
-    events: int
-    """What happened, by the script."""
-    lists: int
-    """Lists that the kubelet got."""
-    first_list: float
-    """Seconds until the first list. After the last fault, no other need follow it."""
-    last_fault: float
-    troubled: int
-    """Devices that were not well at the end."""
-    differences: int
-    """Devices of which kubelet and plugin think differently at the end."""
-    memory_mib: Sequence[float]
-    """Resident memory of the plugin over time, once its first list was out."""
-
-
-def soak(devices: int, seconds: float, seed: int, every: str = "5ms") -> Outcome:
-    """Run the plugin's command on a kubelet for so long, and compare what both have then."""
+def soak(devices: int, seconds: float, seed: int, every: str) -> dict[str, object]:
+    """Run the plugin's command on a kubelet for so long; return what was seen, also at the end."""
     # Faults at random pass before the end, so that nothing happens while both sides are compared;
     # some of the timeline's stay.
     last_fault = 0.7 * seconds
@@ -86,16 +65,16 @@ def soak(devices: int, seconds: float, seed: int, every: str = "5ms") -> Outcome
             differences = _differences(run, scenario.ids, troubled)
             lists = run.kubelet.lists_received(RESOURCE)
     assert scenario.process is not None
-    return Outcome(
-        devices=len(scenario.devices),
-        events=sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed)),
-        lists=lists,
-        first_list=first_list,
-        last_fault=last_fault,
-        troubled=len(troubled),
-        differences=differences,
-        memory_mib=memory,
-    )
+    return {
+        "devices": len(scenario.devices),
+        "events": sum(1 for _ in scenario.process.events(scenario.ids, scenario.seed)),
+        "lists": lists,  # that the kubelet got
+        "first_list": first_list,  # seconds; if after the last fault, no other need follow it
+        "last_fault": last_fault,
+        "troubled": len(troubled),
+        "differences": differences,  # devices of which kubelet and plugin think differently
+        "memory_mib": memory,  # over time, once the first list was out
+    }
 
 
 def _differences(run: Run, ids: Sequence[str], troubled: set[str]) -> int:
@@ -123,9 +102,9 @@ def main() -> int:
     parser.add_argument("--every", default="5ms", help="mean time between faults (5ms)")
     options = parser.parse_args()
     outcome = soak(options.devices, options.seconds, options.seed, options.every)
-    for name, value in asdict(outcome).items():
+    for name, value in outcome.items():
         sys.stdout.write(f"{name:12}  {value}\n")
-    return int(outcome.differences > 0)
+    return int(outcome["differences"] != 0)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Checks:
         self.count += 1
 
     def _running(self) -> set[str]:
-        found = self._here.kubectl.get(*self._here.kubectl.within("pods"))["items"]
+        found = self._here.kubectl.get_own("pods")["items"]
         for one in found:
             if reason := one["status"].get("reason"):
                 self.rejected[one["metadata"]["uid"]] = reason

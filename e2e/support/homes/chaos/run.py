@@ -1,6 +1,5 @@
 """Hours of trouble on a cluster: random faults, and what must hold all along, seen from outside."""
 
-import json
 import os
 import random
 import subprocess
@@ -124,7 +123,7 @@ class Chaos:
     def _run(self, pod: dict[str, Any]) -> None:
         if len(self._pods) >= MOST:
             self.delete()
-        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+        self._here.kubectl.apply(pod)
         self._pods.append(pod["metadata"]["name"])
 
     # Faults
@@ -156,7 +155,7 @@ class Chaos:
         if self._pods:
             name = self._pods.pop(self._random.randrange(len(self._pods)))
             words = ("delete", "pod", name, "--wait=false", "--ignore-not-found")
-            self._here.kubectl(*self._here.kubectl.within(*words))
+            self._here.kubectl.own(*words)
 
     def file(self) -> None:
         name = f"g{self._random.randrange(FILES)}"
@@ -166,8 +165,7 @@ class Chaos:
 
     def kill(self) -> None:
         """Kill the plugin, as the kernel does when memory is short."""
-        words = self._here.kubectl.within("pods", f"--selector={PLUGIN}")
-        for pod in self._here.kubectl.get(*words)["items"]:
+        for pod in self._here.kubectl.get_own("pods", f"--selector={PLUGIN}")["items"]:
             restarts = [one["restartCount"] for one in pod["status"].get("containerStatuses", ())]
             if sum(restarts) < _PATIENT:
                 self._witness.kill(pod["metadata"]["uid"])
@@ -181,17 +179,17 @@ class Chaos:
     def pod(self) -> None:
         """Delete the plugin's pod."""
         words = ("delete", "pods", f"--selector={PLUGIN}", "--grace-period=1", "--wait=false")
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def rollout(self) -> None:
-        self._here.kubectl(*self._here.kubectl.within("rollout", "restart", "daemonset"))
+        self._here.kubectl.own("rollout", "restart", "daemonset")
 
     def image(self) -> None:
         """Roll the other image out, or the first one again."""
         other = f"{self._image.rpartition(':')[0]}:{self._means.other_tag}"
         self._wanted = other if self._wanted == self._image else self._image
         words = ("set", "image", "daemonset", "--all", f"device-plugin={self._wanted}")
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def cordon(self) -> None:
         self._here.kubectl("cordon", self._gopher.node)

@@ -44,13 +44,13 @@ class Witness:
             container["volumeMounts"].append({"name": name, "mountPath": path})
             place = {"path": path, "type": "Directory"}
             pod["spec"]["volumes"].append({"name": name, "hostPath": place})
-        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+        self._here.kubectl.apply(pod)
         self._here.wait_phase(NAME, "Running")
 
     def _run(self, script: str, *words: str, check: bool = True) -> str:
         """Return what a script prints."""
-        command = (*self._here.kubectl.within("exec", NAME), "--", "python3", "-c", script)
-        return self._here.kubectl(*command, *words, check=check).strip()
+        command = ("python3", "-c", script, *words)
+        return self._here.kubectl.execute(NAME, *command, check=check).strip()
 
     def kubelets(self) -> str:
         """Return the process ids of kubelets; empty also if they cannot be had."""

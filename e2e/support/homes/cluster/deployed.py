@@ -91,7 +91,7 @@ class Deployed:
         self.wait(self._is_ready, "the plugin to be ready")
 
     def _is_ready(self) -> bool:
-        (found,) = self.kubectl.get(*self.kubectl.within("daemonsets"))["items"]
+        (found,) = self.kubectl.get_own("daemonsets")["items"]
         status = found["status"]
         wanted = status.get("desiredNumberScheduled", 0)
         return (
@@ -112,8 +112,7 @@ class Deployed:
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the plugin's pods that are not being deleted."""
-        found = self.kubectl.get(*self.kubectl.within("pods", f"--selector={PLUGIN}"))["items"]
-        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+        return self.kubectl.pods(PLUGIN)
 
     def _plugin_pod(self) -> str:
         (pod,) = self.pods()
@@ -125,8 +124,8 @@ class Deployed:
 
     def execute(self, *command: str, check: bool = True) -> str:
         """Return what a command in the plugin's container prints."""
-        words = self.kubectl.within("exec", self._plugin_pod(), "--container=device-plugin")
-        return self.kubectl(*words, "--", *command, check=check)
+        pod, own = self._plugin_pod(), "device-plugin"
+        return self.kubectl.execute(pod, *command, container=own, check=check)
 
     def image(self) -> str:
         """Return the image that the plugin's container runs."""
@@ -148,14 +147,14 @@ class Deployed:
         """Wait until the plugin is ready in other containers than ``before``."""
         # What ran on the node runs no more, which its status may say late.
         words = ("pod", _HAND, "--ignore-not-found", "--grace-period=0", "--force")
-        self.kubectl(*self.kubectl.within("delete", *words))
+        self.kubectl.own("delete", *words)
         self.wait(lambda: not before & self.containers(), "the plugin to be started again")
         self.wait_ready()
 
     def restart(self) -> None:
         """End the plugin's pod, and wait for the next one."""
         old = self._plugin_pod()
-        self.kubectl(*self.kubectl.within("delete", "pod", old, "--grace-period=1"))
+        self.kubectl.own("delete", "pod", old, "--grace-period=1")
 
         def is_replaced() -> bool:
             # Until then the DaemonSet's status can describe the old one.
@@ -170,8 +169,7 @@ class Deployed:
         """Return what a shell prints that has the node's /tmp as /host."""
         if not self._exists("pod", _HAND):
             self.run_to("Running", self._pods.on_host(_HAND, "trap exit TERM; sleep 7200 & wait"))
-        words = self.kubectl.within("exec", _HAND)
-        return self.kubectl(*words, "--", "sh", "-c", command)
+        return self.kubectl.execute(_HAND, "sh", "-c", command)
 
     def unpack(self, packed: str, place: str = "") -> None:
         """Have what was packed on the node, in its own place or below a folder of the plugin's.
@@ -199,11 +197,11 @@ class Deployed:
         labels = {"pod-security.kubernetes.io/enforce": "privileged"}
         metadata = {"name": self.namespace, "labels": labels}
         made = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        self.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+        self.kubectl.apply(made)
 
     def run_to(self, phase: str, pod: dict[str, Any]) -> None:
         """Create a pod, and wait until it is in a phase."""
-        self.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+        self.kubectl.apply(pod)
         self.wait_phase(pod["metadata"]["name"], phase)
 
     # Pods
@@ -212,7 +210,7 @@ class Deployed:
         """Wait for a pod. Raise ``AssertionError`` with its status if it fails instead."""
 
         def is_there() -> bool:
-            pod = self.kubectl.get(*self.kubectl.within("pod", name))
+            pod = self.kubectl.get_own("pod", name)
             found = pod["status"]
             assert found["phase"] == phase or found["phase"] != "Failed", found
             self._progress.note(why_it_waits(pod))
@@ -227,12 +225,12 @@ class Deployed:
     def forget_case(self, case: str) -> None:
         """Delete the pods of a case without waiting, because nothing depends on it."""
         words = ("delete", "pods", f"--selector={CASE}={case}", "--wait=false")
-        self.kubectl(*self.kubectl.within(*words))
+        self.kubectl.own(*words)
 
     def delete_deployment(self, name: str) -> None:
         """Delete a Deployment and, which is not waited for, its pods."""
         words = ("delete", "deployment", name, "--wait=false", "--ignore-not-found")
-        self.kubectl(*self.kubectl.within(*words))
+        self.kubectl.own(*words)
 
     # The end
 
@@ -240,8 +238,8 @@ class Deployed:
         return bool(self._applied) and self._exists("namespace", self.namespace)
 
     def _exists(self, kind: str, name: str) -> bool:
-        words = self.kubectl.within("get", kind, name, "--ignore-not-found", "--output=name")
-        return bool(self.kubectl(*words).strip())
+        words = ("get", kind, name, "--ignore-not-found", "--output=name")
+        return bool(self.kubectl.own(*words).strip())
 
     def begin_removal(self) -> None:
         """Delete everything, and wait only for the files of the node."""
@@ -251,17 +249,17 @@ class Deployed:
             finally:
                 # Deleting a namespace with pods takes longer than deleting the pods first.
                 words = ("daemonsets", "--all", "--wait=false")
-                self.kubectl(*self.kubectl.within("delete", *words))
+                self.kubectl.own("delete", *words)
                 for name in self.deployments:
                     self.delete_deployment(name)
-                self.kubectl(*self.kubectl.within("delete", "pods", "--all", "--wait=false"))
+                self.kubectl.own("delete", "pods", "--all", "--wait=false")
         self._applied = ""
 
     def end_removal(self) -> None:
         """Wait until it is gone."""
         limit = f"--timeout={self._options.patience:g}s"
         if self._exists("namespace", self.namespace):
-            self.kubectl(*self.kubectl.within("wait", "pods", "--all", "--for=delete", limit))
+            self.kubectl.own("wait", "pods", "--all", "--for=delete", limit)
             words = (f"--kustomize={self._root}", "--ignore-not-found", limit)
             # Objects of the namespace may be deleted before kubectl comes to them.
             self.kubectl("delete", *words)

@@ -44,7 +44,7 @@ class Cluster:
         return Pods(self._options, self._here.namespace, self._node.hostname, self._case)
 
     def _kubectl(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
-        return self._here.kubectl(*self._here.kubectl.within(*words), stdin=stdin, check=check)
+        return self._here.kubectl.own(*words, stdin=stdin, check=check)
 
     # Installing
 
@@ -113,9 +113,7 @@ class Cluster:
 
     def pod(self, name: str) -> dict[str, Any]:
         """Return a pod that was run."""
-        found: dict[str, Any] = self._here.kubectl.get(
-            *self._here.kubectl.within("pod", self._name(name))
-        )
+        found: dict[str, Any] = self._here.kubectl.get_own("pod", self._name(name))
         return found
 
     def wait_gone(self, name: str) -> None:
@@ -142,12 +140,9 @@ class Cluster:
         """Return a new name for a pod, so that it need not wait for the end of another."""
         return f"{name}-{self._case}"
 
-    def _apply(self, manifest: dict[str, Any]) -> None:
-        self._kubectl("apply", "--filename=-", stdin=json.dumps(manifest))
-
     def run(self, name: str, resource: str, count: int) -> Given:
         pod = self._looking(self._name(name), resource, count)
-        self._apply(pod)
+        self._here.kubectl.apply(pod)
         self._here.wait_phase(self._name(name), "Running")
         return self.given(self._name(name))
 
@@ -170,20 +165,20 @@ class Cluster:
         self._here.wait(has_said_all, f"the pod {name} to say what it sees")
         return seen(said[0].removesuffix(f"\n{END}\n"))
 
+    def need_containers(self) -> None:
+        """They are."""
+
     def need_cdi(self) -> None:
         if self._node.why_no_cdi:
             pytest.skip(self._node.why_no_cdi)
 
     def execute(self, name: str, command: str) -> str:
-        words = ("exec", self._name(name))
-        return self._here.kubectl(
-            *self._here.kubectl.within(*words), "--", "sh", "-c", command, check=False
-        )
+        return self._here.kubectl.execute(self._name(name), "sh", "-c", command, check=False)
 
     def run_example(self, pod: Mapping[str, Any]) -> str:
         own = self.pods.example(pod)
         name = own["metadata"]["name"]
-        self._apply(own)
+        self._here.kubectl.apply(own)
         self._here.wait(lambda: self._has_ended(name), f"the pod {name} to end")
         said = self._kubectl("logs", name)
         self._kubectl("delete", "pod", name)
@@ -209,7 +204,7 @@ class Cluster:
 
     def refusal(self, resource: str, count: int) -> str:
         name = self._name("greedy")
-        self._apply(self.pods.running(name, "true", {resource: str(count)}))
+        self._here.kubectl.apply(self.pods.running(name, "true", {resource: str(count)}))
         said: list[str] = []
 
         def is_told() -> bool:
@@ -230,9 +225,11 @@ class Cluster:
     def restart_plugin(self) -> None:
         self._here.restart()
 
+    @property
+    def may_restart_kubelet(self) -> bool:
+        return bool(self._options.restart_kubelet)
+
     def restart_kubelet(self) -> None:
-        if not self._options.restart_kubelet:
-            pytest.skip("no --restart-kubelet")
         before = self._here.registrations()
         subprocess.run(
             self._options.restart_kubelet, shell=True, check=True, timeout=self._patience

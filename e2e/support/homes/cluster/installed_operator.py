@@ -47,7 +47,7 @@ class InstalledOperator:
         self._write_overlay()
         self.kubectl("apply", f"--kustomize={self._root}")
         words = ("rollout", "status", "deployment", self._limit)
-        self.kubectl(*self.kubectl.within(*words))
+        self.kubectl.own(*words)
 
     def _write_overlay(self) -> None:
         folder = os.path.relpath((_FOLDER / "operator").resolve(), self._root.resolve())
@@ -105,7 +105,7 @@ class InstalledOperator:
             "metadata": {"name": NAME},
             "spec": spec,
         }
-        self.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+        self.kubectl.apply(made)
 
     def have(self, devices: int) -> None:
         """Have so many devices on the node, whatever there was before."""
@@ -143,16 +143,11 @@ class InstalledOperator:
 
     # Pods
 
-    def _plugin_pods(self) -> list[dict[str, Any]]:
-        words = self.kubectl.within("pods", f"--selector={PLUGIN}")
-        found: list[dict[str, Any]] = self.kubectl.get(*words)["items"]
-        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
-
     def plugin_pods(self) -> set[str]:
         """Return the plugin's pods by UID, with the time of the last start of each container."""
         return {
             f"{one['metadata']['uid']} {status.get('state')}"
-            for one in self._plugin_pods()
+            for one in self.kubectl.pods(PLUGIN)
             for status in one["status"].get("containerStatuses", ())
         }
 
@@ -160,19 +155,17 @@ class InstalledOperator:
         """Run a pod with one device, which goes with the operator's namespace."""
         pods = Pods(self._options, SPACE, self.node.hostname)
         command = "trap exit TERM; sleep 7200 & wait"
-        self.kubectl(
-            "apply", "--filename=-", stdin=json.dumps(pods.running(name, command, {RESOURCE: "1"}))
-        )
+        self.kubectl.apply(pods.running(name, command, {RESOURCE: "1"}))
         self.wait(lambda: self.is_running(name), f"the pod {name} to run")
 
     def is_running(self, name: str) -> bool:
         """Return whether a pod runs, in its first container."""
-        status = self.kubectl.get(*self.kubectl.within("pod", name))["status"]
+        status = self.kubectl.get_own("pod", name)["status"]
         restarts = sum(one["restartCount"] for one in status.get("containerStatuses", ()))
         return bool(status["phase"] == "Running" and not restarts)
 
     def release_device(self, name: str) -> None:
-        self.kubectl(*self.kubectl.within("delete", "pod", name))
+        self.kubectl.own("delete", "pod", name)
 
     # What is seen from outside
 
@@ -193,5 +186,5 @@ class InstalledOperator:
             "node.txt": ("describe", "node", self.node.name),
         }
         for name, words in questions.items():
-            text = self.kubectl(*self.kubectl.within(*words), check=False)
+            text = self.kubectl.own(*words, check=False)
             (folder / name).write_text(text)

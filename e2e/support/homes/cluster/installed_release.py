@@ -142,8 +142,7 @@ class InstalledRelease:
 
     def on_host(self, command: str) -> str:
         """Return what a shell prints that has the root of the node as /host."""
-        words = self.beside.kubectl.within("exec", _HAND)
-        return self.beside.kubectl(*words, "--", "sh", "-c", command, check=False)
+        return self.beside.kubectl.execute(_HAND, "sh", "-c", command, check=False)
 
     def add_files(self) -> None:
         """Create two of the files that are devices, where the plugin has such."""
@@ -175,7 +174,7 @@ class InstalledRelease:
 
     def pod(self, name: str) -> Any:
         """Return a pod that was run."""
-        return self.beside.kubectl.get(*self.beside.kubectl.within("pod", name))
+        return self.beside.kubectl.get_own("pod", name)
 
     def left(self) -> list[str]:
         """Return all objects of the plugin on the cluster, of whatever kind, and its namespace."""

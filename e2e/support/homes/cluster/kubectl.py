@@ -24,10 +24,28 @@ class Kubectl:
         assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
 
+    def own(self, *words: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl in the namespace."""
+        return self(*words, f"--namespace={self._namespace}", stdin=stdin, check=check)
+
+    def execute(self, pod: str, *command: str, container: str = "", check: bool = True) -> str:
+        """Return what a command prints in a pod of the namespace, in its first container."""
+        place = (pod, f"--container={container}", f"--namespace={self._namespace}")
+        return self("exec", *place, "--", *command, check=check)
+
     def get(self, *words: str) -> Any:
         """Return the objects of ``kubectl get``."""
         return json.loads(self("get", *words, "--output=json"))
 
-    def within(self, *words: str) -> tuple[str, ...]:
-        """Return ``words`` with the namespace."""
-        return (*words, f"--namespace={self._namespace}")
+    def get_own(self, *words: str) -> Any:
+        """Return those of the namespace."""
+        return self.get(*words, f"--namespace={self._namespace}")
+
+    def pods(self, label: str) -> list[dict[str, Any]]:
+        """Return the namespace's pods with a label that are not being deleted."""
+        found = self.get_own("pods", f"--selector={label}")["items"]
+        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+
+    def apply(self, manifest: Any) -> None:
+        """Create or change an object, which names its namespace."""
+        self("apply", "--filename=-", stdin=json.dumps(manifest))

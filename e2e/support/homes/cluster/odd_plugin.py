@@ -85,17 +85,16 @@ class OddPlugin:
         container["volumeMounts"] = [{"name": "kubelet", "mountPath": KUBELET}]
         place = {"path": KUBELET, "type": "Directory"}
         pod["spec"]["volumes"] = [{"name": "kubelet", "hostPath": place}]
-        here.kubectl("apply", "--filename=-", stdin=json.dumps(pod))
+        here.kubectl.apply(pod)
         here.wait_phase(NAME, "Running")
 
     def prefer(self, answer: list[list[str]] | str) -> None:
         """Answer so from now on: ids for each container, or the name of a gRPC status."""
         write = f"import pathlib, sys; pathlib.Path({ANSWER!r}).write_text(sys.argv[1])"
-        words = self._here.kubectl.within("exec", NAME)
-        self._here.kubectl(*words, "--", "python3", "-c", write, json.dumps(answer))
+        self._here.kubectl.execute(NAME, "python3", "-c", write, json.dumps(answer))
 
     def asked(self) -> list[tuple[set[str], set[str], int]]:
         """Return what the kubelet has asked: available, must be included, size."""
-        lines = self._here.kubectl(*self._here.kubectl.within("logs", NAME)).splitlines()
+        lines = self._here.kubectl.own("logs", NAME).splitlines()
         calls = map(json.loads, lines)
         return [(set(available), set(must), size) for available, must, size in calls]

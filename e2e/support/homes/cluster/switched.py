@@ -34,7 +34,7 @@ class Switched:
 
     def _kubectl(self, *words: str, stdin: str | None = None) -> str:
         kubectl = self.cluster.here.kubectl
-        return kubectl(*kubectl.within(*words), stdin=stdin)
+        return kubectl.own(*words, stdin=stdin)
 
     # Installing
 
@@ -135,17 +135,16 @@ class Switched:
     def said(self, name: str) -> str:
         """Return what a pod has printed, once it has."""
         here = self.cluster.here
-        words = here.kubectl.within("logs", name)
         # There are no logs before the container has started.
-        said = here.wait(lambda: here.kubectl(*words, check=False), f"the pod {name} to print")
+        said = here.wait(
+            lambda: here.kubectl.own("logs", name, check=False), f"the pod {name} to print"
+        )
         return said.strip()
 
     def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the case."""
         kubectl = self.cluster.here.kubectl
-        found: list[dict[str, Any]] = kubectl.get(*kubectl.within("pods", f"--selector={CASE}"))[
-            "items"
-        ]
+        found: list[dict[str, Any]] = kubectl.get_own("pods", f"--selector={CASE}")["items"]
         return found
 
     def delete(self, *names: str) -> None:

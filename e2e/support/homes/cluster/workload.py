@@ -28,13 +28,13 @@ class Workload:
     def _apply(self, version: str, kind: str, name: str, spec: dict[str, Any]) -> None:
         metadata = {"name": name, "namespace": self._here.namespace}
         made = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-        self._here.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+        self._here.kubectl.apply(made)
 
     def scale(self, replicas: int) -> None:
         """Have so many pods."""
         self._replicas = replicas
         words = ("scale", "deployment", self.name, f"--replicas={replicas}")
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def guard(self) -> None:
         """Let none of its pods be evicted, by a PodDisruptionBudget."""
@@ -44,19 +44,15 @@ class Workload:
 
     def unguard(self) -> None:
         words = ("delete", "poddisruptionbudget", self.name)
-        self._here.kubectl(*self._here.kubectl.within(*words))
+        self._here.kubectl.own(*words)
 
     def remove(self) -> None:
         self._here.delete_deployment(self.name)
 
     def pods(self) -> list[dict[str, Any]]:
         """Return those of its pods that are there and have not failed."""
-        words = ("pods", f"--selector=workload={self.name}")
-        return [
-            one
-            for one in self._here.kubectl.get(*self._here.kubectl.within(*words))["items"]
-            if "deletionTimestamp" not in one["metadata"] and one["status"]["phase"] != "Failed"
-        ]
+        found = self._here.kubectl.pods(f"workload={self.name}")
+        return [one for one in found if one["status"]["phase"] != "Failed"]
 
     def wait_running(self, besides: Collection[dict[str, Any]] = ()) -> list[dict[str, Any]]:
         """Wait until all of its pods run, and return them.

@@ -126,6 +126,9 @@ class Containers:
         finally:
             self._runtime.remove_pod(sandbox)
 
+    def need_containers(self) -> None:
+        """They are."""
+
     def need_cdi(self) -> None:
         if missing := daemon.why_no_cdi():
             pytest.skip(missing)

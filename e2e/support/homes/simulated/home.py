@@ -37,11 +37,6 @@ class SimulatedHome:
         self._stand_in: StandIn | None = None
         self._listen = f"127.0.0.1:{free_port()}"
 
-    @property
-    def kubelet(self) -> SimulatedKubelet:
-        """The kubelet, for what no other home can show."""
-        return self._kubelet
-
     def install(self, plugin: Plugin) -> None:
         self._plugin = plugin
         hardware = cases()[plugin.name].hardware
@@ -153,6 +148,9 @@ class SimulatedHome:
         assert outcome, outcome.message
         return outcome.options["main"] or NOTHING
 
+    def need_containers(self) -> None:
+        self._place.need_containers()
+
     def need_cdi(self) -> None:
         self._place.need_cdi()
 
@@ -187,6 +185,8 @@ class SimulatedHome:
         self._place.kill()
         self._kubelet.wait(lambda: not self._kubelet.registered, what="the kubelet to notice")
         self._start()
+
+    may_restart_kubelet = True
 
     def restart_kubelet(self) -> None:
         self._kubelet.restart()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deviceplugin_testing.simulator import RunOptions
-from homes.home import Given, Plugin
+from homes.home import Given, Plugin, Runs
 from manifests.kustomize import Manifest
 
 
@@ -37,7 +37,7 @@ class Installation:
         return {one["metadata"]["name"]: one["data"] for one in maps}
 
 
-class Place(Protocol):
+class Place(Runs, Protocol):
     """One plugin at a time, and pods."""
 
     def start(self, installation: Installation) -> None:
@@ -57,21 +57,3 @@ class Place(Protocol):
 
     def run_to_end(self, pod: Mapping[str, Any], options: RunOptions) -> str:
         """Run a pod with one container until it succeeds, and return its output."""
-
-    def need_cdi(self) -> None:
-        """See Home."""
-
-    def execute(self, name: str, command: str) -> str:
-        """See Home."""
-
-    def is_running(self, name: str) -> bool:
-        """Return whether a pod's container runs."""
-
-    def delete(self, name: str) -> None:
-        """End a pod and remove it."""
-
-    def collect(self, folder: Path) -> None:
-        """See Home."""
-
-    def close(self) -> None:
-        """See Home."""

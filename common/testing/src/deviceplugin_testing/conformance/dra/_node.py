@@ -173,7 +173,7 @@ class DraNode(CheckedProcess):
             if not self.wait(lambda: self.connected, self.limits.start):
                 return f"not registered and connected within {self.limits.start:g} s"
             self.driver = self.driver or min(self.kubelet.dra.connected)
-            if not self.wait(lambda: self.devices, self.limits.start):
+            if not self.wait(lambda: self.devices, self.limits.within):
                 return f"no complete pool of {self.driver} with a device in ResourceSlices"
         except Failed as end:
             return str(end)
