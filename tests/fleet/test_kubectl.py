@@ -44,6 +44,7 @@ def test_kubectl_finds_it_by_its_name(script: Script, tmp_path: Path) -> None:
         (["docter"], "unrecognized arguments: docter"),
         (["devices", "--nonsense"], "deviceplugin devices: error: unrecognized"),
         (["doctor", "--nonsense"], "deviceplugin cluster-doctor: "),
+        (["doctor", "--pod=default/a", "--nonsense"], "deviceplugin doctor: "),
         (["sysdump", "--nonsense"], "deviceplugin sysdump: "),
     ],
 )

@@ -15,7 +15,7 @@ _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
 _OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
-"""Commands that by that name are those for a cluster."""
+"""Commands that by that name are those for a cluster, except for a pod, which is asked alike."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
 _NODE: Final = "deviceplugin"
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == _VERSION:
         sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
         return 0
-    if Path(sys.argv[0]).name == _KUBECTL:
+    if Path(sys.argv[0]).name == _KUBECTL and not any(word.startswith("--pod") for word in rest):
         name = _OF_KUBECTL.get(name, name)
     if not (entry := _installed().get(name)):
         sys.stderr.write(f"deviceplugin: {_absent(name)}\n")
