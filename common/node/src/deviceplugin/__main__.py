@@ -14,13 +14,13 @@ _USAGE: Final = 2
 _VERSION: Final = "--version"
 _KUBECTL: Final = "kubectl-deviceplugin"
 """The name of the program by which it is a plugin of kubectl, whose first command is ``fleet``."""
-_OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
-"""Commands that by that name are those for a cluster, except for a pod, which is asked alike."""
 GROUP: Final = "deviceplugin.commands"
 """The entry points of packages whose ``main(argv) -> int`` are commands."""
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
+_OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
+"""Commands that by the name of kubectl's plugin are a cluster's, unless --pod is given."""
 
 
 @dataclass(frozen=True, slots=True)

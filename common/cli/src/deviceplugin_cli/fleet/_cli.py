@@ -31,8 +31,6 @@ examples:
   deviceplugin fleet --selector pool=training --json       some nodes, for a program
   deviceplugin fleet --check --resource example.com/gpu    for scripts: 3 if anything is wrong
   kubectl deviceplugin --problems                          the same, as a plugin of kubectl
-  kubectl deviceplugin doctor                              what is wrong, and what to do
-  kubectl deviceplugin sysdump                             an archive to attach to a report
 
 It needs the right to list nodes. With list pods it shows what is held, and with list
 deviceplugins.deviceplugin.dev what the operator says. To allow all three to somebody:
@@ -42,6 +40,9 @@ deviceplugins.deviceplugin.dev what the operator says. To allow all three to som
   kubectl create clusterrolebinding device-viewer --clusterrole=device-viewer --user=NAME
 
 The cluster is that of --kubeconfig, of the variable KUBECONFIG, of ~/.kube/config, or this pod's.
+
+What is wrong, and what to do, says kubectl deviceplugin doctor; kubectl deviceplugin sysdump writes
+an archive for a report.
 
 Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the kubeconfig is wrong;
 3 with --check if anything is wrong or missing."""
