@@ -16,6 +16,7 @@ from cluster.scripted_api import Answer, Script
 from deviceplugin_cli.diagnosis import _doctor_cli
 from fleets.objects import FORBIDDEN, node, plugin_object
 from fleets.plugin_pods import (
+    RUNNING,
     Api,
     Says,
     daemon_set,
@@ -80,9 +81,23 @@ def test_a_fine_cluster_has_one_line(diagnose: Diagnose) -> None:
             plugin_pod("p", container=waits("CrashLoopBackOff", "back-off", terminated=DIED)),
             [
                 "CrashLoopBackOff: back-off; ended with status 2 (Error): config.yaml:4: no such",
-                "kubectl --namespace gpu logs p --previous",
+                "kubectl --namespace gpu logs p --container device-plugin --previous\n",
             ],
             id="it ends again and again",
+        ),
+        pytest.param(
+            plugin_pod("p", containerStatuses=[RUNNING, {**ENDED, "name": "events"}]),
+            [
+                "warning  pod  gpu/p: container events: Error: ended with status 2",
+                "means: what it does beside the plugin is not done",
+                "\n1 of 1 pod on 1 node answered",
+            ],
+            id="a container beside it has ended",
+        ),
+        pytest.param(
+            plugin_pod("p", container=waits("Odd", "password=hunter2")),
+            ["failure  pod  gpu/p: Odd: password=***"],
+            id="its message has a secret",
         ),
         pytest.param(
             plugin_pod("p", container=ENDED),

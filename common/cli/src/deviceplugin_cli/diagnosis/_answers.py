@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from deviceplugin._config.documents.faults import bounded, printable
+from deviceplugin._config.documents.faults import printable
 from deviceplugin.checks import Finding, Verdict, failure, unknown, warning
 from deviceplugin_cli.diagnosis._cluster import Asked, Cluster, Located
 from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran
-from deviceplugin_cli.diagnosis._masks import masked
+from deviceplugin_cli.diagnosis._masks import said
 from deviceplugin_cli.diagnosis._pods import PluginPod
 from deviceplugin_cli.fleet._question import Progress
 
@@ -150,8 +150,8 @@ def _of(pod: PluginPod, check: str, finding: Finding) -> Located:
 def _findings(pod: PluginPod, document: Mapping[str, Any], answer: Answer) -> Iterator[Located]:
     for one in document["findings"]:
         words = (str(one[key]) for key in ("looked_at", "found", "means", "do"))
-        found = Finding(Verdict(one["verdict"]), *(bounded(masked(text)) for text in words))
-        answer.checks.append(bounded(printable(str(one["check"]))))
+        found = Finding(Verdict(one["verdict"]), *(said(text) for text in words))
+        answer.checks.append(printable(said(str(one["check"]))))
         if found.verdict is Verdict.OK:
             answer.fine += 1
         else:
@@ -169,7 +169,7 @@ def _of_devices(
         if one["problem"] and _REGISTRATION not in answer.checks:
             means = "the kubelet has no devices of this resource to allocate."
             do = "common/docs/runbooks.md#devicepluginnotregistered has each of these reasons."
-            found = failure(name, bounded(masked(str(one["problem"]))), means=means, do=do)
+            found = failure(name, said(str(one["problem"])), means=means, do=do)
             yield _of(pod, _REGISTRATION, found)
         yield from _of_resource(pod, name, one["devices"])
 
@@ -181,7 +181,7 @@ def _of_resource(pod: PluginPod, name: str, devices: Sequence[Any]) -> Iterator[
         found = f"{one['reason'] or 'unhealthy, without a reason'} (since {one['since']})"
         means = "the kubelet gives it to no new pod; a pod that has it keeps it."
         do = "check the pods that hold it; common/docs/runbooks.md#deviceunhealthy goes on."
-        finding = kind(f"{name} {one['id']}", bounded(masked(found)), means=means, do=do)
+        finding = kind(f"{name} {one['id']}", said(found), means=means, do=do)
         yield _of(pod, "devices", finding)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._config.documents.faults import suggestion
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.apiserver import ApiServerError, ForbiddenError, InvalidError
 from deviceplugin.checks import Finding, Verdict, failure, unknown, warning
 from deviceplugin.errors import ConfigError
+from deviceplugin_cli.diagnosis._masks import said
 from deviceplugin_cli.diagnosis._pods import SELECTOR, PluginPod, plugin_pod
 from deviceplugin_cli.fleet._facts import NodeFacts
 from deviceplugin_cli.fleet._fleet import Fleet, unhealthy
@@ -99,7 +100,7 @@ def _of_fleet(asked: Asked, fleet: Fleet) -> Iterator[Located]:
         yield Located("rights", unknown("the cluster", text, _RIGHTS))
     for one in fleet.objects or ():
         if not one.ready:
-            found = bounded(f"{one.reason}: {one.message}")
+            found = said(f"{one.reason}: {one.message}")
             means = "the operator has not done what the object asks for."
             do = f"kubectl describe deviceplugin {one.name}"
             yield Located(
@@ -178,7 +179,7 @@ def _event(asked: Asked, namespace: str, uid: str, reader: Reader) -> str:
         found = reader.read(path, "events", _warning, query)
     except ApiServerError:
         return ""
-    return bounded(max(found, default=("", ""))[1])
+    return said(max(found, default=("", ""))[1])
 
 
 def _warning(event: Mapping[str, Any]) -> tuple[str, str]:
@@ -219,11 +220,11 @@ def _of_daemon_sets(asked: Asked, reader: Reader) -> Iterator[Located]:
         namespace, name = one.place
         do = f"kubectl --namespace {namespace} describe daemonset {name}"
         if one.there < one.wanted:
-            said = _event(asked, namespace, one.uid, reader)
+            event = _event(asked, namespace, one.uid, reader)
             text = f"has {one.there} pods, and wants {one.wanted}"
             means = "its pods cannot be created: a policy, a quota or the account forbids it."
             finding = failure(
-                f"{namespace}/{name}", "; ".join(filter(None, [text, said])), means=means, do=do
+                f"{namespace}/{name}", "; ".join(filter(None, [text, event])), means=means, do=do
             )
             yield Located("daemonset", finding)
         elif not one.wanted and not asked.node:

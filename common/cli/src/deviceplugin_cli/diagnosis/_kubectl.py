@@ -15,9 +15,9 @@ from contextlib import suppress
 from threading import Timer
 from typing import Final, NamedTuple
 
-from deviceplugin._config.documents.faults import bounded, printable
+from deviceplugin._config.documents.faults import printable
 from deviceplugin.errors import ConfigError
-from deviceplugin_cli.diagnosis._masks import masked
+from deviceplugin_cli.diagnosis._masks import said
 
 MOST: Final = 8 * 1024**2
 """Most bytes that a command may print."""
@@ -79,8 +79,8 @@ class Kubectl:
             out, ended = self._read(process)
             self._running.discard(process)
             errors.seek(0)
-            said = errors.read(_MOST_ERRORS).decode(errors="replace")
-        return Ran(out, None if ended else process.returncode, ended or _last(said))
+            text = errors.read(_MOST_ERRORS).decode(errors="replace")
+        return Ran(out, None if ended else process.returncode, ended or _last(text))
 
     def _read(self, process: subprocess.Popen[bytes]) -> tuple[str, str]:
         """Return what it printed, and why it was ended, if it was."""
@@ -114,11 +114,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _last(said: str) -> str:
+def _last(text: str) -> str:
     """Return what matters of standard error: the last line that is not kubectl's own end."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith(_END)]
-    return bounded(printable(masked((own or lines or [""])[-1])))
+    return printable(said((own or lines or [""])[-1]))
 
 
 def add_kubectl(parser: ArgumentParser) -> None:

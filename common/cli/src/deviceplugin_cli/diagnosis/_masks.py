@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from deviceplugin._config.documents.faults import bounded
+
 MASK: Final = "***"
 _WORDS: Final = (
     r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[-_]?key|key[-_]data|credentials?"
@@ -41,6 +43,11 @@ def masked(text: str) -> str:
     for pattern, mask in _PATTERNS:
         text = pattern.sub(mask, text)
     return text
+
+
+def said(text: str) -> str:
+    """Return what somebody said, for a finding: masked, and not too long."""
+    return bounded(masked(text))
 
 
 def masked_object(value: Any, key: str = "") -> Any:

@@ -1,11 +1,11 @@
 """The plugins' pods: where they are, and what is wrong with those that do not run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deviceplugin._config.documents.faults import bounded
 from deviceplugin.checks import Finding, failure, warning
+from deviceplugin_cli.diagnosis._masks import said
 
 SELECTOR: Final = "app.kubernetes.io/component=device-plugin"
 """The labels of the pods of all our plugins, and of those that `deviceplugin new` begins."""
@@ -13,13 +13,17 @@ _LOST: Final = (
     "the plugin does not run: its devices are lost to new pods of the node; pods that hold some go "
     "on."
 )
+_WHILE: Final = "while it is down, the devices of its node are not allocatable."
+_BESIDE: Final = (
+    "what it does beside the plugin is not done, such as Events; the devices are there."
+)
 _IMAGE: Final = "push the image to where the node can pull it, or correct its name or pull secret."
 _DO: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"), _IMAGE
     ),
     "OOMKilled": "raise the memory limit of the container.",
-    "CrashLoopBackOff": "correct what it says; {kubectl} logs {name} --previous has all of it.",
+    "CrashLoopBackOff": "correct it; {kubectl} logs {name} --container {container} --previous",
 }
 """What to do about the reason of a container that waits or has ended."""
 _OTHERWISE: Final = "{kubectl} describe pod {name} shows what happened."
@@ -51,7 +55,7 @@ class PluginPod:
 def plugin_pod(pod: Object) -> PluginPod:
     """Return what matters of a plugin's pod. Errors of builtin classes mean that it is not one."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
-    own = _own(spec["containers"])
+    own = _own(pod)
     name = str((metadata.get("labels") or {}).get("app.kubernetes.io/name", ""))
     states = status.get("containerStatuses") or ()
     return PluginPod(
@@ -68,8 +72,9 @@ def plugin_pod(pod: Object) -> PluginPod:
     )
 
 
-def _own(containers: list[Any]) -> Any:
+def _own(pod: Object) -> Any:
     """Return the plugin's container: the one that serves HTTP, or the first."""
+    containers = pod["spec"]["containers"]
     serving = (
         one for one in containers if any(p.get("name") == "http" for p in one.get("ports") or ())
     )
@@ -86,28 +91,32 @@ def _problems(pod: Object) -> Iterator[Finding]:
             place, f"is deleted since {metadata['deletionTimestamp']}", means=means, do=do
         )
         return
+    beside = {one["name"] for one in pod["spec"]["containers"]} - {_own(pod)["name"]}
     bad = [*_bad_containers(status), *_unscheduled(status)]
     if status.get("phase") == "Failed":
-        bad.append((status.get("reason") or "Failed", status.get("message") or ""))
-    for reason, message in bad:
-        found = bounded(f"{reason}: {message}" if message else reason)
-        yield failure(place, found, means=_LOST, do=_advice(metadata, reason, message))
+        bad.append(("", status.get("reason") or "Failed", status.get("message") or ""))
+    for container, reason, message in bad:
+        do = _advice(metadata, container, reason, message)
+        found = f"{reason}: {message}" if message else reason
+        if container in beside:
+            yield warning(place, said(f"container {container}: {found}"), means=_BESIDE, do=do)
+        else:
+            yield failure(place, said(found), means=_LOST, do=do)
     if not bad:
-        yield from _doubts(place, metadata, status)
+        yield from _doubts(place, metadata, status, beside)
 
 
-def _bad_containers(status: Object) -> Iterator[tuple[str, str]]:
-    """Yield the reason and the message of each container that waits, or has ended badly."""
+def _bad_containers(status: Object) -> Iterator[tuple[str, str, str]]:
+    """Yield each container that waits or has ended badly, with the reason and the message."""
     for key in ("initContainerStatuses", "containerStatuses"):
         for one in status.get(key) or ():
             state, last = one.get("state") or {}, one.get("lastState") or {}
             waiting, ended = state.get("waiting"), state.get("terminated")
             if waiting and waiting.get("reason") != "PodInitializing":
-                said = [waiting.get("message") or "", _end(last.get("terminated"))]
-                reason = waiting.get("reason") or "waits"
-                yield reason, "; ".join(filter(None, said))
+                words = [waiting.get("message") or "", _end(last.get("terminated"))]
+                yield one["name"], waiting.get("reason") or "waits", "; ".join(filter(None, words))
             elif ended and (ended.get("exitCode") or key == "containerStatuses"):
-                yield ended.get("reason") or "ended", _end(ended)
+                yield one["name"], ended.get("reason") or "ended", _end(ended)
 
 
 def _end(ended: Object | None) -> str:
@@ -115,35 +124,37 @@ def _end(ended: Object | None) -> str:
     if not ended:
         return ""
     lines = [line for line in str(ended.get("message") or "").splitlines() if line.strip()]
-    said = f": {lines[-1].strip()}" if lines else ""
-    return f"ended with status {ended.get('exitCode')} ({ended.get('reason') or '-'}){said}"
+    last = f": {lines[-1].strip()}" if lines else ""
+    return f"ended with status {ended.get('exitCode')} ({ended.get('reason') or '-'}){last}"
 
 
-def _unscheduled(status: Object) -> Iterator[tuple[str, str]]:
+def _unscheduled(status: Object) -> Iterator[tuple[str, str, str]]:
     for one in status.get("conditions") or ():
         if one["type"] == "PodScheduled" and one["status"] == "False":
-            yield one.get("reason") or "Unschedulable", one.get("message") or ""
+            yield "", one.get("reason") or "Unschedulable", one.get("message") or ""
 
 
-def _advice(metadata: Object, reason: str, message: str) -> str:
+def _advice(metadata: Object, container: str, reason: str, message: str) -> str:
     kubectl = f"kubectl --namespace {metadata['namespace']}"
     known = _DO["OOMKilled"] if "OOMKilled" in message else _DO.get(reason, _OTHERWISE)
-    return known.format(kubectl=kubectl, name=metadata["name"])
+    return known.format(kubectl=kubectl, name=metadata["name"], container=container)
 
 
-def _doubts(place: str, metadata: Object, status: Object) -> Iterator[Finding]:
+def _doubts(
+    place: str, metadata: Object, status: Object, beside: Collection[str]
+) -> Iterator[Finding]:
     """Yield what is doubtful about a pod that runs."""
     for one in status.get("containerStatuses") or ():
-        ended = (one.get("lastState") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
-            found = f"{one['name']} restarted {one.get('restartCount', 1)} times; it {_end(ended)}"
-            means = "while it is down, its node's devices are not allocatable."
-            do = _advice(metadata, "CrashLoopBackOff", _end(ended))
-            yield warning(place, bounded(found), means=means, do=do)
+        name, end = one["name"], (one.get("lastState") or {}).get("terminated")
+        if end and end.get("exitCode"):
+            found = f"{name} restarted {one.get('restartCount', 1)} times; it {_end(end)}"
+            means = _BESIDE if name in beside else _WHILE
+            do = _advice(metadata, name, "CrashLoopBackOff", _end(end))
+            yield warning(place, said(found), means=means, do=do)
     ready = {one["type"]: one["status"] for one in status.get("conditions") or ()}
     if status.get("phase") == "Running" and ready.get("Ready") == "False":
         means = "it does not advertise all that it should, or does not answer."
         yield warning(place, "runs, and is not ready", means=means, do="see the other findings.")
     elif status.get("phase") == "Pending":
-        do = _advice(metadata, "", "")
+        do = _advice(metadata, "", "", "")
         yield failure(place, "is pending, and no container has started", means=_LOST, do=do)
