@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from deviceplugin_cli.fleet._question import Progress
 
 SIDE_BY_SIDE: Final = 8
 """Pods that are asked at a time. Each costs a process of kubectl."""
+_BEAT: Final = 0.5
 _USAGE: Final = 2
 _PROGRAM: Final = ("python3", "-m", "deviceplugin")
 _JSON: Final = (("--output", "json"), ("--json",))
@@ -75,9 +76,13 @@ def ask_all(
     pool = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="pod")
     try:
         running = [pool.submit(act, pod) for pod in cluster.pods]
-        for count, done in enumerate(as_completed(running), 1):
-            done.result()
-            progress.show("the answers of pods", count, len(running))
+        left = {*running}
+        while left:
+            # With a limit, or a Ctrl-C just before the wait would only be noticed after it.
+            done, left = wait(left, _BEAT, FIRST_COMPLETED)
+            for one in done:
+                one.result()
+            progress.show("the answers of pods", len(running) - len(left), len(running))
         return [one.result() for one in running]
     except BaseException:  # such as Ctrl-C
         kubectl.stop()
