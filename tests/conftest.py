@@ -20,6 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As of a shell's background jobs; the commands that tests interrupt would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def pytest_xdist_auto_num_workers() -> int:
     """Return how many workers `-n auto` starts: more than cores, as half of the time is waiting."""
@@ -58,6 +60,14 @@ def _log_as_before() -> Iterator[None]:
     yield
     root.setLevel(level)
     _take_away(root)
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Find out who leaves a handler to the tests that come later."""
+    before = [signal.getsignal(number) for number in HANDLED]
+    yield
+    assert before == [signal.getsignal(number) for number in HANDLED]
 
 
 def _take_away(root: logging.Logger) -> None:

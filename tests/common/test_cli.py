@@ -170,10 +170,6 @@ def test_a_discovery_that_fails_is_no_success(gopher: Called, gophers: Path) -> 
         (["--directory=x"], "--directory: 'x' is not an absolute path"),
         (["--config=/none"], "/none: No such file or directory"),
         (["--resource=gopher"], "--resource: 'gopher' is not the name of a resource: it needs a"),
-        (
-            [f"--registry-dir=/{'d' * 80}", "--log-level=error"],
-            f"registry-dir '/{'d' * 80}' is too long",
-        ),
     ],
 )
 def test_a_wrong_argument_is_told_on_one_line(
@@ -182,6 +178,14 @@ def test_a_wrong_argument_is_told_on_one_line(
     status, out, err = gopher(*arguments)
     assert (2, "", 1) == (status, out, len(err.splitlines()))
     assert err.startswith(f"gopher-device-plugin: {line}")
+
+
+def test_a_setting_that_cannot_be_used_is_told_and_nothing_is_served(plugin_dir: Path) -> None:
+    words = [f"--registry-dir=/{'d' * 80}", "--log-level=error"]
+    status, out, err = run(f"--plugin-dir={plugin_dir}", *words)
+    assert (2, "", 1) == (status, out, len(err))
+    assert err[0].startswith(f"gopher-device-plugin: registry-dir '/{'d' * 80}' is too long")
+    assert [] == list(plugin_dir.iterdir())
 
 
 def test_variables_that_look_misspelt_or_have_no_effect_are_warned_of(

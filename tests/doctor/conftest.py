@@ -36,8 +36,7 @@ def kubelet(root: Path) -> Iterator[SimulatedKubelet]:
 @pytest.fixture
 def node(root: Path, kubelet: SimulatedKubelet) -> Iterator[Node]:
     """A node with a kubelet, and a plugin one of whose devices a pod has."""
-    with StubPlugin(kubelet.plugin_dir, RESOURCE, ["a", "b"]) as plugin:
-        plugin.register()
+    with StubPlugin(kubelet.plugin_dir, RESOURCE, ["a", "b"]):
         kubelet.wait_for(RESOURCE, {"a", "b"})
         assert kubelet.run(Pod.of("p", main={RESOURCE: 1}))
         room = os.statvfs_result((4096, 4096, 10**6, 10**6, 10**6, 10**6, 10**6, 10**6, 0, 255))
