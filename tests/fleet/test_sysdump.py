@@ -117,6 +117,7 @@ def test_a_pod_that_does_not_run_has_its_objects_and_its_log(
 def test_without_kubectl_the_rest_is_there(dump: Dump, tmp_path: Path) -> None:
     dump("--kubectl=/nowhere", "--file=dump.zip")
     found = files(tmp_path / "dump.zip")
+    assert "gpu_p/device-plugin.log: /nowhere: No such file" in found["left-out.txt"]
     assert "/nowhere: No such file or directory" in json.loads(found["versions.json"])["kubectl"]
     assert "objects/gpu/pods.json" in found
 
@@ -142,13 +143,14 @@ def test_what_cannot_be_written_or_asked_leaves_nothing_behind(
 def test_an_archive_is_bounded_and_names_what_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_archive, "MOST_OF_ONE", 1 << 20)
-    archive = Archive(tmp_path / "a.zip", most=1000)
+    monkeypatch.setattr(_archive, "MOST_OF_ONE", 1 << 12)
+    archive = Archive(tmp_path / "a.zip", most=50)
     archive.add("empty", "")
-    archive.add("long", "a" * 500 + "b" * (1 << 20))
+    archive.add("long", "a" * 500 + "b" * (1 << 12))
     archive.add("late", "x")
+    archive.add("needed", "y", is_needed=True)
     archive.close()
     found = files(tmp_path / "a.zip")
-    assert {"long": "b" * (1 << 20), "left-out.txt": found["left-out.txt"]} == found
-    lines = ["late: the archive has 0 MiB already", "long: all but the last 1 MiB"]
+    assert {"long": "b" * (1 << 12), "needed": "y", "left-out.txt": found["left-out.txt"]} == found
+    lines = ["late: the archive has 0 MiB already", "long: all but the last 4 KiB"]
     assert lines == found["left-out.txt"].splitlines()

@@ -47,12 +47,12 @@ def test_the_reasons_of_devices_and_pods_are_found_from_outside(
     image = "device-plugin=registry.example/none:1"
     cluster.kubectl("--namespace", GOPHER, "set", "image", "daemonset", GOPHER, image)
 
-    def causes() -> dict[str, str]:
-        done = cluster.try_kubectl("deviceplugin", "doctor", "--output=json")
+    def causes(*words: str) -> dict[str, str]:
+        done = cluster.try_kubectl("deviceplugin", "doctor", "--output=json", *words)
         found = json.loads(done.stdout)["causes"]
         return {one["check"]: one["findings"][0]["found"] for one in found}
 
-    eventually(lambda: causes().get("devices", "").startswith("too hot (since "))
+    eventually(lambda: causes(*space).get("devices", "").startswith("too hot (since "))
     first, found = next(iter(causes().items()))
     assert ("pod", True) == (first, found.startswith("ErrImagePull: failed to pull image"))
     said = cluster.try_kubectl("deviceplugin", "doctor", "example.com/gpu", "--node=node-1").stdout

@@ -38,17 +38,20 @@ class Archive:
         self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED)
         self._when = datetime.now(UTC).timetuple()[:6]
 
-    def add(self, name: str, text: str) -> None:
-        """Add a file, masked. A long one loses its beginning, and one too many is left out."""
+    def add(self, name: str, text: str, *, is_needed: bool = False) -> None:
+        """Add a file, masked. A long one loses its beginning; one too many is left out.
+
+        One that ``is_needed`` is never too many.
+        """
         if not text:
             return
         content = masked(text).encode(errors="replace")
         with self._lock:
-            if self._file.tell() > self._most:
+            if self._file.tell() > self._most and not is_needed:
                 self.left_out.append(f"{name}: the archive has {self._most >> 20} MiB already")
                 return
             if len(content) > MOST_OF_ONE:
-                self.left_out.append(f"{name}: all but the last {MOST_OF_ONE >> 20} MiB")
+                self.left_out.append(f"{name}: all but the last {MOST_OF_ONE >> 10} KiB")
                 content = content[-MOST_OF_ONE:]
             self._write(name, content)
 

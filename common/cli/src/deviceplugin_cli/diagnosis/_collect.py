@@ -61,8 +61,9 @@ def collect(tools: Tools, archive: Archive) -> Diagnosis:
     diagnosis = diagnose(
         tools.asked, cluster, ask_all(cluster, visit, tools.kubectl, tools.progress)
     )
-    archive.add("doctor.txt", _causes.text(diagnosis, colour=False))
-    archive.add("doctor.json", _command_line.to_json(_causes.document(diagnosis)))
+    archive.add("doctor.txt", _causes.text(diagnosis, colour=False), is_needed=True)
+    document = _command_line.to_json(_causes.document(diagnosis))
+    archive.add("doctor.json", document, is_needed=True)
     return diagnosis
 
 
@@ -123,7 +124,7 @@ def _of_pod(pod: PluginPod, cluster: Cluster, tools: Tools, archive: Archive) ->
 def _add(archive: Archive, name: str, ran: Ran) -> None:
     if ran.out:
         archive.add(name, ran.out)
-    if ran.status:
+    if ran.status != 0:
         archive.skip(name, ran.error)
 
 
