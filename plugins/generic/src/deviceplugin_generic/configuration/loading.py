@@ -69,6 +69,7 @@ class Domains:
         domain = {
             "type": "string",
             "pattern": DOMAIN,
+            "maxLength": 244,
             "not": {"pattern": RESERVED},
             "description": "Domain of all resource names, or a list of domains",
         }
