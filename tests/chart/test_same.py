@@ -13,7 +13,7 @@ import release
 from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
-from manifests.kustomize import in_order, overlay, render
+from manifests.kustomize import Manifest, in_order, overlay, render
 
 ROOT = Path(__file__).parents[2]
 KEPT = {"helm.sh/resource-policy": "keep"}

@@ -20,6 +20,7 @@ PLUGINS = sorted({path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 VENDORS = ("nvidia", "intel", "xilinx", "amd")
 MAY_NAME = {
     ("deviceplugin_cli/migrate", "template"): "a key of workloads",
+    ("deviceplugin_cli/diagnosis", "template"): "the same",
     **dict.fromkeys(
         [("deviceplugin_cli/migrate", name) for name in ("amd", "intel", "nvidia", "gpu")],
         "operators and images of vendors, as they call them, and who takes a patch back",

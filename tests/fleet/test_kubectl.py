@@ -57,6 +57,25 @@ def test_by_that_name_options_without_a_command_are_for_the_fleet(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["doctor"], "cluster-doctor"),
+        (["doctor", "--pod=default/a"], "doctor"),
+        (["sysdump"], "sysdump"),
+    ],
+)
+def test_by_that_name_the_doctor_is_that_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    command: str,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-deviceplugin", *words, "--nonsense"])
+    assert 2 == program.main()
+    assert f"deviceplugin {command}: " in capsys.readouterr().err
+
+
 def test_its_version_is_that_of_the_framework(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

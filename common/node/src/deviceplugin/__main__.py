@@ -24,6 +24,8 @@ _EXTRAS: Final = {"urllib3": "urllib3", "yaml": "pyyaml", "pyudev": "pyudev"}
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
+_OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
+"""Commands that by the name of kubectl's plugin are a cluster's, unless --pod is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "devices": Command(_NODE, "list a node's devices and the pods that hold them"),
     "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),
     "fleet": Command(_CLI, "list the devices of all nodes of a cluster"),
+    "cluster-doctor": Command(_CLI, "find what is wrong in a cluster: kubectl deviceplugin doctor"),
+    "sysdump": Command(_CLI, "write what a report about a cluster needs into one archive"),
     "events": Command(_NODE, "report a node's unhealthy devices as Events"),
     "evict": Command(_NODE, "evict pods whose device has been unhealthy for too long"),
     "migrate": Command(_CLI, "turn the manifest of another plugin into one of ours"),
@@ -100,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == _VERSION:
         sys.stdout.write(f"deviceplugin {version('deviceplugin')}\n")
         return 0
+    if Path(sys.argv[0]).name == _KUBECTL and not any(word.startswith("--pod") for word in rest):
+        name = _OF_KUBECTL.get(name, name)
     if not (entry := _installed().get(name)):
         sys.stderr.write(f"deviceplugin: {_absent(name)}\n")
         return _USAGE

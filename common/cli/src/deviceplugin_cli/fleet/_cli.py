@@ -42,6 +42,9 @@ deviceplugins.deviceplugin.dev what the operator says. To allow all three to som
 
 The cluster is that of --kubeconfig, of the variable KUBECONFIG, of ~/.kube/config, or this pod's.
 
+What is wrong, and what to do, says kubectl deviceplugin doctor; kubectl deviceplugin sysdump writes
+an archive for a report.
+
 Exit status: 0 if the cluster answered, 1 if not, 2 if the command line or the kubeconfig is wrong;
 3 with --check if anything is wrong or missing."""
 

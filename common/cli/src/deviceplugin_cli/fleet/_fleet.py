@@ -56,6 +56,8 @@ class Fleet:
 
     rows: Sequence[Row] = ()
     sums: Mapping[str, Sum] = field(default_factory=dict)
+    nodes: Sequence[NodeFacts] | None = None
+    """Those that were asked for; None if they may not be listed."""
     objects: Sequence[PluginObject] | None = None
     """Of the operator, by name; None if that is unknown, or there is no operator."""
     unknown: list[str] = field(default_factory=list)

@@ -172,7 +172,7 @@ def answer(question: Question, reader: Reader) -> Fleet:
     fleet = Fleet()
     fleet.objects = _objects(question, reader, fleet.unknown)
     try:
-        nodes = _nodes(question, reader)
+        nodes = fleet.nodes = _nodes(question, reader)
     except ForbiddenError as error:
         if error.status == HTTPStatus.UNAUTHORIZED:
             raise

@@ -28,7 +28,7 @@ FORMAT: Final = 1
 
 POD_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 _WIDTH: Final = max(map(len, Verdict))
-_SHOWN: Final[Mapping[Verdict, tuple[Tone, str]]] = {
+SHOWN: Final[Mapping[Verdict, tuple[Tone, str]]] = {
     Verdict.FAILURE: (Tone.BAD, "failures"),
     Verdict.WARNING: (Tone.DOUBTFUL, "warnings"),
     Verdict.UNKNOWN: (Tone.QUIET, "unknown"),
@@ -77,13 +77,13 @@ def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
 def _line(result: Result) -> Line:
     finding = result.finding
     notes = [("means", finding.means), ("do", finding.do)]
-    tone, text = _SHOWN[finding.verdict][0], f"{finding.looked_at}: {finding.found}"
+    tone, text = SHOWN[finding.verdict][0], f"{finding.looked_at}: {finding.found}"
     return Line(finding.verdict, tone, result.check, text, notes)
 
 
 def _summary(results: Iterable[Result]) -> str:
     counts = Counter(result.finding.verdict for result in results)
-    parts = [f"{counts[v]} {v if counts[v] == 1 else _SHOWN[v][1]}" for v in Verdict]
+    parts = [f"{counts[v]} {v if counts[v] == 1 else SHOWN[v][1]}" for v in Verdict]
     return f"{', '.join(parts)}; nothing was changed"
 
 

@@ -1,0 +1,1 @@
+"""Finds what is wrong in a cluster: ``kubectl deviceplugin doctor`` and ``sysdump``."""
