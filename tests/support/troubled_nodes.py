@@ -41,7 +41,6 @@ class PluginNode:
     def __init__(self, cluster: SmallCluster, root: Path) -> None:
         self.cluster, self._root = cluster, root
         self._control = cluster.node.root / "tmp/control"
-        self.shell = cluster.shell
 
     def deploy(self, **settings: object) -> None:
         """Deploy the plugin, or deploy it anew, with these settings."""
@@ -54,6 +53,12 @@ class PluginNode:
         self.cluster.kubectl("apply", f"--kustomize={self._root}")
         for pod in self.cluster.there(POD):
             self.kubectl("delete", "pod", pod)
+
+    def shell(self, command: str) -> str:
+        """Return what a command of a page prints; it fails a test if it fails."""
+        status, said = self.cluster.reader().run(command)
+        assert status == 0, f"{command}: {said}"
+        return said
 
     def kubectl(self, *words: str) -> str:
         return self.cluster.kubectl(*words[:2], f"--namespace={NAMESPACE}", *words[2:])

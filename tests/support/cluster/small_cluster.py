@@ -113,11 +113,8 @@ class SmallCluster:
         return Shell(place, {"PATH": os.environ["PATH"], **self.environment, **environment})
 
     def try_kubectl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        return self._run_here(["kubectl", *words], text)
-
-    def _run_here(self, words: list[str], text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words,
+            ["kubectl", *words],
             cwd=ROOT,
             input=text,
             env={"PATH": os.environ["PATH"], **self.environment},
