@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 77_000,
-    "of deviceplugin": 29_550,
+    "lines of source": 80_000,
+    "of deviceplugin": 31_000,
     "of deviceplugin-testing": 17_900,
-    "of deviceplugin-cli": 6_700,
+    "of deviceplugin-cli": 8_150,
     "of the plugins": 19_500,
     "of the operator": 3_600,
-    "lines of build and demo": 4_700,
-    "lines of tests, with e2e": 98_000,
+    "lines of build and demo": 5_450,
+    "lines of tests, with e2e": 101_500,
     "lines of generated files": 5_000,
-    "pages": 90,
-    "words on pages": 82_200,
+    "pages": 91,
+    "words on pages": 84_600,
     "words on the longest page": 2_500,
-    "KiB of the wheel that a node installs": 1_260,
+    "KiB of the wheel that a node installs": 1_320,
     "arrows between rooms": 110,
 }
 """The most that each figure may be."""
