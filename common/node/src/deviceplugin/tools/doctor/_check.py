@@ -127,7 +127,7 @@ def run(node: Node, checks: Sequence[AnyCheck]) -> Iterator[Result]:
             do = "run as root." if isinstance(error, PermissionError) else ""
             findings = [unknown(str(path), f"cannot be examined: {error.strerror or error}", do)]
         except ModuleNotFoundError as error:  # of an extra
-            do = "pip install 'deviceplugin[cluster]'."
+            do = "pip install urllib3."
             findings = [unknown(check.title, f"needs {error.name}, which is not installed", do)]
         for finding in findings:
             yield Result(check.name, finding)

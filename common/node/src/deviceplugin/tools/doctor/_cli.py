@@ -135,7 +135,7 @@ def _of_pod(options: argparse.Namespace) -> tuple[Mapping[str, Any], Sequence[Re
     try:
         from deviceplugin.tools.doctor.pods import api_server, look  # for --pod only
     except ModuleNotFoundError as error:
-        raise ConfigError("--pod needs urllib3: pip install 'deviceplugin[cluster]'") from error
+        raise ConfigError("--pod needs urllib3: pip install urllib3") from error
     api = api_server(settings_of(options, _SETTINGS).api_server)
     return {"pod": options.pod}, [Result("pod", one) for one in look(api, namespace, name)]
 

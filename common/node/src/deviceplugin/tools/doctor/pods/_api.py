@@ -30,5 +30,5 @@ def api_server(url: str = "") -> ApiServer:
     try:
         return ApiServer.of_pod(timeout=_SECONDS, name=_NAME)
     except ConfigError as error:
-        advice = "pip install deviceplugin-cli to use kubectl's, or give --api-server URL"
+        advice = "install common/cli of a checkout to use that of kubectl, or give --api-server URL"
         raise ConfigError(f"{error}; {advice}") from None
