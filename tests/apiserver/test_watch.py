@@ -10,7 +10,7 @@ import pytest
 
 from cluster.scripted_api import Answer, Asked, Script
 from deviceplugin.apiserver import ApiServer, ApiServerError, Watch, _watch
-from held_clock import HeldClock
+from held_clock import HeldClock, are_within
 from patience import PATIENCE, eventually
 
 PATH = "/api/v1/nodes"
@@ -204,11 +204,6 @@ def test_a_line_without_an_end_is_not_kept(
     stream.end()
 
 
-def within(bounds: list[float], waits: list[float]) -> list[bool]:
-    """Return whether each is at least half of its bound, and by chance."""
-    return [bound / 2 <= wait <= bound for bound, wait in zip(bounds, waits, strict=True)]
-
-
 def test_a_server_that_is_away_is_asked_ever_less_or_when_it_asks_for_it(
     watching: Watching,
 ) -> None:
@@ -217,7 +212,7 @@ def test_a_server_that_is_away_is_asked_ever_less_or_when_it_asks_for_it(
     watching.lists.append(listed(node("a", 1), version="5"))
     watching.thread.start()
     waits = [watching.clock.skip_wait() for _ in range(9)]
-    assert [True] * 8 == within([1, 2, 4, 8, 16, 32, 60, 60], waits[:8])
+    assert [True] * 8 == are_within(waits[:8], [1, 2, 4, 8, 16, 32, 60, 60])
     assert 150 <= waits[8] <= 180, "and a little more by chance"
     assert ["a"] == watching.told()
     watching.stream().end()
@@ -230,7 +225,7 @@ def test_a_server_that_ends_each_watch_at_once_is_asked_ever_less(watching: Watc
     for _ in range(4):
         waits.append(watching.clock.skip_wait())
         watching.stream().end()
-    assert [True] * 4 == within([1, 2, 4, 8], waits)
+    assert [True] * 4 == are_within(waits, [1, 2, 4, 8])
 
 
 def test_a_silent_watch_is_resumed_where_it_was_and_nothing_is_wrong(script: Script) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,18 +21,13 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import SimulatedKubelet
-from held_clock import HeldClock
+from held_clock import HeldClock, are_within
 from idle_tracker import IdleTracker
 from kubelets.odd_kubelet import odd_kubelet
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 BOUNDS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
-
-
-def are_within(waits: Iterable[float], bounds: Iterable[float]) -> list[bool]:
-    """Return for each whether it is at most its bound, and at least half of it."""
-    return [bound / 2 <= wait <= bound for wait, bound in zip(waits, bounds, strict=True)]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
 import deviceplugin as dp
+import http_server
 from deviceplugin import ConfigError
 from deviceplugin._attribution.podresources import Hold
 from deviceplugin._config.values import parse_address
@@ -32,13 +33,9 @@ def ask(
     server: HttpServer, path: str, *, method: str = "GET", host: str = "127.0.0.1", accept: str = ""
 ) -> tuple[int, str, str]:
     """Status, content type and body of the answer."""
-    connection = http.client.HTTPConnection(host, server.port, timeout=PATIENCE)
-    try:
-        connection.request(method, path, headers={"Accept": accept} if accept else {})
-        response = connection.getresponse()
-        return response.status, response.headers["Content-Type"], response.read().decode()
-    finally:
-        connection.close()
+    given = {"Accept": accept} if accept else {}
+    status, body, headers = http_server.ask(server.port, path, given, method=method, host=host)
+    return status, headers["Content-Type"], body
 
 
 def test_the_first_page_says_what_there_is() -> None:
@@ -69,10 +66,7 @@ def test_the_probes_of_a_kubelet_are_known_from_those_of_others() -> None:
     probes: list[None] = []
     with serving(probed=lambda: probes.append(None)) as server:
         for client in ("kube-probe/1.36", "curl/8.5", "kube-probe/1.30"):
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-            connection.request("GET", "/healthz", headers={"User-Agent": client})
-            assert 200 == connection.getresponse().status
-            connection.close()
+            assert 200 == http_server.ask(server.port, "/healthz", {"User-Agent": client})[0]
         ask(server, "/readyz")
     assert 2 == len(probes)
 

@@ -8,9 +8,8 @@ import ssl
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -33,33 +32,13 @@ from deviceplugin.tools._devices_page import (
 from deviceplugin.tools.events._notice import Fact, read_facts
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
-from http_server import View, serving
+from http_server import View, ask, serving
 from patience import PATIENCE, eventually
 from plugin_process import run, started
 
 TOOLS = f"{sys.executable} -m deviceplugin"
 TOKEN = "s3cret.token~of-ours="
 PATHS = ("/", "/devices", "/metrics", "/none")
-
-
-def ask(
-    port: int,
-    path: str,
-    headers: Mapping[str, str] | None = None,
-    tls: ssl.SSLContext | None = None,
-) -> tuple[int, str, Message]:
-    """Status, body and headers of the answer."""
-    connection = (
-        http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=tls)
-        if tls
-        else http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    )
-    try:
-        connection.request("GET", path, headers=dict(headers or {}))
-        response = connection.getresponse()
-        return response.status, response.read().decode(), response.headers
-    finally:
-        connection.close()
 
 
 def bearer(token: str) -> dict[str, str]:

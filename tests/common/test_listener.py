@@ -1,8 +1,7 @@
-import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,7 +11,7 @@ from deviceplugin._http.listener import Listener
 from deviceplugin._http.server import HttpServer
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin_testing.fixture import Kubelet
-from http_server import View
+from http_server import View, ask
 from patience import PATIENCE, eventually
 from scripted_plugin import ScriptedPlugin
 
@@ -41,12 +40,6 @@ def running(listener: Listener) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
-def ask(port: int) -> int:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status
-
-
 def test_a_client_that_comes_before_the_server_is_loaded_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -66,7 +59,7 @@ def test_a_start_that_does_not_end_keeps_nobody_from_asking_why(
     monkeypatch.setattr(_listener, "_LONGEST_START", 0.1)
     listener = Listener("127.0.0.1:0", Loading().make, started=lambda: False)
     with running(listener):
-        assert 200 == ask(listener.port)
+        assert 200 == ask(listener.port, "/healthz")[0]
 
 
 def test_one_that_is_stopped_during_the_start_loads_nothing_and_leaves_its_port(
@@ -80,7 +73,7 @@ def test_one_that_is_stopped_during_the_start_loads_nothing_and_leaves_its_port(
     assert 0 == loading.times
     again = Listener(f"127.0.0.1:{listener.port}", loading.make, started=lambda: True)
     with running(again):
-        assert 200 == ask(again.port)
+        assert 200 == ask(again.port, "/healthz")[0]
 
 
 def test_one_that_is_stopped_while_the_server_is_loaded_does_not_serve() -> None:

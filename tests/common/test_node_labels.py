@@ -182,3 +182,4 @@ def test_labels_that_come_late_are_taken(kubelet: Kubelet, config: Path, file: P
         write(file, f'{LABEL}="few"\n')
         process.wait_for("configuration reloaded")
         listed.wait_for(RESOURCE, FEW, {"one0"})
+        assert 0 == process.stop()

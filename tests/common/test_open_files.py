@@ -1,7 +1,6 @@
 """A process that may open few files only."""
 
 import errno
-import http.client
 import os
 import resource
 import socket
@@ -9,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +23,7 @@ from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
-from http_server import serving
+from http_server import ask, serving
 from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, Unserved
 
@@ -66,13 +65,10 @@ def running(
 
 def told(port: int, path: str) -> tuple[int, str]:
     """Return what a page says, with its status; 0 without an answer."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as connection:
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except OSError:
-            return 0, ""
+    try:
+        return ask(port, path)[:2]
+    except OSError:
+        return 0, ""
 
 
 def opened(process: "subprocess.Popen[bytes]") -> int:

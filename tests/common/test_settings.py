@@ -298,6 +298,11 @@ def test_a_text_may_be_empty_if_its_default_is() -> None:
         ({"named": "a"}, {"DP_NAMED": ""}, {}),
         ({}, {"DP_NAMED": "a"}, {}),
         ({"poll-interval": "30s"}, {"DP_POLL_INTERVAL": "0.5m"}, {}),
+        (
+            {"poll-interval": "30s"},
+            {"DP_POLL_INTERVAL": "30"},
+            {"DP_POLL_INTERVAL": "--poll-interval"},
+        ),
     ],
 )
 def test_a_variable_that_is_set_to_no_effect_is_found(

@@ -2,11 +2,17 @@
 
 import math
 import threading
+from collections.abc import Iterable
 
 from typing_extensions import override
 
 from deviceplugin._platform.clock import Clock
 from patience import PATIENCE
+
+
+def are_within(waits: Iterable[float], bounds: Iterable[float]) -> list[bool]:
+    """Return for each whether it is at most its bound, and at least half of it."""
+    return [bound / 2 <= wait <= bound for wait, bound in zip(waits, bounds, strict=True)]
 
 
 class HeldClock(Clock):

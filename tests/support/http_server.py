@@ -1,9 +1,12 @@
-"""A plugin's HTTP server without a plugin."""
+"""A plugin's HTTP server without a plugin, and its client."""
 
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from email.message import Message
+from http.client import HTTPConnection, HTTPSConnection
 
 from deviceplugin._http.access import Access
 from deviceplugin._http.certificate import Certificate
@@ -64,3 +67,24 @@ def serving(
         server.stop()
         thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def ask(
+    port: int,
+    path: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    method: str = "GET",
+    host: str = "127.0.0.1",
+    tls: ssl.SSLContext | None = None,
+) -> tuple[int, str, Message]:
+    """Return status, body and headers of the answer."""
+    connection = (
+        HTTPSConnection(host, port, timeout=PATIENCE, context=tls)
+        if tls
+        else HTTPConnection(host, port, timeout=PATIENCE)
+    )
+    with closing(connection):
+        connection.request(method, path, headers=dict(headers or {}))
+        response = connection.getresponse()
+        return response.status, response.read().decode(), response.headers

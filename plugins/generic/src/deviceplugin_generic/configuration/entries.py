@@ -155,7 +155,9 @@ class Configuration:
 
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-DOMAIN: Final = rf"^(?=.{{1,244}}$){_LABEL}(\.{_LABEL})*$"
+LONGEST_DOMAIN: Final = 244
+"""The kubelet's limit of 253, less its prefix ``requests.``."""
+DOMAIN: Final = rf"^(?=.{{1,{LONGEST_DOMAIN}}}$){_LABEL}(\.{_LABEL})*$"
 RESERVED: Final = r"^requests\.|kubernetes\.io$"
 """Domains that Kubernetes keeps to itself."""
 NAME: Final = r"^\s*[a-z0-9][-a-z0-9]{0,61}[a-z0-9]\s*$"

@@ -19,6 +19,7 @@ from deviceplugin_generic.configuration import grammar
 from deviceplugin_generic.configuration.entries import (
     DOMAIN,
     LEVELS,
+    LONGEST_DOMAIN,
     RESERVED,
     SETTINGS,
     Configuration,
@@ -69,7 +70,7 @@ class Domains:
         domain = {
             "type": "string",
             "pattern": DOMAIN,
-            "maxLength": 244,
+            "maxLength": LONGEST_DOMAIN,
             "not": {"pattern": RESERVED},
             "description": "Domain of all resource names, or a list of domains",
         }
