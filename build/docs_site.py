@@ -30,7 +30,7 @@ from typing import Any, Final
 import yaml
 from packaging.version import Version
 
-from release import version
+from versions import current
 
 ROOT: Final = Path(__file__).parents[1]
 LOCK: Final = Path(__file__).with_name("docs_site.lock")
@@ -110,7 +110,7 @@ def relink(text: str, page: Path, known: set[Path], docs: Path, home: str) -> st
             return f"]({inside}{anchor})"
         image = path.suffix in {".png", ".svg"}
         if home and not image:
-            return f"]({home}/blob/v{version()}/{path}{anchor})"
+            return f"]({home}/blob/v{current()}/{path}{anchor})"
         if (ROOT / path).is_file():
             (docs / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, docs / path)
@@ -160,7 +160,7 @@ def settings(home: str, site: str) -> dict[str, Any]:
     if home:
         found |= {"repo_url": home, "edit_uri": ""}
     if site:
-        found["site_url"] = f"{site}/{version()}/"
+        found["site_url"] = f"{site}/{current()}/"
     return found
 
 
@@ -220,7 +220,7 @@ def main(argv: Sequence[str]) -> int:
         tool: list[str | Path] = [uv, "run", "--no-project", "--quiet", "--with-requirements", LOCK]
         words = [*tool, "mkdocs", "build", "--strict", "--site-dir"]
         done = subprocess.run(
-            [*words, options.folder.resolve() / version()],
+            [*words, options.folder.resolve() / current()],
             cwd=scratch,
             env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
             check=False,

@@ -37,7 +37,7 @@ import yaml
 
 import images
 import push
-import release
+import versions
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "rehearsal"
@@ -65,7 +65,7 @@ def copy(target: Path) -> None:
         if (ROOT / name).exists():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
-    run(target, "release.py", "version", following(release.version()))
+    run(target, "release.py", "version", following(versions.current()))
 
 
 def run(tree: Path, script: str, *words: str) -> None:
@@ -78,8 +78,8 @@ def make(registry: str, more: Sequence[str]) -> None:
     source = TARGET / "source"
     copy(source)
     for tree, version, name in (
-        (ROOT, release.version(), "now"),
-        (source, following(release.version()), "next"),
+        (ROOT, versions.current(), "now"),
+        (source, following(versions.current()), "next"),
     ):
         make_images(tree, version, more)
         run(tree, "release.py", "dist", f"--registry={registry}/{PROJECT}", f"--home={HOME}")

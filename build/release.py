@@ -18,20 +18,17 @@
     release.py version [NEW]
         print the version, or write NEW wherever the version occurs
 
-The version is that of common/node/pyproject.toml. All other places must have the same, which the
-tests check.
+The version is that of common/node/pyproject.toml; versions.py has all other places.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -42,70 +39,18 @@ import chart
 import kustomize
 import packages
 import runbooks
+import versions
 from archive import Archive
 from deviceplugin_operator.manifests import Manifest
 
 ROOT: Final = Path(__file__).parents[1]
 TARGET: Final = ROOT / "dist" / "release"
 IMAGES: Final = ROOT / "dist" / "images"
-PLACES: Final = (
-    *(
-        (f"{place}/pyproject.toml", pattern)
-        for place in ("common/*", "operator", "plugins/*")
-        for pattern in (r'^version = "(.+)"$', r'"deviceplugin[^"]*~=([^"]+)"')
-    ),
-    ("deployments/*/kustomization.yaml", r"^    newTag: (.+)$"),
-    ("deployments/*/kustomization.yaml", r"^      app.kubernetes.io/version: (.+)$"),
-    ("deployments/operator/operator/kustomization.yaml", r"kubernetes.io/version: (.+)$"),
-    ("deployments/operator/operator/kustomization.yaml", r"^    newTag: (.+)$"),
-    ("deployments/**/chart/Chart.yaml", r'^(?:version|appVersion): "?([^"\n]+)'),
-    ("build/operator.Dockerfile", r"^ARG VERSION=(.+)$"),
-    ("build/operator.Dockerfile", r"-operator:(\d+\.\d+\.\d+)"),
-    ("build/Dockerfile", r"^ARG VERSION=(.+)$"),
-    ("build/Dockerfile", r"-device-plugin:(\d+\.\d+\.\d+)"),
-    ("common/docs/deploying.md", r"(?:-device-plugin:|newTag: |-plugins-)(\d+\.\d+\.\d+)"),
-    ("common/docs/overlays.md", r"(?:ref=v|tag: v|Revision: v?|-plugin:)(\d+\.\d+\.\d+)"),
-    ("deployments/chart/README.md", r"device-plugins-(\d+\.\d+\.\d+)"),
-    ("build/README.md", r"(?:-device-plugin|-operator)[:-](\d+\.\d+\.\d+)"),
-    ("demo/examples/*/README.md", r"-device-plugin:(\d+\.\d+\.\d+)"),
-)
-"""Files, and the pattern of each version in them."""
 ARCHITECTURES: Final = (
     "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
     "/nodeSelectorTerms/0/matchExpressions/0/values"
 )
 """Where a manifest says what its image is for."""
-
-
-def version() -> str:
-    """Return the version."""
-    text = (ROOT / "common/node/pyproject.toml").read_text(encoding="utf-8")
-    found: str = tomllib.loads(text)["project"]["version"]
-    return found
-
-
-def versions() -> Iterator[tuple[str, str]]:
-    """Yield each file with a version, and the version."""
-    for place, pattern in PLACES:
-        for path in sorted(ROOT.glob(place)):
-            for found in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE):
-                yield str(path.relative_to(ROOT)), found
-
-
-def set_version(new: str) -> None:
-    """Write ``new`` to all places."""
-    for place, pattern in PLACES:
-        for path in sorted(ROOT.glob(place)):
-            text = path.read_text(encoding="utf-8")
-            path.write_text(
-                re.sub(
-                    pattern,
-                    lambda found: found[0].replace(found[1], new),
-                    text,
-                    flags=re.MULTILINE,
-                ),
-                encoding="utf-8",
-            )
 
 
 def installs() -> dict[str, Path]:
@@ -143,7 +88,7 @@ def write_chart(
     (chart.write_operator if operator else chart.write)(folder, rendered, home)
     for path in folder.glob("files/*.json"):
         content = json.loads(path.read_text(encoding="utf-8"))
-        linked = runbooks.link(content, runbooks.published(home, f"v{version()}"))
+        linked = runbooks.link(content, runbooks.published(home, f"v{versions.current()}"))
         path.write_text(json.dumps(linked, indent=1) + "\n", encoding="utf-8")
 
 
@@ -212,7 +157,7 @@ def kustomization(folder: Path) -> dict[str, Any]:
 
 def archive_of(name: str) -> Archive:
     """Return the archive of an image in dist/images."""
-    path = IMAGES / f"{name}-{version()}.tar"
+    path = IMAGES / f"{name}-{versions.current()}.tar"
     if not path.is_file():
         raise SystemExit(f"release.py: there is no {path}; run `make images` first")
     return Archive(path)
@@ -245,8 +190,12 @@ def sign(key: Path) -> None:
 
 def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
     """Make the release."""
-    if differing := {place for place, found in versions() if found != version()}:
-        raise SystemExit(f"release.py: not of version {version()}: {', '.join(sorted(differing))}")
+    if differing := {
+        place for place, found in versions.everywhere() if found != versions.current()
+    }:
+        raise SystemExit(
+            f"release.py: not of version {versions.current()}: {', '.join(sorted(differing))}"
+        )
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     render_deployments(registry)
@@ -255,8 +204,8 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
             made = Path(scratch, f"chart-{operator}")
             write_chart(made, registry, home, operator=operator)
             chart.pack(made, TARGET)
-    packages.build(TARGET, version(), home)
-    for path in sorted(IMAGES.glob(f"*-{version()}.*")):
+    packages.build(TARGET, versions.current(), home)
+    for path in sorted(IMAGES.glob(f"*-{versions.current()}.*")):
         shutil.copy2(path, TARGET)
         if path.suffix == ".tar":
             copy_bills(path)
@@ -295,9 +244,9 @@ def main(argv: Sequence[str]) -> None:
             except OSError as error:
                 raise SystemExit(f"release.py: {found.folder} cannot be written: {error}") from None
         case ["version"]:
-            print(version())
+            print(versions.current())
         case ["version", new]:
-            set_version(new)
+            versions.write(new)
         case _:
             raise SystemExit(__doc__)
 

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import yaml
 
+import versions
+
 ROOT: Final = Path(__file__).parents[1]
 RULES: Final = ROOT / "deployments/components/monitoring/rules.yaml"
 PAGE: Final = "common/docs/runbooks.md"
@@ -70,12 +72,10 @@ def link(found: Any, base: str) -> Any:
 
 def main(argv: Sequence[str]) -> None:
     """See the module."""
-    import release  # which imports this module
-
     home = argv[0] if argv else ""
     if len(argv) > 1 or not home.startswith("http" if argv else ""):
         raise SystemExit(__doc__)
-    if not (base := published(home, f"v{release.version()}")):
+    if not (base := published(home, f"v{versions.current()}")):
         raise SystemExit(
             "runbooks.py: this checkout has no remote 'origin' on the web that has its commit: "
             "give the address of the repository"

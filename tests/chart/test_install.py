@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import release
+import versions
 from cluster.real_api_server import RealApiServer, running
 from cluster.real_api_server import why_not as no_server
 from deviceplugin.apiserver import NotFoundError
@@ -70,7 +70,7 @@ def test_a_release_is_installed_upgraded_rolled_back_and_removed(cluster: Cluste
     cluster.helm("install", "devices", cluster.chart, place, "--create-namespace")
     said = cluster.helm("upgrade", "devices", cluster.chart, place, gopher=enabled)
     assert f"kubectl --namespace hw rollout status daemonset/{NAME}" in said
-    first = (f"{NAME}:{release.version()}", "directory: /etc/gophers\n")
+    first = (f"{NAME}:{versions.current()}", "directory: /etc/gophers\n")
     assert first == image_and_config()
     assert cluster.is_there(f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NAME}:events")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-import release
+import versions
 from manifests.helm import helm, template
 from manifests.kustomize import of_kind
 
@@ -15,7 +15,7 @@ DIGEST = f"sha256:{'0' * 64}"
 OURS = {"nodeSelector": {"a": "b"}, "priorityClassName": "high", "tolerations": []}
 
 
-TAGGED = f"{NAME}:{release.version()}"
+TAGGED = f"{NAME}:{versions.current()}"
 ELSEWHERE = {"image": {"registry": "r"}, "env": [{"name": "IMAGE_PREFIX", "value": "other/"}]}
 IMAGES: list[tuple[dict[str, Any], str, str | None]] = [
     ({}, TAGGED, None),

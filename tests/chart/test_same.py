@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import chart
-import release
+import versions
 from kustomize import documents
 from manifests.expected import COMPONENTS, PLUGINS, expected, fitting, owner
 from manifests.helm import helm, template
@@ -100,12 +100,12 @@ def test_a_packed_chart_is_the_same_chart(chart_folder: Path, tmp_path: Path) ->
     assert first == packed.read_bytes()
     values = {"gpu": {"enabled": True}}
     assert template(chart_folder, values) == template(packed, values)
-    assert f"version: {release.version()}\n" in helm("show", "chart", packed)
+    assert f"version: {versions.current()}\n" in helm("show", "chart", packed)
 
 
 def test_a_chart_says_where_it_comes_from(tmp_path: Path) -> None:
     home = "https://git.example.com/hw/plugins"
-    at_version = f"{home}/blob/v{release.version()}"
+    at_version = f"{home}/blob/v{versions.current()}"
     chart.write(tmp_path / "made", lambda _, __: documents(PLUGIN), home)
     metadata = yaml.safe_load((tmp_path / "made/Chart.yaml").read_text())
     assert (home, [home]) == (metadata["home"], metadata["sources"])

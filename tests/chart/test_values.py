@@ -11,7 +11,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-import release
+import versions
 from deviceplugin._config.settings import dump
 from deviceplugin_operator.crd.catalogue import PLUGINS
 from manifests.helm import helm, template
@@ -20,7 +20,7 @@ from manifests.kustomize import Manifest, of_kind
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "deployments/chart"
 PROPERTIES = yaml.safe_load((SOURCE / "values.schema.yaml").read_text())["definitions"]
-VERSION = release.version()
+VERSION = versions.current()
 DIGEST = f"sha256:{'0' * 64}"
 POD = "spec.template.spec"
 OWN = f"{POD}.containers.0"

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import release
+import versions
 from deviceplugin.__main__ import main
 from deviceplugin._dra.slices.attributes import device_classes
 from deviceplugin_fpga.annotation import ACCOUNT
@@ -172,7 +172,7 @@ def test_kustomize_renders_the_same(plugin: str, tmp_path: Path) -> None:
 def test_a_plugin_has_its_name_and_version_and_few_lines_besides_the_base(plugin: str) -> None:
     lines = [line for path in folder(plugin).iterdir() for line in path.read_text().splitlines()]
     assert len([line for line in lines if line.strip()]) <= 50
-    name, version = f"{plugin}-device-plugin", release.version()
+    name, version = f"{plugin}-device-plugin", versions.current()
     manifests = render(folder(plugin))
     assert f"{name}:{version}" == container_of(manifests)["image"]
     labels = PART | {"app.kubernetes.io/name": name, "app.kubernetes.io/version": version}
@@ -292,7 +292,7 @@ def test_what_is_beside_a_plugin_runs_a_command_that_there_is(
     pods = [one["spec"]["template"]["spec"] for one in of_kinds(manifests, "Deployment")]
     containers = [one for pod in (*pods, pod_of(manifests)) for one in pod["containers"]]
     (container,) = (one for one in containers if one["name"] == component)
-    assert f"gopher-device-plugin:{release.version()}" == container["image"]
+    assert f"gopher-device-plugin:{versions.current()}" == container["image"]
     module, *words = container["command"][2:]
     words += [one.replace("$(NAMESPACE)", "gopher") for one in container["args"]]
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -484,5 +484,5 @@ def test_objects_of_components_and_the_operator_say_what_they_are_a_part_of() ->
     crd, operator = (kustomized(ROOT / "deployments/operator" / one) for one in ("crd", "operator"))
     found += [*crd, *operator]
     assert [] == [one for one in found if not PART.items() <= labels_of(one)]
-    version = {"app.kubernetes.io/version": release.version()}
+    version = {"app.kubernetes.io/version": versions.current()}
     assert [] == [one for one in operator if not version.items() <= labels_of(one)]

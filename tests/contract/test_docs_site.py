@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-import demo_picture
 import docs_site
-import release
+import terminal
+import versions
 
 ROOT = Path(__file__).parents[2]
 HOME = "https://git.example.com/hw/plugins"
@@ -101,7 +101,7 @@ def test_a_page_knows_of_versions_and_of_its_address_and_links_count(tmp_path: P
     assert {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"} == links
     assert HOME == found["repo_url"]
     assert "mike" == found["extra"]["version"]["provider"]
-    assert f"https://docs.example.com/plugins/{release.version()}/" == found["site_url"]
+    assert f"https://docs.example.com/plugins/{versions.current()}/" == found["site_url"]
     search, reference = found["plugins"]
     assert ("search", ["mkdocstrings"]) == (search, [*reference])
     for file in (*found["extra_css"], "common/docs/page.png"):
@@ -167,23 +167,23 @@ def test_the_picture_of_the_readme_is_of_the_demo_as_it_is() -> None:
 
 def test_a_picture_shows_what_was_printed_in_its_colours_and_fetches_nothing() -> None:
     printed = "\033[1m1. A step\033[0m\n    \033[32mok\033[0m  it <holds>\n"
-    made = demo_picture.picture(printed, "make x")
+    made = terminal.picture(printed, "make x")
     assert "1. A step" in words_of(made)
     assert "ok\n  it <holds>" in words_of(made)
     assert "make x" in words_of(made)
     assert "font-weight: bold" in made
     assert "url(" not in re.sub(r"url\(#", "", made)
-    assert made == demo_picture.picture(printed, "make x")
+    assert made == terminal.picture(printed, "make x")
 
 
 def test_a_demo_that_fails_makes_no_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_picture, "FOLDER", tmp_path / "demo")
+    monkeypatch.setattr(terminal, "FOLDER", tmp_path / "demo")
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo/demo.py").write_text("raise SystemExit(1)")
     with pytest.raises(subprocess.CalledProcessError):
-        demo_picture.main([])
+        terminal.main([])
     assert not (tmp_path / "demo/demo.svg").exists()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import images
 import release
+import versions
 from archive import Archive
 from containers.oci_image import write_plugin
 from join import join
@@ -85,7 +86,7 @@ def test_what_was_built_on_two_machines_is_joined_by_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(images, "TARGET", tmp_path)
-    name = f"gopher-device-plugin-{release.version()}.tar"
+    name = f"gopher-device-plugin-{versions.current()}.tar"
     for architecture in ("amd64", "arm64"):
         write_plugin(tmp_path / architecture / name, architecture)
     (tmp_path / name).with_suffix(".cdx.json").write_text("of one platform")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import browser
-import pictures
+import drawings
 
 ROOT = Path(__file__).parents[2]
 needs_browser = pytest.mark.skipif(
@@ -26,15 +26,15 @@ def size(picture: bytes) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("name", "place", "expected"),
     [
-        ("page", pictures.PAGE, (1686, 900)),
-        ("dashboard", pictures.DASHBOARD, pictures.DASHBOARD_SIZE),
+        ("page", drawings.PAGE, (1686, 900)),
+        ("dashboard", drawings.DASHBOARD, drawings.DASHBOARD_SIZE),
     ],
 )
 def test_a_picture_is_of_what_is_in_the_repository(
     name: str, place: Path, expected: tuple[int, int]
 ) -> None:
-    assert pictures.checksum(name) == browser.source_of(place.read_bytes()), (
-        f"{place.name} is older than what it shows: .venv/bin/python build/pictures.py {name}"
+    assert drawings.checksum(name) == browser.source_of(place.read_bytes()), (
+        f"{place.name} is older than what it shows: run build/pictures/drawings.py {name}"
     )
     assert f"]({place.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
     assert expected == size(place.read_bytes())
@@ -76,15 +76,15 @@ def test_a_command_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", str(tmp_path))
     for word in ("page", "dashboard"):
         with pytest.raises(SystemExit, match="no chromium: apt-get install chromium"):
-            pictures.main([word])
-    with pytest.raises(SystemExit, match=r"pictures\.py dashboard \[SECONDS\]"):
-        pictures.main([])
+            drawings.main([word])
+    with pytest.raises(SystemExit, match=r"drawings\.py dashboard \[SECONDS\]"):
+        drawings.main([])
 
 
 def test_pods_come_and_go_and_devices_fail_and_recover() -> None:
     chance = random.Random(7)
     held, failed = set(), set()
-    with pictures.fleet(["n1"]) as (ports, plugins):
+    with drawings.fleet(["n1"]) as (ports, plugins):
         assert {"n1": 2} == {name: len(found) for name, found in ports.items()}
         for number in range(200):
             plugin = plugins[number % 2]

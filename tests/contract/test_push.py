@@ -13,7 +13,7 @@ import pytest
 
 import push
 import rehearsal
-import release
+import versions
 from archive import Archive
 from containers.oci_image import write_plugin
 from deviceplugin_testing.conformance._subject import free_port
@@ -144,6 +144,6 @@ def test_a_rehearsal_upgrades_to_the_same_files_of_the_following_version(tmp_pat
     rehearsal.copy(tmp_path / "next")
     words = [sys.executable, str(tmp_path / "next/build/release.py"), "version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert f"{rehearsal.following(release.version())}\n" == done.stdout
+    assert f"{rehearsal.following(versions.current())}\n" == done.stdout
     assert not (tmp_path / "next/.venv").exists()
     assert (tmp_path / "next/build/rehearsal.py").exists()

@@ -16,6 +16,7 @@ import yaml
 
 import packages
 import release
+import versions
 from containers.oci_image import write_plugin
 from manifests import kustomize
 
@@ -23,22 +24,22 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_there_is_one_version_everywhere() -> None:
-    assert {release.version()} == {found for _, found in release.versions()}
-    folders = {place.split("/")[0] for place, _ in release.versions()}
+    assert {versions.current()} == {found for _, found in versions.everywhere()}
+    folders = {place.split("/")[0] for place, _ in versions.everywhere()}
     assert {"build", "common", "demo", "deployments", "operator", "plugins"} == folders
 
 
 def test_a_new_version_is_written_to_all_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in {place for place, _ in release.versions()}:
+    for place in {place for place, _ in versions.everywhere()}:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / place, tmp_path / place)
-    old = release.version()
-    before = [place for place, _ in release.versions()]
+    old = versions.current()
+    before = [place for place, _ in versions.everywhere()]
     monkeypatch.setattr(release, "ROOT", tmp_path)
-    release.set_version("12.3.4")
-    assert [(place, "12.3.4") for place in before] == [*release.versions()]
+    versions.write("12.3.4")
+    assert [(place, "12.3.4") for place in before] == [*versions.everywhere()]
     text = (tmp_path / "common/node/pyproject.toml").read_text()
     assert (ROOT / "common/node/pyproject.toml").read_text() == text.replace("12.3.4", old)
 
@@ -59,7 +60,7 @@ def test_a_release_has_packages_manifests_and_checksums(
     monkeypatch.setattr(release, "IMAGES", tmp_path)  # they take long
     monkeypatch.setattr(release, "render", lambda folder, *_: rendered(folder))
     release.dist()
-    version, made = release.version(), {path.name for path in target.iterdir()}
+    version, made = versions.current(), {path.name for path in target.iterdir()}
     built = [f"{name}-{version}" for name in some]
     assert {
         *(f"{one}{ending}" for one in built for ending in ("-py3-none-any.whl", ".tar.gz")),
@@ -124,7 +125,7 @@ def test_manifests_name_the_images_of_the_registry_by_digest(
 ) -> None:
     folder, registry = release.installs()[name], "registry.example.com/hw"
     places = [ROOT / "deployments/components" / one for one in components]
-    path = tmp_path / f"{image}-{release.version()}.tar"
+    path = tmp_path / f"{image}-{versions.current()}.tar"
     monkeypatch.setattr(release, "IMAGES", tmp_path)
     with pytest.raises(SystemExit) as failure:
         release.render(folder, registry, places)
@@ -161,7 +162,7 @@ def test_the_chart_is_written_by_a_command(tmp_path: Path) -> None:
     place = tmp_path / "chart"
     release.main(["chart", str(place), "--home", "https://git.example.com/hw/plugins/"])
     page = (place / "README.md").read_text()
-    at = f"https://git.example.com/hw/plugins/blob/v{release.version()}"
+    at = f"https://git.example.com/hw/plugins/blob/v{versions.current()}"
     assert f"]({at}/common/docs/releasing.md)" in page
     assert "](.." not in page
     alerts = (place / "files/gopher.json").read_text()
@@ -183,20 +184,20 @@ def test_a_package_says_where_it_comes_from_and_what_it_fits(folder: str, tmp_pa
     home = "https://git.example.com/hw/plugins"
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / folder / name, tmp_path)
-    packages.give_home(tmp_path, folder, home, release.version())
+    packages.give_home(tmp_path, folder, home, versions.current())
     project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
     assert (
-        f"{home}/blob/v{release.version()}/{folder}/README.md" == project["urls"]["Documentation"]
+        f"{home}/blob/v{versions.current()}/{folder}/README.md" == project["urls"]["Documentation"]
     )
     ours = [need for need in project.get("dependencies", []) if need.startswith("deviceplugin")]
     assert (folder in {"common/node", "plugins/node"}) == (ours == [])  # the latter finds them
-    assert [] == [need for need in ours if not need.endswith(f"~={release.version()}")]
+    assert [] == [need for need in ours if not need.endswith(f"~={versions.current()}")]
     page = (tmp_path / "README.md").read_text()
     links = {link for link in re.findall(r"\]\(([^)\s]+)\)", page) if not link.startswith("#")}
     assert {link for link in links if ":" not in link} == set()
     for link in links:
         if link.startswith(home):
-            path = link.removeprefix(f"{home}/blob/v{release.version()}/").partition("#")[0]
+            path = link.removeprefix(f"{home}/blob/v{versions.current()}/").partition("#")[0]
             assert (ROOT / path).exists(), link
 
 

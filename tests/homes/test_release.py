@@ -12,6 +12,7 @@ import yaml
 
 import rehearsal
 import release
+import versions
 from cluster.kinds import NAMESPACE, POD
 from cluster.small_cluster import PLUGINS, SHELL, running, why_not
 from homes.cluster.installed_release import Manifests
@@ -20,7 +21,7 @@ from homes.cluster.release import Release
 from manifests.kustomize import render
 
 needs_kubectl = pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")
-VERSION = release.version()
+VERSION = versions.current()
 
 
 def write_release(folder: Path, version: str = VERSION) -> Path:

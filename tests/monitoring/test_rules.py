@@ -16,8 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import override
 
-import release
 import runbooks
+import versions
 from deviceplugin_template import SerialPlugin
 from deviceplugin_testing.fixture import Kubelet, Node
 from manifests.kustomize import kustomized, of_kind, overlay
@@ -79,7 +79,7 @@ HOME = "https://git.example.com/hw/plugins"
 def test_links_are_to_the_page_of_the_version_in_the_chart_and_in_a_patch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = f"{HOME}/blob/v{release.version()}/{runbooks.PAGE}"
+    page = f"{HOME}/blob/v{versions.current()}/{runbooks.PAGE}"
     expected = [f"{page}#{rule['alert'].lower()}" for rule in rules()]
     runbooks.main([f"{HOME}/"])
     printed = yaml.safe_load(capsys.readouterr().out)

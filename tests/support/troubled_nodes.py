@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -65,11 +65,8 @@ class PluginNode:
 
     def does(self, *words: str) -> None:
         """Have the plugin do something, as its page says."""
-        program = str(BIN / "simulated-device-plugin")
-        own = f"--control-socket={self._control}"
-        subprocess.run(
-            [program, "ctl", own, *words], check=True, timeout=60, stdout=subprocess.DEVNULL
-        )
+        command = [str(BIN / "simulated-device-plugin"), "ctl", f"--control-socket={self._control}"]
+        subprocess.run([*command, *words], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
     def pod(self) -> str:
         (name,) = (one for one in self.cluster.there(POD) if one.startswith("simulated"))
@@ -169,9 +166,8 @@ def misconfigured(node: PluginNode) -> Scrapes:
 
 
 def unwatched(node: PluginNode) -> Scrapes:
-    (sockets,) = {path.parent for path in node.cluster.node.root.rglob("kubelet.sock")} - {
-        node.cluster.node.kubelet.pod_resources_socket.parent
-    }
+    other = node.cluster.node.kubelet.pod_resources_socket.parent
+    (sockets,) = {one.parent for one in node.cluster.node.root.rglob("kubelet.sock")} - {other}
     for path in (sockets / "kubelet.sock", *sockets.glob("example.com_*.sock")):
         path.unlink()
     yield node.scrape(f'deviceplugin_registered{{resource="{RESOURCE}"}} 0.0')
@@ -218,9 +214,8 @@ def refusing(node: PluginNode) -> Scrapes:
     node.does("fail", "--reason=card is locked")
     image = {"image": "busybox:1.37", "command": ["true"], "imagePullPolicy": "IfNotPresent"}
     main = {"name": "main", **image, "resources": {"limits": {RESOURCE: 1}}}
-    metadata = {"name": "train", "namespace": "default"}
     spec = {"restartPolicy": "Never", "containers": [main]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": spec}
     node.cluster.kubectl("apply", "--filename=-", text=json.dumps(pod))
     eventually(lambda: "Failed" in node.cluster.kubectl("get", "pod", "train", "--output=yaml"))
     yield node.scrape()
@@ -267,7 +262,7 @@ class Trouble(NamedTuple):
     sign: str
 
 
-OF_PLUGIN: Final[Mapping[str, Trouble]] = {
+OF_PLUGIN: Final = {
     "DeviceNodeAtZero": Trouble(unplugged, "it is gone"),
     "DevicePluginGone": Trouble(misconfigured, "number-devices: 'many' is not a whole number"),
     "DevicePluginNotRegistered": Trouble(unwatched, "waiting for the kubelet"),
@@ -278,7 +273,7 @@ OF_PLUGIN: Final[Mapping[str, Trouble]] = {
     "DevicePluginFlapping": Trouble(restarting, "kubelet restarted"),
     "DeviceAllocationRefused": Trouble(refusing, "card is locked"),
 }
-OF_DRA: Final[Mapping[str, Trouble]] = {
+OF_DRA: Final = {
     "DeviceDriverNotRegistered": Trouble(unwanted, "no such version"),
     "DeviceClaimFailed": Trouble(locked, "card is locked"),
     "DeviceApiRequestsFailed": Trouble(unanswered, "slices not published"),

@@ -1,6 +1,6 @@
 """Record a demo as a picture of a terminal.
 
-    demo_picture.py [gpu]    writes demo/demo.svg, or demo/gpu.svg
+    terminal.py [gpu]    writes demo/demo.svg, or demo/gpu.svg
 
 The README shows it. A test compares its steps with those of the demo.
 """
@@ -17,7 +17,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-FOLDER: Final = Path(__file__).parents[1] / "demo"
+FOLDER: Final = Path(__file__).parents[2] / "demo"
 WIDTH: Final = 100
 _FONT: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _CLASS: Final = re.compile(r"terminal-\d+-")

@@ -1,7 +1,7 @@
 """Draw the pictures of pages: what a browser shows of programs that run for it.
 
-    pictures.py page                   common/docs/page.png: the page of a node with eight GPUs
-    pictures.py dashboard [SECONDS]    demo/dashboards/device-plugins.png: three simulated nodes,
+    drawings.py page                   common/docs/page.png: the page of a node with eight GPUs
+    drawings.py dashboard [SECONDS]    demo/dashboards/device-plugins.png: three simulated nodes,
                                        watched by a Prometheus for so long (120)
 
 Both need Chromium (apt-get install chromium). The page also needs a C compiler, for the fake driver
@@ -32,7 +32,7 @@ from browser import BROWSERS, PATIENCE, draw, program
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod, SimulatedKubelet
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = {
     "page": [f"common/node/src/deviceplugin/_http/page.{kind}" for kind in ("html", "css", "js")],
     "dashboard": ["demo/dashboards/device-plugins.json", "demo/dashboards/draw.py"],
@@ -121,7 +121,7 @@ def wait_for(address: str, *words: str) -> None:
     limit = time.monotonic() + PATIENCE
     while missing := [word for word in words if word.encode() not in read(address)]:
         if time.monotonic() > limit:
-            raise SystemExit(f"pictures.py: {address} does not say {', '.join(missing)}")
+            raise SystemExit(f"drawings.py: {address} does not say {', '.join(missing)}")
         time.sleep(0.2)
 
 
