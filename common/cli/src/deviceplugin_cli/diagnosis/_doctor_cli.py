@@ -1,7 +1,6 @@
 """The command line of ``kubectl deviceplugin doctor``."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -55,18 +54,15 @@ def _examine(options: argparse.Namespace) -> int:
         found = examine(tools)
     finally:
         tools.progress.end()
-    if options.output == "json":
-        sys.stdout.write(_command_line.to_json(_causes.document(found)))
-    else:
-        sys.stdout.write(_causes.text(found, colour=_command_line.has_colour()))
+    table = partial(_causes.text, found, colour=_command_line.has_colour())
+    _command_line.write(options, table, partial(_causes.document, found))
     return FAILED if found.failed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("cluster-doctor", _DESCRIPTION, _EXAMPLES)
-    add = parser.add_argument
     words = "only this resource, or a pattern such as 'example.com/*'"
-    add("resource", nargs="?", default="", metavar="RESOURCE", help=words)
-    add("--output", choices=("table", "json"), default="table", help="the form (table)")
+    parser.add_argument("resource", nargs="?", default="", metavar="RESOURCE", help=words)
+    _command_line.add_output(parser)
     add_options(parser)
     return parser

@@ -1,9 +1,7 @@
 """The command line of ``kubectl deviceplugin sysdump``."""
 
 import argparse
-import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -59,25 +57,24 @@ def _dump(options: argparse.Namespace) -> int:
         archive.remove()
         tools.progress.end()
     size = path.stat().st_size
-    if options.output == "json":
-        more = {"file": str(path), "bytes": size, "left_out": sorted(archive.left_out)}
-        sys.stdout.write(
-            json.dumps({**more, "doctor": _causes.document(diagnosis)}, indent=1) + "\n"
-        )
-        return 0
-    sys.stdout.write(f"{_causes.text(diagnosis, colour=_command_line.has_colour())}\n")
-    missing = f"; {LEFT_OUT} in it names what is missing" if archive.left_out else ""
-    sys.stdout.write(f"{path}: {size >> 10} KiB{missing}. Read it before you publish it.\n")
+
+    def table() -> str:
+        causes = _causes.text(diagnosis, colour=_command_line.has_colour())
+        missing = f"; {LEFT_OUT} in it names what is missing" if archive.left_out else ""
+        return f"{causes}\n{path}: {size >> 10} KiB{missing}. Read it before you publish it.\n"
+
+    def document() -> Mapping[str, object]:
+        about = {"file": str(path), "bytes": size, "left_out": sorted(archive.left_out)}
+        return {**about, "doctor": _causes.document(diagnosis)}
+
+    _command_line.write(options, table, document)
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("sysdump", _DESCRIPTION, _EXAMPLES)
-    add = parser.add_argument
     words = "where to write it (deviceplugin-sysdump-TIME.zip, here)"
-    add("--file", type=Path, metavar="FILE", help=words)
-    add(
-        "-o", "--output", choices=("table", "json"), default="table", help="what is printed (table)"
-    )
+    parser.add_argument("--file", type=Path, metavar="FILE", help=words)
+    _command_line.add_output(parser)
     add_options(parser)
     return parser

@@ -138,4 +138,6 @@ class SocketAlias:
                 self.path.unlink()
 
     def _is_ours(self) -> bool:
-        return self.path.is_symlink() and str(self.path.readlink()) == self._target
+        with suppress(OSError):  # it is not there, or no link
+            return str(self.path.readlink()) == self._target
+        return False
