@@ -31,25 +31,25 @@ PLACES: Final = (
 """Files, and the pattern of each version in them."""
 
 
-def current() -> str:
+def current(root: Path = ROOT) -> str:
     """Return the version."""
-    text = (ROOT / "common/node/pyproject.toml").read_text(encoding="utf-8")
+    text = (root / "common/node/pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found
 
 
-def everywhere() -> Iterator[tuple[str, str]]:
+def everywhere(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     """Yield each file with a version, and the version."""
     for place, pattern in PLACES:
-        for path in sorted(ROOT.glob(place)):
+        for path in sorted(root.glob(place)):
             for found in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE):
-                yield str(path.relative_to(ROOT)), found
+                yield str(path.relative_to(root)), found
 
 
-def write(new: str) -> None:
+def write(new: str, root: Path = ROOT) -> None:
     """Write ``new`` to all places."""
     for place, pattern in PLACES:
-        for path in sorted(ROOT.glob(place)):
+        for path in sorted(root.glob(place)):
             text = path.read_text(encoding="utf-8")
             path.write_text(
                 re.sub(

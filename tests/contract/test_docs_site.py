@@ -127,7 +127,7 @@ def test_a_site_of_another_version_stays(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(subprocess, "run", mkdocs)
     monkeypatch.setattr(docs_site, "write", lambda *_: None)
     for name in ("1.2.3", "1.3.0"):
-        monkeypatch.setattr(docs_site, "version", lambda name=name: name)
+        monkeypatch.setattr(docs_site, "current", lambda name=name: name)
         assert 0 == docs_site.main([str(tmp_path / "site")])
     found = {path.name for path in (tmp_path / "site").iterdir()}
     assert {"1.2.3", "1.3.0", "versions.json", "index.html"} == found

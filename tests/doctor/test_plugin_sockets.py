@@ -184,6 +184,6 @@ def test_asking_leaves_the_kubelet_and_the_plugin_alone(kubelet: SimulatedKubele
         assert [*before, "GetDevicePluginOptions"] == plugin.calls
         assert 1 == plugin.streams
         plugin.hold("GetDevicePluginOptions")
-        assert FAILED == main([f"--root={root}", "--only=plugins", "--timeout=0.2"])
+        assert FAILED == main([f"--root={root}", "--only=plugins", "--timeout=200ms"])
         plugin.release()
         assert {"a"} == kubelet.healthy(RESOURCE)

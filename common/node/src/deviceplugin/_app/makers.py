@@ -5,7 +5,6 @@ import inspect
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from deviceplugin.errors import ConfigError
@@ -45,6 +44,8 @@ def _check_call(maker: Any, *, takes_settings: bool) -> None:
 
 def version_of(maker: Any) -> str:
     """Return the version of the package that has a plugin, or else that of the framework."""
+    from importlib.metadata import PackageNotFoundError, version
+
     module = getattr(_author(maker), "__module__", None) or ""
     for name in (module.partition(".")[0].replace("_", "-"), "deviceplugin"):
         with suppress(PackageNotFoundError, ValueError):  # a ValueError without a name
