@@ -23,13 +23,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
 import sbom
+import versions
 from archive import Archive, Sizes
 from join import join
 
@@ -70,13 +70,6 @@ def image(name: str) -> Image:
         return Image(name, "deviceplugin-operator", project, file, "opt/operator")
     project, file = ROOT / "plugins" / name, "build/Dockerfile"
     return Image(name, f"{name}-device-plugin", project, file, "opt/plugin", {"PLUGIN": name})
-
-
-def version(project: Path) -> str:
-    """Return the version of a package."""
-    text = (project / "pyproject.toml").read_text(encoding="utf-8")
-    found: str = tomllib.loads(text)["project"]["version"]
-    return found
 
 
 def pinned(dockerfile: str) -> str:
@@ -150,12 +143,12 @@ def row(name: str, sizes: Sizes) -> str:
 
 def full_name(made: Image, prefix: str) -> str:
     """Return the name of an image, with its version."""
-    return f"{prefix}{made.title}:{version(made.project)}"
+    return f"{prefix}{made.title}:{versions.of(made.project)}"
 
 
 def archive_of(made: Image, platform: str) -> Path:
     """Return where the archive of an image for a platform is written."""
-    return TARGET / architecture(platform) / f"{made.title}-{version(made.project)}.tar"
+    return TARGET / architecture(platform) / f"{made.title}-{versions.of(made.project)}.tar"
 
 
 def write(
@@ -163,7 +156,7 @@ def write(
 ) -> None:
     """Build an image for a platform, by default this machine's, and write its archive."""
     name, path = full_name(made, options.prefix), archive_of(made, platform)
-    arguments = {**made.arguments, "VERSION": version(made.project), "REVISION": revision()}
+    arguments = {**made.arguments, "VERSION": versions.of(made.project), "REVISION": revision()}
     # A stage will not do: buildah takes it for an image.
     arguments["BUILD_IMAGE"] = pinned(made.dockerfile)
     for key in ("build_image", "base_image"):
@@ -198,7 +191,7 @@ def architecture(platform: str) -> str:
 
 def join_all(made: Image, architectures: Sequence[str]) -> None:
     """Make one archive of an image's archives for several architectures."""
-    name = f"{made.title}-{version(made.project)}.tar"
+    name = f"{made.title}-{versions.of(made.project)}.tar"
     path = TARGET / name
     join([TARGET / one / name for one in architectures], path)
     for suffix in (".cdx.json", ".sizes.json"):  # of one platform, built before

@@ -23,7 +23,6 @@ The version is that of common/node/pyproject.toml; versions.py has all other pla
 
 import argparse
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -72,7 +71,12 @@ def render_deployments(registry: str) -> None:
 def write_chart(
     folder: Path, registry: str = "", home: str = "", *, operator: bool = False
 ) -> None:
-    """Write a Helm chart, with the manifests as :func:`render` renders them."""
+    """Write a Helm chart: manifests as :func:`render` renders them, with links to runbooks."""
+    base = runbooks.published(home, f"v{versions.current()}")
+
+    def linked(plugin: Path, components: Sequence[Path]) -> list[Manifest]:
+        found: list[Manifest] = runbooks.link(rendered(plugin, components), base)
+        return found
 
     def rendered(plugin: Path, components: Sequence[Path]) -> list[Manifest]:
         if not registry:  # which takes less time, and no kubectl
@@ -85,11 +89,7 @@ def write_chart(
                 one["metadata"].pop("namespace", None)
         return found
 
-    (chart.write_operator if operator else chart.write)(folder, rendered, home)
-    for path in folder.glob("files/*.json"):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        linked = runbooks.link(content, runbooks.published(home, f"v{versions.current()}"))
-        path.write_text(json.dumps(linked, indent=1) + "\n", encoding="utf-8")
+    (chart.write_operator if operator else chart.write)(folder, linked, home)
 
 
 def render(folder: Path, registry: str, components: Sequence[Path] = ()) -> str:
@@ -190,12 +190,9 @@ def sign(key: Path) -> None:
 
 def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
     """Make the release."""
-    if differing := {
-        place for place, found in versions.everywhere() if found != versions.current()
-    }:
-        raise SystemExit(
-            f"release.py: not of version {versions.current()}: {', '.join(sorted(differing))}"
-        )
+    version = versions.current()
+    if differing := {place for place, found in versions.everywhere() if found != version}:
+        raise SystemExit(f"release.py: not of version {version}: {', '.join(sorted(differing))}")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     render_deployments(registry)
@@ -204,8 +201,8 @@ def dist(registry: str = "", home: str = "", key: Path | None = None) -> None:
             made = Path(scratch, f"chart-{operator}")
             write_chart(made, registry, home, operator=operator)
             chart.pack(made, TARGET)
-    packages.build(TARGET, versions.current(), home)
-    for path in sorted(IMAGES.glob(f"*-{versions.current()}.*")):
+    packages.build(TARGET, version, home)
+    for path in sorted(IMAGES.glob(f"*-{version}.*")):
         shutil.copy2(path, TARGET)
         if path.suffix == ".tar":
             copy_bills(path)

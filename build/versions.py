@@ -31,11 +31,16 @@ PLACES: Final = (
 """Files, and the pattern of each version in them."""
 
 
-def current(root: Path = ROOT) -> str:
-    """Return the version."""
-    text = (root / "common/node/pyproject.toml").read_text(encoding="utf-8")
+def of(project: Path) -> str:
+    """Return the version of a package."""
+    text = (project / "pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found
+
+
+def current(root: Path = ROOT) -> str:
+    """Return the version."""
+    return of(root / "common/node")
 
 
 def everywhere(root: Path = ROOT) -> Iterator[tuple[str, str]]:

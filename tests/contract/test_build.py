@@ -14,6 +14,7 @@ import pytest
 
 import images
 import locked
+import versions
 from images import in_full
 from trim import trim
 
@@ -59,7 +60,7 @@ def test_the_operator_is_built_with_the_plugins_unless_others_are_named() -> Non
     assert ("deviceplugin-operator", {}) == (made.title, made.arguments)
     assert (ROOT / made.dockerfile).read_text() == OPERATORS
     assert (ROOT / f"{made.dockerfile}.dockerignore").is_file()
-    assert images.version(made.project) == images.version(images.image("gopher").project)
+    assert versions.of(made.project) == versions.of(images.image("gopher").project)
 
 
 @each

@@ -6,6 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from deviceplugin._app.exit_status import USAGE
 from deviceplugin._config.documents.faults import printable
 from deviceplugin.checks import Finding, Verdict, failure, unknown, warning
 from deviceplugin_cli.diagnosis._cluster import Asked, Cluster, Located
@@ -17,7 +18,6 @@ from deviceplugin_cli.fleet._question import Progress
 SIDE_BY_SIDE: Final = 8
 """Pods that are asked at a time. Each costs a process of kubectl."""
 _BEAT: Final = 0.5
-_USAGE: Final = 2
 _PROGRAM: Final = ("python3", "-m", "deviceplugin")
 _JSON: Final = (("--output", "json"), ("--json",))
 """How a command is asked for JSON; by the second in older images."""
@@ -136,14 +136,14 @@ def command(pod: PluginPod, kubectl: Kubectl, *words: str) -> Ran:
     """Run a command of ``deviceplugin`` in the pod for JSON, whichever way its version has it."""
     newer, older = _JSON
     ran = in_pod(pod, kubectl, *_PROGRAM, *words, *newer)
-    return in_pod(pod, kubectl, *_PROGRAM, *words, *older) if ran.status == _USAGE else ran
+    return in_pod(pod, kubectl, *_PROGRAM, *words, *older) if ran.status == USAGE else ran
 
 
 def _doctor(pod: PluginPod, asked: Asked, kubectl: Kubectl) -> Ran:
     """Run the doctor; it is to expect devices if somebody names the node and the resource."""
     if asked.node and asked.resource and pod.plugin:
         ran = command(pod, kubectl, "doctor", "--plugin", pod.plugin)
-        if ran.status != _USAGE:
+        if ran.status != USAGE:
             return ran
     return command(pod, kubectl, "doctor")
 

@@ -27,10 +27,12 @@ class _Kind(NamedTuple):
     is_of_plugins: bool = True
     """Whether objects in the plugins' namespaces are meant, or those of the whole cluster."""
     query: Mapping[str, str] = {}
+    node: str = ""
+    """The field by which those of one node are selected, if there is one."""
 
 
 _KINDS: Final = (
-    _Kind("pods"),
+    _Kind("pods", node="spec.nodeName"),
     _Kind(DAEMON_SETS, "apis/apps/v1"),
     _Kind("deployments", "apis/apps/v1"),
     _Kind("configmaps"),
@@ -39,7 +41,7 @@ _KINDS: Final = (
     _Kind("resourcequotas"),
     _Kind("events"),
     _Kind("events", query={"fieldSelector": "involvedObject.kind=Node"}, is_of_plugins=False),
-    _Kind("nodes", is_of_plugins=False),
+    _Kind("nodes", is_of_plugins=False, node="metadata.name"),
     _Kind("deviceplugins", "apis/deviceplugin.dev/v1alpha1", is_of_plugins=False),
     _Kind("deviceclasses", "apis/resource.k8s.io/v1", is_of_plugins=False),
     _Kind("resourceslices", "apis/resource.k8s.io/v1", is_of_plugins=False),
@@ -80,12 +82,9 @@ def _objects(kind: _Kind, space: str, tools: Tools, archive: Archive) -> None:
     """Add the objects of a kind: of a namespace, or of all."""
     where = f"namespaces/{space}/" if space else ""
     name = f"objects/{space or 'cluster'}/{kind.plural}.json"
-    node = tools.asked.node
     chosen = dict(kind.query)
-    if node and kind.plural == "nodes":
-        chosen["fieldSelector"] = f"metadata.name={node}"
-    elif node and kind.plural == "pods":
-        chosen["fieldSelector"] = f"spec.nodeName={node}"
+    if kind.node and tools.asked.node:
+        chosen["fieldSelector"] = f"{kind.node}={tools.asked.node}"
     path = f"/{kind.group}/{where}{kind.plural}"
     try:
         found = tools.reader.read(path, kind.plural, masked_object, chosen)
