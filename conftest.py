@@ -1,3 +1,3 @@
 """What holds for all tests, wherever they are."""
 
-pytest_plugins = ["needs", "tiers"]
+pytest_plugins = ["in_memory", "needs", "tiers"]

@@ -32,7 +32,7 @@ BUDGETS: Final = {
     "lines of tests, with e2e": 101_500,
     "lines of generated files": 5_000,
     "pages": 91,
-    "words on pages": 84_600,
+    "words on pages": 84_700,
     "words on the longest page": 2_500,
     "KiB of the wheel that a node installs": 1_320,
     "arrows between rooms": 110,

@@ -2,9 +2,12 @@
 
 import logging
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -50,6 +53,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, told in report.user_properties:
             if name == "page":
                 terminalreporter.write_line(f"carried out: {told}")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Short, because the path of a socket has 107 bytes at most, and not in memory."""
+    path = Path(tempfile.mkdtemp(prefix="dp"))
+    yield path
+    shutil.rmtree(path)
 
 
 @pytest.fixture(autouse=True)

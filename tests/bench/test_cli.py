@@ -26,6 +26,7 @@ def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_cli, "_CALIBRATIONS", 2)
 
 
+@pytest.mark.slow
 def test_a_command_is_measured_and_the_figures_are_printed_and_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -231,6 +231,7 @@ def test_where_nobody_can_see_it_only_plugins_have_it_looked_for(
 # Restarts.
 
 
+@pytest.mark.slow
 def test_a_kubelet_that_has_not_heard_of_its_pods_releases_nothing(
     kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ SLOW = {
     "resources.threads",
     "resources.after-restart",
     "resources.after-stream-loss",
+    "registration.serves-first",
     "resources.without-kubelet",
 }
 """What is measured or waited for takes seconds."""

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 import architecture
 
 
@@ -33,6 +35,7 @@ def test_no_module_has_more_than_300_lines() -> None:
     assert {} == {name: lines for name, lines in architecture.modules().items() if lines > 300}
 
 
+@pytest.mark.slow
 def test_no_function_has_more_than_60_lines() -> None:
     assert {} == {name: lines for name, lines in architecture.functions().items() if lines > 60}
 

@@ -1,9 +1,12 @@
 """What takes long is marked slow, and ``make test`` leaves it out."""
 
+import os
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
+import in_memory
 import tiers
 
 
@@ -32,3 +35,16 @@ def test_a_test_that_takes_long_and_is_not_marked_is_named() -> None:
 
 def test_a_folder_has_a_row() -> None:
     assert ["| `e2e` | 1 | 3 | 1 | 4 |", "| `tests/a` | 2 | 4 | 0 | 0 |"] == tiers.folders(REPORTS)
+
+
+def test_folders_are_made_in_memory_where_programs_start_and_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(in_memory, "ENOUGH", 0)
+    assert in_memory.has_room(tmp_path)
+    assert not in_memory.has_room(tmp_path / "missing")
+    monkeypatch.setattr(in_memory, "ENOUGH", 2**62)
+    assert not in_memory.has_room(tmp_path)
+    no_programs = os.statvfs_result((4096, 4096, 2**60, 2**60, 2**60, 0, 0, 0, os.ST_NOEXEC, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: no_programs)
+    assert not in_memory.has_room(tmp_path)

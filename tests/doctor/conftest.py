@@ -1,8 +1,6 @@
 """A node on which nothing is wrong, in a directory: tests then break one thing of it."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +15,9 @@ from patience import PATIENCE
 
 
 @pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    healthy_node.build(path)
-    yield path
-    shutil.rmtree(path)
+def root(root: Path) -> Path:
+    healthy_node.build(root)
+    return root
 
 
 @pytest.fixture

@@ -1,19 +1,9 @@
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from drivers.dual_node import IDS, DualNode
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ def test_the_health_of_a_device_is_reported_again_after_the_driver_was_replaced(
         eventually(lambda: shown(node, pod) == ["Healthy"], "the recovery")
 
 
+@pytest.mark.slow
 def test_while_the_api_server_is_away_the_plugin_is_ready_and_says_so_once(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

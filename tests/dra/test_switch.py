@@ -62,6 +62,7 @@ def test_the_driver_stays_for_pods_that_may_be_on_their_way(node: DualNode) -> N
     watcher.close()
 
 
+@pytest.mark.slow
 def test_containers_of_both_protocols_start_again_after_every_switch(plugin_node: DualNode) -> None:
     """With a hook for starts, a 1.36 kubelet would not start those that have it through DRA."""
     node = plugin_node
@@ -79,6 +80,7 @@ def test_containers_of_both_protocols_start_again_after_every_switch(plugin_node
     eventually(lambda: node.kubelet.options(RESOURCE).pre_start_required, "the old options")
 
 
+@pytest.mark.slow
 def test_after_a_restart_the_device_plugin_offers_what_no_claim_holds(dra_node: DualNode) -> None:
     held = dra_node.run("one", 2)
     dra_node.stop()

@@ -68,6 +68,7 @@ def test_a_large_disk_is_not_filled(tmp_path: Path) -> None:
     assert [] == [*tmp_path.iterdir()]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_a_full_disk_has_no_room_for_a_socket_and_is_empty_afterwards(tmp_path: Path) -> None:
     fill, bind = tmp_path / "fill.py", tmp_path / "bind.py"

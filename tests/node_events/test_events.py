@@ -103,6 +103,7 @@ def test_an_api_server_that_is_slow_does_not_keep_it_from_looking_or_stopping(ap
     assert 1 == len(api.asked)
 
 
+@pytest.mark.slow
 def test_a_plugin_that_is_away_or_has_too_many_devices_is_said_once(
     api: Api, tmp_path: Path
 ) -> None:

@@ -1,5 +1,3 @@
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +7,6 @@ from deviceplugin_testing.simulator import Behaviour, KubeletConfig
 from deviceplugin_testing.simulator._plugin_watcher import watcher
 from kubelets.equipped import Kubelet
 from patience import PATIENCE
-
-
-@pytest.fixture
-def root() -> Iterator[Path]:
-    """Short, because the path of a socket has 107 bytes at most."""
-    path = Path(tempfile.mkdtemp(prefix="dp"))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -142,8 +142,8 @@ def nothing() -> Iterator[tuple[str, frozenset[str]]]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "root"
+def root(root: Path) -> Path:
+    path = root / "root"
     path.mkdir()
     return path
 

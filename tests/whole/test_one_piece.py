@@ -134,10 +134,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return found
 
 
-def test_no_piece_has_two_holders_and_none_is_lost(tmp_path: Path, kind: Kind) -> None:
+def test_no_piece_has_two_holders_and_none_is_lost(root: Path, kind: Kind) -> None:
     refused = 0
     for seed in SEEDS:
-        folder = tmp_path / str(seed)
+        folder = root / str(seed)
         folder.mkdir()
         try:
             history = History(kind(folder, Random(seed)), seed)

@@ -8,5 +8,11 @@ from generic.plugin import Machine
 
 
 @pytest.fixture
+def tmp_path(root: Path) -> Path:
+    """On a disk: below /dev/shm, where other tests have theirs, this plugin takes no device."""
+    return root
+
+
+@pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path / "hardware")

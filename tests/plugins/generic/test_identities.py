@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -258,6 +259,7 @@ STEPS: st.SearchStrategy[Callable[[World], None]] = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.lists(STEPS, min_size=2, max_size=14))
 def test_whatever_is_plugged_and_unplugged_an_id_means_one_device(
