@@ -34,10 +34,9 @@ class Requests:
     """Why the file does not say it, although there is one."""
 
 
-def nvidias(config: RuntimeConfig | None) -> list[str]:
+def nvidias(config: RuntimeConfig) -> list[str]:
     """Return the names of NVIDIA's runtimes. A pod chooses one by its runtimeClassName."""
-    programs = config.programs if config else {}
-    return sorted(name for name, program in programs.items() if _NVIDIA in program)
+    return sorted(name for name, program in config.programs.items() if _NVIDIA in program)
 
 
 def is_default(config: RuntimeConfig) -> bool:
@@ -76,11 +75,11 @@ _SEE: Final = "See 'Several tenants on one node' in the README of the plugin."
 
 
 def look_at_tenants(
-    node: Node, config: RuntimeConfig | None, requests: Requests | None
+    node: Node, config: RuntimeConfig, requests: Requests | None
 ) -> Iterator[Finding]:
     """Yield whether NVIDIA's runtime gives GPUs to whoever names them."""
-    if config is None or requests is None:
-        if config is None and _got_them_so(node):
+    if requests is None:
+        if not config.is_known and _got_them_so(node):
             yield warning(
                 _WHAT,
                 f"this container got GPUs by {_VARIABLE}, and is not privileged",

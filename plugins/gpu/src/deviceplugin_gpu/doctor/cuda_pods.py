@@ -52,9 +52,9 @@ def look(node: Node) -> Iterator[Finding]:
     if found is None and not is_wsl:  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
-    config = runtime_config(node.root)
+    config = runtime_config(node)
     yield from _runtime(config)
-    requests = requests_to(node.root, config) if config and nvidias(config) else None
+    requests = requests_to(node.root, config) if nvidias(config) else None
     yield from look_at_tenants(node, config, requests)
     fresh = []
     generated = _generated(node)
@@ -71,8 +71,8 @@ def look(node: Node) -> Iterator[Finding]:
     yield _libraries(node, root, version, problems)
     yield from _device_nodes(node, is_wsl=is_wsl)
     kind = NodeKind(
-        nvidia_runtime=is_default(config) if config else None,
-        cdi=config.cdi if config else None,
+        nvidia_runtime=is_default(config) or (False if config.is_complete else None),
+        cdi=config.cdi,
         toolkit=bool(fresh) and all(fresh),
         libraries=bool(root),
         by_variable=requests is None or requests.by_variable,
@@ -81,24 +81,15 @@ def look(node: Node) -> Iterator[Finding]:
     yield from _prospects(kind, config)
 
 
-def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
-    if config is None:
-        do = "run the doctor on the node, or with its root mounted: --root."
-        yield unknown("container runtime", "no configuration found", do)
+def _runtime(config: RuntimeConfig) -> Iterator[Finding]:
+    yield from config.findings()
+    if not config.is_known:
         return
-    for fault in config.faults:
-        yield warning(
-            "container runtime",
-            fault,
-            means="the doctor ignores that file, and a runtime may not start with it.",
-            do="correct it.",
-        )
     cdi = {True: "on", False: "off", None: "on only from containerd 2"}[config.cdi]
     names = ", ".join(nvidias(config))
     nvidia = f"NVIDIA's as {names}" if names else "none of NVIDIA's"
     default = ", which is the default" if is_default(config) else ""
-    files = ", ".join(map(str, config.files))
-    yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({files})")
+    yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({config.source})")
 
 
 def _generated(node: Node) -> Generated:
@@ -179,7 +170,7 @@ def _device_nodes(node: Node, *, is_wsl: bool) -> Iterator[Finding]:
             )
 
 
-def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding]:
+def _prospects(kind: NodeKind, config: RuntimeConfig) -> Iterator[Finding]:
     """Yield a finding for each outcome, with the strategies that lead to it."""
     found = table(kind)
     groups = defaultdict[Prospect, list[str]](list)
@@ -198,7 +189,7 @@ def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding
         else:
             tell = warning if runs_by_some and not chosen else failure
             yield tell(what, f"would not run: {prospect.why}", means=_STARTS, do=prospect.do)
-    if config and (others := nvidias(config)) and not is_default(config):
+    if (others := nvidias(config)) and not is_default(config):
         named = table(replace(kind, nvidia_runtime=True))
         runs = [one for one in found if named[one].runs and not found[one].runs]
         text = f"with runtimeClassName {others[0]} would run by {' and '.join(runs) or 'none'}"
