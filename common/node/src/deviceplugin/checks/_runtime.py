@@ -45,7 +45,7 @@ _BY_DOCKER: Final = "run/cri-dockerd.sock"
 """Where the kubelet reaches Docker. Without it, Docker is not for pods."""
 _OF_DOCKER: Final = "/docker/"
 """A part of the configuration's path of the containerd that Docker starts."""
-_STARTED: Final = "(?:^|\0)(?:{})[=\0]([^\0]+)"
+_STARTED: Final = "(?:^|\0)(?:{})[=\0](/[^\0]+)"
 _CONFIG: Final = re.compile(_STARTED.format("-c|--config"))
 _ADDRESS: Final = re.compile(_STARTED.format("-a|--address"))
 _BUILT_IN: Final = frozenset({"runc", "crun"})
@@ -67,7 +67,7 @@ class RuntimeConfig:
     cdi_dirs: tuple[str, ...] = ()
     """Where it looks for CDI specifications; empty for /etc/cdi and /var/run/cdi."""
     systemd: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """Whether systemd manages the control groups of containers, by runtime, where that is set."""
+    """Whether systemd manages the control groups of containers, by runtime, where known."""
     asked: str = ""
     """The runtime that answered, with its version and socket; empty if none did."""
     faults: tuple[str, ...] = ()
@@ -124,12 +124,12 @@ def runtime_config(node: Node) -> RuntimeConfig:
     """
     reader = Reader(node.root)
     is_docker = node.exists(_BY_DOCKER)
-    places = [] if is_docker else [p for p in (*_started(node), *_PLACES) if node.exists(p.socket)]
-    sockets = [one.socket for one in places]
+    started = [] if is_docker else [*_started(node)]
+    there = [one for one in _PLACES if node.exists(one.socket) and not is_docker]
     silent = list[str]()
+    sockets = [one.socket for one in (*started, *there)]
     path, answer = _ask(node, [] if is_docker else [*sockets, _CRIO_SOCKET], silent)
-    if path in sockets:
-        places = places[sockets.index(path) :][:1]
+    places = [one for one in (*started, *there) if one.socket == path][:1] or started or there
     mains = [*_mains(reader, places or _PLACES)] if path != _CRIO_SOCKET else []
     section = reader.docker(_DOCKER) if is_docker else Section()
     if path not in sockets:

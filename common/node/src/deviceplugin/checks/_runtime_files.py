@@ -42,7 +42,7 @@ class Section:
     cdi: bool | None = None
     cdi_dirs: tuple[str, ...] = ()
     systemd: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """Whether systemd manages the control groups of a runtime's containers, where that is set."""
+    """Whether systemd manages the control groups of a runtime's containers, where known."""
 
     def over(self, other: "Section") -> "Section":
         """Return both, of which this one wins."""
@@ -206,14 +206,13 @@ def of_cri(cri: Table, *, cdi: bool | None) -> Section:
     own = table(cri, "containerd")
     runtimes = table(own, "runtimes")
     options = {name: table(runtimes, name, "options") for name in runtimes}
-    systemd: Table = {name: one.get("SystemdCgroup") for name, one in options.items()}
     given = cri.get("enable_cdi")
     return Section(
         {name: str(one.get("BinaryName", "")) for name, one in options.items()},
         str(own.get("default_runtime_name", "")),
         given if isinstance(given, bool) else cdi,
         strings(cri, "cdi_spec_dirs"),
-        {name: one for name, one in systemd.items() if isinstance(one, bool)},
+        {name: one.get("SystemdCgroup") is True for name, one in options.items()},
     )
 
 
@@ -221,7 +220,7 @@ def of_crio(document: Table) -> Section:
     """Return what a configuration of CRI-O says."""
     own = table(document, "crio", "runtime")
     runtimes = table(own, "runtimes")
-    by_systemd = own.get("cgroup_manager", "systemd") == "systemd"
+    by_systemd = bool(own.get("cgroup_manager", "systemd") == "systemd")
     return Section(
         {name: str(table(runtimes, name).get("runtime_path", "")) for name in runtimes},
         str(own.get("default_runtime", "")),

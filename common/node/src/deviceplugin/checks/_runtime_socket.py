@@ -42,13 +42,13 @@ def ask(path: Path, timeout: float) -> Answer:
     from deviceplugin.proto.cri import cri_status_pb2 as pb
 
     limits: Any = {"timeout": timeout / 2, "most": _MOST_BYTES}
-    asked = pb.StatusRequest(verbose=True)  # Version ignores what it has
-    version = rpc.ask(path, f"{_SERVICE}/Version", asked, pb.VersionResponse, **limits)
+    version = rpc.ask(path, f"{_SERVICE}/Version", pb.StatusRequest(), pb.VersionResponse, **limits)
     name, number = (_plain(one) for one in (version.runtime_name, version.runtime_version))
     try:
         if name == "cri-o":
             document = tomllib.loads(_of_crio(path, timeout / 2).decode())
             return Answer(name, number, of_crio(document))
+        asked = pb.StatusRequest(verbose=True)
         status = rpc.ask(path, f"{_SERVICE}/Status", asked, pb.StatusResponse, **limits)
         found: object = json.loads(status.info["config"])
     except (ValueError, RecursionError) as error:
@@ -70,9 +70,7 @@ def _of_containerd(document: object, *, is_2: bool) -> Section:
     own = {**inner, "default_runtime_name": inner.get("defaultRuntimeName", "")}
     dirs = [*strings(found, "cdiSpecDirs")]
     cri = {"containerd": own, "cdi_spec_dirs": dirs, "enable_cdi": found.get("enableCDI")}
-    section = of_cri(cri, cdi=is_2)
-    given = {name: section.systemd.get(name, False) for name in section.programs}
-    return Section(section.programs, section.default, section.cdi, section.cdi_dirs, given)
+    return of_cri(cri, cdi=is_2)
 
 
 def _of_crio(path: Path, timeout: float) -> bytes:
