@@ -1,15 +1,14 @@
 """The configuration files of containerd, CRI-O and Docker, read as these programs read them."""
 
+import errno
 import fnmatch
 import json
 import os
 import posixpath
 import re
-import stat
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
@@ -171,9 +170,8 @@ class Reader:
 
     def _is_folder(self, path: str) -> bool:
         folder, name = posixpath.split(path)
-        with suppress(OSError):
-            return stat.S_ISDIR((within(self._root, folder) / name).lstat().st_mode)
-        return False
+        place = within(self._root, folder) / name
+        return os.path.isdir(place) and not place.is_symlink()  # noqa: PTH112 - never raises
 
     def _imports(self, path: str, document: Table) -> Iterator[str]:
         for one in strings(document, "imports"):
@@ -234,10 +232,10 @@ def within(root: Path, path: str) -> Path:
     """Return where ``path`` of a node is here: its links lead to places below ``root``.
 
     Raises:
-        OSError: A folder cannot be searched.
+        OSError: A folder cannot be searched, or there are too many links.
     """
     left, done, links = [*reversed(PurePosixPath(path).parts)], list[str](), 0
-    while left and links < _MOST_LINKS:
+    while left:
         part = left.pop()
         if part == "/":
             done.clear()
@@ -245,10 +243,12 @@ def within(root: Path, path: str) -> Path:
             del done[-1:]
         elif (here := root.joinpath(*done, part)).is_symlink():
             links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(here))
             left += reversed(here.readlink().parts)
         else:
             done.append(part)
-    return root.joinpath(*done, *reversed(left))
+    return root.joinpath(*done)
 
 
 def strings(place: Table, name: str) -> tuple[str, ...]:
@@ -297,4 +297,6 @@ def _for_fnmatch(found: "re.Match[str]") -> str:
     """Return an escaped character, or a class, of Go's patterns as Python writes it."""
     if found[1]:
         return f"[{found[1]}]"
+    if not found[2] and not found[4]:
+        return found[3][:1]
     return f"[{'!' if found[2] else ''}{found[4]}{found[3]}]"
