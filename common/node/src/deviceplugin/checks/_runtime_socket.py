@@ -54,14 +54,14 @@ def ask(path: Path, timeout: float) -> Answer:
     except (ValueError, RecursionError) as error:
         raise OSError(f"{name} has no configuration that can be read: {error}") from error
     bare = Answer(name, number, Section())
-    return bare._replace(section=_of_containerd(found, is_2=bare.is_2))
+    return bare._replace(section=of_answer(found, is_2=bare.is_2))
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split())[:_WIDEST]
 
 
-def _of_containerd(document: object, *, is_2: bool) -> Section:
+def of_answer(document: object, *, is_2: bool) -> Section:
     """Return the section in containerd's own spelling of its configuration as JSON."""
     found = table({"": document}, "")
     inner = table(found, "containerd")

@@ -97,7 +97,7 @@ def look_at_reload(
         shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         yield warning(
             _WHAT,
-            f"{len(names)} containers would lose their GPUs: {shown}: {why} ({host})",
+            f"{shown}: would lose GPUs: {why} ({host})",
             means=_MEANS,
             do=_CURE,
         )
