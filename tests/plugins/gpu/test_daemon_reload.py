@@ -12,13 +12,12 @@ from deviceplugin.checks import Finding, Node, Verdict
 from deviceplugin_gpu.configuration.setting_kinds import Strategies
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.doctor.container_runtime import Requests
-from deviceplugin_gpu.doctor.daemon_reload import look_at_reload
+from deviceplugin_gpu.doctor.daemon_reload import _LEGACY, look_at_reload
 
 HOOK = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}
 CDI_HOOK = {"createContainer": [{"path": "/usr/bin/nvidia-cdi-hook"}]}
 GPU = {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}
 UVM = {"path": "/dev/nvidia-uvm", "type": "c", "major": 511, "minor": 0}
-LEGACY = "NVIDIA's runtime added them in mode legacy, and systemd does not know of them"
 TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
 DENIED = [{"allow": False, "access": "rwm"}]
 ALLOWED = "[Scope]\nDevicePolicy=strict\nDeviceAllow=\nDeviceAllow=/dev/char/1:3 rwm\n"
@@ -139,7 +138,10 @@ def test_a_unit_that_allows_all_devices_or_resets_its_list_is_read_so(node: Node
     assert [] == lost(node)
     unit(node, text=f"{ALLOWED}DeviceAllow=/dev/char/195:0 rw\nDeviceAllow=\n")
     (said,) = lost(node)
-    assert "cri-containerd-c0.scope does not allow /dev/nvidia0" in said
+    assert "their OCI specification has device nodes that systemd's units do not allow" in said
+    container(node, 1)
+    (said,) = lost(node)
+    assert said.startswith("ml/train-0/main: "), "the unit of the other one has gone with it"
 
 
 def test_the_containers_are_named_with_the_reason_and_the_versions(node: Node) -> None:
@@ -148,7 +150,7 @@ def test_the_containers_are_named_with_the_reason_and_the_versions(node: Node) -
     (finding,) = found(node)
     assert Verdict.WARNING == finding.verdict
     assert finding.found.startswith("ml/train-0/main, ml/train-1/main, ")
-    assert f" and 2 more: would lose GPUs: {LEGACY} (" in finding.found
+    assert f" and 2 more: would lose GPUs: {_LEGACY} (" in finding.found
     assert "systemd 252, runc of unknown version" in finding.found
     assert "cgroup v2" in finding.found
     assert "Failed to initialize NVML: Unknown Error" in finding.means
@@ -165,7 +167,7 @@ def test_a_container_that_may_not_use_the_variable_has_nothing_to_lose(node: Nod
 def test_containers_are_named_where_the_runtime_is_unknown(node: Node) -> None:
     container(node)
     (finding,) = look_at_reload(node, None, GpuSettings())
-    assert LEGACY in finding.found
+    assert _LEGACY in finding.found
     node.at(f"{TASKS}/c0/config.json").write_text("{")
     assert [] == [*look_at_reload(node, None, GpuSettings())]
 
@@ -221,6 +223,11 @@ def test_a_configuration_that_would_make_such_containers_is_a_warning(
     container(node, devices=[GPU])
     (first,) = found(node, settings, **changes)
     assert verdict == first.verdict
+
+
+def test_a_jetson_has_its_devices_in_the_specification(node: Node) -> None:
+    write(node, "etc/nv_tegra_release")
+    assert Verdict.OK == found(node, mode="auto")[0].verdict
 
 
 def test_through_dra_systemd_knows_the_devices(node: Node) -> None:

@@ -49,6 +49,7 @@ _STARTED: Final = "(?:^|\0)(?:{})[=\0](/[^\0]+)"
 _CONFIG: Final = re.compile(_STARTED.format("-c|--config"))
 _ADDRESS: Final = re.compile(_STARTED.format("-a|--address"))
 _BUILT_IN: Final = frozenset({"runc", "crun"})
+_IS_OFF: Final = "UNIMPLEMENTED"
 _WIDEST: Final = 200
 
 
@@ -97,8 +98,9 @@ class RuntimeConfig:
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the files, and what the runtime does not have of them."""
         for why in self.silent:
-            do = "" if self.asked else "see whether it hangs; its files are read instead."
-            yield unknown(RUNTIME, f"does not say its configuration: {why}", do)
+            if not (self.asked and _IS_OFF in why):  # pods have the other one
+                do = "be root; if you are, see whether it hangs. Its files are read instead."
+                yield unknown(RUNTIME, f"does not say its configuration: {why}", do)
         if not self.is_known:
             do = "run the doctor on the node, or with its root mounted: --root."
             yield unknown(RUNTIME, "no configuration found", do)
@@ -110,9 +112,7 @@ class RuntimeConfig:
             do = "add it to imports in the file that the runtime starts with, or remove it."
             yield warning(path, "is there, and nothing imports it", means=means, do=do)
         for one in self.differences:
-            means = (
-                "the files were edited after the runtime had started: it runs with the old ones."
-            )
+            means = "the files were edited after the runtime had started: it has the old ones."
             yield warning(RUNTIME, one, means=means, do="restart the container runtime.")
 
 

@@ -17,7 +17,7 @@ from deviceplugin._config.documents.reading import content
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 256
-_MOST_NAMES: Final = 100_000
+_MOST_NAMES: Final = 20_000
 """Most names that patterns of imports are compared with."""
 _MOST_LINKS: Final = 40
 _OLD: Final = "io.containerd.grpc.v1.cri"
@@ -81,11 +81,9 @@ class Reader:
             if document is None:
                 continue
             version = _version(document)
-            if is_2 is not False and newest and version > newest:
-                lower = f"than {newest}, the version of {main}: containerd 2.3 does not start"
-                self.faults.append(
-                    f"{self._root / path.lstrip('/')}: version {version} is higher {lower}"
-                )
+            if is_2 is not False and 0 < newest < version:
+                lower = f"than {newest}, that of {main}: containerd 2.3 does not start"
+                self.faults.append(f"{self.files[-1]}: version {version} is higher {lower}")
             newest = max(newest, version)
             own = _of_1(document, version)
             first = first if own is None else own
@@ -163,15 +161,11 @@ class Reader:
 
     def _below(self, folder: str) -> Iterator[str]:
         for path in self.matches(f"{folder}/*"):
-            if self._is_folder(path):
+            place = within(self._root, folder) / posixpath.basename(path)
+            if os.path.isdir(place) and not place.is_symlink():  # noqa: PTH112 - never raises
                 yield from self._below(path)
             else:
                 yield path
-
-    def _is_folder(self, path: str) -> bool:
-        folder, name = posixpath.split(path)
-        place = within(self._root, folder) / name
-        return os.path.isdir(place) and not place.is_symlink()  # noqa: PTH112 - never raises
 
     def _imports(self, path: str, document: Table) -> Iterator[str]:
         for one in strings(document, "imports"):

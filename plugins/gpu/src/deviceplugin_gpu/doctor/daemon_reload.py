@@ -57,6 +57,12 @@ _CURE: Final = (
     "set pass-device-specs: true, or use cdi-cri, or nvidia-container-toolkit 1.18 or newer with "
     "mode = \"auto\"; then delete the pods. See 'GPUs that vanish' in docs/cdi.md."
 )
+_CURE_OF_LINKS: Final = (
+    "update runc to 1.1.7 or newer and systemd to 240 or newer, or run nvidia-ctk system "
+    "create-dev-char-symlinks --create-all at each boot; then delete the pods."
+)
+_LEGACY: Final = "NVIDIA's runtime added them in mode legacy, and systemd does not know of them"
+_REFUSED: Final = "their OCI specification has device nodes that systemd's units do not allow"
 _NAMES: Final = (
     ("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"),
     ("io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"),
@@ -95,12 +101,8 @@ def look_at_reload(
     for why, names in lost.items():
         more = len(names) - _MOST_NAMED
         shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        yield warning(
-            _WHAT,
-            f"{shown}: would lose GPUs: {why} ({host})",
-            means=_MEANS,
-            do=_CURE,
-        )
+        do = _CURE if why == _LEGACY else _CURE_OF_LINKS
+        yield warning(_WHAT, f"{shown}: would lose GPUs: {why} ({host})", means=_MEANS, do=do)
     if requests is not None and not lost:
         yield _prospect(node, host, requests, settings)
     if requests is not None and not 0 < len(bundles) < _MOST_BUNDLES:
@@ -113,11 +115,11 @@ def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings)
     if requests.systemd is False:
         return ok(_WHAT, "pods keep their GPUs: systemd does not manage their control groups")
     by_cdi = strategies.cdi or node.settings.protocol == "dra"
-    mode = _mode(host, requests)
+    mode = _mode(node, host, requests)
     if by_cdi or settings.pass_device_specs or mode not in {"", "legacy"}:
         if why := _skipped(node, host, _MAJOR, 0):
-            means = f"if a pod's GPU has no link in /dev/char: {_MEANS}"
-            return warning(_WHAT, f"new pods would lose their GPUs: {why}", means=means, do=_CURE)
+            found = f"new pods would lose their GPUs: {why}"
+            return warning(_WHAT, found, means=_MEANS, do=_CURE_OF_LINKS)
         return ok(_WHAT, "pods keep their GPUs: systemd knows their devices")
     with_these = f"new pods with {', '.join(strategies.names)} and without pass-device-specs"
     if mode and requests.systemd:
@@ -127,7 +129,7 @@ def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings)
     return unknown(_WHAT, f"{with_these} would lose their GPUs if {need} ({host})", _CURE)
 
 
-def _mode(host: Host, requests: Requests) -> str:
+def _mode(node: Node, host: Host, requests: Requests) -> str:
     """Return the mode of NVIDIA's runtime; empty if that depends on an unknown version."""
     name = Path(requests.program).name
     for mode in ("cdi", "legacy"):
@@ -135,6 +137,8 @@ def _mode(host: Host, requests: Requests) -> str:
             return mode
     if requests.mode != "auto":
         return requests.mode
+    if node.exists("etc/nv_tegra_release"):
+        return "csv"
     if not host.toolkit:
         return ""
     return "legacy" if host.toolkit < _BY_CDI else "jit-cdi"
@@ -196,15 +200,15 @@ def _lost(node: Node, host: Host, requests: Requests | None, spec: Mapping[str, 
     parts = str(linux.get("cgroupsPath", "")).split(":")
     if len(parts) != 3 or "/" in linux["cgroupsPath"] or _allows_all(linux):  # noqa: PLR2004
         return ""
-    unit = f"{parts[1]}-{parts[2]}.scope"
-    rules = _rules(node, unit)
+    rules = _rules(node, f"{parts[1]}-{parts[2]}.scope")
     devices = [one for one in linux.get("devices") or () if _NODES.match(one["path"])]
     if devices:
-        lost = [one["path"] for one in devices if not _is_kept(node, host, rules, one)]
-        return f"{unit} does not allow {', '.join(lost)}" if lost else ""
+        if all(_is_kept(node, host, rules, one) for one in devices):
+            return ""
+        return _skipped(node, host, _MAJOR, 0) or _REFUSED
     if not _is_by_hook(spec, requests) or any(map(_is_of_nvidia, rules or ())):
         return ""
-    return "NVIDIA's runtime added them in mode legacy, and systemd does not know of them"
+    return _LEGACY
 
 
 def _is_by_hook(spec: Mapping[str, Any], requests: Requests | None) -> bool:
@@ -251,12 +255,15 @@ def _is_of_nvidia(rule: str) -> bool:
 
 
 def _rules(node: Node, unit: str) -> Sequence[str] | None:
-    """Return the devices that systemd's unit of a container allows; None if it is not seen."""
+    """Return the devices that systemd's unit of a container allows; None if units are not seen.
+
+    All, if the container has ended, and its unit with it.
+    """
     own = node.at(f"{_UNITS}/{unit}")
     folder = own.with_name(f"{unit}.d")
     paths = [own, *(sorted(folder.iterdir()) if folder.is_dir() else ())]
     text = "\n".join(node.peek(path.relative_to(node.root)) for path in paths)
-    if not text.strip():
+    if not own.parent.is_dir():
         return None
     rules, policy = list[str](), ""
     for key, _, value in (line.strip().partition("=") for line in text.splitlines()):
