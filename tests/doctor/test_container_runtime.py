@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from containers.answering_runtime import HANGS, AnsweringRuntime, config, of_containerd
+from containers.answering_runtime import HANGS, config, containerd, crio, of_containerd
 from deviceplugin.checks import Node, RuntimeConfig, Verdict, runtime_config
 
 MAIN = "etc/containerd/config.toml"
@@ -182,13 +182,13 @@ def test_what_is_there_and_is_not_imported_is_named(node: Node) -> None:
 def test_a_file_of_another_containerd_is_named_and_not_read(node: Node) -> None:
     write(node, {MAIN: NVIDIA, f"{K3S}/config.toml": toml(3, default="runc")})
     assert () == runtime_config(node).unread, "either may be the right one"
-    with AnsweringRuntime(node.at("run/k3s/containerd/containerd.sock"), status=None):
+    with containerd(node.at("run/k3s/containerd/containerd.sock"), None):
         found = runtime_config(node)
     assert ("runc", (node.at(MAIN),)) == (found.default, found.unread)
     assert "UNIMPLEMENTED" in found.silent[0]
     with (
-        AnsweringRuntime(node.at("run/k3s/containerd/containerd.sock"), status=None),
-        AnsweringRuntime(node.at(SOCKET), status=config(of_containerd())),
+        containerd(node.at("run/k3s/containerd/containerd.sock"), None),
+        containerd(node.at(SOCKET), config(of_containerd())),
     ):
         assert [] == says(node, Verdict.UNKNOWN), "the first one is not for pods"
 
@@ -236,7 +236,7 @@ SAYS_NO = {**of_containerd(), "enableCDI": False, "cdiSpecDirs": ["/srv/cdi"]}
 def test_containerd_is_asked_and_its_word_counts(
     node: Node, version: str, document: object, directories: tuple[str, ...], *, cdi: bool
 ) -> None:
-    with AnsweringRuntime(node.at(SOCKET), version=version, status=config(document)):
+    with containerd(node.at(SOCKET), config(document), version):
         found = runtime_config(node)
     assert f"as containerd {version} at /{SOCKET} says" == found.source
     assert ("nvidia", cdi, directories) == (found.default, found.cdi, found.cdi_dirs)
@@ -249,7 +249,7 @@ def test_files_that_were_edited_after_the_start_are_named(node: Node) -> None:
     other = f'[plugins."{NEW}".containerd.runtimes.new.options]\n'
     cri = f'[plugins."{NEW}"]\nenable_cdi = false\ncdi_spec_dirs = ["/srv"]\n'
     write(node, {MAIN: toml(3, default="runc", **given) + other + cri})
-    with AnsweringRuntime(node.at(SOCKET), status=config(of_containerd())):
+    with containerd(node.at(SOCKET), config(of_containerd())):
         assert [
             "runtime new is in the files, and the runtime does not have it",
             "the default runtime is nvidia, and runc in the files",
@@ -290,7 +290,7 @@ def test_files_are_read_where_a_runtime_does_not_say_it(
 ) -> None:
     write(node, {MAIN: NVIDIA})
     node = replace(node, timeout=0.5 if status == HANGS else 20)
-    with AnsweringRuntime(node.at(SOCKET), status=status):
+    with containerd(node.at(SOCKET), status):
         found = runtime_config(node)
         (line,) = says(node, Verdict.UNKNOWN)
     assert "nvidia" == found.default
@@ -301,7 +301,7 @@ def test_files_are_read_where_a_runtime_does_not_say_it(
 def test_an_answer_with_thousands_of_runtimes_is_read_in_one_go(node: Node) -> None:
     runtimes = {f"r{n}": {"options": {"BinaryName": "/bin/x"}} for n in range(20_000)}
     document = {"containerd": {"runtimes": runtimes, "defaultRuntimeName": "r1"}}
-    with AnsweringRuntime(node.at(SOCKET), status=config(document)):
+    with containerd(node.at(SOCKET), config(document)):
         assert 20_000 == len(runtime_config(node).programs)
 
 
@@ -317,7 +317,7 @@ runtime_path = "{PROGRAM}"
     [
         (HTTP + CRIO.encode(), ""),
         (b"HTTP/1.0 404 Not Found\r\n\r\n", "answers 'HTTP/1.0 404 Not Found' for /config"),
-        (HTTP + b"a = [", "cri-o has no configuration that can be read"),
+        (HTTP + b"a = [", "CRI-O has no configuration that can be read"),
         (HTTP + HANGS, "timed out"),
         (HTTP + b" " * (5 << 20), "does not end its answer"),
     ],
@@ -325,13 +325,13 @@ runtime_path = "{PROGRAM}"
 def test_crio_is_asked_for_its_configuration(node: Node, http: bytes, why: str) -> None:
     write(node, {"etc/crio/crio.conf.d/a": CRIO.replace("nvidia", "runc"), MAIN: toml(default="x")})
     node = replace(node, timeout=1.0 if http.endswith(HANGS) else 20)
-    with AnsweringRuntime(node.at("run/crio/crio.sock"), "cri-o", "1.35.0", http=http):
+    with crio(node.at("run/crio/crio.sock"), http):
         found = runtime_config(node)
     assert ("runc" if why else "nvidia") == found.default
     if why:
         assert why in found.silent[0]
     else:
-        assert "cri-o 1.35.0 at /run/crio/crio.sock" == found.asked
+        assert "CRI-O at /run/crio/crio.sock" == found.asked
         assert (True, {"nvidia": True}) == (found.cdi, found.systemd)
         assert "the default runtime is nvidia, and runc in the files" in found.differences
 
@@ -339,7 +339,7 @@ def test_crio_is_asked_for_its_configuration(node: Node, http: bytes, why: str) 
 def test_where_the_kubelet_uses_docker_nobody_is_asked(node: Node) -> None:
     docker = '{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "/usr/bin/nvidia"}}}'
     write(node, {"etc/docker/daemon.json": docker, "run/cri-dockerd.sock": "", MAIN: toml(3)})
-    with AnsweringRuntime(node.at(SOCKET), status=config(of_containerd("runc"))):
+    with containerd(node.at(SOCKET), config(of_containerd("runc"))):
         found = runtime_config(node)
     assert ("nvidia", {"nvidia": "/usr/bin/nvidia"}) == (found.default, found.programs)
     node.at("etc/docker/daemon.json").unlink()

@@ -1,15 +1,15 @@
 """What the node's container runtime is configured to: as it says itself, or by its files."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from deviceplugin.checks._node import Finding, Node, unknown, warning
 from deviceplugin.checks._runtime_files import Reader, Section
-from deviceplugin.checks._runtime_socket import Answer, ask
+from deviceplugin.checks._runtime_socket import Answer, ask_containerd, ask_crio
 
 RUNTIME: Final = "container runtime"
 
@@ -39,6 +39,7 @@ _PLACES: Final = (
 _BY_ITSELF: Final = "/etc/k0s/"
 """Where k0s merges the files of a folder itself."""
 _CRIO_SOCKET: Final = "/run/crio/crio.sock"
+_ASK: Final = {_CRIO_SOCKET: ask_crio}
 _CRIO: Final = ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d")
 _DOCKER: Final = "/etc/docker/daemon.json"
 _BY_DOCKER: Final = "run/cri-dockerd.sock"
@@ -54,21 +55,11 @@ _WIDEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeConfig:
-    """The configuration of the container runtime that pods have."""
+class RuntimeConfig(Section):
+    """The configuration of the container runtime that pods have: its own word, if ``asked``."""
 
-    files: tuple[Path, ...]
-    """The files that were read. If ``asked``, what follows is the runtime's own word."""
-    programs: Mapping[str, str]
-    """The program of each runtime, by the name of the runtime; empty if none is set."""
-    default: str = ""
-    """The runtime of pods without a runtimeClassName, if it is set."""
-    cdi: bool | None = None
-    """Whether CDI is enabled; None if that depends on the version of containerd."""
-    cdi_dirs: tuple[str, ...] = ()
-    """Where it looks for CDI specifications; empty for /etc/cdi and /var/run/cdi."""
-    systemd: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """Whether systemd manages the control groups of containers, by runtime, where known."""
+    files: tuple[Path, ...] = ()
+    """The files that were read."""
     asked: str = ""
     """The runtime that answered, with its version and socket; empty if none did."""
     faults: tuple[str, ...] = ()
@@ -138,18 +129,15 @@ def runtime_config(node: Node) -> RuntimeConfig:
         is_2 = answer.is_2 if answer else None
         section = section.over(reader.containerd(main, is_2=is_2))
     own = answer.section if answer else section
+    is_read = reader.files and not reader.faults
     return RuntimeConfig(
-        tuple(reader.files),
-        own.programs,
-        own.default,
-        own.cdi,
-        own.cdi_dirs,
-        own.systemd,
-        f"{answer.name} {answer.version} at {path}" if answer else "",
-        tuple(reader.faults),
-        tuple(silent),
-        tuple(_unread(reader, mains)),
-        tuple(_differences(section, own)) if reader.files and not reader.faults else (),
+        **{one.name: getattr(own, one.name) for one in fields(own)},
+        files=tuple(reader.files),
+        asked=f"{answer.name} at {path}" if answer else "",
+        faults=tuple(reader.faults),
+        silent=tuple(silent),
+        unread=tuple(_unread(reader, mains)),
+        differences=tuple(_differences(section, own)) if is_read else (),
     )
 
 
@@ -178,7 +166,7 @@ def _ask(node: Node, sockets: Iterable[str], silent: list[str]) -> tuple[str, An
     for path in dict.fromkeys(sockets):
         if node.exists(path):
             try:
-                return path, ask(node.at(path), node.timeout)
+                return path, _ASK.get(path, ask_containerd)(node.at(path), node.timeout)
             except OSError as error:
                 silent.append(f"{path}: {' '.join(str(error).split())[:_WIDEST]}")
     return "", None

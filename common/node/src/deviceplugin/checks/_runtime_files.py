@@ -38,8 +38,11 @@ class Section:
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
     """The program of each runtime, by the name of the runtime; empty if none is set."""
     default: str = ""
+    """The runtime of pods without a runtimeClassName, if it is set."""
     cdi: bool | None = None
+    """Whether CDI is enabled; None if that depends on the version of containerd."""
     cdi_dirs: tuple[str, ...] = ()
+    """Where it looks for CDI specifications; empty for /etc/cdi and /var/run/cdi."""
     systemd: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether systemd manages the control groups of a runtime's containers, where known."""
 

@@ -12,28 +12,24 @@ from deviceplugin.checks._runtime_files import Section, of_cri, of_crio, strings
 
 _MOST_BYTES: Final = 4 << 20
 _SERVICE: Final = "/runtime.v1.RuntimeService"
-_WIDEST: Final = 40
+_WIDEST: Final = 60
 _CHUNK: Final = 1 << 16
-_VERSION: Final = re.compile(r"v?(\d{1,4})\.\d")
+_VERSION: Final = re.compile(r" v?(\d{1,4})\.\d")
+_ODD: Final = "has no configuration that can be read"
 
 
 class Answer(NamedTuple):
     """What a container runtime says of itself."""
 
     name: str
-    """containerd or cri-o."""
-    version: str
+    """Such as ``containerd 2.1.4``."""
     section: Section
-
-    @property
-    def is_2(self) -> bool:
-        """Whether it is containerd 2 or newer."""
-        found = _VERSION.match(self.version)
-        return found is not None and int(found[1]) > 1
+    is_2: bool = False
+    """Whether it is containerd 2 or newer."""
 
 
-def ask(path: Path, timeout: float) -> Answer:
-    """Return what the runtime that listens on ``path`` says, within about ``timeout`` seconds.
+def ask_containerd(path: Path, timeout: float) -> Answer:
+    """Return what the containerd that listens on ``path`` says, within ``timeout`` seconds.
 
     Raises:
         OSError: It does not answer, or its answer is not understood. It says why.
@@ -42,23 +38,24 @@ def ask(path: Path, timeout: float) -> Answer:
     from deviceplugin.proto.cri import cri_status_pb2 as pb
 
     limits: Any = {"timeout": timeout / 2, "most": _MOST_BYTES}
-    version = rpc.ask(path, f"{_SERVICE}/Version", pb.StatusRequest(), pb.VersionResponse, **limits)
-    name, number = (_plain(one) for one in (version.runtime_name, version.runtime_version))
+    said = rpc.ask(path, f"{_SERVICE}/Version", pb.StatusRequest(), pb.VersionResponse, **limits)
+    asked = pb.StatusRequest(verbose=True)
+    status = rpc.ask(path, f"{_SERVICE}/Status", asked, pb.StatusResponse, **limits)
+    name = " ".join(f"{said.runtime_name} {said.runtime_version}".split())[:_WIDEST]
+    is_2 = (found := _VERSION.search(name)) is not None and int(found[1]) > 1
     try:
-        if name == "cri-o":
-            document = tomllib.loads(_of_crio(path, timeout / 2).decode())
-            return Answer(name, number, of_crio(document))
-        asked = pb.StatusRequest(verbose=True)
-        status = rpc.ask(path, f"{_SERVICE}/Status", asked, pb.StatusResponse, **limits)
-        found: object = json.loads(status.info["config"])
+        return Answer(name, of_answer(json.loads(status.info["config"]), is_2=is_2), is_2)
     except (ValueError, RecursionError) as error:
-        raise OSError(f"{name} has no configuration that can be read: {error}") from error
-    bare = Answer(name, number, Section())
-    return bare._replace(section=of_answer(found, is_2=bare.is_2))
+        raise OSError(f"{name} {_ODD}: {error}") from error
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split())[:_WIDEST]
+def ask_crio(path: Path, timeout: float) -> Answer:
+    """Return what CRI-O says over HTTP, as ``ask_containerd`` does."""
+    try:
+        document = tomllib.loads(_over_http(path, timeout).decode())
+    except (ValueError, RecursionError) as error:
+        raise OSError(f"CRI-O {_ODD}: {error}") from error
+    return Answer("CRI-O", of_crio(document))
 
 
 def of_answer(document: object, *, is_2: bool) -> Section:
@@ -73,7 +70,7 @@ def of_answer(document: object, *, is_2: bool) -> Section:
     return of_cri(cri, cdi=is_2)
 
 
-def _of_crio(path: Path, timeout: float) -> bytes:
+def _over_http(path: Path, timeout: float) -> bytes:
     """Return CRI-O's configuration, which it serves over HTTP beside gRPC."""
     end = time.monotonic() + timeout
     received = bytearray()
