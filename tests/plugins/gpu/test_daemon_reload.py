@@ -252,6 +252,10 @@ def test_an_old_systemd_needs_links_to_devices(node: Node) -> None:
     assert "systemd 239 needs links in /dev/char" in first.found
     write(node, "dev/char/195:0")
     assert Verdict.OK == found(node, CDI)[0].verdict
+    node.at("sys/fs/cgroup/cgroup.controllers").unlink()
+    node.at("sys/fs/cgroup/devices").mkdir()
+    assert "systemd 239, runc of unknown version" in found(node)[0].found
+    assert "cgroup v1" in found(node)[0].found
 
 
 def program(tmp_path: Path, script: str) -> str:

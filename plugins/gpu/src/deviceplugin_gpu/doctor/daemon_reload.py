@@ -69,6 +69,7 @@ _NAMES: Final = (
     ("io.kubernetes.cri.container-name", "io.kubernetes.container.name"),
 )
 
+Rules = Sequence[str] | None
 Version = tuple[int, ...]
 
 
@@ -79,13 +80,16 @@ class Host:
     systemd: int = 0
     runc: Version = ()
     toolkit: Version = ()
-    cgroup: int = 0
+    cgroup: str = ""
 
     def __str__(self) -> str:
-        parts = {"systemd": self.systemd, "runc": _dotted(self.runc)}
-        parts |= {"NVIDIA's toolkit": _dotted(self.toolkit)}
-        shown = [f"{name} {one or 'of unknown version'}" for name, one in parts.items()]
-        return ", ".join([*shown, f"cgroup v{self.cgroup}"])
+        parts = {
+            "systemd": self.systemd,
+            "runc": _dotted(self.runc),
+            "NVIDIA's toolkit": _dotted(self.toolkit),
+            "cgroup": self.cgroup,
+        }
+        return ", ".join(f"{name} {one or 'of unknown version'}" for name, one in parts.items())
 
 
 def look_at_reload(
@@ -149,12 +153,9 @@ def _host(node: Node, requests: Requests | None) -> Host:
     versions = [int(found[1]) for one in places if (found := _SHARED.search(one.name))]
     said = _said(node, requests.program) if requests else ""
     runc, toolkit = (re.search(f"{name}{_NUMBER}", said) for name in ("runc", "Runtime"))
-    return Host(
-        max(versions, default=0),
-        _numbers(runc),
-        _numbers(toolkit),
-        2 if node.exists("sys/fs/cgroup/cgroup.controllers") else 1,
-    )
+    signs = {"v2": "cgroup.controllers", "v1": "devices"}
+    cgroup = next((v for v, one in signs.items() if node.exists(f"sys/fs/cgroup/{one}")), "")
+    return Host(max(versions, default=0), _numbers(runc), _numbers(toolkit), cgroup)
 
 
 def _said(node: Node, program: str) -> str:
@@ -218,14 +219,11 @@ def _is_by_hook(spec: Mapping[str, Any], requests: Requests | None) -> bool:
         return False
     environment = dict(one.partition("=")[::2] for one in spec["process"].get("env") or ())
     value = environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    by_mounts = value.startswith("/")
-    is_taken = by_mounts or requests is None or requests.by_variable
+    is_taken = value.startswith("/") or requests is None or requests.by_variable
     return is_taken and value not in _NONE
 
 
-def _is_kept(
-    node: Node, host: Host, rules: Sequence[str] | None, device: Mapping[str, Any]
-) -> bool:
+def _is_kept(node: Node, host: Host, rules: Rules, device: Mapping[str, Any]) -> bool:
     major, minor = int(device["major"]), int(device["minor"])
     if rules is None:
         return not _skipped(node, host, major, minor)
@@ -254,7 +252,7 @@ def _is_of_nvidia(rule: str) -> bool:
     return rule in {*_ALL, f"char-{_MAJOR}"} or rule.startswith(known)
 
 
-def _rules(node: Node, unit: str) -> Sequence[str] | None:
+def _rules(node: Node, unit: str) -> Rules:
     """Return the devices that systemd's unit of a container allows; None if units are not seen.
 
     All, if the container has ended, and its unit with it.
