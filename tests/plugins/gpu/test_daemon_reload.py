@@ -176,11 +176,14 @@ def test_containers_are_named_where_the_runtime_is_unknown(node: Node) -> None:
     "text",
     ['["nvidia"]', '{"nvidia": 1, "linux": 3}', '"nvidia"', "[" * 90_000 + '"nvidia"',
      '{"nvidia": 1, "linux": {"cgroupsPath": "a:b:../../etc"}}',
+     '{"nvidia": 1, "linux": {"cgroupsPath": "a:b:c\\u0000"}}',
+     f'{{"nvidia": 1, "linux": {{"cgroupsPath": "a:b:{"c" * 300}"}}}}',
      '{"nvidia": 1, "linux": {"cgroupsPath": "a:b:c", "devices": [{}]}}'],
 )  # fmt: skip
 def test_what_is_not_a_specification_is_passed_over(node: Node, text: str) -> None:
     write(node, f"{TASKS}/x/config.json", text)
     container(node)
+    unit(node)
     (said,) = lost(node)
     assert said.startswith("ml/train-0/main: would")
 
@@ -290,6 +293,13 @@ def test_a_program_that_hangs_or_says_nothing_has_no_version(tmp_path: Path, scr
     first, *_ = found(node, mode="auto", program=program(tmp_path, script))
     assert Verdict.UNKNOWN == first.verdict
     assert "NVIDIA's toolkit of unknown version" in first.found
+
+
+def test_settings_of_the_runtime_that_cannot_be_read_leave_its_mode_open(tmp_path: Path) -> None:
+    made = program(tmp_path, f"echo {TOOLKIT.format(18).splitlines()[0]}")
+    first, *_ = found(Node.at_root(Path("/")), mode="auto", program=made, fault="is a directory")
+    assert Verdict.UNKNOWN == first.verdict
+    assert "would lose their GPUs if NVIDIA's runtime has mode legacy" in first.found
 
 
 def test_no_program_of_another_root_is_run(node: Node, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings)
     if mode and requests.systemd:
         found = f"{with_these} would lose their GPUs: NVIDIA's runtime has mode legacy ({host})"
         return warning(_WHAT, found, means=_MEANS, do=_CURE)
-    need = "its toolkit is older than 1.18" if not mode else "systemd manages control groups"
+    need = "systemd manages control groups" if mode else "NVIDIA's runtime has mode legacy"
     return unknown(_WHAT, f"{with_these} would lose their GPUs if {need} ({host})", _CURE)
 
 
@@ -143,7 +143,7 @@ def _mode(node: Node, host: Host, requests: Requests) -> str:
         return requests.mode
     if node.exists("etc/nv_tegra_release"):
         return "csv"
-    if not host.toolkit:
+    if requests.fault or not host.toolkit:
         return ""
     return "legacy" if host.toolkit < _BY_CDI else "jit-cdi"
 
@@ -191,8 +191,8 @@ def _containers(
             spec: Any = json.loads(text) if "nvidia" in text else {}
             if why := _lost(node, host, requests, spec):
                 yield _name(spec, path), why
-        except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
-            continue  # it is not a specification of a container
+        except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
+            continue  # it is not a specification of a container, or has ended
 
 
 def _lost(node: Node, host: Host, requests: Requests | None, spec: Mapping[str, Any]) -> str:
