@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +18,8 @@ from containers import oci_image
 from containers.containerd import BUSYBOX, Containerd
 from containers.cri import read_log
 from containers.pod_config import NOTHING, Node, PodConfig
+from deviceplugin.checks._runtime_files import Reader, of_cri
+from deviceplugin.checks._runtime_socket import ask_containerd
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_generic.discovery.tree import has_node
 from deviceplugin_testing.simulator import RunOptions
@@ -202,3 +206,33 @@ def test_nothing_is_left_of_a_containerd_whose_containers_run(killed: bool) -> N
                 running.kill()
         assert ([], []) == (running.shims(), running.mounts())
         assert [] == [*Path("/sys/fs/cgroup").glob(f"**{running.cgroup}")]
+
+
+def test_the_doctor_hears_what_containerd_runs_with(containerd: Containerd) -> None:
+    found = ask_containerd(containerd.root / "containerd.sock", 20)
+    written = Reader(Path("/")).containerd(f"{containerd.root}/config.toml", is_2=found.is_2)
+    assert "runc" == found.section.default
+    assert (written.programs, written.systemd) == (found.section.programs, found.section.systemd)
+
+
+def test_files_are_merged_as_containerd_merges_them(containerd: Containerd, tmp_path: Path) -> None:
+    cri = '[plugins."io.containerd.grpc.v1.cri".containerd'
+    nvidia = f'{cri}.runtimes.nvidia.options]\nBinaryName = "/bin/n"\n'
+    for name, text in {
+        "config.toml": f'imports = ["{tmp_path}/*.d/[^b]*.toml"]\n{nvidia}SystemdCgroup = true\n',
+        "x.d/a.toml": f'imports = ["../config.toml"]\n{cri}]\ndefault_runtime_name = "nvidia"\n',
+        "x.d/b.toml": f'{cri}]\ndefault_runtime_name = "b"\n',
+        "x.d/.c.toml": nvidia.replace("/n", "/c"),
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"version = 2\n{text}")
+    main = f"{tmp_path}/config.toml"
+    words = ["containerd", "--config", main, "config", "dump"]
+    dumped = tomllib.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    is_2 = ask_containerd(containerd.root / "containerd.sock", 20).is_2
+    plugin = "io.containerd.cri.v1.runtime" if is_2 else "io.containerd.grpc.v1.cri"
+    expected = of_cri(dumped["plugins"][plugin], cdi=None)
+    found = Reader(Path("/")).containerd(main, is_2=is_2)
+    assert expected.programs.get("nvidia") == found.programs.get("nvidia")
+    assert expected.systemd.get("nvidia") == found.systemd.get("nvidia")
+    assert expected.default == (found.default or "runc")

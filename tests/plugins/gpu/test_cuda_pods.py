@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,13 +157,41 @@ def test_what_a_runtime_can_do_is_read_from_its_configuration(
     assert says in about(root, "container runtime").found
 
 
-def test_files_that_are_read_later_win(root: DriverRoot) -> None:
+def test_a_drop_in_counts_where_the_runtime_imports_it(root: DriverRoot) -> None:
     containerd(root, nvidia("runc"))
     (named,) = (one for one in findings(root) if one.looked_at == "CUDA pods")
     assert "with runtimeClassName nvidia would run by envvar and volume-mounts" == named.found
     assert "the container runtime is not NVIDIA's" in about(root, "envvar").found
-    root.write("etc/containerd/conf.d/99-nvidia.toml", nvidia())
+    drop_in = root.write("etc/containerd/conf.d/99-nvidia.toml", nvidia())
+    assert "is there, and nothing imports it" == about(root, str(drop_in)).found
+    assert ", which is the default" not in about(root, "container runtime").found
+    containerd(root, f'imports = ["conf.d/*.toml"]\n{nvidia("runc")}')
     assert ", which is the default" in about(root, "container runtime").found
+
+
+def test_that_a_file_cannot_be_read_does_not_mean_that_nothing_reads_the_variable(
+    root: DriverRoot,
+) -> None:
+    containerd(root, f'imports = ["gone.toml"]\n{NEWEST}')
+    found = about(root, "envvar")
+    assert Verdict.UNKNOWN == found.verdict
+    assert "it runs if the container runtime is NVIDIA's" == found.found
+
+
+def test_the_plugins_own_file_says_which_strategy_it_has(root: DriverRoot, tmp_path: Path) -> None:
+    containerd(root, NEWEST)
+    root.install()
+    file = tmp_path / "config.yaml"
+    file.write_text("device-list-strategy: [cdi-cri]\n")
+    node = replace(Node.at_root(root.path), config=file, plugins=frozenset({"gpu"}))
+    (found,) = (one for one in look(node) if "envvar" in one.looked_at)
+    assert "would not run, and are not asked for" in found.found
+    file.write_text("device-list-strategy: [csi]\n")
+    (found,) = (one for one in look(node) if one.looked_at == str(file))
+    assert Verdict.FAILURE == found.verdict
+    assert "'csi' is not one of" in found.found
+    others = look(replace(node, plugins=frozenset()))
+    assert [] == [one for one in others if one.looked_at == str(file)], "it is another plugin's"
 
 
 def test_a_runtime_without_cdi_is_said_to_be_so(root: DriverRoot) -> None:

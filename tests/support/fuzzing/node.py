@@ -9,7 +9,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from containers.answering_runtime import of_containerd
 from deviceplugin._inventory.validation import natural_key
+from deviceplugin.checks import Node
+from deviceplugin.checks._runtime_files import Reader
+from deviceplugin.checks._runtime_socket import of_answer
 from deviceplugin.kit.drm import Hangs
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
@@ -18,6 +22,8 @@ from deviceplugin_fpga.hook.files import HookError
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.doctor.daemon_reload import look_at_reload
 from fpga.bitstreams import aocx, gbs, metadata, signed
 from fpga.trees import AFU, INTERFACE
 from fuzzing.samples import Form, Sample, Seed, seeds
@@ -154,6 +160,46 @@ _VALUES: Final = {
     "udev": "E:ID_SERIAL=A2\nS:serial/by-id/a",
 }
 
+_TOML: Final = Form(".toml", str)
+_CONTAINERD: Final = b"""version = 3
+imports = ["*.toml", "x[^a]*/../y.toml"]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+"""
+_BUNDLE: Final = {
+    "process": {"env": ["NVIDIA_VISIBLE_DEVICES=GPU-1"]},
+    "hooks": {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]},
+    "annotations": {"io.kubernetes.pod.name": "train-0"},
+    "linux": {
+        "cgroupsPath": "a.slice:crio:b",
+        "devices": [{"path": "/dev/nvidia0", "major": 195, "minor": 0}],
+        "resources": {"devices": [{"allow": False, "access": "rwm"}]},
+    },
+}
+_CRIO: Final = "run/containers/storage/overlay-containers/a/userdata/config.json"
+
+
+def _configured(path: Path) -> None:
+    Reader(path.parent).containerd(f"/{path.name}", is_2=None)
+
+
+def _answered(content: bytes) -> None:
+    of_answer(json.loads(content), is_2=True)
+
+
+@contextmanager
+def _bundle(folder: Path) -> Iterator[Read]:
+    path = folder / _CRIO
+    path.parent.mkdir(parents=True)
+
+    def read(sample: Sample) -> None:
+        path.write_bytes(sample.content)
+        for one in look_at_reload(Node.at_root(folder), None, GpuSettings()):
+            assert one.found.isprintable()
+
+    yield read
+
+
 _GBS: Final = Form(".gbs", str)
 _AOCX: Final = Form(".aocx", str)
 _SUM: Final = Form(".sha256", str)
@@ -180,6 +226,14 @@ TARGETS: Final = (
         reads_file(_config, "config"),
         (HookError,),
     ),
+    Target("file of containerd", [Seed(_CONTAINERD, _TOML)], reads_file(_configured)),
+    Target(
+        "answer of containerd",
+        seeds({"enableCDI": True, "cdiSpecDirs": ["/a"], **of_containerd()}),
+        reads(_answered),
+        (OSError, ValueError, RecursionError),
+    ),
+    Target("specification of a container", seeds(_BUNDLE), _bundle),
     Target("event of the kernel", seeds(_EVENT), _events),
     Target("state of a plugin", seeds({"version": 1, "names": ["a", "b"]}), reads_file(_saved)),
     Target("values of a USB device", seeds(_VALUES), _usb),

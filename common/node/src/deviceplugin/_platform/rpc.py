@@ -5,12 +5,14 @@ Generated ``_pb2_grpc`` modules would pin one grpcio release, only for three sma
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
+
+M = TypeVar("M", bound=Message)
 
 
 def service(
@@ -76,6 +78,24 @@ def calls(
         )
         for method in descriptor.methods
     }
+
+
+def ask(
+    socket: Path, method: str, request: Message, kind: type[M], *, timeout: float, most: int
+) -> M:
+    """Return the answer of ``method``, such as ``/v1.Service/Method``, on a Unix ``socket``.
+
+    Raises:
+        OSError: There is none of ``most`` bytes at most within ``timeout`` seconds. It says why.
+    """
+    with connect(socket, max_receive_message_length=most) as channel:
+        call = channel.unary_unary(method, request_serializer=_encode, response_deserializer=bytes)
+        try:
+            return kind.FromString(call(request, timeout=timeout))
+        except grpc.RpcError as error:
+            raise OSError(status_text(error)) from error
+        except DecodeError as error:
+            raise OSError("answers what is not a message") from error
 
 
 def status_text(error: grpc.RpcError) -> str:

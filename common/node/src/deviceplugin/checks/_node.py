@@ -90,14 +90,19 @@ class Node:
         """Return the node at ``root`` with default settings."""
         return cls(root=root, settings=Settings())
 
-    def own_settings(self, settings: type[S], file: Path) -> S:
+    def own_settings(
+        self, settings: type[S], file: Path | None, environ: Mapping[str, str] | None = None
+    ) -> S:
         """Return a plugin's settings in ``file``: those of its section, if plugins share the file.
+
+        Variables in ``environ`` win over the file, as in the plugin's pod; by default there are
+        none.
 
         Raises:
             ConfigError: All faults, a line each.
         """
         if self.section is None:
-            return settings.of_file(file)
+            return loading.load(settings, flags={}, file=file, environ=environ or {})
         return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:

@@ -1,119 +1,205 @@
-"""Reading the configuration of containerd, CRI-O and Docker: their runtimes, and CDI."""
+"""What the node's container runtime is configured to: as it says itself, or by its files."""
 
-import json
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, NamedTuple
 
-_CONTAINERD: Final = (
-    "etc/containerd/config.toml",
-    "etc/containerd/conf.d/*.toml",
-    "var/lib/rancher/*/agent/etc/containerd/config.toml",  # k3s, RKE2
-    "run/k0s/containerd-cri.toml",
-    "var/snap/microk8s/current/args/containerd.toml",
+from deviceplugin.checks._node import Finding, Node, unknown, warning
+from deviceplugin.checks._runtime_files import Reader, Section
+from deviceplugin.checks._runtime_socket import Answer, ask_containerd, ask_crio
+
+RUNTIME: Final = "container runtime"
+
+
+class _Place(NamedTuple):
+    """Where a distribution has the socket of containerd, and the file that it starts with."""
+
+    socket: str
+    files: Sequence[str]
+
+
+_USUAL: Final = "/etc/containerd/config.toml"
+_PLACES: Final = (
+    _Place(
+        "/run/k3s/containerd/containerd.sock",  # k3s, RKE2
+        ("/var/lib/rancher/*/agent/etc/containerd/config.toml",),
+    ),
+    _Place(
+        "/run/k0s/containerd.sock", ("/etc/k0s/containerd.toml", "/run/k0s/containerd-cri.toml")
+    ),
+    _Place(
+        "/var/snap/microk8s/common/run/containerd.sock",
+        ("/var/snap/microk8s/current/args/containerd.toml",),
+    ),
+    _Place("/run/containerd/containerd.sock", (_USUAL, "/etc/cri/containerd.toml")),  # Talos
 )
-_CRIO: Final = ("etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf", "etc/crio/crio.conf.d/*.toml")
-_DOCKER: Final = "etc/docker/daemon.json"
+_BY_ITSELF: Final = "/etc/k0s/"
+"""Where k0s merges the files of a folder itself."""
+_CRIO_SOCKET: Final = "/run/crio/crio.sock"
+_ASK: Final = {_CRIO_SOCKET: ask_crio}
+_CRIO: Final = ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d")
+_DOCKER: Final = "/etc/docker/daemon.json"
 _BY_DOCKER: Final = "run/cri-dockerd.sock"
 """Where the kubelet reaches Docker. Without it, Docker is not for pods."""
-_CRI: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-_OF_CONTAINERD_2: Final = 3
-"""The version of its configuration that containerd 1 rejects."""
+_OF_DOCKER: Final = "/docker/"
+"""A part of the configuration's path of the containerd that Docker starts."""
+_STARTED: Final = "(?:^|\0)(?:{})[=\0](/[^\0]+)"
+_CONFIG: Final = re.compile(_STARTED.format("-c|--config"))
+_ADDRESS: Final = re.compile(_STARTED.format("-a|--address"))
+_BUILT_IN: Final = frozenset({"runc", "crun"})
+_IS_OFF: Final = "UNIMPLEMENTED"
+_WIDEST: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeConfig:
-    """The configuration in all files together."""
+class RuntimeConfig(Section):
+    """The configuration of the container runtime that pods have: its own word, if ``asked``."""
 
-    files: tuple[Path, ...]
-    programs: Mapping[str, str]
-    """The program of each runtime that has one set, by the name of the runtime."""
-    default: str = ""
-    """The runtime of pods without a runtimeClassName, if it is set."""
-    cdi: bool | None = None
-    """Whether CDI is enabled; None if that depends on the version of containerd."""
-    cdi_dirs: tuple[str, ...] = ()
-    """Where it looks for CDI specifications; empty for /etc/cdi and /var/run/cdi."""
+    files: tuple[Path, ...] = ()
+    """The files that were read."""
+    asked: str = ""
+    """The runtime that answered, with its version and socket; empty if none did."""
     faults: tuple[str, ...] = ()
     """Files that cannot be read, with the reason."""
+    silent: tuple[str, ...] = ()
+    """Sockets on which nobody answered, with the reason."""
+    unread: tuple[Path, ...] = ()
+    """Files beside those that are read, which nothing imports."""
+    differences: tuple[str, ...] = ()
+    """What the files say otherwise than the runtime: they were edited after it had started."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known of it."""
+        return bool(self.asked or self.files or self.faults)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all of it is known: what is not here is not set."""
+        return bool(self.asked or (self.files and not self.faults))
+
+    @property
+    def source(self) -> str:
+        """Who said it: the runtime, or files."""
+        return f"as {self.asked} says" if self.asked else ", ".join(map(str, self.files))
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what is wrong with the files, and what the runtime does not have of them."""
+        for why in self.silent:
+            if not (self.asked and _IS_OFF in why):  # pods have the other one
+                do = "be root; if you are, see whether it hangs. Its files are read instead."
+                yield unknown(RUNTIME, f"does not say its configuration: {why}", do)
+        if not self.is_known:
+            do = "run the doctor on the node, or with its root mounted: --root."
+            yield unknown(RUNTIME, "no configuration found", do)
+        for fault in self.faults:
+            means = "the doctor ignores that file, and a runtime may not start with it."
+            yield warning(RUNTIME, fault, means=means, do="correct it; if not permitted, be root.")
+        for path in self.unread:
+            means = "what it says of runtimes or CDI has no effect."
+            do = "add it to imports in the file that the runtime starts with, or remove it."
+            yield warning(path, "is there, and nothing imports it", means=means, do=do)
+        for one in self.differences:
+            means = "the files were edited after the runtime had started: it has the old ones."
+            yield warning(RUNTIME, one, means=means, do="restart the container runtime.")
 
 
-def runtime_config(root: Path) -> RuntimeConfig | None:
-    """Return the configuration of the node at ``root``; None if none is found.
+def runtime_config(node: Node) -> RuntimeConfig:
+    """Return how the node's container runtime is configured.
 
-    Files of containerd and CRI-O count as one, since a node has one of them. Docker's comes last,
-    since a node whose kubelet uses it has containerd too.
+    The runtime is asked, for about ``node.timeout`` seconds a socket at most. Files are read where
+    it does not answer, and to compare. For a kubelet that uses Docker, files are read alone.
     """
-    files, faults, programs = list[Path](), list[str](), dict[str, str]()
-    default, cdi, cdi_dirs = "", list[bool](), tuple[str, ...]()
-    for path in _paths(root):
-        try:
-            text = path.read_text(encoding="utf-8")
-            found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-        except (OSError, ValueError) as error:
-            faults.append(f"{path}: {str(error).splitlines()[0]}")
+    reader = Reader(node.root)
+    is_docker = node.exists(_BY_DOCKER)
+    started = [] if is_docker else [*_started(node)]
+    there = [one for one in _PLACES if node.exists(one.socket) and not is_docker]
+    silent = list[str]()
+    sockets = [one.socket for one in (*started, *there)]
+    path, answer = _ask(node, [] if is_docker else [*sockets, _CRIO_SOCKET], silent)
+    places = [one for one in (*started, *there) if one.socket == path][:1] or started or there
+    mains = [*_mains(reader, places or _PLACES)] if path != _CRIO_SOCKET else []
+    section = reader.docker(_DOCKER) if is_docker else Section()
+    if path not in sockets:
+        section = section.over(reader.crio(*_CRIO))
+    for main in mains:
+        is_2 = answer.is_2 if answer else None
+        section = section.over(reader.containerd(main, is_2=is_2))
+    own = answer.section if answer else section
+    is_read = reader.files and not reader.faults
+    return RuntimeConfig(
+        **{one.name: getattr(own, one.name) for one in fields(own)},
+        files=tuple(reader.files),
+        asked=f"{answer.name} at {path}" if answer else "",
+        faults=tuple(reader.faults),
+        silent=tuple(silent),
+        unread=tuple(_unread(reader, mains)),
+        differences=tuple(_differences(section, own)) if is_read else (),
+    )
+
+
+def _started(node: Node) -> Iterator[_Place]:
+    """Yield what the command lines of this machine's own containerds name."""
+    for process in node.processes():
+        relative = process.relative_to(node.root)
+        if node.peek(relative / "comm") != "containerd" or _is_contained(process):
             continue
-        files.append(path)
-        for section in _sections(_table({"": found}, "")):
-            programs |= section.programs
-            default = section.default or default
-            cdi += section.cdi
-            cdi_dirs = section.cdi_dirs or cdi_dirs
-    if not files and not faults:
-        return None
-    is_on = cdi[-1] if cdi else None
-    return RuntimeConfig(tuple(files), programs, default, is_on, cdi_dirs, tuple(faults))
+        words = node.peek(relative / "cmdline")
+        config, address = _CONFIG.search(words), _ADDRESS.search(words)
+        if config and _OF_DOCKER not in config[1]:
+            yield _Place(address[1] if address else _PLACES[-1].socket, (config[1],))
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    programs: Mapping[str, str]
-    default: str
-    cdi: list[bool]
-    cdi_dirs: tuple[str, ...] = ()
+def _is_contained(process: Path) -> bool:
+    """Return whether a process sees other files than the node's first one."""
+    try:
+        return (process / "ns/mnt").readlink() != (process.parent / "1/ns/mnt").readlink()
+    except OSError:
+        return False
 
 
-def _paths(root: Path) -> Iterator[Path]:
-    for pattern in (*_CONTAINERD, *_CRIO):
-        yield from sorted(root.glob(pattern))
-    if (root / _BY_DOCKER).exists():
-        yield from root.glob(_DOCKER)
+def _ask(node: Node, sockets: Iterable[str], silent: list[str]) -> tuple[str, Answer | None]:
+    """Return the first answer and its socket, and add to ``silent`` why others gave none."""
+    for path in dict.fromkeys(sockets):
+        if node.exists(path):
+            try:
+                return path, _ASK.get(path, ask_containerd)(node.at(path), node.timeout)
+            except OSError as error:
+                silent.append(f"{path}: {' '.join(str(error).split())[:_WIDEST]}")
+    return "", None
 
 
-def _sections(document: Mapping[str, Any]) -> Iterator[_Section]:
-    if runtimes := _table(document, "runtimes"):
-        programs = {name: str(_table(runtimes, name).get("path", "")) for name in runtimes}
-        yield _Section(programs, str(document.get("default-runtime", "")), [])
-    if runtime := _table(document, "crio", "runtime"):
-        runtimes = _table(runtime, "runtimes")
-        programs = {name: str(_table(runtimes, name).get("runtime_path", "")) for name in runtimes}
-        default = str(runtime.get("default_runtime", ""))
-        yield _Section(programs, default, [True], _strings(runtime, "cdi_spec_dirs"))
-    newest = document.get("version") == _OF_CONTAINERD_2
-    if newest:
-        yield _Section({}, "", [True])
-    for plugin in _CRI:
-        cri = _table(document, "plugins", plugin)
-        own = _table(cri, "containerd")
-        runtimes = _table(own, "runtimes")
-        programs = {
-            name: str(_table(runtimes, name, "options").get("BinaryName", "")) for name in runtimes
-        }
-        given = [bool(cri["enable_cdi"])] if "enable_cdi" in cri else []
-        default = str(own.get("default_runtime_name", ""))
-        yield _Section(programs, default, given, _strings(cri, "cdi_spec_dirs"))
+def _mains(reader: Reader, places: Iterable[_Place]) -> Iterator[str]:
+    """Yield the files with which containerd starts."""
+    for pattern in chain.from_iterable(one.files for one in places):
+        yield from filter(reader.exists, reader.matches(pattern) if "*" in pattern else [pattern])
 
 
-def _strings(place: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    found: Any = place.get(name)
-    return tuple(map(str, cast("Sequence[object]", found))) if isinstance(found, list) else ()
+def _unread(reader: Reader, mains: Sequence[str]) -> Iterator[Path]:
+    """Yield files for containerd that it does not read; none if something could not be read."""
+    if reader.faults or len(mains) != 1 or mains[0].startswith(_BY_ITSELF):
+        return
+    for main in dict.fromkeys([mains[0], _USUAL]):
+        yield from reader.unread(main)
 
 
-def _table(place: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """Return a nested table; an empty one if it is missing."""
-    for name in names:
-        found: Any = place.get(name)
-        place = cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
-    return place
+def _differences(files: Section, own: Section) -> Iterator[str]:
+    for name in sorted({*files.programs, *own.programs} - _BUILT_IN):
+        if name not in own.programs:
+            yield f"runtime {name} is in the files, and the runtime does not have it"
+        elif name not in files.programs:
+            yield f"the runtime has runtime {name}, which the files do not"
+    pairs = {
+        "the default runtime": (files.default, own.default),
+        "CDI": (files.cdi, own.cdi),
+        "the directories of CDI": (files.cdi_dirs, own.cdi_dirs),
+    }
+    for name in sorted(files.programs.keys() & own.programs.keys()):
+        pairs[f"the program of {name}"] = (files.programs[name], own.programs[name])
+        pairs[f"systemd for {name}"] = (files.systemd.get(name), own.systemd.get(name))
+    for what, (given, has) in pairs.items():
+        if given not in {None, "", ()} and given != has:
+            yield f"{what} is {has or 'not set'}, and {given} in the files"

@@ -80,7 +80,8 @@ class GpuSettings(dp.Settings):
     pass_device_specs: bool = field(
         default=False, metadata=_classic("PASS_DEVICE_SPECS", empty=False)
     )
-    """Whether the kubelet gives containers their device nodes too."""
+    """Whether the kubelet gives containers their device nodes too, so that they keep their GPUs at
+    systemctl daemon-reload. CDI strategies do not need it."""
     device_list_strategy: Strategies = field(
         default=Strategies(), metadata=_classic("DEVICE_LIST_STRATEGY")
     )

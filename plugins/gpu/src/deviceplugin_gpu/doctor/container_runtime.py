@@ -4,9 +4,9 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin.checks import Finding, Node, RuntimeConfig, ok, unknown, warning
 from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
@@ -32,12 +32,17 @@ class Requests:
     """Whether by mounts of /dev/null; None if there is no file."""
     fault: str = ""
     """Why the file does not say it, although there is one."""
+    mode: str = "auto"
+    """How the runtime adds devices: auto, legacy, csv, cdi or jit-cdi."""
+    program: str = ""
+    """The program of the runtime."""
+    systemd: bool | None = None
+    """Whether systemd manages the control groups of its containers."""
 
 
-def nvidias(config: RuntimeConfig | None) -> list[str]:
+def nvidias(config: RuntimeConfig) -> list[str]:
     """Return the names of NVIDIA's runtimes. A pod chooses one by its runtimeClassName."""
-    programs = config.programs if config else {}
-    return sorted(name for name, program in programs.items() if _NVIDIA in program)
+    return sorted(name for name, program in config.programs.items() if _NVIDIA in program)
 
 
 def is_default(config: RuntimeConfig) -> bool:
@@ -51,17 +56,20 @@ def requests_to(root: Path, config: RuntimeConfig) -> Requests:
     program = config.programs[used]
     beside = root / Path(program.lstrip("/")).parent / _BESIDE
     file = beside if beside.exists() else root / FILE
+    made = Requests(file, program=program, systemd=config.systemd.get(used))
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return Requests(file)
+        return made
     except (OSError, ValueError) as error:
-        return Requests(file, fault=f"cannot be read: {str(error).splitlines()[0]}")
+        return replace(made, fault=f"cannot be read: {str(error).splitlines()[0]}")
     given = [document.get(BY_VARIABLE, True), document.get(BY_MOUNTS, False)]
     for name, value in zip((BY_VARIABLE, BY_MOUNTS), given, strict=True):
         if not isinstance(value, bool):
-            return Requests(file, fault=f"{name} = {value!r} is neither true nor false")
-    return Requests(file, *given)
+            return replace(made, fault=f"{name} = {value!r} is neither true nor false")
+    inner: Any = document.get("nvidia-container-runtime")
+    mode = str(inner.get("mode", "auto")) if isinstance(inner, dict) else "auto"
+    return replace(made, by_variable=given[0], by_mounts=given[1], mode=mode)
 
 
 _VARIABLE: Final = "NVIDIA_VISIBLE_DEVICES"
@@ -76,11 +84,11 @@ _SEE: Final = "See 'Several tenants on one node' in the README of the plugin."
 
 
 def look_at_tenants(
-    node: Node, config: RuntimeConfig | None, requests: Requests | None
+    node: Node, config: RuntimeConfig, requests: Requests | None
 ) -> Iterator[Finding]:
     """Yield whether NVIDIA's runtime gives GPUs to whoever names them."""
-    if config is None or requests is None:
-        if config is None and _got_them_so(node):
+    if requests is None:
+        if not config.is_known and _got_them_so(node):
             yield warning(
                 _WHAT,
                 f"this container got GPUs by {_VARIABLE}, and is not privileged",

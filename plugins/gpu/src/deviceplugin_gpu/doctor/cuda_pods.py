@@ -4,11 +4,13 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from deviceplugin import ConfigError
 from deviceplugin.checks import (
     Finding,
     Node,
@@ -19,6 +21,7 @@ from deviceplugin.checks import (
     unknown,
     warning,
 )
+from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
 from deviceplugin_gpu.doctor.container_runtime import (
@@ -30,6 +33,7 @@ from deviceplugin_gpu.doctor.container_runtime import (
     requests_to,
     table,
 )
+from deviceplugin_gpu.doctor.daemon_reload import look_at_reload
 from deviceplugin_gpu.nvml.library import UPGRADED
 from deviceplugin_gpu.snapshot import Gpu
 
@@ -52,9 +56,11 @@ def look(node: Node) -> Iterator[Finding]:
     if found is None and not is_wsl:  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
-    config = runtime_config(node.root)
+    settings, faults = _settings(node)
+    yield from faults
+    config = runtime_config(node)
     yield from _runtime(config)
-    requests = requests_to(node.root, config) if config and nvidias(config) else None
+    requests = requests_to(node.root, config) if nvidias(config) else None
     yield from look_at_tenants(node, config, requests)
     fresh = []
     generated = _generated(node)
@@ -71,34 +77,26 @@ def look(node: Node) -> Iterator[Finding]:
     yield _libraries(node, root, version, problems)
     yield from _device_nodes(node, is_wsl=is_wsl)
     kind = NodeKind(
-        nvidia_runtime=is_default(config) if config else None,
-        cdi=config.cdi if config else None,
+        nvidia_runtime=is_default(config) or (False if config.is_complete else None),
+        cdi=config.cdi,
         toolkit=bool(fresh) and all(fresh),
         libraries=bool(root),
         by_variable=requests is None or requests.by_variable,
         by_mounts=requests.by_mounts if requests else None,
     )
-    yield from _prospects(kind, config)
+    yield from _prospects(kind, config, _chosen(node, settings))
+    yield from look_at_reload(node, requests, settings)
 
 
-def _runtime(config: RuntimeConfig | None) -> Iterator[Finding]:
-    if config is None:
-        do = "run the doctor on the node, or with its root mounted: --root."
-        yield unknown("container runtime", "no configuration found", do)
+def _runtime(config: RuntimeConfig) -> Iterator[Finding]:
+    yield from config.findings()
+    if not config.is_known:
         return
-    for fault in config.faults:
-        yield warning(
-            "container runtime",
-            fault,
-            means="the doctor ignores that file, and a runtime may not start with it.",
-            do="correct it.",
-        )
     cdi = {True: "on", False: "off", None: "on only from containerd 2"}[config.cdi]
     names = ", ".join(nvidias(config))
     nvidia = f"NVIDIA's as {names}" if names else "none of NVIDIA's"
     default = ", which is the default" if is_default(config) else ""
-    files = ", ".join(map(str, config.files))
-    yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({files})")
+    yield ok("container runtime", f"{nvidia}{default}; CDI is {cdi} ({config.source})")
 
 
 def _generated(node: Node) -> Generated:
@@ -179,13 +177,14 @@ def _device_nodes(node: Node, *, is_wsl: bool) -> Iterator[Finding]:
             )
 
 
-def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding]:
+def _prospects(
+    kind: NodeKind, config: RuntimeConfig, chosen: AbstractSet[str]
+) -> Iterator[Finding]:
     """Yield a finding for each outcome, with the strategies that lead to it."""
     found = table(kind)
     groups = defaultdict[Prospect, list[str]](list)
     for strategy, prospect in found.items():
         groups[prospect].append(strategy)
-    chosen = _chosen()
     runs_by_some = any(one.runs is not False for one in found.values())
     for prospect, strategies in groups.items():
         what = f"CUDA pods with {', '.join(strategies)}"
@@ -198,15 +197,26 @@ def _prospects(kind: NodeKind, config: RuntimeConfig | None) -> Iterator[Finding
         else:
             tell = warning if runs_by_some and not chosen else failure
             yield tell(what, f"would not run: {prospect.why}", means=_STARTS, do=prospect.do)
-    if config and (others := nvidias(config)) and not is_default(config):
+    if (others := nvidias(config)) and not is_default(config):
         named = table(replace(kind, nvidia_runtime=True))
         runs = [one for one in found if named[one].runs and not found[one].runs]
         text = f"with runtimeClassName {others[0]} would run by {' and '.join(runs) or 'none'}"
         yield ok("CUDA pods", text)
 
 
-def _chosen() -> set[str]:
-    """Return the strategies that this container sets by a variable."""
+def _settings(node: Node) -> tuple[GpuSettings, Sequence[Finding]]:
+    """Return the plugin's settings as far as they are known, and what is wrong with its file."""
+    try:
+        return node.own_settings(GpuSettings, node.config, os.environ), ()
+    except ConfigError as error:
+        means = "the plugin exits with status 2, and its pod restarts for ever."
+        do = f"gpu-device-plugin --config {node.config} --print-config lists all errors."
+        fault = failure(node.config or "settings", str(error).splitlines()[0], means=means, do=do)
+        return GpuSettings(), [fault] if "gpu" in node.plugins else ()
+
+
+def _chosen(node: Node, settings: GpuSettings) -> AbstractSet[str]:
+    """Return the plugin's strategies; empty if nothing here says which they are."""
     names = ("DP_DEVICE_LIST_STRATEGY", "DEVICE_LIST_STRATEGY")
-    text = next((os.environ[name] for name in names if name in os.environ), "")
-    return {one.strip() for one in text.split(",") if one}
+    is_known = node.config is not None or any(os.environ.get(name) for name in names)
+    return {*settings.device_list_strategy.names} if is_known else set()

@@ -193,31 +193,27 @@ def runtime(node: Node) -> Iterator[Finding]:
     if node.settings.protocol != "dra":
         yield ok(_RUNTIME, "is not examined for CDI; only protocol=dra needs it")
         return
-    config = runtime_config(node.root)
-    if config is None:
-        do = "run the doctor on the node, or with its root mounted: --root."
-        yield unknown(_RUNTIME, "no configuration found", do)
+    config = runtime_config(node)
+    yield from config.findings()
+    if not config.is_known:
         return
-    files = ", ".join(map(str, config.files))
-    for fault in config.faults:
-        means = "the doctor ignores that file, and a runtime may not start with it."
-        yield warning(_RUNTIME, fault, means=means, do="correct it.")
+    source = config.asked or ", ".join(map(str, config.files)) or _RUNTIME
     if config.cdi is None:
         yield unknown(
-            files or _RUNTIME,
+            source,
             "does not say whether CDI is on; it is from containerd 2, and off in containerd 1.7",
             f"with containerd --version of 1.7, {_ENABLE}",
         )
     elif not config.cdi:
         means = "pods with claims start without their devices, or fail."
-        yield failure(files, "CDI is off", means=means, do=_ENABLE)
+        yield failure(source, "CDI is off", means=means, do=_ENABLE)
     else:
-        yield ok(files, "CDI is on")
+        yield ok(source, "CDI is on")
     directory = str(node.settings.cdi_dir)
     known = config.cdi_dirs or _STANDARD
     if _plain(directory) not in map(_plain, known):
         yield failure(
-            files or _RUNTIME,
+            source,
             f"it looks for CDI files in {', '.join(known)}, and not in {directory}",
             means="pods with claims fail: 'unresolvable CDI devices'.",
             do="add the directory to cdi_spec_dirs, or set cdi-dir to one of these.",

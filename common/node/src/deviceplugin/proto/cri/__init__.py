@@ -1,0 +1,1 @@
+"""What the doctor asks a container runtime for: messages (generated)."""
