@@ -29,9 +29,7 @@ def make(name: str, path: Path) -> Plugin:
         for name in SUBJECTS
     ],
 )
-def test_a_container_gets_the_same_through_either_protocol(
-    name: str, root: Path, tmp_path: Path
-) -> None:
-    expected, found = by_both(root, partial(make, name, tmp_path / "hw"))
+def test_a_container_gets_the_same_through_either_protocol(name: str, root: Path) -> None:
+    expected, found = by_both(root, partial(make, name, root / "hw"))
     assert found
     assert expected == found

@@ -95,12 +95,12 @@ groups: [{paths: [{path: ROOT/port*, mountPath: /dev/}]}]
 
 
 @pytest.mark.slow
-def test_the_generic_plugin_passes_what_no_other_has(tmp_path: Path) -> None:
+def test_the_generic_plugin_passes_what_no_other_has(root: Path) -> None:
     for number, target in enumerate(("/dev/null", "/dev/zero")):
-        (tmp_path / f"port{number}").symlink_to(target)
-    (tmp_path / "port9").touch()  # which is no device node, and so unhealthy
-    toggle = f"rm {tmp_path}/port5 2>/dev/null || ln -s /dev/null {tmp_path}/port5"
-    flags = [f"--device={PORTS.replace('ROOT', str(tmp_path))}"]
+        (root / f"port{number}").symlink_to(target)
+    (root / "port9").touch()  # which is no device node, and so unhealthy
+    toggle = f"rm {root}/port5 2>/dev/null || ln -s /dev/null {root}/port5"
+    flags = [f"--device={PORTS.replace('ROOT', str(root))}"]
     passed = check(command("generic", flags), toggle)
     names = ("unhealthy-refused", "device-nodes", "mounts", "envs", "cdi-names")
     assert {f"allocation.{name}" for name in names} <= passed
