@@ -44,7 +44,7 @@ class Measured:
     def answer(self) -> None:
         """Answer, and wait until that is known."""
         self.answers.set()
-        asking = self.metrics._asking
+        asking = self.metrics.recent.asking
         if asking is not None:
             asking.join()
 

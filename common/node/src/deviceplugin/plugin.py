@@ -1,17 +1,26 @@
 """The class that a plugin author writes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from deviceplugin.model import Allocation, Device
 from deviceplugin.model._device import merged as _merged
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+Holder: TypeAlias = tuple[str, ...]
+"""Resource, device, namespace, pod and container; more is ignored."""
+Usage: TypeAlias = Mapping[Holder, Mapping[str, float]]
+"""What holders use, by the names of numbers."""
+
+
+def _unknown() -> None:
+    """Return what is known before the kubelet was asked."""
 
 
 class Plugin(ABC):
@@ -68,6 +77,12 @@ class Plugin(ABC):
 
     Each field needs a type as in settings, and a default. In a claim its name is written in camel
     case: ``idleTimeout`` for ``idle_timeout``. Override ``allocate_with`` to use them.
+    """
+
+    holders: Callable[[], Iterable[Holder] | None] = staticmethod(_unknown)
+    """Returns the devices that containers hold, of all plugins; None if that is unknown.
+
+    The framework sets it on a plugin that overrides ``usage``. It answers from memory.
     """
 
     @abstractmethod
@@ -161,6 +176,15 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
+    def usage(self) -> Usage:
+        """Return what containers use of the devices that they hold, as far as it is known.
+
+        By what ``holders`` returns, numbers by their names, such as ``memory_used_bytes`` and
+        ``utilization_ratio``. It is called for ``/devices`` and the page, with a time limit. If it
+        raises, only these numbers are missing.
+        """
+        raise NotImplementedError
+
     def start(self, resource: str) -> None:
         """Get ready for ``resource``, before it is registered for the first time.
 
@@ -185,6 +209,7 @@ class Capabilities(NamedTuple):
     changes: bool
     released: bool
     metrics: bool
+    usage: bool
 
     @staticmethod
     def of(plugin: Plugin) -> "Capabilities":
@@ -201,6 +226,7 @@ def _capabilities(kind: type[Plugin]) -> Capabilities:
         changes=kind.changes is not Plugin.changes,
         released=kind.released is not Plugin.released,
         metrics=kind.metrics is not Plugin.metrics,
+        usage=kind.usage is not Plugin.usage,
     )
 
 

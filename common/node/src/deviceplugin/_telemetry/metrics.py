@@ -17,7 +17,7 @@ from deviceplugin._telemetry.instruments import (
     Level,
     Times,
 )
-from deviceplugin.plugin import Plugin
+from deviceplugin.plugin import Holder, Plugin
 
 if TYPE_CHECKING:
     from deviceplugin._telemetry.exposition import Exposition
@@ -32,10 +32,6 @@ ALLOCATION_CODES: Final = (OK, "NOT_FOUND", "FAILED_PRECONDITION", "DEADLINE_EXC
 """All codes with which an Allocate is answered."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
-Holder = tuple[str, ...]
-"""Resource, device, namespace, pod and container; more is ignored."""
-
-
 MAX_NOT_HEALTHY: Final = 100
 """Devices of a resource that have a series each because they are not healthy."""
 _MAX_REASON: Final = 200
