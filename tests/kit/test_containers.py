@@ -19,7 +19,7 @@ OWN = (
     f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid(9)}.slice/crio-{A}.scope"
 )
 DOCKER = f"/docker/{number(7)}/kubelet/kubepods"
-BEST = "/kubepods-besteffort"
+BEST = "-kubepods-besteffort"
 KIND = "/kubelet.slice/kubelet-kubepods.slice"
 
 
@@ -42,7 +42,7 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
 @pytest.mark.parametrize(
     ("own", "path"),
     [
-        ("/", f"/../../..{BEST}.slice{BEST}-pod{P_}.slice/crio-{A}.scope"),
+        ("/", f"/../../../{BEST[1:]}.slice/{BEST[1:]}-pod{P_}.slice/crio-{A}.scope"),
         ("/", f"/../../kubepods-burstable-pod{P_}.slice/cri-containerd-{A}.scope"),
         ("/", f"/../../../kubepods-pod{P_}.slice/docker-{A}.scope"),
         ("/", f"/../../../burstable/pod{P}/{A}"),
@@ -51,7 +51,7 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
         ("/", f"/../{A}"),
         ("/", f"/../kubepods-besteffort-pod{P_}.slice:cri-containerd:{A}"),
         ("/", f"/../../../../kubepods-pod{P_}.slice/crio-{A}.scope/container"),
-        ("/", f"/../../../kubelet-{BEST[1:]}.slice/kubelet-{BEST[1:]}-pod{P_}.slice/crio-{A}.scope"),
+        ("/", f"/../../../kubelet{BEST}.slice/kubelet{BEST}-pod{P_}.slice/crio-{A}.scope"),
         ("/system.slice/ours.service", scope(1, 0xA)),
         ("/system.slice/ours.service", f"/kubepods/besteffort/pod{P}/{A}"),
         ("/system.slice/ours.service", f"/kubepods/pod{P}/{A}/made/below"),
