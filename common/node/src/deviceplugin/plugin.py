@@ -15,12 +15,6 @@ if TYPE_CHECKING:
 
 Holder: TypeAlias = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
-Usage: TypeAlias = Mapping[Holder, Mapping[str, float]]
-"""What holders use, by the names of numbers."""
-
-
-def _unknown() -> None:
-    """Return what is known before the kubelet was asked."""
 
 
 class Plugin(ABC):
@@ -79,10 +73,10 @@ class Plugin(ABC):
     case: ``idleTimeout`` for ``idle_timeout``. Override ``allocate_with`` to use them.
     """
 
-    holders: Callable[[], Iterable[Holder] | None] = staticmethod(_unknown)
-    """Returns the devices that containers hold, of all plugins; None if that is unknown.
+    holders: Callable[[], Iterable[Holder]] = tuple
+    """Returns the devices that containers are known to hold, of all plugins, from memory.
 
-    The framework sets it on a plugin that overrides ``usage``. It answers from memory.
+    The framework sets it if ``usage`` is overridden.
     """
 
     @abstractmethod
@@ -176,12 +170,11 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
-    def usage(self) -> Usage:
-        """Return what containers use of the devices that they hold, as far as it is known.
+    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
+        """Return what each of ``holders`` uses of its device, as far as it is known.
 
-        By what ``holders`` returns, numbers by their names, such as ``memory_used_bytes`` and
-        ``utilization_ratio``. It is called for ``/devices`` and the page, with a time limit. If it
-        raises, only these numbers are missing.
+        The numbers have names with units, such as ``memory_used_bytes`` and ``utilization_ratio``.
+        It is called for ``/devices`` and the page, with a time limit.
         """
         raise NotImplementedError
 

@@ -128,11 +128,11 @@ class GpuPlugin(dp.Plugin):
     def metrics(self) -> Iterable[Metric]:
         driver = self._driver
         measured = driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
-        return [*measured, *families(self._used(), self.holders() or ())]
+        return [*measured, *families(self._used(), self.holders())]
 
     @override
     def usage(self) -> Mapping[Holder, Mapping[str, float]]:
-        return by_holder(self._used(), self.holders() or ())
+        return by_holder(self._used(), self.holders())
 
     @override
     def start(self, resource: str) -> None:

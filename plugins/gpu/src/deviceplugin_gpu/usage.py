@@ -141,18 +141,16 @@ def _of_device(
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """Return the sum of ``values``; None if one is unknown."""
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+    known = [*values]
+    return None if None in known else sum(filter(None, known))
 
 
-def attribute(rows: Iterable[Row], holders: Iterable[Holder]) -> Iterator[tuple[Row, Holder]]:
-    """Yield each container of ``rows`` as the kubelet knows it, with the device that it was given.
+def _charged(
+    rows: Iterable[Row], holders: Iterable[Holder]
+) -> Iterator[tuple[str, Holder, Mapping[str, float]]]:
+    """Yield the UUID, the container and what is known, by the end of the metric's name.
 
-    Of several shares of one GPU, that is the first.
+    Of several shares of one GPU that a container has, the first is charged.
     """
     given: dict[tuple[str, ...], Holder] = {}
     for holder in sorted(holders, key=lambda one: (len(one[1]), one[1])):
@@ -160,13 +158,9 @@ def attribute(rows: Iterable[Row], holders: Iterable[Holder]) -> Iterator[tuple[
     for row in rows:
         if owner := row.container:
             held = given.get((row.uuid, *owner)) or given.get((row.gpu, *owner))
-            yield row, held or ("", "", *owner)
-
-
-def measured(row: Row) -> dict[str, float]:
-    """Return what is known of ``row``, by the end of the metric's name."""
-    values = {_MEMORY: row.memory, _RATIO: row.ratio}
-    return {name: value for name, value in values.items() if value is not None}
+            values = {_MEMORY: row.memory, _RATIO: row.ratio}
+            known = {name: value for name, value in values.items() if value is not None}
+            yield row.uuid, held or ("", "", *owner), known
 
 
 def families(rows: Sequence[Row], holders: Iterable[Holder]) -> list[Metric]:
@@ -175,9 +169,9 @@ def families(rows: Sequence[Row], holders: Iterable[Holder]) -> list[Metric]:
         name: GaugeMetricFamily(f"{_PREFIX}container_{name}", text, labels=_LABELS)
         for name, text in _MEASURED.items()
     }
-    for row, holder in attribute(rows, holders):
-        for name, value in measured(row).items():
-            found[name].add_metric([row.uuid, *holder], value)
+    for uuid, holder, values in _charged(rows, holders):
+        for name, value in values.items():
+            found[name].add_metric([uuid, *holder], value)
     others = GaugeMetricFamily(f"{_PREFIX}unattributed_{_MEMORY}", _OTHERS, labels=["uuid"])
     for row in rows:
         if row.container is None and row.memory is not None:
@@ -185,11 +179,10 @@ def families(rows: Sequence[Row], holders: Iterable[Holder]) -> list[Metric]:
     return [family for family in (*found.values(), others) if family.samples]
 
 
-def by_holder(rows: Iterable[Row], holders: Iterable[Holder]) -> dict[Holder, dict[str, float]]:
+def by_holder(rows: Iterable[Row], holders: Iterable[Holder]) -> Mapping[Holder, dict[str, float]]:
     """Return what holders use of their devices: of a whole GPU, what they use of its parts."""
-    found: dict[Holder, dict[str, float]] = {}
-    for row, holder in attribute(rows, holders):
-        values = found.setdefault(holder, {})
-        for name, value in measured(row).items():
-            values[name] = values.get(name, 0) + value
+    found = defaultdict[Holder, dict[str, float]](dict)
+    for _, holder, values in _charged(rows, holders):
+        for name, value in values.items():
+            found[holder][name] = found[holder].get(name, 0) + value
     return found

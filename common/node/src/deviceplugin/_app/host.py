@@ -127,9 +127,9 @@ class Host:
             if Capabilities.of(plugin).usage:
                 plugin.holders = self._holders
 
-    def _holders(self) -> Iterable[Holder] | None:
+    def _holders(self) -> Iterable[Holder]:
         holdings = self._tracker.current()
-        return None if holdings is None else holdings.holds
+        return (holdings and holdings.holds) or ()
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""

@@ -17,10 +17,10 @@ from deviceplugin._http.devices_report import Report, attribution
 from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._platform.hooks import HooksByResource
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered, Usage
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Holder, Plugin, Usage
+from deviceplugin.plugin import Capabilities, Holder, Plugin
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +99,9 @@ class Status:
                 continue
             try:
                 found |= self.hooks[name].call("usage", _used, plugin, timeout=_TIMEOUT)
+                self.problems.over(name)
             except DevicePluginError as error:
                 self.problems.say(name, "plugin usage unavailable", plugin=name, error=str(error))
-            else:
-                self.problems.over(name)
         return found
 
     def inventory(self) -> Mapping[str, Any]:

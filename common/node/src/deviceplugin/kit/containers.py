@@ -92,7 +92,7 @@ class Processes:
         """
         names = dict(self._names())
         pods = _seen_from(self._groups("self"))
-        found = {}
+        found: dict[int, Process] = {}
         for pid in pids:
             try:
                 started = self._started(pid)
