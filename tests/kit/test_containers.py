@@ -189,6 +189,13 @@ def test_without_the_hosts_processes_there_is_a_problem(
     assert ("" if visible else expected) == processes(node).problem()
 
 
+def test_a_directory_without_links_is_a_problem(node: NodeProcesses) -> None:
+    for link in node.logs.iterdir():
+        link.unlink()
+    why = "the kubelet has no links to logs of containers there"
+    assert f"{node.logs}: {why}" == processes(node).problem()
+
+
 def test_what_is_not_a_node_is_an_error(node: NodeProcesses) -> None:
     there = Processes(node.proc, node.logs / "none")
     assert there.now() > 0

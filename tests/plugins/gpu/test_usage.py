@@ -161,9 +161,9 @@ def test_a_gpu_that_does_not_answer_costs_its_own_numbers_and_one_line(
     used: Usage, caplog: pytest.LogCaptureFixture
 ) -> None:
     used.run(1001, 1)
-    used.has("gpu 0-2\nprocess 0-2 pid=1001 used=1\n")
-    used.rig.fake.write(
-        "gpu 0-2\nprocess 0-2 pid=1001 used=1\n"
+    used.has("gpu 0-3\n")
+    used.has(
+        "gpu 0-3\ngpu 3 state=lost\nprocess 0-3 pid=1001 used=1\n"
         "fault nvmlDeviceGetComputeRunningProcesses_v3 gpu=0 rc=3\n"
         "fault nvmlDeviceGetGraphicsRunningProcesses_v3 gpu=1 rc=4\n"
         "fault nvmlDeviceGetMPSComputeRunningProcesses_v3 gpu=2 rc=3\n"

@@ -82,6 +82,8 @@ class Processes:
         is_ours = first == own or _place(first, _seen_from(own))
         if is_ours and not self.of_machine():
             return "processes of other pods are not visible: the pod needs hostPID: true"
+        if next(self._names(), None) is None:
+            return f"{self._logs}: the kubelet has no links to logs of containers there"
         return ""
 
     def find(self, pids: Iterable[int], before: float) -> Mapping[int, Process]:
