@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin._inventory.validation import natural_key
+from deviceplugin.kit.containers import Processes
 from deviceplugin.kit.drm import Hangs
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
@@ -23,6 +24,7 @@ from fpga.trees import AFU, INTERFACE
 from fuzzing.samples import Form, Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads, reads_file
 from hardware.tree import Hardware
+from node_processes import NodeProcesses, scope
 
 
 def _bitstream(path: Path) -> None:
@@ -154,6 +156,25 @@ _VALUES: Final = {
     "udev": "E:ID_SERIAL=A2\nS:serial/by-id/a",
 }
 
+_PROCESS: Final = {"stat": f"7 (a) S{' 0' * 30}", "cgroup": f"0::/../../..{scope(1, 1, '')}"}
+
+
+@contextmanager
+def _process(folder: Path) -> Iterator[Read]:
+    node = NodeProcesses(folder / "proc", folder / "logs")
+    node.link("a/b/c", 1, 1)
+
+    def read(sample: Sample) -> None:
+        for name in _PROCESS:
+            text = str((as_object(sample.content) or {}).get(name))
+            file = node.proc / "7" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(text.encode(errors="replace"))
+        Processes(node.proc, node.logs).find([7], 1e9)
+
+    yield read
+
+
 _GBS: Final = Form(".gbs", str)
 _AOCX: Final = Form(".aocx", str)
 _SUM: Final = Form(".sha256", str)
@@ -181,6 +202,7 @@ TARGETS: Final = (
         (HookError,),
     ),
     Target("event of the kernel", seeds(_EVENT), _events),
+    Target("process", seeds(_PROCESS), _process),
     Target("state of a plugin", seeds({"version": 1, "names": ["a", "b"]}), reads_file(_saved)),
     Target("values of a USB device", seeds(_VALUES), _usb),
 )
