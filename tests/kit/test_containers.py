@@ -1,6 +1,7 @@
 """Which container a process is in, whatever a container says of itself."""
 
 import os
+import subprocess
 import threading
 from pathlib import Path
 
@@ -187,6 +188,18 @@ def test_without_the_hosts_processes_there_is_a_problem(
     node.see(own, first=first, namespace=namespace)
     expected = "processes of other pods are not visible: the pod needs hostPID: true"
     assert ("" if visible else expected) == processes(node).problem()
+
+
+def test_a_real_process_started_when_it_did_and_is_gone_when_it_ended(node: NodeProcesses) -> None:
+    real = Processes(Path("/proc"), node.logs)
+    earlier = real.now()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        later = real.now() + 1
+        found = real.find([child.pid], later)[child.pid]
+        assert earlier - 0.01 <= found.started <= later
+        assert found.container is None
+        assert {} == real.find([child.pid], earlier)
+    assert {} == real.find([child.pid], later)
 
 
 def test_a_directory_without_links_is_a_problem(node: NodeProcesses) -> None:
