@@ -92,6 +92,15 @@ def hold(device: str, pod: str, container: str = "main") -> Hold:
     return Hold("x.io/dev", device, "default", pod, container)
 
 
+def test_what_holders_use_is_in_units_for_people() -> None:
+    used = {"memory_used_bytes": 1.5 * 2**30, "utilization_ratio": 0.254, "fans_spinning": 2}
+    one = report(dp.Device("a"), holders={"a": [hold("a", "door"), hold("a", "gate")]})
+    reader = page(one._replace(usage={hold("a", "door")[:5]: used}))
+    (row,) = cells(reader)
+    shown = "memory used 1.50 GiButilization 25%fans spinning 2"
+    assert f"default/doormain{shown}default/gatemain" == row[3]
+
+
 def test_a_device_is_told_with_its_health_and_holder() -> None:
     devices = [
         dp.Device("a", topology=dp.Topology((0, 1)), attributes={"model": "T1", "slot": "3"}),

@@ -48,6 +48,8 @@ OPERATORS = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
 """Kinds that are not Kubernetes' own."""
 PRIVILEGED = {"amd-privileged", "gpu-privileged"}
 """Components that make a container privileged, which no other does."""
+HOST_PID = {"gpu-usage"}
+"""Components whose pod sees the processes of the host."""
 SELINUX = {"bottlerocket": "container_t"}
 """The type of containers with a component for an SELinux policy of another kind."""
 WITHOUT_RUNTIME = ("gpu-cdi", "gpu-static-cdi", "gpu-privileged")
@@ -135,6 +137,7 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
         f"{plugin}-device-plugin",
         wide(plugin, component),
         privileged=component in PRIVILEGED,
+        host_pid=component in HOST_PID,
         selinux=SELINUX.get(component, "container_device_plugin_t"),
     )
     assert [] == found
@@ -144,7 +147,7 @@ def test_a_plugin_with_a_component_is_as_it_should_be(
 
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_all_components_fit_together(plugin: str, tmp_path: Path) -> None:
-    every = [one for one in fitting(plugin) if one not in PRIVILEGED]
+    every = [one for one in fitting(plugin) if one not in PRIVILEGED | HOST_PID]
     manifests = render(overlay(tmp_path, plugin, *every))
     allowed, selinux = wide(plugin, *every), SELINUX["bottlerocket"]
     assert [] == problems(manifests, f"{plugin}-device-plugin", allowed, selinux=selinux)

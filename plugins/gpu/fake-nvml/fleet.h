@@ -5,7 +5,7 @@
 #include "functions.h"
 #include "nvml_abi.h"
 
-enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_FAULTS = 128, MAX_EVENTS = 4096, TEXT = 96 };
+enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_FAULTS = 128, MAX_EVENTS = 4096, MAX_PROCESSES = 1024, TEXT = 96 };
 enum gpu_state { STATE_OK, STATE_LOST, STATE_UNREACHABLE };
 enum mig_mode { MIG_AUTO = -1, MIG_UNSUPPORTED, MIG_OFF, MIG_ON };
 enum engine { COPY, DECODER, ENCODER, JPEG, OFA, ENGINES };
@@ -55,6 +55,12 @@ struct event {
     long long sequence, type, gpu, code, gi, ci;
 };
 
+enum process_kind { COMPUTE, GRAPHICS, MPS };
+struct process {
+    long long gpu, pid, kind, used, gi, ci; /* used -1: not available; gi -1: of the whole GPU */
+    long long sm, age;                      /* of its sample: percent, -1 for none, and ms */
+};
+
 struct fleet {
     char version[TEXT], nvml[TEXT];
     long long cuda[2], gone, hotplug; /* hotplug 1: at init only */
@@ -66,6 +72,8 @@ struct fleet {
     int fault_count;
     struct event events[MAX_EVENTS];
     int event_count;
+    struct process processes[MAX_PROCESSES];
+    int process_count;
 };
 
 /* parse.c: a new fleet, or NULL after one line on stderr. */

@@ -71,7 +71,11 @@
     X(nvmlDeviceGetCurrentClocksEventReasons) \
     X(nvmlDeviceGetPcieReplayCounter) \
     X(nvmlDeviceGetClockInfo) \
-    X(nvmlDeviceGetMaxClockInfo)
+    X(nvmlDeviceGetMaxClockInfo) \
+    X(nvmlDeviceGetComputeRunningProcesses_v3) \
+    X(nvmlDeviceGetGraphicsRunningProcesses_v3) \
+    X(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
+    X(nvmlDeviceGetProcessUtilization)
 
 enum function {
 #define NUMBER(name) F_##name,

@@ -93,6 +93,17 @@ const struct key FAULT_KEYS[] = {
     {"delay", NUMBER, offsetof(struct fault, delay), NULL},
     {0}};
 
+static const char *const PROCESSES[] = {"compute", "graphics", "mps", NULL};
+const struct key PROCESS_KEYS[] = {
+    {"pid", NUMBER, offsetof(struct process, pid), NULL},
+    {"kind", CHOICE, offsetof(struct process, kind), PROCESSES},
+    {"used", BYTES, offsetof(struct process, used), NULL},
+    {"gi", NUMBER, offsetof(struct process, gi), NULL},
+    {"ci", NUMBER, offsetof(struct process, ci), NULL},
+    {"sm", NUMBER, offsetof(struct process, sm), NULL},
+    {"age", NUMBER, offsetof(struct process, age), NULL},
+    {0}};
+
 const struct key EVENT_KEYS[] = {
     {"gpu", NUMBER, offsetof(struct event, gpu), NULL},
     {"code", NUMBER, offsetof(struct event, code), NULL},

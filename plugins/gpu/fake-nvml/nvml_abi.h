@@ -57,6 +57,18 @@ typedef struct {
 } nvmlUtilization_t;
 
 typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;            /* bytes, or all ones: not available */
+    unsigned gpuInstanceId, computeInstanceId; /* 0xffffffff: the whole GPU */
+} nvmlProcessInfo_t;
+
+typedef struct {
+    unsigned pid;
+    unsigned long long timeStamp; /* microseconds since the epoch */
+    unsigned smUtil, memUtil, encUtil, decUtil; /* percent */
+} nvmlProcessUtilizationSample_t;
+
+typedef struct {
     unsigned version, sensorType;
     int temperature;
 } nvmlTemperature_t;

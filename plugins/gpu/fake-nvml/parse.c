@@ -169,6 +169,25 @@ static int read_event(const struct reader *reader)
     return 0;
 }
 
+static int read_process(const struct reader *reader)
+{
+    struct fleet *const fleet = reader->fleet;
+    uint64_t set;
+    if (known_slots(reader, 1, &set))
+        return -1;
+    for (int slot = 0; slot < MAX_GPUS; slot++) {
+        if (!(set >> slot & 1))
+            continue;
+        struct process process = {slot, 0, COMPUTE, -1, -1, 0, -1, 0};
+        if (set_fields(reader, 2, PROCESS_KEYS, &process))
+            return -1;
+        if (fleet->process_count == MAX_PROCESSES)
+            return refuse(reader, "more than %d processes", MAX_PROCESSES);
+        fleet->processes[fleet->process_count++] = process;
+    }
+    return 0;
+}
+
 static int read_line(const struct reader *reader)
 {
     char const *const word = reader->words[0];
@@ -188,8 +207,10 @@ static int read_line(const struct reader *reader)
         return read_fault(reader);
     if (strcmp(word, "event") == 0)
         return read_event(reader);
-    return refuse(reader, "\"%s\" is none of driver, gpu, mig, link, switch, path, fault, event",
-                  word);
+    if (strcmp(word, "process") == 0)
+        return read_process(reader);
+    return refuse(reader, "\"%s\" is none of driver, gpu, mig, link, switch, path, fault, event, "
+                          "process", word);
 }
 
 static int read_lines(struct reader *reader, FILE *file)

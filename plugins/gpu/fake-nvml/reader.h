@@ -28,7 +28,8 @@ struct connection {
 };
 
 /* keys.c; each ends with a key that has no name. */
-extern const struct key DRIVER_KEYS[], GPU_KEYS[], MIG_KEYS[], LINK_KEYS[], FAULT_KEYS[], EVENT_KEYS[];
+extern const struct key DRIVER_KEYS[], GPU_KEYS[], MIG_KEYS[], LINK_KEYS[], FAULT_KEYS[], EVENT_KEYS[],
+    PROCESS_KEYS[];
 
 /* Says what is wrong on one line of stderr; always -1, as all below if a line cannot be read. */
 __attribute__((format(printf, 2, 3)))

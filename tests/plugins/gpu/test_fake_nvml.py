@@ -309,7 +309,7 @@ def test_links_lead_to_gpus_and_switches(opened: Open) -> None:
     assert pynvml.NVML_ERROR_NOT_SUPPORTED == code(pynvml.nvmlDeviceGetNvLinkState, gpu(0), 0)
 
 
-@pytest.mark.parametrize("line", ["driver", "gpu", "mig", "fault", "event"])
+@pytest.mark.parametrize("line", ["driver", "gpu", "mig", "fault", "event", "process"])
 def test_the_reference_tells_all_keys(line: str) -> None:
     table = (SOURCES / "keys.c").read_text().partition(f"{line.upper()}_KEYS[] = {{\n")[2]
     keys = re.findall(r'^    \{"([a-z-]+)"', table.partition("{0}};")[0], re.MULTILINE)

@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from deviceplugin.kit.containers import Container
+from deviceplugin_gpu import usage
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
@@ -44,7 +46,7 @@ class Measured:
     def answer(self) -> None:
         """Answer, and wait until that is known."""
         self.answers.set()
-        asking = self.metrics._asking
+        asking = self.metrics.recent.asking
         if asking is not None:
             asking.join()
 
@@ -208,6 +210,8 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     health.saw_xid("g0", 79)
     unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
+    rows = [usage.Row("g0", "g0", Container("a", "b", "c"), 1, 0.5)]
+    families += usage.families([*rows, usage.Row("g0", "g0", None, 1, None)], ())
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)
@@ -215,7 +219,9 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
         assert not re.search(r"_(gauge|counter|milli|kilo|mib|gib|ms|percent)", family.name)
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"uuid", "index", "model", "pci", "cause", "xid", "type", "reason"}
+        assert labels <= {"uuid", "index", "model", "pci", "cause", "xid", "type", "reason"} | {
+            *("resource", "device", "namespace", "pod", "container")
+        }
     documented = re.findall(r"^\| `deviceplugin_gpu_(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     told = [sample.name for family in families for sample in family.samples[:1]]
     assert [f"deviceplugin_gpu_{name}" for name in documented] == told

@@ -14,6 +14,7 @@ from deviceplugin_gpu.metrics import read_gpu
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.events import EventWatch
 from deviceplugin_gpu.nvml.library import names_of
+from deviceplugin_gpu.nvml.processes import memory_by_pid
 from deviceplugin_testing.fixture import Kubelet
 from gpu import fake_library
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
@@ -280,3 +281,14 @@ def test_a_function_that_pynvml_does_not_have_costs_no_gpu(
 
 def _said(caplog: pytest.LogCaptureFixture, event: str) -> int:
     return sum(one.msg == event for one in caplog.records)
+
+
+def test_processes_are_listed_by_the_second_version_of_a_list(node: Node) -> None:
+    lists = [f"nvmlDeviceGet{one}RunningProcesses_v3" for one in ("Compute", "Graphics")]
+    rig = node(*lists, "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+    rig.fake.write("gpu 0\nprocess 0 pid=7 used=1\nprocess 0 pid=8 kind=graphics\n")
+    driver = rig.driver()
+    driver.poll()
+    with driver.session.use():
+        gpu = api.call("nvmlDeviceGetHandleByIndex", 0)
+        assert {7: 1, 8: None} == memory_by_pid(gpu)

@@ -14,6 +14,7 @@ from deviceplugin._inventory.validation import natural_key
 from deviceplugin.checks import Node
 from deviceplugin.checks._runtime_files import Reader
 from deviceplugin.checks._runtime_socket import of_answer
+from deviceplugin.kit.containers import Processes
 from deviceplugin.kit.drm import Hangs
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
@@ -29,6 +30,7 @@ from fpga.trees import AFU, INTERFACE
 from fuzzing.samples import Form, Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads, reads_file
 from hardware.tree import Hardware
+from node_processes import NodeProcesses, scope
 
 
 def _bitstream(path: Path) -> None:
@@ -200,6 +202,25 @@ def _bundle(folder: Path) -> Iterator[Read]:
     yield read
 
 
+_PROCESS: Final = {"stat": f"7 (a) S{' 0' * 30}", "cgroup": f"0::/../../..{scope(1, 1, '')}"}
+
+
+@contextmanager
+def _process(folder: Path) -> Iterator[Read]:
+    node = NodeProcesses(folder / "proc", folder / "logs")
+    node.link("a/b/c", 1, 1)
+
+    def read(sample: Sample) -> None:
+        for name in _PROCESS:
+            text = str((as_object(sample.content) or {}).get(name))
+            file = node.proc / "7" / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(text.encode(errors="replace"))
+        Processes(node.proc, node.logs).find([7], 1e9)
+
+    yield read
+
+
 _GBS: Final = Form(".gbs", str)
 _AOCX: Final = Form(".aocx", str)
 _SUM: Final = Form(".sha256", str)
@@ -235,6 +256,7 @@ TARGETS: Final = (
     ),
     Target("specification of a container", seeds(_BUNDLE), _bundle),
     Target("event of the kernel", seeds(_EVENT), _events),
+    Target("process", seeds(_PROCESS), _process),
     Target("state of a plugin", seeds({"version": 1, "names": ["a", "b"]}), reads_file(_saved)),
     Target("values of a USB device", seeds(_VALUES), _usb),
 )

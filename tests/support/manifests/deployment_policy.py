@@ -106,13 +106,14 @@ def problems(
     allowed: Collection[str] = (),
     *,
     privileged: bool = False,
+    host_pid: bool = False,
     selinux: str = SELINUX,
 ) -> list[str]:
     """Return what is wrong with ``manifests``, which run ``command``.
 
     Directories of the host that are ``allowed`` may be wide; still, they are read-only. The
     plugin's container is to be ``privileged``, or must not be; still, its root is read-only.
-    SELinux knows its pod as ``selinux``.
+    ``host_pid``: whether its pod sees the processes of the host. SELinux knows it as ``selinux``.
     """
     by_kind = {manifest["kind"]: manifest for manifest in reversed(manifests)}
     missing = [kind for kind in KINDS if kind not in by_kind]
@@ -132,7 +133,7 @@ def problems(
         *_differ(
             "pod",
             _without_exceptions(pod),
-            {**_POD, "securityContext.seLinuxOptions.type": selinux},
+            {**_POD, "hostPID": host_pid or None, "securityContext.seLinuxOptions.type": selinux},
         ),
         *_differ("container", container, {**_CONFINED, **_probed(container), **rights}),
         *(f"container: no {path}" for path in _NEEDED if _get(container, path) is None),

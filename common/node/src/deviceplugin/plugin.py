@@ -1,17 +1,20 @@
 """The class that a plugin author writes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from deviceplugin.model import Allocation, Device
 from deviceplugin.model._device import merged as _merged
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
+
+Holder: TypeAlias = tuple[str, ...]
+"""Resource, device, namespace, pod and container; more is ignored."""
 
 
 class Plugin(ABC):
@@ -68,6 +71,12 @@ class Plugin(ABC):
 
     Each field needs a type as in settings, and a default. In a claim its name is written in camel
     case: ``idleTimeout`` for ``idle_timeout``. Override ``allocate_with`` to use them.
+    """
+
+    holders: Callable[[], Iterable[Holder]] = tuple
+    """Returns the devices that containers are known to hold, of all plugins, from memory.
+
+    The framework sets it if ``usage`` is overridden.
     """
 
     @abstractmethod
@@ -161,6 +170,14 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
+    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
+        """Return what each of ``holders`` uses of its device, as far as it is known.
+
+        The numbers have names with units, such as ``memory_used_bytes`` and ``utilization_ratio``.
+        It is called for ``/devices`` and the page, with a time limit.
+        """
+        raise NotImplementedError
+
     def start(self, resource: str) -> None:
         """Get ready for ``resource``, before it is registered for the first time.
 
@@ -185,6 +202,7 @@ class Capabilities(NamedTuple):
     changes: bool
     released: bool
     metrics: bool
+    usage: bool
 
     @staticmethod
     def of(plugin: Plugin) -> "Capabilities":
@@ -201,6 +219,7 @@ def _capabilities(kind: type[Plugin]) -> Capabilities:
         changes=kind.changes is not Plugin.changes,
         released=kind.released is not Plugin.released,
         metrics=kind.metrics is not Plugin.metrics,
+        usage=kind.usage is not Plugin.usage,
     )
 
 

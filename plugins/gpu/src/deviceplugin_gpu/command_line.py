@@ -84,6 +84,7 @@ def hosted() -> Hosted[GpuSettings]:
         "driver-root-ctr-path": MOUNTED,
         "state-file": MOUNTED,
         "labels-file": "it needs a directory: deployments/components/gpu-labels",
+        "container-logs": "it needs a directory: deployments/components/gpu-usage",
         "kubelet-socket": "plugin-dir has replaced it",
         "cdi-feature-flags": "it has no effect",
     }

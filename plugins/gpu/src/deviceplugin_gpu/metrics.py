@@ -4,9 +4,10 @@ A separate thread reads the driver, for all GPUs at once. While the driver does 
 values are exported until they are stale. A value that a GPU does not report is missing.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client.core import CounterMetricFamily as _Counter
@@ -16,12 +17,11 @@ from prometheus_client.core import Metric
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
+from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu
 
 _PREFIX: Final = "deviceplugin_gpu_"
 _Family = _Gauge | _Counter
-_FRESH, _STALE = 5.0, 60.0
-"""Seconds for which a reading is reused, and after which the last ones are dropped."""
 
 THROTTLING: Final[Mapping[str, int]] = {
     "application_clocks": 0x2,
@@ -83,50 +83,27 @@ class GpuMetrics:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
-        self._patience = patience
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._readings: Mapping[str, Reading] = {}
-        self._read_at = float("-inf")
-        self._asking: threading.Thread | None = None
+        nothing: Mapping[str, Reading] = {}
+        self.recent = Recent("gpu-metrics", nothing, clock, patience)
 
     def collect(
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
     ) -> list[Metric]:
         """Return the metrics of ``gpus``, within ``patience``."""
-        readings = self._recent([gpu.uuid for gpu in gpus if not gpu.problem])
+        uuids = [gpu.uuid for gpu in gpus if not gpu.problem]
+        readings = self.recent.get(partial(self._ask, uuids))
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
             [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]
         )
         return [family for family in families if family.samples]
 
-    def _recent(self, uuids: Sequence[str]) -> Mapping[str, Reading]:
-        with self._lock:
-            if self._asking is None and self._clock() - self._read_at >= _FRESH:
-                # One at a time, even if it hangs. It does not keep the process alive.
-                self._asking = threading.Thread(
-                    target=self._ask, args=(uuids,), name="gpu-metrics", daemon=True
-                )
-                self._asking.start()
-            asking = self._asking
-        if asking is not None:
-            asking.join(self._patience)
-        with self._lock:
-            return self._readings if self._clock() - self._read_at < _STALE else {}
-
-    def _ask(self, uuids: Sequence[str]) -> None:
-        began = self._clock()
+    def _ask(self, uuids: Sequence[str]) -> Mapping[str, Reading]:
         readings = {}
-        try:
-            for uuid in uuids:
-                try:
-                    readings[uuid] = self._read(uuid)
-                except NvmlError:
-                    continue  # its health has the reason
-        finally:
-            with self._lock:
-                self._readings, self._read_at, self._asking = readings, began, None
+        for uuid in uuids:
+            with suppress(NvmlError):  # its health has the reason
+                readings[uuid] = self._read(uuid)
+        return readings
 
 
 def _family(kind: type[_Family], name: str, help_: str, *labels: str) -> Any:

@@ -11,6 +11,7 @@ from typing_extensions import override
 import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
+from deviceplugin.kit.containers import Processes
 from deviceplugin_gpu.advertised import node_labels
 from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
@@ -26,6 +27,7 @@ from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Snapshot
+from deviceplugin_gpu.usage import Holder, Row, by_holder, families
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +127,12 @@ class GpuPlugin(dp.Plugin):
     @override
     def metrics(self) -> Iterable[Metric]:
         driver = self._driver
-        return driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
+        measured = driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
+        return [*measured, *families(self._used(), self.holders())]
+
+    @override
+    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
+        return by_holder(self._used(), self.holders())
 
     @override
     def start(self, resource: str) -> None:
@@ -134,6 +141,12 @@ class GpuPlugin(dp.Plugin):
         # The daemon may start later than this plugin.
         if is_shared and (problem := mps_problem(self._roots.mps, resource)):
             raise dp.DiscoveryError(problem)
+
+    def _used(self) -> Sequence[Row]:
+        """Return what containers use, if that is asked for."""
+        if (logs := self._settings.container_logs) is None:
+            return ()
+        return self._driver.usage.rows(self._driver.snapshot, Processes(self._roots.proc, logs))
 
     def _passed(
         self, units: Sequence[Unit], nodes: Nodes, channels: ImexChannels

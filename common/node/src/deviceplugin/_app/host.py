@@ -2,7 +2,7 @@
 
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,7 @@ from deviceplugin._kubelet.sockets import SocketNews
 from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import ConfigError
-from deviceplugin.plugin import Plugin
+from deviceplugin.plugin import Capabilities, Holder, Plugin
 
 if TYPE_CHECKING:
     from deviceplugin._app.dra import Dra
@@ -118,8 +118,18 @@ class Host:
             metrics=self._metrics,
             lost=self._lost,
         )
+        self._introduce(plugins)
         named = zip(plugins, _names(plugins), strict=True)
         return [Discovery(plugin, name, around) for plugin, name in named]
+
+    def _introduce(self, plugins: Sequence[Plugin]) -> None:
+        for plugin in plugins:
+            if Capabilities.of(plugin).usage:
+                plugin.holders = self._holders
+
+    def _holders(self) -> Iterable[Holder]:
+        holdings = self._tracker.current()
+        return (holdings and holdings.holds) or ()
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""
@@ -227,6 +237,7 @@ class Host:
         plugins continue.
         """
         check_plugins(plugins)
+        self._introduce(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
             discovery.replace(plugin)
         for endpoint in self._endpoints.running():

@@ -1,8 +1,9 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from deviceplugin._app.endpoints import Endpoints
 from deviceplugin._app.host_directories import HostDirectories
@@ -15,7 +16,16 @@ from deviceplugin._discovery.loop import Discovery
 from deviceplugin._http.devices_report import Report, attribution
 from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
+from deviceplugin._platform.hooks import HooksByResource
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered, Usage
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.plugin import Capabilities, Holder, Plugin
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT: Final = 2.0
+"""Seconds for ``usage`` to return."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -30,6 +40,9 @@ class Status:
     liveness: Liveness
     switch: ProtocolSwitch
     directories: HostDirectories
+    hooks: HooksByResource = field(default_factory=HooksByResource)
+    """By the name of the plugin."""
+    problems: Problems = field(default_factory=lambda: Problems(log))
 
     def alive(self) -> str:
         hanging = [discovery.name for discovery in self.discoveries if discovery.hanging]
@@ -66,16 +79,30 @@ class Status:
         return [text for discovery in self.discoveries for text in discovery.shortfalls]
 
     def reports(self) -> list[Report]:
-        holdings = self.tracker.current()
+        holdings, used = self.tracker.current(), self._usage()
         return [
             Report.of(
                 resource,
                 self.endpoints.problem(name),
                 holdings,
                 registered=self.endpoints.is_registered(name),
+                usage=used,
             )
             for name, resource in sorted(self.catalogue.resources().items())
         ]
+
+    def _usage(self) -> Usage:
+        found: dict[Holder, Mapping[str, float]] = {}
+        for discovery in self.discoveries:
+            name, plugin = discovery.name, discovery.plugin
+            if not Capabilities.of(plugin).usage:
+                continue
+            try:
+                found |= self.hooks[name].call("usage", _used, plugin, timeout=_TIMEOUT)
+                self.problems.over(name)
+            except DevicePluginError as error:
+                self.problems.say(name, "plugin usage unavailable", plugin=name, error=str(error))
+        return found
 
     def inventory(self) -> Mapping[str, Any]:
         """Return all resources and their devices, for JSON."""
@@ -97,6 +124,13 @@ class Status:
         holdings = self.tracker.current()
         resources = self.catalogue.resources().values()
         return [attribution(resource, holdings) for resource in resources]
+
+
+def _used(plugin: Plugin) -> Usage:
+    return {
+        tuple(map(str, holder)): {str(name): float(value) for name, value in values.items()}
+        for holder, values in plugin.usage().items()
+    }
 
 
 def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:

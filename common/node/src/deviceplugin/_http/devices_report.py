@@ -1,13 +1,14 @@
 """A resource for HTTP clients: its registration, its devices and their holders."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Usage
 from deviceplugin.model import Device
 
 NOT_ADVERTISED: Final = "not advertised"
@@ -26,10 +27,18 @@ class Report(NamedTuple):
     """The time when the health of each device last changed, in seconds since the epoch."""
     holders: Mapping[str, Sequence[Hold]] | None
     """The holders of each held device, by its id; None if they are unknown."""
+    usage: Usage = MappingProxyType({})
+    """What holders use of all devices of this process, as far as it is known."""
 
     @classmethod
     def of(
-        cls, resource: Resource, problem: str, holdings: Holdings | None, *, registered: bool
+        cls,
+        resource: Resource,
+        problem: str,
+        holdings: Holdings | None,
+        *,
+        registered: bool,
+        usage: Usage,
     ) -> "Report":
         devices = resource.devices
         return cls(
@@ -40,6 +49,7 @@ class Report(NamedTuple):
             devices=devices,
             since={device_id: resource.since(device_id) for device_id in devices},
             holders=None if holdings is None else holdings.holders(resource.name),
+            usage=usage,
         )
 
     def as_json(self) -> Mapping[str, Any]:
@@ -53,16 +63,18 @@ class Report(NamedTuple):
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
         for device in self.devices.values():
-            holders = None if self.holders is None else _people(self.holders.get(device.id, ()))
-            yield {**describe(device, self.since[device.id]), "holders": holders}
+            holds = None if self.holders is None else self.holders.get(device.id, ())
+            people = None if holds is None else [*map(self._person, holds)]
+            yield {**describe(device, self.since[device.id]), "holders": people}
 
+    def used(self, hold: Hold) -> Mapping[str, float]:
+        """Return what ``hold`` uses of its device; nothing if that is unknown."""
+        return self.usage.get(hold[:5], {})
 
-def _people(holds: Iterable[Hold]) -> list[Mapping[str, str]]:
-    return [
-        {"namespace": h.namespace, "pod": h.pod, "container": h.container}
-        | ({"claim": h.claim} if h.claim else {})
-        for h in holds
-    ]
+    def _person(self, hold: Hold) -> Mapping[str, Any]:
+        named = {"namespace": hold.namespace, "pod": hold.pod, "container": hold.container}
+        more = {"claim": hold.claim, "usage": self.used(hold)}
+        return named | {name: value for name, value in more.items() if value}
 
 
 def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:

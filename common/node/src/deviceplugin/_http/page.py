@@ -8,7 +8,7 @@ escaped, and the policy that it is served with allows no script but ``page.js``.
 """
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
@@ -28,6 +28,7 @@ MAX_RESOURCES: Final = 100
 """Most resources on the page, those with problems first."""
 _MAX_HOLDERS: Final = 4
 """Most holders of one device on the page."""
+_GIB: Final = 1 << 30
 _MAX_TEXT: Final = 300
 """Most characters of a reason, or of attributes, on the page."""
 
@@ -150,7 +151,7 @@ def _device(report: Report, device: Device, now: float) -> str:
     return (
         f'<tr><th scope="row">{escape(device.id)}{f"<small>{_cut(known)}</small>" if known else ""}'
         f'</th><td>{health}</td><td data-name="since">{_ago(report.since[device.id], now)}</td>'
-        f"<td{_named('held by', holders)}>{_people(holders)}</td>"
+        f"<td{_named('held by', holders)}>{_people(report, holders)}</td>"
         f"<td{_named('NUMA', numa)}>{numa}</td></tr>\n"
     )
 
@@ -159,20 +160,30 @@ def _named(name: str, value: object) -> str:
     return f' data-name="{name}"' if value else ""
 
 
-def _people(holders: Sequence[Hold] | None) -> str:
+def _people(report: Report, holders: Sequence[Hold] | None) -> str:
     if holders is None:
         return '<span class="soft">unknown</span>'
-    named = [_person(hold) for hold in holders[:_MAX_HOLDERS]]
+    named = [_person(hold, report.used(hold)) for hold in holders[:_MAX_HOLDERS]]
     more = len(holders) - len(named)
     return "".join(named) + (f"<small>and {more} more</small>" if more else "")
 
 
-def _person(hold: Hold) -> str:
+def _person(hold: Hold, used: Mapping[str, float]) -> str:
     claim = f"claim {hold.claim}" if hold.claim else ""
     name, more = hold.pod, " · ".join(filter(None, (hold.container, claim)))
     if not name:  # the pod of the claim is about to start, or has just ended
         name, more = hold.claim, "claim"
-    return f"<div>{escape(hold.namespace)}/{escape(name)}<small>{escape(more)}</small></div>"
+    amounts = "".join(f"<small>{escape(_amount(*each))}</small>" for each in used.items())
+    named = f"{escape(hold.namespace)}/{escape(name)}<small>{escape(more)}</small>"
+    return f"<div>{named}{amounts}</div>"
+
+
+def _amount(name: str, value: float) -> str:
+    """Return a number as people read it, by the unit at the end of its name."""
+    words, _, unit = name.replace("_", " ").rpartition(" ")
+    if unit == "bytes":
+        return f"{words} {value / _GIB:.2f} GiB"
+    return f"{words} {value:.0%}" if unit == "ratio" else f"{words} {unit} {value:g}"
 
 
 def _events(events: Iterable[Event], now: float) -> str:

@@ -17,7 +17,7 @@ from deviceplugin._telemetry.instruments import (
     Level,
     Times,
 )
-from deviceplugin.plugin import Plugin
+from deviceplugin.plugin import Holder, Plugin
 
 if TYPE_CHECKING:
     from deviceplugin._telemetry.exposition import Exposition
@@ -30,12 +30,10 @@ FAILED: Final = "FAILED"
 """The codes of claims and of writes of slices."""
 ALLOCATION_CODES: Final = (OK, "NOT_FOUND", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "INTERNAL")
 """All codes with which an Allocate is answered."""
+Usage = Mapping[Holder, Mapping[str, float]]
+"""What holders use of their devices: numbers by their names."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
-Holder = tuple[str, ...]
-"""Resource, device, namespace, pod and container; more is ignored."""
-
-
 MAX_NOT_HEALTHY: Final = 100
 """Devices of a resource that have a series each because they are not healthy."""
 _MAX_REASON: Final = 200

@@ -160,6 +160,9 @@ class GpuSettings(dp.Settings):
     labels_file: Path | None = None
     """File below the features.d of Node Feature Discovery, to which the node's labels are written;
     none by default."""
+    container_logs: Path | None = None
+    """Directory with the kubelet's links to logs of containers, /var/log/containers. If given, what
+    containers use of GPUs is measured, for which the pod needs hostPID."""
     node_label: str = LABEL
     """Key of the label that names an entry of nodes, or a file of a directory. It can be a flag or
     a variable, and has no effect in a file."""

@@ -19,6 +19,7 @@ from deviceplugin_gpu.nvml.api import NvmlError, Session
 from deviceplugin_gpu.nvml.enumeration import Enumeration, UnidentifiedGpu, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Gpu, Snapshot, size
+from deviceplugin_gpu.usage import GpuUsage
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Driver:
         self.files = Edits()
         """The driver's files that containers get by CDI, or got before these were lost."""
         self.metrics = GpuMetrics(partial(read_gpu, self.session), clock=clock)
+        self.usage = GpuUsage(self.session, clock)
         self._sysfs = sysfs
         self._clock = clock
         self._latest: Enumeration | None = None
