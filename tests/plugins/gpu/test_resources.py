@@ -8,6 +8,7 @@ import pynvml
 import pytest
 
 from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin.kit.sharing import MOST
 from deviceplugin_gpu.advertised.units import advertise, names_gpu
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
@@ -227,6 +228,19 @@ def test_sharing_that_nothing_here_matches_is_told(
     assert told.endswith(expected)
     assert [] == warnings(**given), "a node without GPUs lacks nothing"
     assert [] == warnings(gpu(0), sharing=slicing({"name": "gpu", "replicas": 2, "devices": 9}))
+
+
+def test_the_list_of_the_kubelet_is_the_only_limit_of_replicas() -> None:
+    many = slicing({"name": "gpu", "replicas": 16384})
+    assert 16384 == len(offered(gpu(0), sharing=many)["nvidia.com/gpu"])
+    two = slicing(
+        {"name": "gpu", "replicas": MOST, "devices": [0, 1]},
+        {"name": "gpu", "replicas": 3, "rename": "few", "devices": [2]},
+    )
+    found = offered(gpu(0), gpu(1), gpu(2), gpu(3), sharing=two)
+    assert {"nvidia.com/few": 3} == {name: len(ids) for name, ids in found.items()}
+    (told,) = warnings(gpu(0), gpu(1), gpu(2), gpu(3), sharing=two)
+    assert told.startswith(f"nvidia.com/gpu: {2 * MOST + 1} shares have no room")
 
 
 @pytest.mark.parametrize("given", [{"include": ("*H100*",)}, {"exclude": ("*",)}])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from deviceplugin.kit.sharing import share_id
+from deviceplugin.kit.sharing import excess, share_id
 from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Naming, Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
@@ -208,14 +208,16 @@ def _shared(made: Advertised, sharing: Sharing) -> Iterable[Unit]:
             made.warnings.append(_without_effect(share, made.units, own))
         for unit in chosen:
             shares.setdefault(unit.uuid, share)
-    for unit in made.units:
-        found = shares.get(unit.uuid)
-        if found is None:
-            yield unit
-            continue
-        resource = found.rename or unit.resource
-        count = found.replicas
-        for number in range(count):
+    whole = Share("")
+    plan = [(unit, shares.get(unit.uuid, whole)) for unit in made.units]
+    counts: Counter[str] = Counter()
+    for unit, share in plan:
+        counts[share.rename or unit.resource] += share.replicas
+    refused = excess(counts)
+    made.warnings += refused.values()
+    for unit, share in plan:
+        resource, count = share.rename or unit.resource, share.replicas
+        for number in range(0 if resource in refused else count):
             replica = None if count == 1 else number
             yield replace(unit, resource=resource, replica=replica, replicas=count)
 
