@@ -125,7 +125,7 @@ class GpuPlugin(dp.Plugin):
     @override
     def metrics(self) -> Iterable[Metric]:
         driver = self._driver
-        return driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
+        return driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
 
     @override
     def start(self, resource: str) -> None:
