@@ -123,7 +123,7 @@ def test_replicas_that_mps_has_no_room_for_are_unhealthy(rig: GpuRig) -> None:
 def test_a_tegra_system_has_one_gpu(rig: GpuRig) -> None:
     plugin = rig.plugin(device_discovery_strategy="tegra")
     assert ["tegra"] == list(devices(plugin))
-    assert {"NVIDIA_VISIBLE_DEVICES": "tegra"} == plugin.allocate(list(plugin.discover())).envs
+    assert {"NVIDIA_VISIBLE_DEVICES": "0"} == plugin.allocate(list(plugin.discover())).envs
 
 
 @pytest.mark.parametrize("sign", ["etc/nv_tegra_release", "sys/devices/soc0/family"])
@@ -217,7 +217,7 @@ def test_a_specification_of_an_older_mig_layout_is_not_used_and_told_of_once(
 @pytest.mark.usefixtures("driver_root")
 def test_a_specification_from_before_an_upgrade_of_the_driver_is_not_used(rig: GpuRig) -> None:
     rig.has(Fleet.of(1)).has_nodes("nvidiactl", "nvidia0")
-    generate(rig.cdi_dir / "nvidia.yaml", uuid(0), driver="1.2.3")
+    generate(rig.cdi_dir / "nvidia.yaml", uuid(0), driver="570.2.3")
     (device,) = rig.plugin(device_list_strategy="cdi-cri").discover()
     assert (f"{OURS}={uuid(0)}",) == device.cdi_names
 
