@@ -22,6 +22,7 @@ from served.both_protocols import by_both
 
 LIBCUDA = "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1"
 DISCRETE = FakeGpu(1)
+LOST = "driver libraries not found"
 
 
 def by_strategy(rig: GpuRig, **given: Any) -> GpuPlugin:
@@ -144,15 +145,26 @@ def test_an_integrated_gpu_has_the_name_that_the_toolkit_gave_it(
 @pytest.mark.parametrize("with_libraries", [True, False])
 @pytest.mark.parametrize(("make", "device"), SYSTEMS.items())
 def test_without_the_toolkits_specification_no_pod_gets_it_by_cdi(
-    rig: GpuRig, compiled: Path, make: Make, device: str, with_libraries: bool
+    rig: GpuRig,
+    compiled: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Make,
+    device: str,
+    *,
+    with_libraries: bool,
 ) -> None:
     if with_libraries:
         DriverRoot(rig.driver_root, compiled).install()
     rig.has_nodes("nvidiactl", "nvidia0")
-    plugin = make(rig, device_list_strategy="cdi-cri,envvar")
+    plugin = make(rig, device_list_strategy="cdi-cri")
     (why,) = unhealthy(devices(plugin)).values()
     assert "nvidia-ctk cdi generate" in why
     assert device not in "".join(path.read_text() for path in rig.cdi_dir.glob("*gpu.json"))
+    assert [why] == [vars(one)["problem"] for one in caplog.records if one.message == LOST]
+    both = make(rig, device_list_strategy="cdi-cri,envvar")
+    (one,) = both.discover()
+    assert (True, (), {"0"}) == (bool(one.health), one.cdi_names, names(both))
+    assert f"{why}; only containers of NVIDIA's runtime" in vars(caplog.records[-1])["problem"]
 
 
 @pytest.mark.usefixtures("driver_root")

@@ -135,8 +135,8 @@ class CdiNames:
 
     def problems(self, units: Iterable[Unit]) -> dict[str, str]:
         """Return why units cannot be allocated, by id."""
-        nameless = [unit for unit in units if unit.id not in self.devices]
-        found = {one.id: _INTEGRATED if one.gpu.is_integrated else _NO_NAME for one in nameless}
+        discrete = (unit for unit in units if not unit.gpu.is_integrated)
+        found = {unit.id: _NO_NAME for unit in discrete if unit.id not in self.devices}
         return {**found, **self.without_driver}
 
 
@@ -199,8 +199,11 @@ class Publisher:
         devices = self._generated(units, given, driver, has_own=not found.problem)
         bare = [unit.id for unit in discrete if found.problem and unit.id not in devices]
         withheld = dict.fromkeys(bare if alone or lost else (), found.problem)
-        why = found.problem if withheld else f"{found.problem}; {_UNUSED}"
-        self._missing.say_all("driver libraries not found", [why] if bare else [])
+        lacking = [unit.id for unit in units if unit.gpu.is_integrated and unit.id not in devices]
+        withheld |= dict.fromkeys(lacking if alone else (), _INTEGRATED)
+        reasons = [found.problem] * bool(bare) + [_INTEGRATED] * bool(lacking)
+        told = [one if one in withheld.values() else f"{one}; {_UNUSED}" for one in reasons]
+        self._missing.say_all("driver libraries not found", told)
         for unit in discrete:
             own = f"{VENDOR}/{GPU}={_name(unit)}"
             if own in published:
