@@ -1,6 +1,5 @@
 """Jetsons and other integrated GPUs: a pod gets what NVIDIA's toolkit knows them by."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,21 +7,22 @@ from typing import Any
 import pytest
 
 from deviceplugin.checks import Node, Verdict
-from deviceplugin_gpu import doctor, host
+from deviceplugin_gpu import doctor
 from deviceplugin_gpu.advertised import node_labels
 from deviceplugin_gpu.advertised.units import advertise
-from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_gpu.snapshot import TEGRA, Gpu, Snapshot
 from gpu.driver_root import DriverRoot
 from gpu.fake_nvml import FakeGpu, Fleet
-from gpu.platforms import ORIN, THOR, OnlyBelow, orin
+from gpu.platforms import PLATFORMS, OnlyBelow
 from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid
 from served.both_protocols import by_both
 
-LIBCUDA = "/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1"
-DISCRETE = FakeGpu(1)
+JETSON, THOR = PLATFORMS["Jetson Orin"], PLATFORMS["Jetson Thor"]
+ORIN, DISCRETE = FakeGpu(0, values=JETSON.gpu or {}), FakeGpu(1)
 LOST = "driver libraries not found"
+Make = Callable[..., GpuPlugin]
 
 
 def by_strategy(rig: GpuRig, **given: Any) -> GpuPlugin:
@@ -31,34 +31,29 @@ def by_strategy(rig: GpuRig, **given: Any) -> GpuPlugin:
 
 def by_its_signs(rig: GpuRig, **given: Any) -> GpuPlugin:
     (rig.roots.etc / "nv_tegra_release").touch()
-    library = OnlyBelow(rig.path / "nothing")
-    driver = Driver(library, rig.roots.sys, rig.state_file)
-    return GpuPlugin(rig.settings(**given), driver=driver, roots=rig.roots)
+    driver, toolkit = rig.driver(OnlyBelow(rig.path / "nothing")), Toolkit([rig.cdi_dir])
+    return GpuPlugin(rig.settings(**given), driver=driver, roots=rig.roots, toolkit=toolkit)
 
 
 def by_nvml(rig: GpuRig, **given: Any) -> GpuPlugin:
-    orin(rig)
+    JETSON.has_nvml(rig)
     return rig.plugin(**given)
 
 
-def by_the_name_of_thor(rig: GpuRig, **given: Any) -> GpuPlugin:
-    return rig.has(Fleet((THOR,))).plugin(**given)
-
-
-def by_the_capability_of_thor(rig: GpuRig, **given: Any) -> GpuPlugin:
-    rig.has(Fleet((THOR,))).fake.fail("nvmlDeviceGetName", 999)
+def by_name(rig: GpuRig, **given: Any) -> GpuPlugin:
+    THOR.has_nvml(rig)
     return rig.plugin(**given)
 
 
-Make = Callable[..., GpuPlugin]
-SYSTEMS = {
-    by_strategy: TEGRA,
-    by_its_signs: TEGRA,
-    by_nvml: ORIN.uuid,
-    by_the_name_of_thor: THOR.uuid,
-    by_the_capability_of_thor: THOR.uuid,
-}
+def by_capability(rig: GpuRig, **given: Any) -> GpuPlugin:
+    rig.fake.fail("nvmlDeviceGetName", 999)
+    return by_name(rig, **given)
+
+
+IDS = {by_strategy: TEGRA, by_its_signs: TEGRA, by_nvml: ORIN.uuid}
+IDS |= {by_name: uuid(0), by_capability: uuid(0)}
 """Ways in which a plugin finds an integrated GPU, with the id that the kubelet gets."""
+everywhere = pytest.mark.parametrize("make", IDS)
 
 
 def names(plugin: GpuPlugin) -> set[str]:
@@ -70,27 +65,27 @@ def names(plugin: GpuPlugin) -> set[str]:
 
 @pytest.mark.parametrize("by", ["uuid", "index"])
 @pytest.mark.parametrize("strategy", ["envvar", "volume-mounts"])
-@pytest.mark.parametrize(("make", "device"), SYSTEMS.items())
+@everywhere
 def test_an_integrated_gpu_is_asked_for_as_0(
-    rig: GpuRig, make: Make, device: str, strategy: str, by: str
+    rig: GpuRig, make: Make, strategy: str, by: str
 ) -> None:
-    plugin = make(rig, device_list_strategy=strategy, device_id_strategy=by)
-    assert ({device}, {"0"}) == ({*devices(plugin)}, names(plugin))
+    given = {"device_list_strategy": strategy, "device_id_strategy": by}
+    plugin = make(rig, **given)
+    assert ({IDS[make]}, {"0"}) == ({*devices(plugin)}, names(plugin))
     sharing = {"timeSlicing": {"resources": [{"name": GPU, "replicas": 3}]}}
-    shared = make(rig, device_list_strategy=strategy, device_id_strategy=by, sharing=sharing)
-    assert {f"{device}::{number}" for number in range(3)} == {*devices(shared)}
+    shared = make(rig, **given, sharing=sharing)
+    assert {f"{IDS[make]}::{number}" for number in range(3)} == {*devices(shared)}
     assert {"0"} == names(shared)
 
 
-@pytest.mark.parametrize(("make", "device"), [(by_strategy, TEGRA), (by_nvml, ORIN.uuid)])
+@pytest.mark.parametrize("make", [by_strategy, by_nvml])
 def test_a_claim_gets_the_same(
-    rig: GpuRig, tmp_path_factory: pytest.TempPathFactory, make: Make, device: str
+    rig: GpuRig, tmp_path_factory: pytest.TempPathFactory, make: Make
 ) -> None:
     plugin = make(rig)
     expected, found = by_both(tmp_path_factory.mktemp("d"), lambda: plugin)
     assert expected == found
-    ((_, ids),) = found
-    assert {device} == ids
+    assert [frozenset({IDS[make]})] == [ids for _, ids in found]
     assert ["0"] == [one["envs"]["NVIDIA_VISIBLE_DEVICES"] for one in found.values()]
 
 
@@ -101,65 +96,59 @@ def test_gpus_beside_an_integrated_one_keep_their_names(rig: GpuRig) -> None:
     assert {"0"} == names(rig.plugin(exclude=("1",)))
 
 
-@pytest.mark.parametrize(
-    "gpu",
-    [
-        Gpu(0, uuid(0), "NVIDIA GB10", compute=(12, 1), pci="000f:01:00.0"),
-        Gpu(0, uuid(0), "NVIDIA GH200 480GB", compute=(9, 0)),
-        Gpu(0, uuid(0), "NVIDIA B300", compute=(10, 3), pci="0000:01:00.0"),
-        Gpu(0, uuid(0)),
-        Gpu(0, "all", "WSL"),
-    ],
-)
-def test_no_other_gpu_counts_as_integrated(gpu: Gpu) -> None:
-    assert not gpu.is_integrated
+@pytest.mark.parametrize("model", ["GB10 12.1", "GH200 9.0", "B300 10.3", "WSL 0.0", " 0.0"])
+def test_no_other_gpu_counts_as_integrated(model: str) -> None:
+    name, _, compute = model.partition(" ")
+    major, minor = map(int, compute.split("."))
+    known = "all" if name == "WSL" else uuid(0)
+    assert not Gpu(0, known, name, compute=(major, minor), pci="0000:01:00.0").is_integrated
 
 
 # CDI.
 
 
+@pytest.mark.parametrize("with_libraries", [True, False])
 @pytest.mark.parametrize(
     ("there", "expected"),
-    [
-        (["0", "all"], "0"),
-        (["0", "1", "all"], "0"),
-        ([THOR.uuid, "all"], THOR.uuid),
-        (["all"], "all"),
-    ],
+    [(["0", "1", "all"], "0"), (["0", uuid(0), ORIN.uuid], "0"), (["all"], "all")],
 )
-@pytest.mark.parametrize("driver", ["1.1", "540.4.0"])
+@everywhere
 def test_an_integrated_gpu_has_the_name_that_the_toolkit_gave_it(
-    rig: GpuRig, driver_root: DriverRoot, there: list[str], expected: str, driver: str
+    rig: GpuRig,
+    compiled: Path,
+    make: Make,
+    there: list[str],
+    expected: str,
+    *,
+    with_libraries: bool,
 ) -> None:
-    """The toolkit's libcuda has the version 1.1, and Thor's GPU has two nodes like a GPU's."""
-    driver_root.write(LIBCUDA[1:], "")
-    generate(
-        rig.cdi_dir / "nvidia.json", *there, driver=driver, nodes=["/dev/nvidia0", "/dev/nvidia2"]
-    )
-    rig.has(Fleet((THOR,))).has_nodes("nvidiactl", "nvidia0")
-    plugin = rig.plugin(device_list_strategy="cdi-cri")
-    (device,) = plugin.discover()
+    """The toolkit's libcuda has the version 1.1, and the GPU of a Thor has two nodes."""
+    if with_libraries:
+        DriverRoot(rig.driver_root, compiled).install()
+    (rig.driver_root / "usr/lib64/libcuda.so.1.1").touch()
+    nodes = ["/dev/nvidia0", "/dev/nvidia2"]
+    generate(rig.cdi_dir / "nvidia.json", *there, driver="1.1", nodes=nodes)
+    rig.has_nodes("nvidiactl", "nvidia0")
+    (device,) = make(rig, device_list_strategy="cdi-cri").discover()
     assert (True, (f"nvidia.com/gpu={expected}",)) == (bool(device.health), device.cdi_names)
 
 
 @pytest.mark.parametrize("with_libraries", [True, False])
-@pytest.mark.parametrize(("make", "device"), SYSTEMS.items())
+@everywhere
 def test_without_the_toolkits_specification_no_pod_gets_it_by_cdi(
     rig: GpuRig,
     compiled: Path,
     caplog: pytest.LogCaptureFixture,
     make: Make,
-    device: str,
     *,
     with_libraries: bool,
 ) -> None:
     if with_libraries:
         DriverRoot(rig.driver_root, compiled).install()
     rig.has_nodes("nvidiactl", "nvidia0")
-    plugin = make(rig, device_list_strategy="cdi-cri")
-    (why,) = unhealthy(devices(plugin)).values()
+    (why,) = unhealthy(devices(make(rig, device_list_strategy="cdi-cri"))).values()
     assert "nvidia-ctk cdi generate" in why
-    assert device not in "".join(path.read_text() for path in rig.cdi_dir.glob("*gpu.json"))
+    assert [] == [*rig.cdi_dir.glob("*gpu.json")]
     assert [why] == [vars(one)["problem"] for one in caplog.records if one.message == LOST]
     both = make(rig, device_list_strategy="cdi-cri,envvar")
     (one,) = both.discover()
@@ -173,18 +162,15 @@ def test_a_discrete_gpu_beside_it_is_in_our_specification_alone(rig: GpuRig) -> 
     rig.has(Fleet((ORIN, DISCRETE))).has_nodes("nvidiactl", "nvidia1")
     found = devices(rig.plugin(device_list_strategy="cdi-cri"))
     ours = f"k8s.device-plugin.nvidia.com/gpu={DISCRETE.uuid}"
-    assert {
-        ORIN.uuid: ("nvidia.com/gpu=0",),
-        DISCRETE.uuid: (ours,),
-    } == {name: device.cdi_names for name, device in found.items()}
-    written = json.loads((rig.cdi_dir / "k8s.device-plugin.nvidia.com-gpu.json").read_text())
-    assert [DISCRETE.uuid] == [one["name"] for one in written["devices"]]
+    expected = {ORIN.uuid: ("nvidia.com/gpu=0",), DISCRETE.uuid: (ours,)}
+    assert expected == {name: device.cdi_names for name, device in found.items()}
+    written = (rig.cdi_dir / "k8s.device-plugin.nvidia.com-gpu.json").read_text()
+    assert (True, False) == (DISCRETE.uuid in written, ORIN.uuid in written)
 
 
 def test_a_lost_gpu_beside_one_without_an_address_is_missed(rig: GpuRig) -> None:
-    orin(rig)
     rig.has_card("0000:02:00.0", driver="nvidia")
-    plugin = rig.plugin()
+    plugin = by_nvml(rig)
     plugin.discover()
     (told,) = plugin.shortfalls
     assert told.startswith("GPU at 0000:02:00.0 is not known to NVML")
@@ -200,21 +186,8 @@ def test_the_machine_of_a_jetson_is_in_its_device_tree(rig: GpuRig) -> None:
     snapshot, settings = Snapshot((Gpu(0, TEGRA, name="Tegra"),)), rig.settings()
     units = advertise(snapshot, settings).units
     found = node_labels.labels(snapshot, units, settings, rig.roots.sys)
-    assert "NVIDIA-Jetson-AGX-Orin-Developer-Kit" == found["nvidia.com/gpu.machine"]
-    assert ("Tegra", "1") == (found["nvidia.com/gpu.product"], found["nvidia.com/gpu.count"])
-
-
-@pytest.mark.parametrize("family", ["Tegra\n", "tegra194", "Snapdragon\n"])
-def test_a_tegra_system_is_known_by_the_family_of_its_chip(rig: GpuRig, family: str) -> None:
-    path = rig.roots.sys / "devices/soc0/family"
-    path.parent.mkdir(parents=True)
-    path.write_text(family)
-    assert ("egra" in family) == host.is_tegra(rig.roots)
-
-
-def told(root: DriverRoot) -> dict[str, tuple[Verdict, str]]:
-    found = doctor.look(Node.at_root(root.path))
-    return {str(one.looked_at): (one.verdict, f"{one.found} {one.do}") for one in found}
+    expected = ["NVIDIA-Jetson-AGX-Orin-Developer-Kit", "Tegra", "1"]
+    assert expected == [found[f"nvidia.com/gpu.{key}"] for key in ("machine", "product", "count")]
 
 
 @pytest.mark.parametrize("release", ["", "NVIDIA UNIX Open Kernel Module for aarch64  540.4.0"])
@@ -225,19 +198,14 @@ def test_the_doctor_says_that_a_jetson_needs_the_toolkits_specification(
     node.write("etc/nv_tegra_release", "# R36")
     node.write("proc/driver/nvidia/version", f"NVRM version: {release}")
     node.write("etc/containerd/config.toml", "version = 3\n")
-    before = told(node)
-    assert Verdict.OK is before["NVIDIA GPUs"][0]
-    assert "CUDA" not in {
-        name.split(" ")[0] for name, (verdict, _) in before.items() if verdict is Verdict.OK
-    }
-    verdict, text = before["CUDA pods with cdi-annotations, cdi-cri"]
-    assert (Verdict.FAILURE, True) == (
-        verdict,
-        "gpu-cdi" not in text and "nvidia-ctk cdi generate" in text,
-    )
+
+    def told() -> tuple[Verdict, str]:
+        found = {str(one.looked_at): one for one in doctor.look(Node.at_root(node.path))}
+        assert Verdict.OK is found["NVIDIA GPUs"].verdict
+        assert {"libcuda.so.1", "/dev/nvidia-uvm"}.isdisjoint(found), "it has neither"
+        return (one := found["CUDA pods with cdi-annotations, cdi-cri"]).verdict, one.do
+
+    advice = "run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node."
+    assert (Verdict.FAILURE, advice) == told()
     generate(node.path / "etc/cdi/nvidia.json", "0", "all", driver="1.1")
-    after = told(node)
-    assert (Verdict.OK, True) == (
-        after["CUDA pods with cdi-annotations, cdi-cri"][0],
-        {"libcuda.so.1", "/dev/nvidia-uvm"}.isdisjoint(after),
-    )
+    assert (Verdict.OK, "") == told()

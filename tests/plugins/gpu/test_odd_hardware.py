@@ -178,22 +178,16 @@ def test_a_profile_without_a_name_is_named_by_its_size(
 
 @pytest.mark.parametrize("code", [3, 4, 999])
 @pytest.mark.parametrize(
-    ("profile", "resource"),
-    [
-        ("1g.5gb", "1g.5gb"),
-        ("1g.5gb+me", "1g.5gb.me"),
-        ("1g.5gb-me", "1g.5gb-me"),
-        ("1g.5gb+gfx", "1g.5gb.gfx"),
-        ("2g.10gb+me.all", "2g.10gb.me.all"),
-    ],
+    "profile", ["1g.5gb", "1g.5gb+me", "1g.5gb-me", "1g.5gb+gfx", "2g.10gb+me.all"]
 )
 def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(
-    rig: GpuRig, profile: str, resource: str, code: int
+    rig: GpuRig, profile: str, code: int
 ) -> None:
     rig.has(Fleet((FakeGpu(0, (FakeMig(1, profile),)),)))
     rig.fake.fail("nvmlDeviceGetName", code)
     found = devices(rig.plugin(mig_strategy="mixed"))
-    assert [f"nvidia.com/mig-{resource}"] == [one.resource for one in found.values()]
+    expected = f"nvidia.com/mig-{profile.replace('+', '.')}"
+    assert [expected] == [one.resource for one in found.values()]
     assert {} == unhealthy(found)
 
 
@@ -217,22 +211,15 @@ def test_a_profile_that_only_its_name_tells_apart_outlives_the_name(
 @pytest.mark.parametrize(
     "cosmetic",
     [
-        "nvmlDeviceGetAttributes_v2",
-        "nvmlDeviceGetGpuInstanceById",
-        "nvmlGpuInstanceGetInfo",
-        "nvmlDeviceGetGpuInstanceProfileInfoV",
-        "nvmlDeviceGetPciInfo_v3",
-        "nvmlDeviceGetMemoryInfo",
-        "nvmlDeviceGetMinorNumber",
-        "nvmlDeviceGetCudaComputeCapability",
-        "nvmlDeviceGetGpuFabricInfoV",
+        *("Attributes_v2", "GpuInstanceById", "GpuInstanceProfileInfoV", "PciInfo_v3"),
+        *("MemoryInfo", "MinorNumber", "CudaComputeCapability", "GpuFabricInfoV"),
     ],
 )
 def test_what_is_only_told_to_people_makes_no_gpu_unhealthy(
     rig: GpuRig, cosmetic: str, code: int
 ) -> None:
     rig.has(Fleet((FakeGpu(0, (FakeMig(1, "1g.5gb"),)), FakeGpu(1))))
-    rig.fake.fail(cosmetic, code)
+    rig.fake.fail(f"nvmlDeviceGet{cosmetic}", code)
     found = devices(rig.plugin(mig_strategy="mixed"))
     assert (2, {}) == (len(found), unhealthy(found))
 

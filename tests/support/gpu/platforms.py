@@ -6,12 +6,13 @@ table of ``plugins/gpu/docs/platforms.md`` is made of it.
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from typing_extensions import override
 
 import deviceplugin as dp
@@ -24,39 +25,22 @@ from gpu.driver_root import VERSION, DriverRoot
 from gpu.fake_nvml import Environment, FakeGpu, FakeMig, Fleet
 from gpu.rig import GpuRig, generate
 
-TENANTS: Final = "GPUs of other tenants"
-"""What the doctor warns of wherever NVIDIA's runtime is the default: left out."""
-_GPUS: Final = "NVIDIA GPUs"
-_BOTH: Final = "cdi-annotations, cdi-cri"
 HEADER: Final = (
     "| Platform | `envvar` | `volume-mounts` | `cdi-cri` | The doctor |\n|---|---|---|---|---|"
 )
-STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-cri")
-ORIN: Final = FakeGpu(
-    0,
-    values={
-        "uuid": "54d0709b-558d-5a59-9c65-0c5fc14a21a4",
-        "name": "Orin (nvgpu)",
-        "compute": "8.7",
-        "mig": "unsupported",
-    },
-)
-THOR: Final = FakeGpu(0, values={"name": "NVIDIA Thor", "compute": "11.0", "mig": "unsupported"})
-_ONE: Final = Fleet.of(1)
-_MIG: Final = Fleet((FakeGpu(0, (FakeMig(1, "3g.20gb"),)),))
-_OTHER: Final = "580.105.08"
+_TENANTS: Final = "GPUs of other tenants"
+"""What the doctor warns of wherever NVIDIA's runtime is the default: left out."""
+_GPUS: Final = "NVIDIA GPUs"
 _CLASS: Final = '[plugins."io.containerd.cri.v1.runtime".containerd'
 _HAS_CLASS: Final = f"""version = 3
 {_CLASS}.runtimes.nvidia.options]
 BinaryName = "/usr/bin/nvidia-container-runtime"
 """
+_CONTAINERD: Final = "etc/containerd/config.toml"
 _RUNTIMES: Final[Mapping[str, tuple[str, str]]] = {
-    "NVIDIA's": (
-        "etc/containerd/config.toml",
-        f'{_HAS_CLASS}{_CLASS}]\ndefault_runtime_name = "nvidia"\n',
-    ),
-    "containerd 2": ("etc/containerd/config.toml", "version = 3\n"),
-    "containerd 1.7": ("etc/containerd/config.toml", "version = 2\n"),
+    "NVIDIA's": (_CONTAINERD, f'{_HAS_CLASS}{_CLASS}]\ndefault_runtime_name = "nvidia"\n'),
+    "containerd 2": (_CONTAINERD, "version = 3\n"),
+    "containerd 1.7": (_CONTAINERD, "version = 2\n"),
     "CRI-O": ("etc/crio/crio.conf", "[crio.runtime]\n"),
     "RKE2": ("var/lib/rancher/rke2/agent/etc/containerd/config.toml", _HAS_CLASS),
 }
@@ -73,114 +57,70 @@ class OnlyBelow(Library):
 
 @dataclass(frozen=True)
 class Platform:
-    """A node, by how it differs from a bare one with a GPU and its driver."""
+    """A node."""
 
     name: str
     runtime: str = "NVIDIA's"
-    fleet: Fleet | None = _ONE
-    """None without NVML."""
+    gpu: Mapping[str, Any] | None = field(default_factory=dict)
+    """As the fake driver has it; None without NVML."""
+    migs: Sequence[str] = ()
     libraries: str = "usr/lib64"
     """Of the driver, below its root; empty if the root is not mounted."""
     version: str = VERSION
     """Of the libraries."""
-    toolkit: tuple[str, ...] = ()
+    toolkit: Sequence[str] = ()
     """Devices in the specification of NVIDIA's toolkit."""
+    driver: str = ""
+    """Of the libraries in that."""
     cards: Mapping[str, str] = field(default_factory=lambda: {"0000:01:00.0": "nvidia"})
     files: Mapping[str, str] = field(default_factory=dict)
     """Others of the node."""
-    unsupported: tuple[str, ...] = ()
+    unsupported: Sequence[str] = ()
     """Functions of NVML."""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def has_nvml(self, rig: GpuRig) -> None:
+        """Have its GPU by NVML."""
+        migs = tuple(FakeMig(number, profile) for number, profile in enumerate(self.migs, 1))
+        rig.has(Fleet((FakeGpu(0, migs, self.gpu or {}),)))
+        for function in self.unsupported:
+            rig.fake.fail(function, 3)
 
-_JETSON: Final[Mapping[str, Any]] = {
-    "libraries": "",
-    "cards": {},
-    "files": {"etc/nv_tegra_release": "# R36"},
+    def set_up(self, rig: GpuRig, compiled: Path) -> None:
+        """Have all of the node."""
+        (rig.driver_root / "usr/lib64" / SONAME).unlink()
+        if self.libraries:
+            DriverRoot(rig.driver_root, compiled).install(self.version, self.libraries)
+        files = {**dict([_RUNTIMES[self.runtime]]), **self.files}
+        if self.gpu is not None:
+            self.has_nvml(rig)
+            place = rig.driver_root / (self.libraries or "usr/lib64") / SONAME
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(rig.library)
+            rig.has_nodes("nvidiactl", "nvidia-uvm", "nvidia0")
+            files["proc/driver/nvidia/version"] = f"NVRM version: NVIDIA module  {VERSION}\n"
+        for address, driver in self.cards.items():
+            rig.has_card(address, driver=driver)
+        for path, text in files.items():
+            place = rig.path / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        if self.toolkit:
+            generate(rig.path / "etc/cdi/nvidia.json", *self.toolkit, driver=self.driver)
+
+
+_FILE: Final = Path(__file__).with_suffix(".yaml")
+PLATFORMS: Final = {
+    name: Platform(name, **given) for name, given in yaml.safe_load(_FILE.read_text()).items()
 }
-_INTEGRATED: Final = ("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetMinorNumber")
-_ADDRESS: Final = "0000:01:00.0"
-PLATFORMS: Final = (
-    Platform("Debian, Ubuntu", libraries="usr/lib/x86_64-linux-gnu/nvidia/current"),
-    Platform("RHEL, SUSE, with the toolkit's specification", toolkit=(FakeGpu(0).uuid, "all")),
-    Platform("any, without NVIDIA's runtime", "containerd 2"),
-    Platform("the same, with containerd 1.7", "containerd 1.7"),
-    Platform("the same, with CRI-O", "CRI-O"),
-    Platform("the same, driver's root not mounted", "containerd 2", libraries=""),
-    Platform("MIG, `mixed`", fleet=_MIG, settings={"mig_strategy": "mixed"}),
-    Platform("RKE2, k3s: the class `nvidia`", "RKE2"),
-    Platform("the GPU operator's driver container", files={"driver-root/dev/nvidiactl": ""}),
-    Platform("GKE's driver installer", "containerd 2", libraries="lib64"),
-    Platform("Bottlerocket", "containerd 2", libraries="usr/lib/nvidia/tesla"),
-    Platform("Talos", "containerd 2", libraries="usr/local/glibc/usr/lib"),
-    Platform("NixOS, `/run/opengl-driver` as the root", "containerd 2", libraries="lib"),
-    Platform(
-        "WSL",
-        fleet=None,
-        libraries="usr/lib/wsl/lib",
-        cards={},
-        files={"dev/dxg": "", "driver-root/usr/lib/wsl/drivers/nv_dispi/libcuda.so.1.1": ""},
-    ),
-    Platform("Jetson, without NVML", fleet=None, **_JETSON),
-    Platform("Jetson Orin", fleet=Fleet((ORIN,)), unsupported=_INTEGRATED, **_JETSON),
-    Platform(
-        "Jetson Orin, with the toolkit's specification",
-        fleet=Fleet((ORIN,)),
-        toolkit=("0", "all"),
-        unsupported=_INTEGRATED,
-        **_JETSON,
-    ),
-    Platform("Jetson Thor", fleet=Fleet((THOR,)), libraries="", files=_JETSON["files"]),
-    Platform(
-        "DGX Spark (GB10)",
-        fleet=Fleet.of(1, name="NVIDIA GB10", pci="000f:01:00.0"),
-        cards={"000f:01:00.0": "nvidia"},
-        unsupported=("nvmlDeviceGetMemoryInfo",),
-    ),
-    Platform(
-        "vGPU guest", fleet=Fleet.of(1, name="GRID A100D-80C", events="no", mig="unsupported")
-    ),
-    Platform(
-        "VFIO has all GPUs", fleet=None, libraries="", cards={_ADDRESS: "nvgrace-gpu-vfio-pci"}
-    ),
-    Platform("VFIO has one of two", cards={_ADDRESS: "nvidia", "0000:02:00.0": "vfio-pci"}),
-    Platform("nouveau has one of two", cards={_ADDRESS: "nvidia", "0000:02:00.0": "nouveau"}),
-    Platform("no driver", fleet=None, libraries="", cards={_ADDRESS: ""}),
-    Platform("libraries newer than the module", "containerd 2", version=_OTHER),
-)
 
 
 def row(platform: Platform, rig: GpuRig, compiled: Path) -> str:
     """Return the table's line for a platform, set up on ``rig``."""
-    _set_up(platform, rig, compiled)
-    cells = [_given(platform, rig, strategy) for strategy in STRATEGIES]
+    platform.set_up(rig, compiled)
+    strategies = ("envvar", "volume-mounts", "cdi-cri")
+    cells = [_given(platform, rig, strategy) for strategy in strategies]
     return f"| {' | '.join([platform.name, *cells, _told(rig.path)])} |"
-
-
-def _set_up(platform: Platform, rig: GpuRig, compiled: Path) -> None:
-    (rig.driver_root / "usr/lib64" / SONAME).unlink()
-    if platform.libraries:
-        DriverRoot(rig.driver_root, compiled).install(platform.version, platform.libraries)
-    if platform.fleet is not None:
-        rig.has(platform.fleet)
-        place = rig.driver_root / (platform.libraries or "usr/lib64") / SONAME
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(rig.library)
-        nodes = [f"nvidia{gpu.slot}" for gpu in platform.fleet.gpus]
-        rig.has_nodes("nvidiactl", "nvidia-uvm", *nodes)
-        rig.path.joinpath("proc/driver/nvidia").mkdir(parents=True)
-        version = f"NVRM version: NVIDIA UNIX Open Kernel Module  {VERSION}\n"
-        rig.path.joinpath("proc/driver/nvidia/version").write_text(version)
-    for function in platform.unsupported:
-        rig.fake.fail(function, 3)
-    for address, driver in platform.cards.items():
-        rig.has_card(address, driver=driver)
-    for path, text in {**dict([_RUNTIMES[platform.runtime]]), **platform.files}.items():
-        place = rig.path / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-    if platform.toolkit:
-        generate(rig.path / "etc/cdi/nvidia.json", *platform.toolkit)
 
 
 def _given(platform: Platform, rig: GpuRig, strategy: str) -> str:
@@ -211,29 +151,23 @@ def _told(root: Path) -> str:
     said = []
     for verdict, word in ((Verdict.OK, "runs"), (Verdict.UNKNOWN, "may run")):
         own = [one.looked_at for one in found if one.verdict is verdict and what in one.looked_at]
-        names = ", ".join(one.removeprefix(what).replace(_BOTH, "CDI") for one in own)
+        names = ", ".join(
+            one.removeprefix(what).replace("cdi-annotations, cdi-cri", "CDI") for one in own
+        )
         said += [f"{word}: {names}"] if names else []
     faults = [one for one in found if one.verdict in {Verdict.WARNING, Verdict.FAILURE}]
     kinds = {_GPUS: lambda one: one.found.partition(";")[0]}
     told = [kinds.get(one.looked_at, lambda one: one.looked_at)(one) for one in faults]
-    said += [one for one in dict.fromkeys(told) if what not in one and one != TENANTS]
+    said += [one for one in dict.fromkeys(told) if what not in one and one != _TENANTS]
     return "; ".join(said) or "nothing would run"
 
 
 def rows(library: Path, compiled: Path, environment: Environment) -> dict[str, str]:
     """Return the line of each platform, by its name."""
     found = {}
-    for platform in PLATFORMS:
+    for platform in PLATFORMS.values():
         with tempfile.TemporaryDirectory() as folder:
             rig = GpuRig(Path(folder), library, environment)
             found[platform.name] = row(platform, rig, compiled)
             rig.close()
     return found
-
-
-def orin(rig: GpuRig) -> GpuRig:
-    """Have the GPU of a Jetson Orin, as JetPack 6 and 7 have it."""
-    rig.has(Fleet((ORIN,)))
-    for function in _INTEGRATED:
-        rig.fake.fail(function, 3)
-    return rig
