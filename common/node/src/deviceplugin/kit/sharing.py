@@ -142,8 +142,8 @@ class _Part:
     """A device, or what consists of devices, while its free shares are taken."""
 
     number: int = 0
-    parts: dict[str, "_Part"] = field(default_factory=dict)
-    free: list[str] = field(default_factory=list)
+    parts: dict[str, "_Part"] = field(default_factory=dict[str, "_Part"])
+    free: list[str] = field(default_factory=list[str])
     """Shares of the device itself that can be taken, the next one last."""
     left: int = 0
     """How many shares can be taken, here and below."""
@@ -152,7 +152,7 @@ class _Part:
 
     def add(self, place: _Place, free: Sequence[str], asked: Sequence[str], count: int) -> None:
         """Add a device with ``count`` shares, of which those ``asked`` about are not in use."""
-        line = [self]
+        line: list[_Part] = [self]
         for name in place:
             parts = line[-1].parts
             line.append(parts.setdefault(name, _Part(len(parts))))
