@@ -7,12 +7,17 @@ Each generator returns the files that it makes, with their content.
 """
 
 import argparse
+import logging
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 import architecture
 import operator_manifests
@@ -21,6 +26,7 @@ from deviceplugin_operator.crd import definition
 
 ROOT: Final = Path(__file__).parents[1]
 GENERIC: Final = ROOT / "plugins/generic/src/deviceplugin_generic"
+PLATFORMS: Final = ROOT / "plugins/gpu/docs/platforms.md"
 KIND: Final = ROOT / "deployments/operator/crd/deviceplugins.yaml"
 PROTOS: Final = (
     ROOT / "common/node/src",
@@ -50,10 +56,29 @@ def kind() -> Files:
     return {KIND: definition.text()}
 
 
+def platforms() -> Files:
+    """Return the page of the GPU plugin's platforms; nothing where there is no C compiler."""
+    if shutil.which("cc") is None:
+        return {}
+    sys.path.insert(0, str(ROOT / "tests/support"))
+    from gpu import fake_library
+    from gpu.platforms import HEADER, rows
+
+    text = PLATFORMS.read_text(encoding="utf-8")
+    table = re.compile(rf"{re.escape(HEADER)}\n(\|.*\n)*")
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        logging.disable()
+        library = fake_library.build(Path(folder, "nvml"))
+        lines = rows(library, Path(folder, "driver"), patch).values()
+        logging.disable(logging.NOTSET)
+    return {PLATFORMS: table.sub(lambda _: "\n".join([HEADER, *lines, ""]), text)}
+
+
 GENERATORS: Final[Mapping[str, Callable[[], Files]]] = {
     "messages": messages,
     "kind": kind,
     "schema": lambda: {GENERIC / "schema.json": schema.text()},
+    "platforms": platforms,
     "architecture": lambda: {architecture.PAGE: architecture.drawn(architecture.PAGE.read_text())},
 }
 

@@ -9,7 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deviceplugin as dp
-from deviceplugin.kit.sharing import MOST, Policy, Shares, check_count, share_id, shares
+from deviceplugin.kit.sharing import (
+    MOST,
+    Policy,
+    Shares,
+    check_count,
+    excess,
+    share_id,
+    shares,
+)
+from deviceplugin.proto.v1beta1 import MAX_LIST_BYTES
 
 CARDS = {share_id(f"card{card}", number): f"card{card}" for card in range(4) for number in range(5)}
 TEN = {share_id(f"card{card}", number): f"card{card}" for card in (2, 10) for number in range(2)}
@@ -40,6 +49,13 @@ def test_a_number_of_shares_that_nobody_can_mean_is_refused() -> None:
     for count in (0, -1, MOST + 1):
         with pytest.raises(dp.ConfigError, match=rf"^replicas: {count} is not a number of shares"):
             check_count(count, "replicas")
+
+
+def test_more_shares_than_a_list_has_room_for_are_refused_before_they_are_made() -> None:
+    assert {} == excess({"a/b": MOST, "a/c": 1})
+    (why,) = excess({"a/b": MOST + 1, "a/c": MOST}).values()
+    assert f"a/b: {MOST + 1} shares have no room in the kubelet's list: use {MOST} at most" == why
+    assert 41 == MAX_LIST_BYTES // MOST, "bytes for each"
 
 
 def test_ids_stay_what_they_are_when_there_are_more_shares() -> None:
@@ -116,6 +132,20 @@ def test_as_many_devices_are_taken_as_there_are_wherever_they_are_parts(
     assert ["m0::0", "m1::0", "m2::0", "m3::0"] == asked.choose(places, (), 4)
     assert ["m0::0", "m1::0"] == asked.choose(places, (), 2), "of different cards, if there are"
     assert ["m0::1", "m1::0", "m2::0", "m3::0"] == asked.choose(places, ["m0::1"], 4)
+
+
+@pytest.mark.parametrize("policy", ["spread", "packed"])
+@pytest.mark.parametrize("distinct", [True, False])
+@pytest.mark.parametrize("cards", [1, 16])
+def test_half_of_all_shares_can_be_asked_for(policy: Policy, cards: int, *, distinct: bool) -> None:
+    """What grows with the square of their number would take hours."""
+    places = {share_id(f"c{n % cards}", n): f"c{n % cards}" for n in range(MOST)}
+    found = Shares(places, policy, distinct=distinct).choose(places, (), MOST // 2)
+    given = Counter(places[one] for one in found)
+    is_even = policy == "spread" or distinct
+    assert ({MOST // 2 // cards} if is_even else {min(MOST // 2, MOST // cards)}) == {
+        *given.values()
+    }
 
 
 def test_a_hook_is_answered_with_the_devices_that_it_was_given() -> None:

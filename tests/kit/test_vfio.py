@@ -127,6 +127,17 @@ def test_what_vfio_has_counts_whatever_the_driver_is_called(hardware: Hardware, 
 
 
 @pytest.mark.parametrize(
+    ("driver", "expected"),
+    [("vfio-pci", True), ("pci-stub", True), ("xen-pciback", True), ("nvidia", False), ("", False)],
+)
+def test_a_device_is_kept_for_virtual_machines_by_its_driver(
+    hardware: Hardware, look: Look, driver: str, *, expected: bool
+) -> None:
+    hardware.pci(GPU, "10de:2330", "030200", driver=driver)
+    assert expected == vfio.is_reserved(device(look, f"pci0000:00/{GPU}"))
+
+
+@pytest.mark.parametrize(
     ("kind", "driver", "is_viable"),
     [
         ("040300", "snd_hda_intel", False),

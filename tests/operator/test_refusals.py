@@ -124,7 +124,7 @@ def test_what_the_schema_refuses_of_the_rest_the_operator_refuses(spec: Any) -> 
 LEFT_TO_THE_OPERATOR = {
     *("0s", "a domain of Kubernetes", "a resource of Kubernetes for GPUs", "duration"),
     *("a resource that is too long", "both ways", "errors of FPGAs", "imex", "large settings"),
-    *("mps without root", "profile of the simulated plugin", "tegra with cdi"),
+    *("mps without root", "profile of the simulated plugin"),
 }
 """Faults that no schema says: what goes together, what is known elsewhere."""
 OWNERS = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"

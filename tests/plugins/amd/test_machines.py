@@ -310,10 +310,39 @@ def test_gpus_are_chosen_by_address_model_and_name(build: Build) -> None:
     assert 7 == len(reasons(tree.plugin(include=("AMD Instinct *",), exclude=("0000:63:00.0",))))
 
 
-@pytest.mark.parametrize("count", [0, 1001])
+@pytest.mark.parametrize("count", [0, 100_001])
 def test_a_number_of_shares_that_is_none_is_refused(tree: AmdTree, count: int) -> None:
     with pytest.raises(dp.ConfigError, match=rf"^shares: {count} is not a number of shares"):
         tree.plugin(shares=count)
+
+
+def test_more_shares_than_the_kubelet_takes_are_not_made(tree: AmdTree) -> None:
+    plugin = tree.plugin(shares=100_000)
+    assert [] == [*plugin.discover()]
+    expected = f"amd.com/gpu: {len(SMALL.addresses)}00000 shares have no room"
+    assert len(SMALL.addresses) == sum(expected in one for one in plugin.shortfalls)
+    device = next(iter(tree.plugin(shares=16384, include=SMALL.addresses[:1]).discover()))
+    assert f"{SMALL.addresses[0]}::0" == device.id
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [("radeon", ["its driver is radeon, not amdgpu"]), ("vfio-pci", []), ("pci-stub", [])],
+)
+def test_a_gpu_of_another_driver_is_missed_unless_it_is_for_a_virtual_machine(
+    tree: AmdTree, driver: str, expected: list[str]
+) -> None:
+    first, *_ = SMALL.addresses
+    link = tree.cards[first].folder / "driver"
+    target = link.readlink()
+    link.unlink()
+    link.symlink_to(target.with_name(driver))
+    plugin = tree.plugin()
+    assert first not in {str(device.attributes["pci"]) for device in plugin.discover()}
+    assert [f"{first}: {one}" for one in expected] == plugin.shortfalls
+    excluding = tree.plugin(exclude=(first,))
+    assert len(SMALL.addresses) - 1 == len([*excluding.discover()])
+    assert [] == excluding.shortfalls
 
 
 def test_a_node_without_gpus_is_ready_and_one_without_the_driver_waits(

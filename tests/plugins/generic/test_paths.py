@@ -17,6 +17,22 @@ def entry(path: object, more: str = "") -> str:
     return f"{{name: ab, id: serial, groups: [{{paths: [{{path: '{path}'{more}}}]}}]}}"
 
 
+def test_an_entry_with_more_shares_than_the_kubelet_takes_leaves_the_others(
+    machine: Machine,
+) -> None:
+    for name in ("ttyUSB0", "ttyUSB1", "ttyACM0"):
+        machine.node(name)
+    many = entry(machine.dev / "ttyUSB*").replace("groups: [{", "groups: [{count: 60000, ")
+    plugin = machine.plugin(many, entry(machine.dev / "ttyACM0").replace("ab", "bc"))
+    for _ in range(2):
+        assert ["squat.ai/bc"] == [device.resource for device in plugin.discover()]
+        (told,) = plugin.shortfalls
+        assert told.startswith("squat.ai/ab: 120000 shares have no room in the kubelet's list")
+    for name in ("ttyUSB0", "ttyUSB1"):
+        (machine.dev / name).unlink()
+    assert (1, []) == (len([*plugin.discover()]), plugin.shortfalls)
+
+
 def of_rules(machine: Machine, pattern: str) -> dp.Plugin:
     file = machine.dev.parent / "rules.yaml"
     return machine.plugin_of(file, f"- {{devicematch: '{pattern}', nummaxdevices: 1}}\n")

@@ -17,6 +17,7 @@ from deviceplugin_gpu.nvml import api, enumeration, gpu_facts
 from deviceplugin_gpu.nvml.api import LibraryMissingError, NvmlError, Session
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.plugin import GpuPlugin
+from deviceplugin_gpu.snapshot import Mig
 from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
 from gpu.rig import GPU, GpuRig, devices, unhealthy, uuid, uuids
@@ -162,6 +163,8 @@ def test_the_drivers_advice_is_a_reset_or_none(
         (3, 3, 19968, 40960, "3g.20gb"),
         (3, 1, 40320, 81559, "1c.3g.40gb"),
         (7, 7, 40320, 40960, "7g.40gb"),
+        (3, 3, 71168, 143771, "3g.71gb"),  # 70.5: half up, as go-nvlib rounds
+        (1, 1, 18432, 149504, "1g.18gb"),
         (0, 0, 4864, 40960, ""),
         (1, 1, 4864, 0, ""),
     ],
@@ -169,18 +172,56 @@ def test_the_drivers_advice_is_a_reset_or_none(
 def test_a_profile_without_a_name_is_named_by_its_size(
     slices: int, compute: int, memory: int, total: int, expected: str
 ) -> None:
-    attributes = SimpleNamespace(
-        gpuInstanceSliceCount=slices, computeInstanceSliceCount=compute, memorySizeMB=memory
-    )
-    assert expected == gpu_facts._computed_profile(attributes, total << 20)
-    assert "" == gpu_facts._computed_profile(None, total << 20)
+    mig = Mig("", 0, 0, 0, memory=memory << 20, slices=slices, compute_slices=compute)
+    assert expected == gpu_facts._computed_profile(mig, total << 20)
 
 
-def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(rig: GpuRig) -> None:
-    rig.has(Fleet((FakeGpu(0, (FakeMig(1, "1g.5gb"),)),)))
-    rig.fake.fail("nvmlDeviceGetName", 3)
-    found = rig.plugin(mig_strategy="mixed").discover()
-    assert ["nvidia.com/mig-1g.5gb"] == [device.resource for device in found]
+@pytest.mark.parametrize("code", [3, 4, 999])
+@pytest.mark.parametrize(
+    "profile", ["1g.5gb", "1g.5gb+me", "1g.5gb-me", "1g.5gb+gfx", "2g.10gb+me.all"]
+)
+def test_a_mig_device_whose_name_cannot_be_told_has_its_profile_still(
+    rig: GpuRig, profile: str, code: int
+) -> None:
+    rig.has(Fleet((FakeGpu(0, (FakeMig(1, profile),)),)))
+    rig.fake.fail("nvmlDeviceGetName", code)
+    found = devices(rig.plugin(mig_strategy="mixed"))
+    expected = f"nvidia.com/mig-{profile.replace('+', '.')}"
+    assert [expected] == [one.resource for one in found.values()]
+    assert {} == unhealthy(found)
+
+
+@pytest.mark.parametrize("refused", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
+def test_a_profile_that_only_its_name_tells_apart_outlives_the_name(
+    rig: GpuRig, refused: str
+) -> None:
+    """Where the driver tells no more to those who may not change MIG devices."""
+    rig.has(Fleet((FakeGpu(0, (FakeMig(1, "1g.5gb+me"),)),))).fake.fail(refused, 4)
+    plugin = rig.plugin(mig_strategy="mixed")
+    before = devices(plugin)
+    rig.fake.fail("nvmlDeviceGetName", 999)
+    assert [one.resource for one in before.values()] == [
+        one.resource for one in devices(plugin).values()
+    ]
+    rig.fake.change(0, migs=(FakeMig(1, "2g.10gb"),))  # its UUID is the same
+    assert ["nvidia.com/mig-2g.10gb"] == [one.resource for one in devices(plugin).values()]
+
+
+@pytest.mark.parametrize("code", [4, 999])
+@pytest.mark.parametrize(
+    "cosmetic",
+    [
+        *("Attributes_v2", "GpuInstanceById", "GpuInstanceProfileInfoV", "PciInfo_v3"),
+        *("MemoryInfo", "MinorNumber", "CudaComputeCapability", "GpuFabricInfoV"),
+    ],
+)
+def test_what_is_only_told_to_people_makes_no_gpu_unhealthy(
+    rig: GpuRig, cosmetic: str, code: int
+) -> None:
+    rig.has(Fleet((FakeGpu(0, (FakeMig(1, "1g.5gb"),)), FakeGpu(1))))
+    rig.fake.fail(f"nvmlDeviceGet{cosmetic}", code)
+    found = devices(rig.plugin(mig_strategy="mixed"))
+    assert (2, {}) == (len(found), unhealthy(found))
 
 
 @pytest.mark.parametrize("code", [3, 4, 999])
@@ -482,10 +523,11 @@ def test_without_sysfs_the_index_is_told(rig: GpuRig, state: str) -> None:
         ("", [f"GPU at 0000:3b:00.0 has no driver: {LOG}"]),
         ("vfio-pci", []),
         ("nvgrace-gpu-vfio-pci", []),
-        ("nouveau", []),
+        ("pci-stub", []),
+        ("nouveau", ["GPU at 0000:3b:00.0 has the driver nouveau, not nvidia"]),
     ],
 )
-def test_a_gpu_of_no_driver_is_told_and_one_of_another_is_not(
+def test_a_gpu_that_is_not_served_is_told_unless_it_is_for_a_virtual_machine(
     node: GpuRig, driver: str, expected: Sequence[str]
 ) -> None:
     node.has_card(driver=driver)
@@ -493,6 +535,9 @@ def test_a_gpu_of_no_driver_is_told_and_one_of_another_is_not(
     assert uuids(0, 1, 2) == devices(plugin).keys()
     assert list(expected) == plugin.shortfalls
     assert len(expected) == len(absent(plugin))
+    excluding = node.plugin(exclude=("3b:00.0",))
+    excluding.discover()
+    assert ([], []) == (excluding.shortfalls, absent(excluding)), "it is meant so"
 
 
 def test_a_gpu_that_was_pulled_out_is_not_the_one_that_is_lost(node: GpuRig) -> None:

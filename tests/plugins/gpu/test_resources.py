@@ -8,6 +8,7 @@ import pynvml
 import pytest
 
 from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin.kit.sharing import MOST
 from deviceplugin_gpu.advertised.units import advertise, names_gpu
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
@@ -227,6 +228,40 @@ def test_sharing_that_nothing_here_matches_is_told(
     assert told.endswith(expected)
     assert [] == warnings(**given), "a node without GPUs lacks nothing"
     assert [] == warnings(gpu(0), sharing=slicing({"name": "gpu", "replicas": 2, "devices": 9}))
+
+
+def test_the_list_of_the_kubelet_is_the_only_limit_of_replicas() -> None:
+    many = slicing({"name": "gpu", "replicas": 16384})
+    assert 16384 == len(offered(gpu(0), sharing=many)["nvidia.com/gpu"])
+    two = slicing(
+        {"name": "gpu", "replicas": MOST, "devices": [0, 1]},
+        {"name": "gpu", "replicas": 3, "rename": "few", "devices": [2]},
+    )
+    found = offered(gpu(0), gpu(1), gpu(2), gpu(3), sharing=two)
+    assert {"nvidia.com/few": 3} == {name: len(ids) for name, ids in found.items()}
+    (told,) = warnings(gpu(0), gpu(1), gpu(2), gpu(3), sharing=two)
+    assert told.startswith(f"nvidia.com/gpu: {2 * MOST + 1} shares have no room")
+
+
+@pytest.mark.parametrize(
+    ("key", "pattern", "gpus", "expected"),
+    [
+        ("gpus", "*H100*", [gpu(0)], [A100]),
+        ("gpus", "*A100*", [gpu(0), gpu(1, "T4")], []),
+        ("gpus", "*H100*", [], []),
+        ("gpus", "*H100*", [card(0, "1g.5gb")], []),
+        ("mig", "3g.*", [card(0, "1g.5gb", "2g.10gb")], ["1g.5gb, 2g.10gb"]),
+        ("mig", "1c.*", [card(0, "1c.2g.10gb"), card(1, "1g.5gb")], []),
+        ("mig", "3g.*", [gpu(0)], []),
+    ],
+)
+def test_names_that_nothing_here_gets_are_told(
+    key: str, pattern: str, gpus: list[Gpu], expected: list[str]
+) -> None:
+    resources = {key: [{"pattern": pattern, "name": "mine"}]}
+    told = f"resources.{key} has no effect: its patterns match none of "
+    found = warnings(*gpus, resources=resources, mig_strategy="mixed")
+    assert [told + one for one in expected] == [one for one in found if "no effect" in one]
 
 
 @pytest.mark.parametrize("given", [{"include": ("*H100*",)}, {"exclude": ("*",)}])

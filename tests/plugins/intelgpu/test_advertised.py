@@ -44,6 +44,15 @@ def test_shares_are_given_by_the_policies_of_intels_plugin(
     assert expected == sorted(ask(plugin, free, 4))
 
 
+@pytest.mark.parametrize("ids", ["card", "address"])
+def test_more_shares_than_the_kubelet_takes_are_not_made(build: Build, ids: str) -> None:
+    plugin = build(FOUR).plugin(shares=100_000, device_ids=ids)
+    assert [] == [*plugin.discover()]
+    told = [one for one in plugin.shortfalls if "400000 shares have no room" in one]
+    assert (4, 4) == (len(told), len(plugin.shortfalls))
+    assert 4 * 16384 == len([*build(FOUR).plugin(shares=16384, device_ids=ids).discover()])
+
+
 def test_ten_shares_are_in_natural_order(build: Build) -> None:
     plugin = build(FOUR).plugin(shares=12, share_policy="packed", device_ids="card")
     free = [device.id for device in plugin.discover()]

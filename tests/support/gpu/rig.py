@@ -106,9 +106,10 @@ class GpuRig:
         }
         return replace(GpuSettings(), **{**paths, **as_in_a_file(given)})
 
-    def driver(self) -> Driver:
+    def driver(self, library: Library | None = None) -> Driver:
         """Return a driver that ``close`` closes."""
-        driver = Driver(Library(self.driver_root), self.roots.sys, self.state_file, self.clock.now)
+        library = library or Library(self.driver_root)
+        driver = Driver(library, self.roots.sys, self.state_file, self.clock.now)
         driver.session.wait_limit = 0.05
         self._drivers.append(driver)
         return driver

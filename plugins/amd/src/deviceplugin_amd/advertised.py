@@ -50,6 +50,9 @@ def shortfalls(snapshot: Snapshot, settings: AmdSettings) -> Iterator[str]:
     for card in snapshot.waiting:
         if selection.has(names(card)):
             yield f"{card.address}: has no driver: dmesg | grep -i amdgpu"
+    for card in snapshot.foreign:
+        if selection.has(names(card)):
+            yield f"{card.address}: its driver is {card.driver}, not {DRIVER}"
 
 
 def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
@@ -60,7 +63,7 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
     selection = Selection(settings.include, settings.exclude)
     units = [unit for unit in snapshot.units if selection.has(unit.gpu.names)]
     if settings.resource_naming_strategy == "mixed":
-        return units
+        return _with_room(units, snapshot, settings)
     counts = Counter(_kind(gpu) for gpu in {unit.gpu for unit in units})
     most = min(counts, key=lambda kind: (-counts[kind], kind), default="")
     for unit in units:
@@ -68,7 +71,19 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
             snapshot.skipped[unit.gpu.address] = (
                 f"it is {kind}, most are {most}, and resource-naming-strategy is single: use mixed"
             )
-    return [unit for unit in units if _kind(unit.gpu) == most]
+    units = [unit for unit in units if _kind(unit.gpu) == most]
+    return _with_room(units, snapshot, settings)
+
+
+def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
+    """Return the units whose resource is not too long a list for the kubelet."""
+    names = {unit.id: _resource(unit, settings) for unit in units}
+    counts = {name: count * settings.shares for name, count in Counter(names.values()).items()}
+    refused = sharing.excess(counts)
+    snapshot.skipped |= {
+        unit.gpu.address: refused[names[unit.id]] for unit in units if names[unit.id] in refused
+    }
+    return [unit for unit in units if names[unit.id] not in refused]
 
 
 def offers(
@@ -82,11 +97,10 @@ def offers(
 
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
     gpu, style = unit.gpu, str(unit.gpu.style)
-    name = style if style and settings.resource_naming_strategy == "mixed" else "gpu"
     facts = {"pci": gpu.address, "model": gpu.name, "partitioning": style}
     return dp.Device(
         unit.id,
-        resource=f"{DOMAIN}/{name}",
+        resource=_resource(unit, settings),
         hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in unit.nodes)],
         health=health,
         topology=numa.topology(gpu.numa),
@@ -96,6 +110,11 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
         ],
         attributes={key: value for key, value in facts.items() if value},
     )
+
+
+def _resource(unit: Unit, settings: AmdSettings) -> str:
+    style = str(unit.gpu.style) if settings.resource_naming_strategy == "mixed" else ""
+    return f"{DOMAIN}/{style or 'gpu'}"
 
 
 def _kind(gpu: Gpu) -> str:
@@ -147,6 +166,7 @@ class Placement:
     ) -> None:
         self._fabric = fabric
         self._policy: Policy = policy
+        self._chosen_by: dict[frozenset[str], Shares] = {}
         self._places = {
             device.id: _Place(device.resource, offer.unit.gpu.address, offer.unit.id)
             for offer in offers
@@ -179,13 +199,15 @@ class Placement:
         return self._fabric.score(one, other) if self._fabric else 0
 
     def _shares(self, asked: Collection[_Place]) -> Shares:
-        resources = {place.resource for place in asked}
-        places = {
-            one: (place.gpu, place.unit)
-            for one, place in self._places.items()
-            if place.resource in resources
-        }
-        return Shares(places, self._policy)
+        resources = frozenset(place.resource for place in asked)
+        if resources not in self._chosen_by:
+            places = {
+                one: (place.gpu, place.unit)
+                for one, place in self._places.items()
+                if place.resource in resources
+            }
+            self._chosen_by[resources] = Shares(places, self._policy)
+        return self._chosen_by[resources]
 
 
 def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:

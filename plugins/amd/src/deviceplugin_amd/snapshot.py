@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from deviceplugin.kit import drm, pci
+from deviceplugin.kit import drm, pci, vfio
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs, SysfsError, natural
 from deviceplugin_amd import gpus, kfd
@@ -70,6 +70,8 @@ class Snapshot:
     """Why GPUs, or some of their partitions, are not advertised, by PCI address."""
     waiting: list[pci.Function] = field(default_factory=list)
     """GPUs that no driver is bound to; virtual functions wait for virtual machines."""
+    foreign: list[pci.Function] = field(default_factory=list)
+    """GPUs with a driver that serves neither containers nor virtual machines."""
 
 
 class Reader:
@@ -121,6 +123,7 @@ class Reader:
         tree, found = Tree(self._sysfs, dev=self._dev), Snapshot()
         cards = [one for one in pci.functions(tree) if gpus.is_gpu(one)]
         found.waiting = [card for card in cards if not (card.driver or card.physical_function)]
+        found.foreign = [card for card in cards if _is_foreign(card)]
         found.topology = kfd.topology(self._sysfs)
         for card in cards:
             if card.driver != gpus.DRIVER:
@@ -140,6 +143,11 @@ class Reader:
                 found.nodes[nodes.minor] = nodes
         found.units = list(_Units(found, self._dev))
         return found
+
+
+def _is_foreign(card: pci.Function) -> bool:
+    is_for_machines = card.is_divided or vfio.is_reserved(card.device)
+    return card.driver not in {"", gpus.DRIVER} and not is_for_machines
 
 
 class _Units:

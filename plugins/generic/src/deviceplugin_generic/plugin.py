@@ -113,10 +113,14 @@ class GenericPlugin(dp.Plugin):
         configuration, domain = self._configuration, self._settings.domain.names[0]
         tree = Tree(self._roots, self._names)
         self._cache.begin(tree)
-        found = [
-            self._cache.shares(entry, domain, tree, self._checker)
-            for entry in configuration.entries
-        ]
+        found: list[list[Share]] = []
+        too_long = []
+        for entry in configuration.entries:
+            try:
+                found.append(self._cache.shares(entry, domain, tree, self._checker))
+            except dp.DiscoveryError as error:  # the others are offered
+                too_long.append(str(error))
+        self.shortfalls = too_long
         found.append(of_rules(configuration.rules, domain, tree, self._checker))
         self.watch_paths = self._watched(tree)
         if not _are_same(found, self._found):

@@ -6,6 +6,7 @@ from typing import Final
 
 from deviceplugin.kit import pci, vfio
 from deviceplugin.kit.hardware import Tree
+from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import Sysfs
 
 
@@ -43,6 +44,12 @@ def text(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def is_tegra(roots: Roots) -> bool:
+    """Return whether this is a Tegra system, such as a Jetson."""
+    family = text(roots.sys / "devices/soc0/family").lower()
+    return not absence(roots.etc / "nv_tegra_release") or family.startswith("tegra")
 
 
 def matches(folder: Path, pattern: str) -> list[Path]:
@@ -86,5 +93,5 @@ def cards(sys: Path) -> dict[str, str]:
         card.address: card.driver
         for card in pci.functions(Tree(Sysfs(sys)))
         if card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
-        if not vfio.has(card.device)  # it is reserved for virtual machines
+        if not vfio.is_reserved(card.device)
     }

@@ -127,7 +127,7 @@ class GpuPlugin(dp.Plugin):
     @override
     def metrics(self) -> Iterable[Metric]:
         driver = self._driver
-        measured = driver.metrics.collect(driver.gpus, driver.health, driver.unidentified)
+        measured = driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
         return [*measured, *families(self._used(), self.holders())]
 
     @override

@@ -1,5 +1,6 @@
 """What one poll of the driver found: plain values, from which all else is computed."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -7,6 +8,13 @@ from typing import Final
 
 WSL: Final = "all"
 """Id of the only GPU of the Windows Subsystem for Linux."""
+TEGRA: Final = "tegra"
+"""Id of the only GPU of a Tegra system that is not read through NVML."""
+_INTEGRATED: Final = re.compile(r"\(nvgpu\)|\bThor\b")
+"""In the names of integrated GPUs, such as ``Orin (nvgpu)`` and ``NVIDIA Thor``."""
+_BARE_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_IN_TEGRA: Final = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)})
+"""Compute capabilities of integrated GPUs, from Tegra K1 to Thor."""
 _GIB: Final = 1 << 30
 
 
@@ -87,6 +95,16 @@ class Gpu:
     """Why it works and will not for long, or is to be reset soon."""
     slowdown: str = ""
     """Why its hardware runs it slower now; empty if it does not."""
+
+    @property
+    def is_integrated(self) -> bool:
+        """Whether it is a part of the processor, as on a Jetson.
+
+        NVIDIA's toolkit knows such a GPU by its index, which is 0, and by no other name. Its files
+        and device nodes are those that lists on the node name, which only the toolkit reads.
+        """
+        is_one = self.uuid == TEGRA or self.compute in _IN_TEGRA
+        return is_one or bool(_BARE_UUID.fullmatch(self.uuid) or _INTEGRATED.search(self.name))
 
 
 @dataclass(frozen=True, slots=True)

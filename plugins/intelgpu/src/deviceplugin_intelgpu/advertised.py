@@ -61,6 +61,12 @@ def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
     return settings.resource_name.replace(DRIVER, gpu.driver)
 
 
+def excess(gpus: Iterable[Gpu], settings: IntelGpuSettings) -> dict[str, str]:
+    """Return which resources are too long a list for the kubelet, and why."""
+    counts = Counter(resource(gpu, settings) for gpu in gpus)
+    return sharing.excess({name: count * settings.shares for name, count in counts.items()})
+
+
 def resources(settings: IntelGpuSettings) -> list[str]:
     """Return all resources that there can be by these settings."""
     names = [settings.resource_name.replace(DRIVER, driver) for driver in DRIVERS]
@@ -124,6 +130,7 @@ class Placement:
     def __init__(self, gpus: Sequence[Gpu], settings: IntelGpuSettings) -> None:
         self._gpus = {one: gpu for gpu in gpus for one in ids(gpu, settings)}
         self._settings = settings
+        self._chosen_by: dict[frozenset[str], sharing.Shares] = {}
         self._parts = settings.shares > 1 or any(gpu.physical != gpu.address for gpu in gpus)
 
     def prefer(
@@ -157,13 +164,15 @@ class Placement:
 
     def _shares(self, asked: Iterable[dp.Device]) -> sharing.Shares:
         policy: sharing.Policy = "packed" if self._settings.share_policy == "packed" else "spread"
-        resources = {device.resource for device in asked}
-        places = {
-            one: (gpu.physical, gpu.address)
-            for one, gpu in self._gpus.items()
-            if resource(gpu, self._settings) in resources
-        }
-        return sharing.Shares(places, policy)
+        resources = frozenset(device.resource for device in asked)
+        if resources not in self._chosen_by:
+            places = {
+                one: (gpu.physical, gpu.address)
+                for one, gpu in self._gpus.items()
+                if resource(gpu, self._settings) in resources
+            }
+            self._chosen_by[resources] = sharing.Shares(places, policy)
+        return self._chosen_by[resources]
 
     def _nearness(self, one: str, other: str) -> int:
         first, second = self._gpus.get(one), self._gpus.get(other)

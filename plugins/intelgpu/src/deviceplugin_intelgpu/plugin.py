@@ -100,16 +100,19 @@ class IntelGpuPlugin(dp.Plugin):
         return [*self._settings.selection.shortfalls(cards), *told]
 
     def _identified(self, found: Found) -> list[Gpu]:
-        """Return the GPUs whose ids are theirs alone.
+        """Return the GPUs that can be offered, whose ids are theirs alone.
 
         Cards can be renumbered while the plugin runs. The id of a card stays that of the first GPU
         that had its number, and another GPU with the number is skipped.
         """
-        if self._settings.device_ids == "address":
-            return found.gpus
         own = []
+        refused = advertised.excess(found.gpus, self._settings)
         for gpu in found.gpus:
-            if not gpu.card:
+            if why := refused.get(advertised.resource(gpu, self._settings)):
+                found.skipped[gpu.address] = why
+            elif self._settings.device_ids == "address":
+                own.append(gpu)
+            elif not gpu.card:
                 found.skipped[gpu.address] = "it has no card node, and device-ids is card"
             elif (owner := self._memory.owner(gpu.card, gpu.address)) != gpu.address:
                 found.skipped[gpu.address] = f"{gpu.card} was {owner} until now: reboot the node"

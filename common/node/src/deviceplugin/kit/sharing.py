@@ -4,19 +4,24 @@ The shares of a device ``card0`` are ``card0::0``, ``card0::1`` and so on. The i
 its device and not its holder: so ids never change, whatever is allocated and in which order.
 """
 
-from collections import Counter
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from deviceplugin.errors import ConfigError
 from deviceplugin.model import Device
 
-__all__ = ["COUNT", "MOST", "Policy", "Shares", "check_count", "share_id", "shares"]
+__all__ = ["COUNT", "MOST", "Policy", "Shares", "check_count", "excess", "share_id", "shares"]
 
-MOST: Final = 1000
-"""Most shares of a device that a setting may ask for."""
+MOST: Final = 100_000
+"""Most shares of a resource: the kubelet takes a list of 4 MiB, which is 41 bytes for each.
+
+With longer ids there is room for fewer, and a list that is too long is refused when it is made.
+"""
 COUNT: Final[Mapping[str, Any]] = MappingProxyType({"schema": {"minimum": 1, "maximum": MOST}})
 """What a field of `Settings` that `check_count` checks has as its metadata."""
 
@@ -54,6 +59,18 @@ def check_count(count: int, setting: str = "shares") -> None:
         raise ConfigError(f"{setting}: {count} is not a number of shares: use 1 to {MOST}")
 
 
+def excess(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return why resources cannot have as many shares, by name; none for those that can.
+
+    Ask before shares are made: millions of them would take the node's memory first.
+    """
+    return {
+        name: f"{name}: {count} shares have no room in the kubelet's list: use {MOST} at most"
+        for name, count in counts.items()
+        if count > MOST
+    }
+
+
 class Shares:
     """All shares of a resource. It chooses which of the free ones a container should get.
 
@@ -78,10 +95,12 @@ class Shares:
         *,
         distinct: bool = False,
     ) -> None:
-        self._places = {
-            one: (place, one) if isinstance(place, str) else (*place, one)
-            for one, place in places.items()
-        }
+        self._order: dict[str, int] = {}
+        self._ids: dict[_Place, list[str]] = {}
+        for number, (one, place) in enumerate(places.items()):
+            self._order[one] = number
+            line = (place,) if isinstance(place, str) else tuple(place)
+            self._ids.setdefault(line, []).append(one)
         self._policy: Policy = policy
         self._distinct = distinct
 
@@ -102,77 +121,97 @@ class Shares:
         """
         needed = {*required}
         asked = needed.union(available)
-        free = [one for one in self._places if one in asked]
-        free += sorted(asked.difference(free))
-        question = _Question(self._places, free, self._policy, distinct=self._distinct)
-        taken = question.take(needed, min(max(size, len(needed)), len(free)))
-        return [one for one in free if one in taken]
+        unknown = sorted(asked.difference(self._order))
+        root = _Part()
+        for place, ids in (*self._ids.items(), *(((one,), [one]) for one in unknown)):
+            free = [one for one in ids if one in asked]
+            root.add(place, [one for one in free if one not in needed], free, len(ids))
+        more = min(size, len(asked)) - len(needed)
+        taken = [*needed, *root.take(more, _Rule(self._policy == "spread", self._distinct))]
+        last = len(self._order)
+        return sorted(taken, key=lambda one: (self._order.get(one, last), one))
 
 
-class _Question:
-    """The shares that are free, taken one after the other."""
+class _Rule(NamedTuple):
+    is_spread: bool
+    is_distinct: bool
 
-    def __init__(
-        self, places: Mapping[str, _Place], free: Sequence[str], policy: Policy, *, distinct: bool
-    ) -> None:
-        self._policy = policy
-        self._distinct = distinct
-        self._places = {one: places.get(one, (one,)) for one in free}
-        self._below: dict[_Place, dict[_Place, None]] = {}
-        self._used: Counter[_Place] = Counter()
-        self._left: Counter[_Place] = Counter()
-        self._picked: Counter[_Place] = Counter()
-        for place in {**self._places, **places}.values():
-            self._used.update(_line(place))
-        for place in self._places.values():
-            self._left.update(_line(place))
-            for one in _line(place):
-                self._below.setdefault(one[:-1], {})[one] = None
-        self._used.subtract(self._left)
 
-    def take(self, required: set[str], size: int) -> set[str]:
-        """Return ``size`` ids, ``required`` among them."""
-        taken = set(required)
-        for one in taken:
-            self._pick(one)
-        while len(taken) < size:
-            one = self._next(size - len(taken))
-            self._pick(one)
-            taken.add(one)
-        return taken
+@dataclass(slots=True)
+class _Part:
+    """A device, or what consists of devices, while its free shares are taken."""
 
-    def _pick(self, one: str) -> None:
-        line = _line(self._places[one])
-        self._left.subtract(line)
-        self._picked.update(line)
+    number: int = 0
+    parts: dict[str, "_Part"] = field(default_factory=dict[str, "_Part"])
+    free: list[str] = field(default_factory=list[str])
+    """Shares of the device itself that can be taken, the next one last."""
+    left: int = 0
+    """How many shares can be taken, here and below."""
+    picked: int = 0
+    used: int = 0
 
-    def _next(self, need: int, place: _Place = ()) -> str:
-        while place in self._below:
-            free = (one for one in self._below[place] if self._left[one] > 0)
-            place = min(free, key=lambda one: self._rank(one, need))
-        return place[-1]
+    def add(self, place: _Place, free: Sequence[str], asked: Sequence[str], count: int) -> None:
+        """Add a device with ``count`` shares, of which those ``asked`` about are not in use."""
+        line: list[_Part] = [self]
+        for name in place:
+            parts = line[-1].parts
+            line.append(parts.setdefault(name, _Part(len(parts))))
+        for part in line:
+            part.left += len(free)
+            part.picked += len(asked) - len(free)
+            part.used += count - len(asked)
+        line[-1].free[:0] = reversed(free)
 
-    def _rank(self, place: _Place, need: int) -> tuple[int, ...]:
-        picked, used, left = self._picked[place], self._used[place], self._left[place]
-        if self._policy == "spread":
-            return self._fewest(place), picked, used
-        again = (self._fewest(place), picked) if self._distinct else ()
-        if used + picked > 0:
-            return *again, 0, -used - picked, left
-        return (*again, 1, left) if left >= need else (*again, 2, -left)
+    def take(self, size: int, rule: _Rule) -> Iterator[str]:
+        """Yield ``size`` shares, one at a time where each may be of another device."""
+        while size > 0 and not rule.is_spread and not (rule.is_distinct and not self.is_idle()):
+            found = self.fill(rule, size, 1 if rule.is_distinct else size)
+            yield from found
+            size -= len(found)
+        yield from islice(self.merged(rule), max(size, 0))
 
-    def _fewest(self, place: _Place) -> int:
-        """Return the least number of shares picked from any one device in ``place``.
+    def fill(self, rule: _Rule, need: int, most: int) -> list[str]:
+        """Take ``most`` shares, where the container still needs ``need``."""
+        found = [self.free.pop() for _ in range(min(most, len(self.free)))]
+        while len(found) < most:
+            rest = need - len(found)
+            parts = (part for part in self.parts.values() if part.left)
+            best = min(parts, key=lambda part: part.rank(rule, rest))
+            found += best.fill(rule, rest, min(most - len(found), best.left))
+        self.left -= len(found)
+        self.picked += len(found)
+        return found
+
+    def merged(self, rule: _Rule) -> Iterator[str]:
+        """Take all shares. The rank of a part only grows, and depends on what it gave itself."""
+        below = heapq.merge(*(one.ranked(rule) for one in self.parts.values()), key=itemgetter(0))
+        for share in chain(reversed(self.free), (share for _, share in below)):
+            yield share
+            self.left -= 1
+            self.picked += 1
+
+    def ranked(self, rule: _Rule) -> Iterator[tuple[tuple[int, ...], str]]:
+        for share in self.merged(rule):
+            yield self.rank(rule), share
+
+    def is_idle(self) -> bool:
+        """Return whether a device with free shares is not in use at all."""
+        parts = self.parts.values()
+        return (self.left > 0 and not self.used + self.picked) or any(map(_Part.is_idle, parts))
+
+    def rank(self, rule: _Rule, need: int = 0) -> tuple[int, ...]:
+        """Return what the least of is taken from next; equal ones are in order."""
+        if rule.is_spread:
+            return self.fewest(), self.picked, self.used, self.number
+        again = (self.fewest(), self.picked) if rule.is_distinct else ()
+        if in_use := self.used + self.picked:
+            return *again, 0, -in_use, self.left, self.number
+        return *again, *((1, self.left) if self.left >= need else (2, -self.left)), self.number
+
+    def fewest(self) -> int:
+        """Return the least number of shares picked from any one device in it.
 
         To a container, two shares of one partition are one device, and two partitions of a card are
         two. So a card counts as unused as long as nothing is picked from one of its partitions.
         """
-        parts = [one for one in self._below.get(place, ()) if self._left[one] > 0]
-        if not parts or parts[0] not in self._below:
-            return self._picked[place]
-        return min(map(self._fewest, parts))
-
-
-def _line(place: _Place) -> list[_Place]:
-    """Return the places from the outermost to this one."""
-    return [place[: depth + 1] for depth in range(len(place))]
+        return min((one.fewest() for one in self.parts.values() if one.left), default=self.picked)

@@ -13,7 +13,7 @@ from typing import Final
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import natural
 
-__all__ = ["Unit", "has", "is_driver", "of"]
+__all__ = ["Unit", "has", "is_driver", "is_reserved", "of"]
 
 _MEDIATED: Final = "mdev"
 _BUSES: Final = ("amba", "cdx", "fsl-mc", _MEDIATED, "pci", "platform")
@@ -22,6 +22,8 @@ _DRIVERS: Final = frozenset({"vfio-amba", "vfio-cdx", "vfio-fsl-mc", "vfio-platf
 _HARMLESS: Final = frozenset({"", "fsl_mc_dprc", "pci-stub", "pcieport"})
 """Drivers that do no DMA of their own, and none: the kernel shares a group between them and VFIO.
 """
+_STUBS: Final = frozenset({"pci-stub", "pciback", "xen-pciback"})
+"""Drivers that only keep others away, until a virtual machine gets the device."""
 _BRIDGE: Final = "0x06"
 _TO_A_BUS: Final = ("0x0604", "0x0607", "0x0609")
 """Classes of the bridges that have a bus behind them."""
@@ -45,6 +47,11 @@ def has(device: Device) -> bool:
     if device.subsystem == _MEDIATED:
         return bool(device.own_driver)
     return is_driver(device.own_driver) or bool(_entries(device))
+
+
+def is_reserved(device: Device) -> bool:
+    """Return whether a device is kept for virtual machines: by VFIO, by a stub, or by Xen."""
+    return has(device) or device.own_driver in _STUBS
 
 
 def of(device: Device) -> "Unit | None":

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
+from deviceplugin.kit.sharing import MOST
+
 UNLIMITED: Final = 1000
 """Shares of a device whose count is ``unlimited``."""
-MAX_COUNT: Final = 100_000
+MAX_COUNT: Final = MOST
 """The largest number of shares of a device, and of uses of a path."""
 
 Identity = Literal["path", "serial", "port"]

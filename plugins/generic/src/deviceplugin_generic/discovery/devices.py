@@ -123,7 +123,11 @@ class Share:
 def of_entry(
     entry: Entry, domain: str, tree: Tree, checker: Checker, ledger: usb.Ledger
 ) -> list[Share]:
-    """Return the shares of all devices of an entry. ``ledger`` keeps their names."""
+    """Return the shares of all devices of an entry. ``ledger`` keeps their names.
+
+    Raises:
+        DiscoveryError: They are more than the kubelet takes.
+    """
     found = [
         (group, with_device(match, tree))
         for group in sorted(
@@ -131,10 +135,12 @@ def of_entry(
         )  # as in generic-device-plugin
         for match in of_group(group, tree)
     ]
+    resource = f"{domain}/{entry.name}"
+    for why in sharing.excess({resource: sum(group.count for group, _ in found)}).values():
+        raise dp.DiscoveryError(why)
     names = iter(_names(entry, found, tree, ledger))
     shares: list[Share] = []
     for index, (group, match) in enumerate(found):
-        resource = f"{domain}/{entry.name}"
         some = _shares(entry, group, match, index, next(names), resource, checker)
         shares += [_with_usable_nodes(share, group, match, tree) for share in some]
     # Groups that match the same paths have the same ids. The last wins, as in that plugin.

@@ -105,6 +105,7 @@ class Placement:
         self._units = {unit.id: unit for unit in units}
         self._policy = policy
         self._distinct = distinct
+        self._shares: dict[frozenset[str], Shares] = {}
 
     def prefer(self, available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
         """Return ``size`` of ``available``, with all of ``required`` among them.
@@ -114,32 +115,34 @@ class Placement:
         as far from everything.
         """
         needed = {*required}
-        free = sorted((self._unit(one) for one in needed.union(available)), key=_order)
+        asked = needed.union(available)
+        known = [unit for one in asked if (unit := self._units.get(one))]
+        if any(unit.mig or unit.replica is not None for unit in known):
+            return self._shares_of(known).choose(asked, needed, size)
+        free = sorted(asked, key=self._order)
         size = min(max(size, len(needed)), len(free))
-        if all(unit.mig is None and unit.replica is None for unit in free):
-            return choose([unit.uuid for unit in free], needed, size, self._score)
-        return self._shares(free).choose([unit.id for unit in free], needed, size)
+        return choose(free, needed, size, self._score)
 
     def _score(self, a: str, b: str) -> int:
         return self._nearness.get((a, b), 0)
 
-    def _unit(self, device_id: str) -> Unit:
-        return self._units.get(device_id) or Unit("", Gpu(len(self._units), device_id))
+    def _order(self, device_id: str) -> tuple[int, int, int, str]:
+        unit = self._units.get(device_id)
+        return unit.key if unit else (len(self._units), -1, -1, device_id)
 
-    def _shares(self, free: Iterable[Unit]) -> Shares:
-        """Return the parents of all units, used or not, of the resources of ``free``."""
-        resources = {unit.resource for unit in free}
-        own = [unit for unit in self._units.values() if unit.resource in resources]
-        places = {unit.id: _parents(unit) for unit in sorted([*own, *free], key=_order)}
-        return Shares(places, _POLICIES[self._policy], distinct=self._distinct)
+    def _shares_of(self, asked: Iterable[Unit]) -> Shares:
+        """Return all units, used or not, of the resources of those that are asked about."""
+        resources = frozenset(unit.resource for unit in asked)
+        if resources not in self._shares:
+            own = [unit for unit in self._units.values() if unit.resource in resources]
+            places = {unit.id: _parents(unit) for unit in sorted(own, key=lambda one: one.key)}
+            policy = _POLICIES[self._policy]
+            self._shares[resources] = Shares(places, policy, distinct=self._distinct)
+        return self._shares[resources]
 
 
 def _parents(unit: Unit) -> tuple[str, ...]:
     return (unit.gpu.uuid, unit.mig.uuid) if unit.mig else (unit.gpu.uuid,)
-
-
-def _order(unit: Unit) -> tuple[int, int, int, str]:
-    return unit.key
 
 
 def _score(a: Gpu, b: Gpu, link: Link | None) -> int:

@@ -174,7 +174,7 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     tree = Tree(Sysfs(sys))
     card = pci.at(tree, model.pci)
     found: dict[str, object] = {
-        "gpu.machine": tree.text(f"{sys}/class/dmi/id/product_name").strip(),
+        "gpu.machine": _machine(tree, sys),
         "gpu.mode": _MODES.get(card.pci_class if card else "", "unknown"),
         "mig.capable": str(capable).lower(),
         "mps.capable": str(settings.sharing.mps and not has_mig).lower(),
@@ -185,6 +185,13 @@ def _of_node(snapshot: Snapshot, settings: GpuSettings, model: Gpu, sys: Path) -
     if len(cliques) == 1:
         found["gpu.clique"] = cliques.pop()
     return found | _of_hypervisor(sys)
+
+
+def _machine(tree: Tree, sys: Path) -> str:
+    """Return the machine's name by its firmware, on a Jetson by its device tree."""
+    places = ("class/dmi/id/product_name", "firmware/devicetree/base/model")
+    names = (tree.text(f"{sys}/{place}").strip("\0\n ") for place in places)
+    return next(filter(None, names), "")
 
 
 def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from deviceplugin.kit.sharing import share_id
-from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Naming, Share, Sharing
+from deviceplugin.kit.sharing import excess, share_id
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Named, Naming, Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
@@ -111,11 +111,26 @@ def advertise(snapshot: Snapshot, settings: GpuSettings) -> Advertised:
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
             made.units.append(unit)
+    made.warnings += _unmatched("gpus", settings.resources.gpus, _models(made.units))
+    if settings.mig_strategy != "none":
+        profiles = {mig.profile for gpu in gpus for mig in gpu.migs if mig.profile}
+        made.warnings += _unmatched("mig", settings.resources.migs, profiles)
     if known and not gpus:
         count = len(snapshot.gpus)
         made.warnings.append(f"include and exclude choose none of the {count} GPUs that are here")
     made.units = sorted(_shared(made, settings.sharing), key=lambda unit: unit.key)
     return made
+
+
+def _models(units: Iterable[Unit]) -> set[str]:
+    return {unit.gpu.name for unit in units if unit.gpu.name and not unit.mig}
+
+
+def _unmatched(key: str, patterns: Sequence[Named], names: Collection[str]) -> Iterator[str]:
+    """Yield why none of ``patterns`` names a resource, where there is what they could match."""
+    if patterns and names and not any(_name(name, patterns) for name in names):
+        shown = ", ".join(sorted(names))
+        yield f"resources.{key} has no effect: its patterns match none of {shown}"
 
 
 def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
@@ -208,14 +223,16 @@ def _shared(made: Advertised, sharing: Sharing) -> Iterable[Unit]:
             made.warnings.append(_without_effect(share, made.units, own))
         for unit in chosen:
             shares.setdefault(unit.uuid, share)
-    for unit in made.units:
-        found = shares.get(unit.uuid)
-        if found is None:
-            yield unit
-            continue
-        resource = found.rename or unit.resource
-        count = found.replicas
-        for number in range(count):
+    whole = Share("")
+    plan = [(unit, shares.get(unit.uuid, whole)) for unit in made.units]
+    counts: Counter[str] = Counter()
+    for unit, share in plan:
+        counts[share.rename or unit.resource] += share.replicas
+    refused = excess(counts)
+    made.warnings += refused.values()
+    for unit, share in plan:
+        resource, count = share.rename or unit.resource, share.replicas
+        for number in range(0 if resource in refused else count):
             replica = None if count == 1 else number
             yield replace(unit, resource=resource, replica=replica, replicas=count)
 

@@ -18,6 +18,7 @@ from deviceplugin.kit.configuration import (
     suggestion,
     text,
 )
+from deviceplugin.kit.sharing import MOST
 
 STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 
@@ -106,8 +107,6 @@ NAMING: Final = record(
     Naming, {"gpus": as_argument(_NAMED, "gpus"), "mig": as_argument(_NAMED, "migs")}
 )
 
-MAX_REPLICAS: Final = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -142,7 +141,7 @@ _SHARE: Final = record(
     Share,
     {
         "name": needed(RESOURCE),
-        "replicas": needed(integer(1, MAX_REPLICAS)),
+        "replicas": needed(integer(1, MOST)),
         "rename": RESOURCE,
         "devices": _DEVICES,
     },

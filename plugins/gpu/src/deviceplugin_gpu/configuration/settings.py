@@ -90,7 +90,8 @@ class GpuSettings(dp.Settings):
     device_id_strategy: Literal["uuid", "index"] = field(
         default="uuid", metadata=_classic("DEVICE_ID_STRATEGY")
     )
-    """Whether the runtime gets the UUID or the index of each device. CDI names always have the
+    """Whether the runtime gets the UUID or the index of each device; an integrated GPU, as of a
+    Jetson, always has its index. CDI names always have the
     UUID: a restarted container keeps its CDI names, and an index can be another GPU after a
     reboot."""
     shared_devices_allocation_policy: Literal["distributed", "packed"] = field(
@@ -101,7 +102,8 @@ class GpuSettings(dp.Settings):
     device_discovery_strategy: Literal["auto", "nvml", "tegra"] = field(
         default="auto", metadata=_classic("DEVICE_DISCOVERY_STRATEGY")
     )
-    """How GPUs are discovered. auto uses NVML, except on a Tegra system without it."""
+    """How GPUs are discovered. auto uses NVML, except on a Tegra system without it. With CDI, an
+    integrated GPU needs the specification of NVIDIA's toolkit."""
     gdrcopy_enabled: bool = field(default=False, metadata=_classic("GDRCOPY_ENABLED", empty=False))
     """Whether containers request GDRCopy from the runtime."""
     gds_enabled: bool = field(default=False, metadata=_classic("GDS_ENABLED", empty=False))
@@ -209,8 +211,6 @@ def _problems(settings: GpuSettings) -> Iterator[str]:
         yield "mps-root is needed for sharing with mps: name the directory of the MPS pipes"
     if settings.imex_channel_ids not in {(), (0,)}:
         yield f"imex-channel-ids: {list(settings.imex_channel_ids)} is neither [] nor [0]"
-    if settings.device_list_strategy.cdi and settings.device_discovery_strategy == "tegra":
-        yield "device-list-strategy: CDI needs NVML, and device-discovery-strategy is tegra"
     prefix = settings.cdi_annotation_prefix
     if not _PREFIX.fullmatch(prefix):
         yield f"cdi-annotation-prefix: {prefix!r} is not a domain and a slash, such as cdi.k8s.io/"

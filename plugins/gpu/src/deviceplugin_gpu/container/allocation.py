@@ -93,7 +93,7 @@ def allocation(
     """
     ordered = sorted(units, key=lambda unit: unit.key)
     by_index = settings.device_id_strategy == "index"
-    names = list(dict.fromkeys(unit.index if by_index else unit.uuid for unit in ordered))
+    names = list(dict.fromkeys(_name(unit, by_index=by_index) for unit in ordered))
     modes = {f"NVIDIA_{mode.upper()}": "enabled" for mode in enabled_modes(settings)}
     found = dp.Allocation(envs=modes)
     if settings.device_list_strategy.plain:
@@ -108,6 +108,11 @@ def allocation(
         if shared and settings.mps_root is not None:
             found += _mps_client(shared, settings.mps_root)
     return found
+
+
+def _name(unit: Unit, *, by_index: bool) -> str:
+    """Return what the runtime knows a device by."""
+    return unit.index if by_index or unit.gpu.is_integrated else unit.uuid
 
 
 def enabled_modes(settings: GpuSettings) -> list[str]:

@@ -45,6 +45,10 @@ _NO_NAME: Final = (
     "no CDI specification has it: it has no device node, or a UUID that CDI does not take, and "
     "nvidia-ctk has generated none"
 )
+_INTEGRATED: Final = (
+    "only the CDI specification of NVIDIA's toolkit has what an integrated GPU needs: run "
+    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node"
+)
 
 
 def specifications(
@@ -131,7 +135,8 @@ class CdiNames:
 
     def problems(self, units: Iterable[Unit]) -> dict[str, str]:
         """Return why units cannot be allocated, by id."""
-        found = {unit.id: _NO_NAME for unit in units if unit.id not in self.devices}
+        discrete = (unit for unit in units if not unit.gpu.is_integrated)
+        found = {unit.id: _NO_NAME for unit in discrete if unit.id not in self.devices}
         return {**found, **self.without_driver}
 
 
@@ -174,7 +179,8 @@ class Publisher:
         """
         settings = self._settings
         root = settings.host_dev_root
-        each = {unit.uuid: unit for unit in units}.values()  # one of the replicas of a device
+        discrete = [unit for unit in units if not unit.gpu.is_integrated]
+        each = {unit.uuid: unit for unit in discrete}.values()  # one of the replicas of a device
         given = {_name(unit): [*nodes.of(unit, root), *self._drm(unit)] for unit in each}
         is_wsl = any(unit.uuid == WSL for unit in units)
         found = self._files.of_wsl() if is_wsl else self._files.find(driver)
@@ -191,11 +197,14 @@ class Publisher:
         )
         others = published - {f"{VENDOR}/{GPU}={one}" for one in given}
         devices = self._generated(units, given, driver, has_own=not found.problem)
-        bare = [unit.id for unit in units if found.problem and unit.id not in devices]
+        bare = [unit.id for unit in discrete if found.problem and unit.id not in devices]
         withheld = dict.fromkeys(bare if alone or lost else (), found.problem)
-        why = found.problem if withheld else f"{found.problem}; {_UNUSED}"
-        self._missing.say_all("driver libraries not found", [why] if bare else [])
-        for unit in units:
+        lacking = [unit.id for unit in units if unit.gpu.is_integrated and unit.id not in devices]
+        withheld |= dict.fromkeys(lacking if alone else (), _INTEGRATED)
+        reasons = [found.problem] * bool(bare) + [_INTEGRATED] * bool(lacking)
+        told = [one if one in withheld.values() else f"{one}; {_UNUSED}" for one in reasons]
+        self._missing.say_all("driver libraries not found", told)
+        for unit in discrete:
             own = f"{VENDOR}/{GPU}={_name(unit)}"
             if own in published:
                 devices.setdefault(unit.id, own)
@@ -232,7 +241,7 @@ class Publisher:
         gone = {file.path: file.gone(self._files.lacks) for file in lost}
         found, stale = {}, dict[Path, str]()
         for unit in units:
-            paths = [node.container_path for node in nodes[_name(unit)]]
+            paths = [node.container_path for node in nodes.get(_name(unit), ())]
             match = generated.match(unit.gpu, unit.mig, driver, paths)
             if match.file and (why := match.stale or gone.get(match.file, "")):
                 stale.setdefault(match.file, why)

@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 
 KIND: Final = "nvidia.com/gpu"
 _UUID: Final = ("GPU-", "MIG-")
-_DRIVER: Final = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d+\.[0-9.]+)")
+_DRIVER: Final = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(?:(\d{3,}\.[0-9.]+)|\d+\.)")
+"""A main library of the driver with its version; libcuda.so.1.1 of a Jetson has none."""
 _NODES: Final = (
     re.compile(r"/dev/nvidia\d+"),
     re.compile(r"/dev/nvidia-caps/nvidia-cap\d+"),
@@ -56,7 +57,7 @@ class File:
     def drivers(self) -> frozenset[str]:
         """Versions of the driver whose libraries it mounts."""
         found = map(_DRIVER.search, self.libraries)
-        return frozenset(one[1] for one in found if one)
+        return frozenset(one[1] for one in found if one and one[1])
 
     @property
     def has_uuids(self) -> bool:
@@ -102,6 +103,8 @@ class Generated:
 
         ``nodes`` are paths of the device nodes that it needs in a container.
         """
+        if gpu.is_integrated and not mig:
+            return self._integrated(gpu)
         uuid = mig.uuid if mig else gpu.uuid
         index = f"{gpu.index}:{mig.index}" if mig else str(gpu.index)
         name = uuid if uuid in self.by_name else index
@@ -119,6 +122,16 @@ class Generated:
         if stale:
             return Match(stale=stale, file=file.path)
         return Match(f"{KIND}={name}", file=file.path, is_index=name != uuid)
+
+    def _integrated(self, gpu: Gpu) -> Match:
+        """Return the name of a Jetson's GPU: the index, which is 0 whatever else is plugged in.
+
+        A specification with nothing but ``all`` has it too. Nothing shows that one is out of date:
+        no library has the driver's version in its name, and no node is that of one GPU alone.
+        """
+        names = [str(gpu.index), gpu.uuid, *([_ALL] if self.by_name.keys() == {_ALL} else [])]
+        name = next((one for one in names if one in self.by_name), "")
+        return Match(f"{KIND}={name}", file=self.by_name[name].path) if name else Match()
 
 
 def _differ(given: frozenset[str], needed: frozenset[str]) -> bool:

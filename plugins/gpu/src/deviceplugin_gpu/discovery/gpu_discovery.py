@@ -11,6 +11,7 @@ from deviceplugin.kit.backoff import MONOTONIC, Clock
 from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu import host
+from deviceplugin_gpu.advertised.units import any_names
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.health.xids import DOUBLE_BIT, parse_checks
@@ -23,11 +24,11 @@ from deviceplugin_gpu.nvml.api import (
     LibraryMissingError,
     NvmlError,
 )
+from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.nvml.events import EventWatch
 from deviceplugin_gpu.nvml.library import MISSING, UPGRADED, Library
-from deviceplugin_gpu.snapshot import WSL, Gpu, Snapshot
+from deviceplugin_gpu.snapshot import TEGRA, WSL, Gpu, Snapshot
 
-TEGRA: Final = "tegra"
 _WSL_NODE: Final = "dxg"
 log = logging.getLogger(__name__)
 
@@ -81,19 +82,11 @@ def without_nvml(roots: Roots, strategy: str, *, missing: bool) -> Snapshot | No
 
     The strategy ``auto`` recognizes a Tegra system, such as a Jetson, only if NVML is ``missing``.
     """
-    if strategy == TEGRA or (missing and strategy == "auto" and is_tegra(roots)):
+    if strategy == TEGRA or (missing and strategy == "auto" and host.is_tegra(roots)):
         return Snapshot((Gpu(0, TEGRA, name="Tegra"),))
     if strategy == "auto" and not absence(roots.dev / _WSL_NODE):
         return Snapshot((Gpu(0, WSL, name="WSL"),))
     return None
-
-
-def is_tegra(roots: Roots) -> bool:
-    """Return whether this is a Tegra system."""
-    return (
-        not absence(roots.etc / "nv_tegra_release")
-        or host.text(roots.sys / "devices/soc0/family").lower() == TEGRA
-    )
 
 
 def has_traces(roots: Roots) -> bool:
@@ -143,6 +136,13 @@ class GpuDiscovery:
             self._explained.over("")
         return snapshot, strange
 
+    @property
+    def absent(self) -> list[UnidentifiedGpu]:
+        """The GPUs that the last poll could not identify, but for those that are excluded."""
+        found = self._driver.unidentified
+        exclude = self._settings.exclude
+        return [one for one in found if not any_names(exclude, Gpu(-1, "", pci=one.pci))]
+
     def changes(self, stop: Flag) -> Iterator[None]:
         """Yield whenever a GPU reports something that may have changed its state.
 
@@ -167,7 +167,7 @@ class GpuDiscovery:
         self._gpus = gpus
         unheard = self._unheard(gpus)
         self._driver.health.observe(found.snapshot, unheard, found.needs_reset, found.energy)
-        strange = list(map(str, found.unidentified))
+        strange = list(map(str, self.absent))
         if not found.snapshot.gpus:
             self._explain(None)
         return found.snapshot, strange

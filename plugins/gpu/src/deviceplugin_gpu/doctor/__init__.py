@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.checks import Finding, Hardware, Need, Node, ok
+from deviceplugin_gpu import host
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.doctor import cuda_pods
 from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
@@ -17,9 +18,13 @@ _ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
 
 def look(node: Node) -> Iterable[Finding]:
     """NVIDIA GPUs: driver, device files, libraries, and whether a CUDA pod would run."""
-    is_wsl = node.exists("dev/dxg")
-    gpus = [ok(_GPUS.what, "/dev/dxg exists: Windows has the driver")] if is_wsl else None
-    return [*(gpus or _GPUS.look(node)), *cuda_pods.look(node)]
+    if node.exists("dev/dxg"):
+        gpus: Iterable[Finding] = [ok(_GPUS.what, "/dev/dxg exists: Windows has the driver")]
+    elif cuda_pods.is_tegra(node) and not host.cards(node.at("sys")):
+        gpus = [ok(_GPUS.what, "a Tegra system: its GPU is integrated, and a pod gets it as 0")]
+    else:
+        gpus = _GPUS.look(node)
+    return [*gpus, *cuda_pods.look(node)]
 
 
 def _missing_library(node: Node) -> str:

@@ -132,8 +132,9 @@ class NodeKind:
     """Whether the container runtime supports CDI, and has it enabled."""
     toolkit: bool = False
     """Whether there is a specification of NVIDIA's toolkit, and it is up to date."""
-    libraries: bool = False
-    """Whether the plugin sees the driver's libraries below the driver's root."""
+    libraries: bool | None = False
+    """Whether the plugin sees the driver's libraries below the driver's root; None if its GPU is
+    integrated, for which the plugin has no specification."""
     by_variable: bool = True
     """Whether NVIDIA's runtime takes the variable of containers that are not privileged."""
     by_mounts: bool | None = None
@@ -179,6 +180,11 @@ _NO_DRIVER: Final = Prospect(
 )
 
 
+_INTEGRATED: Final = replace(
+    _NO_DRIVER, do="run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node."
+)
+
+
 def table(node: NodeKind) -> dict[str, Prospect]:
     """Return the outcome of each strategy on ``node``."""
     return {strategy: _of(strategy, node) for strategy in STRATEGIES}
@@ -208,7 +214,7 @@ def _by_cdi(node: NodeKind) -> Prospect:
     if node.cdi is False:
         return _NO_CDI
     if not (node.toolkit or node.libraries):
-        return _NO_DRIVER
+        return _INTEGRATED if node.libraries is None else _NO_DRIVER
     whose = "NVIDIA's toolkit's" if node.toolkit else "the plugin's"
     if node.cdi is None:
         do = "containerd 2 and CRI-O have it; containerd 1.7 with enable_cdi = true."

@@ -21,6 +21,7 @@ from deviceplugin.checks import (
     unknown,
     warning,
 )
+from deviceplugin_gpu import host
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container.driver_files import CUDA, DriverFiles
 from deviceplugin_gpu.container.nvidia_ctk import File, Generated, Toolkit
@@ -49,11 +50,18 @@ _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
 _STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
 
 
+def is_tegra(node: Node) -> bool:
+    """Return whether the node is a Tegra system, such as a Jetson."""
+    return host.is_tegra(host.Roots(etc=node.at("etc"), sys=node.at("sys")))
+
+
 def look(node: Node) -> Iterator[Finding]:
     """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
     found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
-    is_wsl = node.exists("dev/dxg")
-    if found is None and not is_wsl:  # the hardware checks report what is missing then
+    is_wsl, is_integrated = node.exists("dev/dxg"), is_tegra(node)
+    if found is None and not (
+        is_wsl or is_integrated
+    ):  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
     settings, faults = _settings(node)
@@ -72,15 +80,17 @@ def look(node: Node) -> Iterator[Finding]:
         )
         fresh.append(not reason)
         yield _specification(file, reason)
-    problems = {one: _files(node, one, version) for one in _ROOTS}
-    root = next((one for one, why in problems.items() if not why), "")
-    yield _libraries(node, root, version, problems)
-    yield from _device_nodes(node, is_wsl=is_wsl)
+    root = ""
+    if not is_integrated:  # else the toolkit has lists of files and device nodes
+        problems = {one: _files(node, one, version) for one in _ROOTS}
+        root = next((one for one, why in problems.items() if not why), "")
+        yield _libraries(node, root, version, problems)
+        yield from _device_nodes(node, is_wsl=is_wsl)
     kind = NodeKind(
         nvidia_runtime=is_default(config) or (False if config.is_complete else None),
         cdi=config.cdi,
         toolkit=bool(fresh) and all(fresh),
-        libraries=bool(root),
+        libraries=None if is_integrated else bool(root),
         by_variable=requests is None or requests.by_variable,
         by_mounts=requests.by_mounts if requests else None,
     )

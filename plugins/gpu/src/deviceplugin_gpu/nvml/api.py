@@ -39,6 +39,8 @@ UNUSABLE: Final = frozenset(
 
 # NVML's numbers. Each release of pynvml has only those of its time.
 MAX_LINKS: Final = 36
+PROFILES: Final = 18
+"""Profiles of GPU instances, numbered from 0. More would be asked for in vain."""
 REMOTE_SWITCH: Final = 2
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})

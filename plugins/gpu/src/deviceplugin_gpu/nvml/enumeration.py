@@ -52,7 +52,7 @@ def unidentified(
     """
     absent = {} if "" in named else {a: b for a, b in cards.items() if a not in named}
     lost = [address for address, driver in absent.items() if driver == host.NVIDIA]
-    idle = [address for address, driver in absent.items() if not driver]
+    others = {a: b for a, b in absent.items() if b != host.NVIDIA}
     if len(lost) == len(unread):
         pairs = zip(unread, lost, strict=True)
         found = [UnidentifiedGpu(f"cannot be read: {why}", index, at) for (index, why), at in pairs]
@@ -64,8 +64,12 @@ def unidentified(
         found = [UnidentifiedGpu(problem, pci=address) for address in lost]
     return (
         *found,
-        *(UnidentifiedGpu(f"{_DRIVERLESS}: {_SEE_LOG}", pci=address) for address in idle),
+        *(UnidentifiedGpu(_not_served(driver), pci=address) for address, driver in others.items()),
     )
+
+
+def _not_served(driver: str) -> str:
+    return f"has the driver {driver}, not {host.NVIDIA}" if driver else f"{_DRIVERLESS}: {_SEE_LOG}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,8 @@ def enumerate_gpus(
             continue
         known = next((gpu for gpu in before.gpus if gpu.uuid == uuid), None)
         gpu = _gpu(index, Questions(uuid, handle, unanswered), sysfs, known)
-        addresses.add(gpu.pci)
+        if gpu.pci or not gpu.is_integrated:
+            addresses.add(gpu.pci)
         if gpu.name not in _DISPLAYS:
             found.append(gpu)
             handles[uuid] = handle
@@ -171,6 +176,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
     memory = asked.ask(None, "nvmlDeviceGetMemoryInfo")
     total = known.memory if memory is None else int(memory.total)
     mig_mode = ask((None, None), "nvmlDeviceGetMigMode", handle)[0]
+    migs = {mig.uuid: mig for mig in known.migs}
     _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
     return Gpu(
         index=known.index,
@@ -183,7 +189,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         compute=asked.ask(known.compute, "nvmlDeviceGetCudaComputeCapability"),
         mig_capable=mig_mode is not None,
         mig_enabled=bool(mig_mode),
-        migs=gpu_facts.mig_devices(handle, total) if mig_mode else (),
+        migs=gpu_facts.mig_devices(asked, total, migs) if mig_mode else (),
         fabric=fabric(handle),
         problem=_NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),

@@ -9,7 +9,7 @@ import ctypes
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
@@ -52,6 +52,8 @@ class Questions:
     uuid: str
     handle: Handle
     unanswered: list[str]
+    final: frozenset[int] = api.MISSING
+    """Errors that are an answer too."""
 
     def ask(self, default: Any, function: str, *arguments: object) -> Any:
         """Return the result of ``function``, or ``default`` if it fails and the GPU is usable."""
@@ -60,7 +62,7 @@ class Questions:
         except NvmlError as error:
             if error.code in api.UNUSABLE:
                 raise
-            if error.code not in api.MISSING:
+            if error.code not in self.final:
                 self.unanswered.append(f"GPU {self.uuid}: {error}")
             return default
 
@@ -90,47 +92,76 @@ def fabric(gpu: Handle) -> str:
     return ""
 
 
-def mig_devices(gpu: Handle, total: int) -> tuple[Mig, ...]:
-    """Return the MIG devices of ``gpu``, which has ``total`` bytes. Invalid ones are skipped."""
+def mig_devices(asked: Questions, total: int, known: Mapping[str, Mig]) -> tuple[Mig, ...]:
+    """Return the MIG devices of a GPU, which has ``total`` bytes. Invalid ones are skipped.
+
+    What cannot be read of one, and its nodes do not depend on, is as ``known`` by its UUID.
+    """
     found = []
-    for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", gpu)):
+    for index in range(ask(0, "nvmlDeviceGetMaxMigDeviceCount", asked.handle)):
         try:
-            handle = call("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+            handle = call("nvmlDeviceGetMigDeviceHandleByIndex", asked.handle, index)
         except NvmlError as error:
             if error.code in api.MISSING:
                 continue
             raise
-        mig = _mig(handle, index, total)
-        found.append(replace(mig, placement=_placement(gpu, mig.gpu_instance)))
+        found.append(_mig(asked, handle, index, total, known))
     return tuple(found)
 
 
-def _placement(gpu: Handle, gpu_instance: int) -> tuple[int, int] | None:
-    """Return the first memory slice of a GPU instance and how many it has; None if unknown.
-
-    A driver may tell only those who may change MIG devices, which this plugin need not.
-    """
-    try:
-        instance = call("nvmlDeviceGetGpuInstanceById", gpu, gpu_instance)
-        found = call("nvmlGpuInstanceGetInfo", instance).placement
-    except NvmlError as error:
-        if error.code in api.REFUSED:
-            return None
-        raise
-    return int(found.start), int(found.size)
-
-
-def _mig(handle: Handle, index: int, total: int) -> Mig:
-    attributes = ask(None, "nvmlDeviceGetAttributes_v2", handle)
-    name = _PROFILE.search(ask("", "nvmlDeviceGetName", handle))
+def _mig(gpu: Questions, handle: Handle, index: int, total: int, known: Mapping[str, Mig]) -> Mig:
+    uuid = call("nvmlDeviceGetUUID", handle)
     mig = Mig(
-        uuid=call("nvmlDeviceGetUUID", handle),
+        uuid=uuid,
         index=index,
         gpu_instance=call("nvmlDeviceGetGpuInstanceId", handle),
         compute_instance=call("nvmlDeviceGetComputeInstanceId", handle),
-        profile=name[1].lower() if name else _computed_profile(attributes, total),
     )
-    return mig if attributes is None else _with_attributes(mig, attributes)
+    before, asked = known.get(uuid, mig), replace(gpu, handle=handle)
+    attributes = asked.ask(None, "nvmlDeviceGetAttributes_v2")
+    mig = _with_attributes(mig, attributes) if attributes else replace(before, index=index)
+    instance = _instance(gpu, mig.gpu_instance)
+    if instance:
+        mig = replace(mig, placement=(int(instance.placement.start), int(instance.placement.size)))
+    if name := _PROFILE.search(asked.ask("", "nvmlDeviceGetName")):
+        return replace(mig, profile=name[1].lower())
+    same = (mig.slices, mig.compute_slices, mig.memory)
+    if before.profile and same == (before.slices, before.compute_slices, before.memory):
+        return replace(mig, profile=before.profile)
+    profile = _named_profile(gpu, mig, instance) or _computed_profile(mig, total)
+    return replace(mig, profile=profile)
+
+
+def _instance(gpu: Questions, number: int) -> Any:
+    """Return NVML's facts of a GPU instance; None if unknown.
+
+    A driver may tell only those who may change MIG devices, which this plugin need not.
+    """
+    asked = replace(gpu, final=api.REFUSED)
+    handle = asked.ask(None, "nvmlDeviceGetGpuInstanceById", number)
+    return handle and replace(asked, handle=handle).ask(None, "nvmlGpuInstanceGetInfo")
+
+
+def _named_profile(gpu: Questions, mig: Mig, instance: Any) -> str:
+    """Return the name that the driver has for the profile of a GPU instance; empty if unknown.
+
+    No size tells apart those with more media engines (``+me``) or for graphics (``+gfx``).
+    """
+    asked = replace(gpu, final=api.REFUSED)
+    for number in range(api.PROFILES if instance else 0):
+        found = asked.ask(None, "nvmlDeviceGetGpuInstanceProfileInfo", number)
+        if found and found.id == instance.profileId:
+            name = _PROFILE.search(_text(found.name))
+            return _part(mig) + name[1].lower() if name else ""
+    return ""
+
+
+def _text(raw: Any) -> str:
+    return raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+
+
+def _part(mig: Mig) -> str:
+    return f"{mig.compute_slices}c." if mig.compute_slices < mig.slices else ""
 
 
 def _with_attributes(mig: Mig, attributes: Any) -> Mig:
@@ -150,15 +181,13 @@ def _with_attributes(mig: Mig, attributes: Any) -> Mig:
     )
 
 
-def _computed_profile(attributes: Any, total: int) -> str:
+def _computed_profile(mig: Mig, total: int) -> str:
     """Return the profile's name computed from its size; empty if that is unknown."""
-    if attributes is None or not total or not attributes.gpuInstanceSliceCount:
+    if not total or not mig.slices:
         return ""
-    eighths = math.ceil(_EIGHTHS * attributes.memorySizeMB * _MIB / total)
-    gigabytes = round(eighths / _EIGHTHS * math.ceil(total / _GIB))
-    slices, compute = attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount
-    part = f"{compute}c." if compute < slices else ""
-    return f"{part}{slices}g.{gigabytes}gb"
+    eighths = math.ceil(_EIGHTHS * mig.memory / total)
+    gigabytes = math.floor(eighths / _EIGHTHS * math.ceil(total / _GIB) + 0.5)  # half up
+    return f"{_part(mig)}{mig.slices}g.{gigabytes}gb"
 
 
 def wear(asked: Questions, *, is_pending: bool) -> Iterator[str]:
