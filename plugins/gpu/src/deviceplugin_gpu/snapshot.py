@@ -8,6 +8,19 @@ from typing import Final
 WSL: Final = "all"
 """Id of the only GPU of the Windows Subsystem for Linux."""
 _GIB: Final = 1 << 30
+_FAMILIES: Final = (
+    ((13, 0), "rubin"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+"""Families by the lowest compute capability of each."""
 
 
 class Nearness(IntEnum):
@@ -76,6 +89,11 @@ class Gpu:
     """Bytes."""
     compute: tuple[int, int] = (0, 0)
     """CUDA compute capability."""
+    cores: int = 0
+    """CUDA cores; 0 if unknown."""
+    brand: str = ""
+    addressing: str = ""
+    """How it shares addresses with CPUs: ``HMM``, ``ATS`` or ``None``; empty if not supported."""
     mig_capable: bool = False
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
@@ -87,6 +105,11 @@ class Gpu:
     """Why it works and will not for long, or is to be reset soon."""
     slowdown: str = ""
     """Why its hardware runs it slower now; empty if it does not."""
+
+    @property
+    def family(self) -> str:
+        """Its architecture, such as ``ada-lovelace``; empty if unknown."""
+        return next((name for lowest, name in _FAMILIES if self.compute >= lowest), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,14 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 
 Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
+_ENGINES: Final[Mapping[str, str]] = {
+    "copy": "copyEngines",
+    "decoder": "decoders",
+    "encoder": "encoders",
+    "jpeg": "jpegEngines",
+    "ofa": "ofaEngines",
+}
+"""Capacities of MIG devices, by kind."""
 _NVLINK: Final = 100
 """Score of an NVLink between two GPUs; more than any path without one."""
 _NUMA: Final = 5
@@ -25,6 +33,7 @@ def describe(
     health: Mapping[str, dp.Health],
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
+    snapshot: Snapshot,
 ) -> list[dp.Device]:
     """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
     return [
@@ -37,7 +46,8 @@ def describe(
             topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
             cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
-            attributes=_attributes(unit),
+            attributes=_attributes(unit, snapshot),
+            capacity=_capacity(unit),
         )
         for unit in units
     ]
@@ -66,21 +76,53 @@ def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
         )
 
 
-def _attributes(unit: Unit) -> dict[str, str | int]:
+def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
+    """Return facts, by the names and types of NVIDIA's DRA driver where it has them."""
     gpu, mig = unit.gpu, unit.mig
-    attributes = {
-        "index": unit.index,
-        "model": gpu.name,
-        "profile": mig.profile if mig else "",
-        "memory": size(mig.memory if mig else gpu.memory),
+    start, count = (mig.placement if mig else None) or (None, None)
+    found: dict[str, str | int | None] = {
+        "type": "mig" if mig else "gpu",
+        "uuid": unit.uuid if unit.uuid.startswith(("GPU-", "MIG-")) else None,
+        "index": unit.index if mig else gpu.index,
+        "minor": None if mig else gpu.minor,
+        "productName": gpu.name,
+        "brand": gpu.brand,
+        "architecture": gpu.family.replace("-", " ").title(),
+        "cudaComputeCapability": _version(gpu.compute),
+        "driverVersion": dp.Version(snapshot.driver),
+        "cudaDriverVersion": _version(snapshot.cuda),
+        "addressingMode": gpu.addressing,
+        "nvlinkPeers": _peers(gpu, snapshot) if gpu.pci and not mig else None,
         "pci": gpu.pci,
+        "profile": mig.profile if mig else "",
         "parentUUID": gpu.uuid if mig else "",
+        "placementStart": start,
+        "placementSize": count,
+        # Earlier names, which go with the next release.
+        "model": gpu.name,
+        "memory": size(mig.memory if mig else gpu.memory),
     }
-    found: dict[str, str | int] = {name: value for name, value in attributes.items() if value}
-    if mig and mig.placement:
-        start, count = mig.placement
-        found |= {"placementStart": start, "placementSize": count}
-    return found
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _version(numbers: tuple[int, int]) -> dp.Version:
+    return dp.Version(".".join(map(str, numbers)) if any(numbers) else "")
+
+
+def _peers(gpu: Gpu, snapshot: Snapshot) -> int | None:
+    """Return how many GPUs of the node it has NVLinks to; None if not all are known."""
+    others = [one.uuid for one in snapshot.gpus if one.uuid != gpu.uuid]
+    links = [snapshot.links.get((gpu.uuid, one)) for one in others]
+    return None if None in links else sum(bool(link and link.nvlinks) for link in links)
+
+
+def _capacity(unit: Unit) -> dict[str, int | str]:
+    if unit.mig is None:
+        found = {"memory": unit.gpu.memory, "cores": unit.gpu.cores}
+        return {name: amount for name, amount in found.items() if amount}
+    engines = {_ENGINES[kind]: count for kind, count in unit.mig.engines.items()}
+    amounts = {"memory": unit.mig.memory, "multiprocessors": unit.mig.multiprocessors}
+    return {**amounts, **engines} if engines else {}
 
 
 def nearness(snapshot: Snapshot) -> dict[tuple[str, str], int]:
