@@ -8,7 +8,6 @@ import pytest
 import deviceplugin as dp
 from deviceplugin_gpu.advertised.devices import describe
 from deviceplugin_gpu.advertised.units import GPU, Unit
-from deviceplugin_gpu.nvml.gpu_facts import _BRANDS
 from deviceplugin_gpu.snapshot import Gpu, Link, Snapshot
 from discovered import found
 from dra.selecting import candidates, chosen, shipped
@@ -40,14 +39,23 @@ NAMES = {
     "2g": LARGE.uuid(1),
     "gh200": FakeGpu(2).uuid,
 }
-MEMORY = "device.capacity['gpu.nvidia.com'].memory"
-SMS = "device.capacity['gpu.nvidia.com'].multiprocessors"
-THEIRS = "device.attributes['gpu.nvidia.com']"
+WORDS = {
+    "MEMORY": "device.capacity['gpu.nvidia.com'].memory",
+    "SMS": "device.capacity['gpu.nvidia.com'].multiprocessors",
+    "STANDARD": "device.attributes['resource.kubernetes.io']",
+    "THEIRS": "device.attributes['gpu.nvidia.com']",
+}
 
 
 @pytest.fixture
 def fleet(rig: GpuRig) -> GpuRig:
+    """Return a node of which all is known that there can be, also where the MIG devices are."""
     rig.has(GPUS)
+    place, bus = FakeGpu(1).pci, rig.roots.sys / "bus/pci/devices"
+    (rig.roots.sys / "devices/pci0000:00" / place).mkdir(parents=True)
+    bus.mkdir(parents=True)
+    (bus / place).symlink_to(rig.roots.sys / "devices/pci0000:00" / place)
+    rig.place({1: 3})
     return rig
 
 
@@ -88,16 +96,17 @@ def facts(rig: GpuRig) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         ("THEIRS.type == 'gpu' && (THEIRS.index == 0 || THEIRS.index == 2)", "a100 gh200"),
         ("THEIRS.type == 'gpu' && THEIRS.minor in [2, 3]", "gh200"),
         ("has(THEIRS.addressingMode) && THEIRS.addressingMode == 'ATS'", "gh200"),
-        ("device.attributes['resource.kubernetes.io'].pciBusID == '0000:02:00.0'", "1g 2g"),
+        ("STANDARD.pciBusID == '0000:02:00.0'", "1g 2g"),
+        ("has(STANDARD.pcieRoot) && STANDARD.pcieRoot == 'pci0000:00'", "1g 2g"),
+        ("has(STANDARD.numaNode) && STANDARD.numaNode == 3", "1g 2g"),
         ("has(THEIRS.nvlinkPeers) && THEIRS.nvlinkPeers == 1", "a100"),
-        # Names that come from NVML, and those of earlier releases.
         ("THEIRS.memory == '40Gi' && THEIRS.model == 'NVIDIA A100-SXM4-40GB'", "a100"),
     ],
 )
 def test_a_selector_for_nvidias_driver_chooses_the_same(
     fleet: GpuRig, expression: str, expected: str
 ) -> None:
-    for name, text in (("MEMORY", MEMORY), ("SMS", SMS), ("THEIRS", THEIRS)):
+    for name, text in WORDS.items():
         expression = expression.replace(name, text)
     devices = fleet.plugin(mig_strategy="mixed").discover()
     among = candidates(devices, DRIVER, fleet.roots.sys)
@@ -169,19 +178,10 @@ def test_peers_are_absent_unless_all_links_are_known() -> None:
         assert expected == device.attributes.get("nvlinkPeers")
 
 
-BRANDS = """QUADRO TESLA NVS GRID GEFORCE TITAN NVIDIA_VAPPS NVIDIA_VPC NVIDIA_VCS NVIDIA_VWS
-NVIDIA_CLOUD_GAMING QUADRO_RTX NVIDIA_RTX NVIDIA GEFORCE_RTX TITAN_RTX"""
-
-
-def test_brands_have_the_numbers_of_nvml() -> None:
-    numbers = {
-        getattr(pynvml, f"NVML_BRAND_{name}"): name.replace("_", "").lower()
-        for name in BRANDS.split()
-    }
-    assert numbers == {number: name.lower() for number, name in enumerate(_BRANDS) if name}
-
-
-@pytest.mark.parametrize(("number", "expected"), [(0, None), (15, "GeForceRTX"), (99, None)])
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, None), (pynvml.NVML_BRAND_GEFORCE_RTX, "GeForceRTX"), (99, None)],
+)
 def test_a_brand_without_a_name_is_absent(rig: GpuRig, number: int, expected: str | None) -> None:
     rig.has(Fleet.of(1, brand=number))
     ((attributes, _),) = facts(rig).values()

@@ -108,16 +108,15 @@ def _description(unit: Unit) -> dict[str, str | int]:
     """Return facts, by the names and types of AMD's DRA driver where it has them."""
     gpu, is_part = unit.gpu, unit.number is not None
     found: dict[str, str | int] = {
-        "type": "amdgpu-partition" if is_part else "amdgpu",
         "pci": gpu.address,
-        "pciAddr": gpu.address,
-        "parentPciAddr": gpu.address if is_part else "",
-        "deviceID": f"0x{gpu.product}",
+        "model": gpu.name,  # an earlier name, as is the next
+        "partitioning": str(gpu.style),
+        "type": "amdgpu-partition" if is_part else "amdgpu",
         "productName": gpu.name.translate(_SPELLED),
         "partitionProfile": str(gpu.style),
-        # Earlier names, which go with the next release.
-        "model": gpu.name,
-        "partitioning": str(gpu.style),
+        "deviceID": f"0x{gpu.product}",
+        "pciAddr": gpu.address,
+        "parentPciAddr": gpu.address if is_part else "",
     }
     for node in unit.nodes:
         if kind := _INDEX.fullmatch(node):

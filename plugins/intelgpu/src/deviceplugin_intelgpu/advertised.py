@@ -109,15 +109,15 @@ def _description(gpu: Gpu) -> dict[str, str | int]:
     """Return facts, by the names, types and values of Intel's DRA driver where it has them."""
     model, family = _MODELS.get(gpu.product, ("Unknown", "Unknown"))
     found: dict[str, str | int] = {
-        "type": "gpu" if gpu.physical == gpu.address else "vf",
+        "pci": gpu.address,
+        "product": gpu.product,  # an earlier name
+        "driver": gpu.driver,
         "model": model,
         "family": family,
-        "driver": gpu.driver,
+        "type": "gpu" if gpu.physical == gpu.address else "vf",
         "sriov": gpu.can_divide,
         "pciId": f"0x{gpu.product}",
         "pciAddress": gpu.address,
-        "pci": gpu.address,
-        "product": gpu.product,  # an earlier name, which goes with the next release
     }
     return found if found["type"] == "gpu" else {**found, "physical-function": gpu.physical}
 

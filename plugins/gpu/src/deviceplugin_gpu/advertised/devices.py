@@ -81,26 +81,25 @@ def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
     gpu, mig = unit.gpu, unit.mig
     start, count = (mig.placement if mig else None) or (None, None)
     found: dict[str, str | int | None] = {
-        "type": "mig" if mig else "gpu",
-        "uuid": unit.uuid if unit.uuid.startswith(("GPU-", "MIG-")) else None,
         "index": unit.index if mig else gpu.index,
-        "minor": None if mig else gpu.minor,
-        "productName": gpu.name,
-        "brand": gpu.brand,
+        "model": gpu.name,  # an earlier name, as is the string of the memory
+        "profile": mig.profile if mig else "",
+        "memory": size(mig.memory if mig else gpu.memory),
+        "pci": gpu.pci,
+        "parentUUID": gpu.uuid if mig else "",
+        "placementStart": start,
+        "placementSize": count,
         "architecture": gpu.family.replace("-", " ").title(),
         "cudaComputeCapability": _version(gpu.compute),
         "driverVersion": dp.Version(snapshot.driver),
         "cudaDriverVersion": _version(snapshot.cuda),
+        "type": "mig" if mig else "gpu",
+        "uuid": unit.uuid if unit.uuid.startswith(("GPU-", "MIG-")) else None,
+        "minor": None if mig else gpu.minor,
+        "productName": gpu.name,
+        "brand": gpu.brand,
         "addressingMode": gpu.addressing,
         "nvlinkPeers": _peers(gpu, snapshot) if gpu.pci and not mig else None,
-        "pci": gpu.pci,
-        "profile": mig.profile if mig else "",
-        "parentUUID": gpu.uuid if mig else "",
-        "placementStart": start,
-        "placementSize": count,
-        # Earlier names, which go with the next release.
-        "model": gpu.name,
-        "memory": size(mig.memory if mig else gpu.memory),
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 
