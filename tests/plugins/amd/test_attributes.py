@@ -86,7 +86,10 @@ def test_what_is_not_known_is_absent(build: Build) -> None:
     tree = build(MI210, links=False)
     tree.refuse()
     (tree.sys / "module/amdgpu/version").unlink()
-    first = found(tree.plugin())[MI210.addresses[0]]
+    (tree.cards[MI210.addresses[1]].folder / "mem_info_vram_total").write_text("9" * 20)
+    devices = found(tree.plugin())
+    first = devices[MI210.addresses[0]]
+    assert {} == devices[MI210.addresses[1]].capacity, "nor is what cannot be"
     assert {"memory": MI210.memory} == dict(first.capacity), "of PCI"
     assert {"driverVersion", "driverVersionFull", "parentPciAddr", "partitionProfile"}.isdisjoint(
         first.attributes

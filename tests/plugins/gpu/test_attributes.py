@@ -6,9 +6,10 @@ import pynvml
 import pytest
 
 import deviceplugin as dp
+from deviceplugin._inventory.validation import device_problem
 from deviceplugin_gpu.advertised.devices import describe
 from deviceplugin_gpu.advertised.units import GPU, Unit
-from deviceplugin_gpu.snapshot import Gpu, Link, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Snapshot
 from discovered import found
 from dra.selecting import candidates, chosen, shipped
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
@@ -176,6 +177,17 @@ def test_peers_are_absent_unless_all_links_are_known() -> None:
     ):
         (device,) = describe([Unit(GPU, one)], {"GPU-0": dp.Health()}, {}, {}, snapshot)
         assert expected == device.attributes.get("nvlinkPeers")
+
+
+def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
+    migs = [Mig("MIG-0", 0, 0, 0, memory=size, engines={"copy": 1}) for size in (1 << 63, 1 << 30)]
+    units = [Unit(GPU, Gpu(0, "GPU-0", memory=1 << 64)), *(Unit(GPU, Gpu(0, "G"), m) for m in migs)]
+    health = {unit.id: dp.Health() for unit in units}
+    devices = describe(units, health, {}, {}, Snapshot())
+    assert ["", "", ""] == [device_problem(device) for device in devices]
+    assert [set(), set(), {"memory", "multiprocessors", "copyEngines"}] == [
+        {*device.capacity} for device in devices
+    ]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ _WEIGHTS: Final = 1000
 """More than the kernel's weight of any link, which decides between equal distances."""
 _FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
 _OLD_DOMAIN: Final = "beta.amd.com"
+_MOST: Final = 1 << 63
+"""More than any amount that a device may have."""
 _SPELLED: Final = str.maketrans(" ", "_", "()")
 _INDEX: Final = re.compile(r"dri/(card|renderD)(\d{1,9})", re.ASCII)
 _INDICES: Final = {"card": "cardIndex", "renderD": "renderIndex"}
@@ -146,7 +148,7 @@ def _amounts(unit: Unit, sysfs: Sysfs) -> dict[str, int]:
         "simdUnits": simds,
         "computeUnits": simds // each if each else 0,
     }
-    return {name: amount for name, amount in found.items() if amount}
+    return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
 
 
 def _kind(gpu: Gpu) -> str:

@@ -17,7 +17,7 @@ _DISPLAY: Final = "03"
 _INTEGRATED: Final = "0000:00:02.0"
 """Where a CPU has its own GPU, which uses the memory of the node."""
 _TILE: Final = re.compile("tile[0-9]{1,2}")
-_SIZE: Final = re.compile("[1-9][0-9]{0,17}")
+_SIZE: Final = re.compile("[1-9][0-9]{0,15}")
 SURVIVABILITY: Final = "survivability_mode"
 
 

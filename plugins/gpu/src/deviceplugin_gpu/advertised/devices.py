@@ -22,6 +22,7 @@ _ENGINES: Final[Mapping[str, str]] = {
     "ofa": "ofaEngines",
 }
 """Capacities of MIG devices, by kind."""
+_MOST: Final = 1 << 63
 _NVLINK: Final = 100
 """Score of an NVLink between two GPUs; more than any path without one."""
 _NUMA: Final = 5
@@ -115,13 +116,14 @@ def _peers(gpu: Gpu, snapshot: Snapshot) -> int | None:
     return None if None in links else sum(bool(link and link.nvlinks) for link in links)
 
 
-def _capacity(unit: Unit) -> dict[str, int | str]:
+def _capacity(unit: Unit) -> dict[str, int]:
+    """Return what is known. With an amount that has no place in 63 bits a device is not valid."""
     if unit.mig is None:
         found = {"memory": unit.gpu.memory, "cores": unit.gpu.cores}
-        return {name: amount for name, amount in found.items() if amount}
-    engines = {_ENGINES[kind]: count for kind, count in unit.mig.engines.items()}
-    amounts = {"memory": unit.mig.memory, "multiprocessors": unit.mig.multiprocessors}
-    return {**amounts, **engines} if engines else {}
+        return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
+    found = {"memory": unit.mig.memory, "multiprocessors": unit.mig.multiprocessors}
+    found |= {_ENGINES[kind]: count for kind, count in unit.mig.engines.items()}
+    return found if unit.mig.engines and max(found.values()) < _MOST else {}
 
 
 def nearness(snapshot: Snapshot) -> dict[tuple[str, str], int]:
