@@ -34,8 +34,7 @@ _OLD_DOMAIN: Final = "beta.amd.com"
 _MOST: Final = 1 << 63
 """More than any amount that a device may have."""
 _SPELLED: Final = str.maketrans(" ", "_", "()")
-_INDEX: Final = re.compile(r"dri/(card|renderD)(\d{1,9})", re.ASCII)
-_INDICES: Final = {"card": "cardIndex", "renderD": "renderIndex"}
+_INDEX: Final = re.compile(r"dri/(card|render)D?(\d{1,9})", re.ASCII)
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+){0,2}", re.ASCII)
 _VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
 
@@ -122,7 +121,7 @@ def _description(unit: Unit) -> dict[str, str | int]:
     }
     for node in unit.nodes:
         if kind := _INDEX.fullmatch(node):
-            found[_INDICES[kind[1]]] = int(kind[2])
+            found[f"{kind[1]}Index"] = int(kind[2])
     return {name: value for name, value in found.items() if value != ""}
 
 

@@ -14,14 +14,6 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 
 Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
-_ENGINES: Final[Mapping[str, str]] = {
-    "copy": "copyEngines",
-    "decoder": "decoders",
-    "encoder": "encoders",
-    "jpeg": "jpegEngines",
-    "ofa": "ofaEngines",
-}
-"""Capacities of MIG devices, by kind."""
 _MOST: Final = 1 << 63
 _NVLINK: Final = 100
 """Score of an NVLink between two GPUs; more than any path without one."""
@@ -122,7 +114,8 @@ def _capacity(unit: Unit) -> dict[str, int]:
         found = {"memory": unit.gpu.memory, "cores": unit.gpu.cores}
         return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
     found = {"memory": unit.mig.memory, "multiprocessors": unit.mig.multiprocessors}
-    found |= {_ENGINES[kind]: count for kind, count in unit.mig.engines.items()}
+    for kind, count in unit.mig.engines.items():
+        found[f"{kind}s" if kind.endswith("coder") else f"{kind}Engines"] = count
     return found if unit.mig.engines and max(found.values()) < _MOST else {}
 
 

@@ -6,13 +6,13 @@ tree, only nodes that are known are taken, and they are evaluated here: nothing 
 
 import ast
 import keyword
-import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from operator import attrgetter, contains, eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._dra.slices.attributes import semantic
@@ -132,10 +132,8 @@ def _is_known(node: ast.AST) -> bool:
             known = isinstance(function, ast.Attribute) and function.attr in _METHODS
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             known = isinstance(operand, ast.Constant) and type(operand.value) is int
-        case ast.Compare(
-            left=ast.Attribute(attr="driver"), comparators=[ast.Constant(value=given)]
-        ):
-            known = isinstance(given, str)
+        case ast.Compare(left=ast.Attribute(attr="driver"), comparators=[ast.Constant(value=of)]):
+            known = isinstance(of, str)
         case ast.Compare():
             known = len(node.ops) == 1
         case _:
@@ -234,29 +232,21 @@ def _order(one: Any, other: Any) -> int:
 
 
 _OPERATORS: Final[Mapping[type, Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda one, several: one in several,
+    **dict(zip((ast.Eq, ast.NotEq, ast.Lt, ast.LtE), (eq, ne, lt, le), strict=True)),
+    **dict(zip((ast.Gt, ast.GtE, ast.In), (gt, ge, lambda one, of: one in of), strict=True)),
     **dict.fromkeys((ast.And, ast.Or, ast.Invert, ast.USub, ast.Load)),
 }
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {"value": _quantity, "version": _semver}
-_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "has": bool,
-    "quantity": _quantity,
-    "semver": _semver,
-}
+_FUNCTIONS: Final[Mapping[str, Any]] = {"has": bool, "quantity": _quantity, "semver": _semver}
+_AMOUNTS: Final = (_Quantity, _Semver)
 _METHODS: Final[Mapping[str, Mapping[type, Callable[..., Any]]]] = {
-    "compareTo": dict.fromkeys((_Quantity, _Semver), _order),
-    "isGreaterThan": dict.fromkeys((_Quantity, _Semver), lambda one, other: _order(one, other) > 0),
-    "isLessThan": dict.fromkeys((_Quantity, _Semver), lambda one, other: _order(one, other) < 0),
-    **{name: {_Semver: operator.attrgetter(name)} for name in ("major", "minor", "patch")},
+    "compareTo": dict.fromkeys(_AMOUNTS, _order),
+    "isGreaterThan": dict.fromkeys(_AMOUNTS, lambda one, other: _order(one, other) > 0),
+    "isLessThan": dict.fromkeys(_AMOUNTS, lambda one, other: _order(one, other) < 0),
+    **{name: {_Semver: attrgetter(name)} for name in ("major", "minor", "patch")},
     "startsWith": {str: str.startswith},
     "endsWith": {str: str.endswith},
-    "contains": {str: operator.contains},
+    "contains": {str: contains},
     "matches": {str: lambda text, pattern: bool(re.search(pattern, text))},
     "lowerAscii": {str: lambda text: text.encode().lower().decode()},
     "upperAscii": {str: lambda text: text.encode().upper().decode()},
