@@ -73,6 +73,12 @@ def test_many_devices_that_differ_in_nothing_else_are_one_row(
     assert [other, *serial, ("x.io/serial", "c")] == shown
 
 
+def test_a_table_shows_the_first_of_many_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device("a", attributes={f"a{i}": i for i in range(8)}, capacity={"b": 1, "c": 2})
+    assert 0 == show([Serial(device)], "table")
+    assert capsys.readouterr().out.endswith(" a0=0,a1=1,a2=2,a3=3,a4=4,a5=5,a6=6,a7=7,(2 more)\n")
+
+
 def test_a_reason_that_cannot_be_written_is_shown_as_well_as_can_be(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

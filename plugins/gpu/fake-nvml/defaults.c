@@ -24,6 +24,7 @@ void gpu_start(struct gpu *gpu, int slot)
         .memory = 40960 * MIB,
         .compute = {8, 0},
         .brand = 14,
+        .cores = 6912,
         .mig_mode = MIG_AUTO,
         .mig_pending = MIG_AUTO,
         .max_migs = 7,

@@ -234,6 +234,15 @@ NVML_API nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, in
     return leave(result);
 }
 
+NVML_API nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned *cores)
+{
+    struct target target;
+    nvmlReturn_t const result = enter_device(F_nvmlDeviceGetNumGpuCores, device, &target);
+    if (!result)
+        *cores = (unsigned)target.gpu->cores;
+    return leave(result);
+}
+
 NVML_API nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device,
                                                   nvmlDeviceAddressingMode_t *mode)
 {

@@ -25,6 +25,7 @@
     X(nvmlDeviceGetMemoryInfo) \
     X(nvmlDeviceGetMemoryInfo_v2) \
     X(nvmlDeviceGetCudaComputeCapability) \
+    X(nvmlDeviceGetNumGpuCores) \
     X(nvmlDeviceGetAddressingMode) \
     X(nvmlDeviceGetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) \

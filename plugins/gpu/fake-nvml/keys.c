@@ -29,6 +29,7 @@ const struct key GPU_KEYS[] = {
     {"used", BYTES, offsetof(struct gpu, used), NULL},
     {"compute", VERSION, offsetof(struct gpu, compute), NULL},
     {"brand", NUMBER, offsetof(struct gpu, brand), NULL},
+    {"cores", NUMBER, offsetof(struct gpu, cores), NULL},
     {"addressing", CHOICE, offsetof(struct gpu, addressing), ADDRESSING},
     {"state", CHOICE, offsetof(struct gpu, state), STATES},
     {"events", CHOICE, offsetof(struct gpu, events), NO_YES},

@@ -27,6 +27,7 @@ SINCE_R450 = (
     *("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetRemappedRows"),
     *("nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetCurrentClocksEventReasons"),
     *("nvmlDeviceGetNumaNodeId", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetAddressingMode"),
+    "nvmlDeviceGetNumGpuCores",
     *("nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetTemperatureV"),
 )
 SINCE_R384 = (

@@ -1,8 +1,9 @@
 """Which units are advertised and in how many shares, which a container should get, and labels."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -30,6 +31,11 @@ _WEIGHTS: Final = 1000
 """More than the kernel's weight of any link, which decides between equal distances."""
 _FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
 _OLD_DOMAIN: Final = "beta.amd.com"
+_MOST: Final = 1 << 63
+"""More than any amount that a device may have."""
+_SPELLED: Final = str.maketrans(" ", "_", "()")
+_INDEX: Final = re.compile(r"dri/(card|render)D?(\d{1,9})", re.ASCII)
+_NUMBERS: Final = re.compile(r"\d+(?:\.\d+){0,2}", re.ASCII)
 _VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
 
 
@@ -87,17 +93,19 @@ def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings)
 
 
 def offers(
-    units: Sequence[Unit], health: Mapping[str, dp.Health], settings: AmdSettings
+    units: Sequence[Unit], health: Mapping[str, dp.Health], settings: AmdSettings, sysfs: Sysfs
 ) -> Iterator[AdvertisedUnit]:
     """Yield an offer for each unit, with its health by id."""
+    versions = _versions(sysfs)
     for unit in units:
+        facts = {**_description(unit), **versions}
         device = _device(unit, health[unit.id], settings)
+        device = replace(device, attributes=facts, capacity=_amounts(unit, sysfs))
         yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)))
 
 
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
-    gpu, style = unit.gpu, str(unit.gpu.style)
-    facts = {"pci": gpu.address, "model": gpu.name, "partitioning": style}
+    gpu = unit.gpu
     return dp.Device(
         unit.id,
         resource=_resource(unit, settings),
@@ -108,13 +116,57 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
             dp.DeviceNode(str(settings.dev_dir / node), f"/dev/{node}")
             for node in (KFD_NODE, *unit.nodes)
         ],
-        attributes={key: value for key, value in facts.items() if value},
     )
 
 
 def _resource(unit: Unit, settings: AmdSettings) -> str:
     style = str(unit.gpu.style) if settings.resource_naming_strategy == "mixed" else ""
     return f"{DOMAIN}/{style or 'gpu'}"
+
+
+def _description(unit: Unit) -> dict[str, str | int]:
+    """Return facts, by the names and types of AMD's DRA driver where it has them."""
+    gpu, is_part = unit.gpu, unit.number is not None
+    found: dict[str, str | int] = {
+        "pci": gpu.address,
+        "model": gpu.name,  # an earlier name, as is the next
+        "partitioning": str(gpu.style),
+        "type": "amdgpu-partition" if is_part else "amdgpu",
+        "productName": gpu.name.translate(_SPELLED),
+        "partitionProfile": str(gpu.style),
+        "deviceID": f"0x{gpu.product}",
+        "pciAddr": gpu.address,
+        "parentPciAddr": gpu.address if is_part else "",
+    }
+    for node in unit.nodes:
+        if kind := _INDEX.fullmatch(node):
+            found[f"{kind[1]}Index"] = int(kind[2])
+    return {name: value for name, value in found.items() if value != ""}
+
+
+def _versions(sysfs: Sysfs) -> dict[str, str | int]:
+    """Return those of the driver: of the first, which may have more parts, what can be compared."""
+    text = {name: sysfs.text(f"module/{DRIVER}/{name}") for name in _VERSIONS.values()}
+    numbers = _NUMBERS.match(text["version"])
+    found: dict[str, str | int] = {
+        "driverVersion": dp.Version(numbers[0] if numbers else ""),
+        "driverVersionFull": text["version"],
+        "driverSrcVersion": text["srcversion"],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _amounts(unit: Unit, sysfs: Sysfs) -> dict[str, int]:
+    """Return what a unit has of memory, in bytes, and to compute with; nothing that is unknown."""
+    node = unit.node
+    simds, each = (node.get(one) if node else 0 for one in ("simd_count", "simd_per_cu"))
+    memory = kfd.memory(sysfs, node) if node else 0
+    found = {
+        "memory": memory or (unit.gpu.memory if unit.number is None else 0),
+        "simdUnits": simds,
+        "computeUnits": simds // each if each else 0,
+    }
+    return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
 
 
 def _kind(gpu: Gpu) -> str:
@@ -245,18 +297,12 @@ def _facts(unit: Unit, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     yield "device-id", unit.gpu.product
     if unit.gpu.name:
         yield "product-name", clean(unit.gpu.name, "_")
-    node = unit.node
-    memory = kfd.memory(sysfs, node) if node else 0
-    if unit.number is None:
-        memory = memory or unit.gpu.memory
-    if memory:
+    amounts = _amounts(unit, sysfs)
+    if memory := amounts.get("memory"):
         yield "vram", f"{round((memory >> 20) / 1024)}G"
-    if node is None:
-        return
-    simds, each = node.get("simd_count"), node.get("simd_per_cu")
-    yield "simd-count", str(simds)
-    if each:
-        yield "cu-count", str(simds // each)
+    for kind, name in {"simd-count": "simdUnits", "cu-count": "computeUnits"}.items():
+        if name in amounts:
+            yield kind, str(amounts[name])
 
 
 def _counted(kind: str, values: Sequence[str]) -> Iterator[tuple[str, str]]:

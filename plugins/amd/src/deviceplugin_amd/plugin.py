@@ -72,7 +72,8 @@ class AmdPlugin(dp.Plugin):
         found = self._found()
         units = advertised.chosen(found, settings)
         self._verdicts = self._errors.verdicts(found.gpus)
-        offers = list(advertised.offers(units, self._health(found, units), settings))
+        health = self._health(found, units)
+        offers = list(advertised.offers(units, health, settings, self._sysfs))
         self._offers = {device.id: one for one in offers for device in one.devices}
         self._measure(found)
         self._placement = Placement(self._fabric, offers, settings.share_policy)

@@ -96,6 +96,7 @@ class GpuPlugin(dp.Plugin):
             self._health(found.units),
             self._passed(found.units, nodes, channels),
             self._cdi.devices,
+            snapshot,
         )
 
     @override

@@ -16,6 +16,19 @@ _BARE_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.
 _IN_TEGRA: Final = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)})
 """Compute capabilities of integrated GPUs, from Tegra K1 to Thor."""
 _GIB: Final = 1 << 30
+_FAMILIES: Final = (
+    ((13, 0), "rubin"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+"""Families by the lowest compute capability of each."""
 
 
 class Nearness(IntEnum):
@@ -84,6 +97,11 @@ class Gpu:
     """Bytes."""
     compute: tuple[int, int] = (0, 0)
     """CUDA compute capability."""
+    cores: int = 0
+    """CUDA cores; 0 if unknown."""
+    brand: str = ""
+    addressing: str = ""
+    """How it shares addresses with CPUs: ``HMM``, ``ATS`` or ``None``; empty if not supported."""
     mig_capable: bool = False
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
@@ -105,6 +123,11 @@ class Gpu:
         """
         is_one = self.uuid == TEGRA or self.compute in _IN_TEGRA
         return is_one or bool(_BARE_UUID.fullmatch(self.uuid) or _INTEGRATED.search(self.name))
+
+    @property
+    def family(self) -> str:
+        """Its architecture, such as ``ada-lovelace``; empty if unknown."""
+        return next((name for lowest, name in _FAMILIES if self.compute >= lowest), "")
 
 
 @dataclass(frozen=True, slots=True)

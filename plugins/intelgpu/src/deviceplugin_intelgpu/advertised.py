@@ -35,6 +35,23 @@ _FAMILIES: Final[Mapping[str, str]] = {
     for model in models.split()
 }
 
+_MODELS: Final[Mapping[str, tuple[str, str]]] = {
+    number: (model, family)
+    for family, models in {
+        "Data Center Max": "0b69,0bd0,0bd5=Max 1550; 0bd6=Max 1450; 0bd9,0bda,0bdb=Max 1100",
+        "Data Center Flex": "56c0=Flex 170; 56c1=Flex 140",
+        "Arc A-Series": "56a0=A770; 56a1=A750; 56a2=A580; 56a5=A380; 56a6=A310",
+        "Arc Pro A-Series": "56b0=A30M; 56b1=A40/A50; 56b2=A60M; 56b3=A60",
+        "Arc B-Series": "b080,b082,b084,b086=B390; b081,b083,b085,b087=B370; e20b=B580; e20c=B570",
+        "Arc Pro B-Series": "e211=B60; e212=B50; e222=B65; e223=B70",
+        "Iris Xe": "4626=Alder Lake-P; a7a0=Raptor Lake-P",
+        "Intel Graphics": "7d67=Arrow Lake-S",
+    }.items()
+    for numbers, _, model in (entry.partition("=") for entry in models.split("; "))
+    for number in numbers.split(",")
+}
+"""Model and family by PCI number, as Intel's DRA driver names them: in classes and claims too."""
+
 
 def devices(
     gpus: Sequence[Gpu], health: Mapping[str, dp.Health], settings: IntelGpuSettings
@@ -81,9 +98,6 @@ def _monitoring(driver: str, settings: IntelGpuSettings) -> str:
 
 
 def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Device:
-    attributes = {"pci": gpu.address, "product": gpu.product, "driver": gpu.driver}
-    if gpu.physical != gpu.address:
-        attributes["physical-function"] = gpu.physical
     return dp.Device(
         gpu.address,
         resource=resource(gpu, settings),
@@ -91,9 +105,27 @@ def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Devic
         topology=numa.topology(gpu.numa),
         nodes=[_node(settings, name) for name in gpu.nodes],
         mounts=list(_mounts(gpu, settings)),
-        attributes=attributes,
+        attributes=_description(gpu),
+        capacity={"millicores": 1000, **({} if gpu.memory is None else {"memory": gpu.memory})},
         hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in gpu.nodes)],
     )
+
+
+def _description(gpu: Gpu) -> dict[str, str | int]:
+    """Return facts, by the names, types and values of Intel's DRA driver where it has them."""
+    model, family = _MODELS.get(gpu.product, ("Unknown", "Unknown"))
+    found: dict[str, str | int] = {
+        "pci": gpu.address,
+        "product": gpu.product,  # an earlier name
+        "driver": gpu.driver,
+        "model": model,
+        "family": family,
+        "type": "gpu" if gpu.physical == gpu.address else "vf",
+        "sriov": gpu.can_divide,
+        "pciId": f"0x{gpu.product}",
+        "pciAddress": gpu.address,
+    }
+    return found if found["type"] == "gpu" else {**found, "physical-function": gpu.physical}
 
 
 def _node(settings: IntelGpuSettings, name: str) -> dp.DeviceNode:

@@ -1,5 +1,6 @@
 """Which Intel GPUs the node has: by the PCI bus, and by the device nodes of their drivers."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,10 @@ from deviceplugin.kit.sysfs import AbsentError, Sysfs, SysfsError
 VENDOR: Final = 0x8086
 DRIVERS: Final = ("i915", "xe")
 _DISPLAY: Final = "03"
+_INTEGRATED: Final = "0000:00:02.0"
+"""Where a CPU has its own GPU, which uses the memory of the node."""
+_TILE: Final = re.compile("tile[0-9]{1,2}")
+_SIZE: Final = re.compile("[1-9][0-9]{0,15}")
 SURVIVABILITY: Final = "survivability_mode"
 
 
@@ -38,6 +43,10 @@ class Gpu:
     """Names of udev's links to its nodes in ``dri/by-path``."""
     controllers: tuple[str, ...]
     """Device nodes below ``/dev`` of its management engine, for monitoring."""
+    can_divide: bool
+    """Whether it can have virtual functions."""
+    memory: int | None
+    """Bytes of its own; None where the driver does not say."""
 
 
 @dataclass(slots=True)
@@ -133,8 +142,21 @@ class Look:
             nodes=tuple(name for name, why in absences.items() if not why),
             missing=next(filter(None, absences.values()), ""),
             links=tuple(link.name for link in function.by_path()),
+            can_divide=function.device.attribute("sriov_totalvfs") not in ("", "0"),
+            memory=self._memory(function, card),
             controllers=tuple(str(one.relative_to(self._dev)) for one in function.nodes("mei")),
         )
+
+    def _memory(self, function: pci.Function, card: str) -> int | None:
+        """Return the sum of what xe says of its tiles, or what Intel's own i915 says."""
+        if function.address == _INTEGRATED:
+            return 0
+        folder = function.device.path
+        tiles = self._sysfs.matches(folder, [_TILE])
+        paths = [f"{tile}/physical_vram_size_bytes" for tile in tiles]
+        texts = map(self._sysfs.text, paths or [f"{folder}/drm/{card}/lmem_total_bytes"])
+        sizes = [int(text) if _SIZE.fullmatch(text) else 0 for text in texts]
+        return sum(sizes) if all(sizes) else None
 
 
 def _hidden(card: pci.Function) -> str:

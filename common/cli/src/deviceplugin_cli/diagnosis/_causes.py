@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deviceplugin._config.documents.faults import printable
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.checks import Verdict
 from deviceplugin.tools import _command_line
@@ -132,16 +131,10 @@ def _lines(cause: Cause, widths: tuple[int, int], *, colour: bool) -> Iterator[s
     )
     first, *more = texts[:_MOST_PLACES]
     left = len(texts) - _MOST_PLACES
-    notes = [("also", _line(one)) for one in more]
+    notes = [("also", one) for one in more]
     notes += [("also", f"{left} more, which --output json lists")] if left > 0 else []
     notes += [("node", _names(cause.nodes)), ("means", cause.means), ("do", cause.do)]
-    shown = [(label, _line(words)) for label, words in notes]
-    line = Line(cause.verdict, tone, cause.check, _line(first), shown)
-    yield line.show(widths, colour=colour)
-
-
-def _line(words: str) -> str:
-    return printable(" ".join(words.split()))
+    yield Line(cause.verdict, tone, cause.check, first, notes).show(widths, colour=colour)
 
 
 def _names(nodes: Sequence[str]) -> str:

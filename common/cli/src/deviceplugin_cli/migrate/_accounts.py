@@ -31,10 +31,6 @@ class Accounts(Account):
             self._origins[number] = origins
         return number
 
-    def is_made(self, number: int) -> bool:
-        """Return whether a document only stands for others."""
-        return number in self._origins
-
     def get(self, path: Path) -> Any:
         for one in self._ends(path):
             super().get(one)

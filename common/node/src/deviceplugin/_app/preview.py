@@ -12,9 +12,12 @@ from deviceplugin._discovery.found import Groups, describe, discover, facts
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit import numa
+from deviceplugin.model import Device
 from deviceplugin.plugin import Plugin
 
 _HEADER = ("RESOURCE", "DEVICE", "HEALTH", "NUMA", "DEVICE NODES", "ATTRIBUTES")
+_MOST_FACTS = 8
+"""Most attributes and capacities of a device in the table; ``--output json`` has all."""
 _MOST_ALIKE = 10
 """How many rows that differ in the device alone, such as shares, are shown each."""
 
@@ -97,7 +100,7 @@ def _as_table(groups: Groups) -> str:
                     str(device.health),
                     ",".join(map(str, numa)) or "-",
                     ",".join(node.host_path for node in device.nodes) or "-",
-                    ",".join(f"{k}={v}" for k, v in facts(device)) or "-",
+                    _listed(device),
                 )
             )
         if not group:
@@ -105,6 +108,12 @@ def _as_table(groups: Groups) -> str:
     if not groups:
         return "nothing to advertise\n"
     return "".join(f"{line}\n" for line in aligned([*_shortened(rows)]))
+
+
+def _listed(device: Device) -> str:
+    known = [f"{name}={value}" for name, value in facts(device)]
+    more = [f"({len(known) - _MOST_FACTS} more)"] if len(known) > _MOST_FACTS else []
+    return ",".join([*known[:_MOST_FACTS], *more]) or "-"
 
 
 def _shortened(rows: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

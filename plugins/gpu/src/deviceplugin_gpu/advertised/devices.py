@@ -14,6 +14,7 @@ from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot, size
 
 Policy = Literal["distributed", "packed"]
 _POLICIES: Final[Mapping[Policy, sharing.Policy]] = {"distributed": "spread", "packed": "packed"}
+_MOST: Final = 1 << 63
 _NVLINK: Final = 100
 """Score of an NVLink between two GPUs; more than any path without one."""
 _NUMA: Final = 5
@@ -25,6 +26,7 @@ def describe(
     health: Mapping[str, dp.Health],
     nodes: Mapping[str, Sequence[dp.DeviceNode]],
     cdi_names: Mapping[str, str],
+    snapshot: Snapshot,
 ) -> list[dp.Device]:
     """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
     return [
@@ -37,7 +39,8 @@ def describe(
             topology=numa.topology(unit.gpu.numa),
             nodes=nodes.get(unit.id, ()),
             cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
-            attributes=_attributes(unit),
+            attributes=_attributes(unit, snapshot),
+            capacity=_capacity(unit),
         )
         for unit in units
     ]
@@ -66,21 +69,54 @@ def refuse(units: Sequence[Unit], settings: GpuSettings) -> None:
         )
 
 
-def _attributes(unit: Unit) -> dict[str, str | int]:
+def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
+    """Return facts, by the names and types of NVIDIA's DRA driver where it has them."""
     gpu, mig = unit.gpu, unit.mig
-    attributes = {
-        "index": unit.index,
-        "model": gpu.name,
+    start, count = (mig.placement if mig else None) or (None, None)
+    found: dict[str, str | int | None] = {
+        "index": unit.index if mig else gpu.index,
+        "model": gpu.name,  # an earlier name, as is the string of the memory
         "profile": mig.profile if mig else "",
         "memory": size(mig.memory if mig else gpu.memory),
         "pci": gpu.pci,
         "parentUUID": gpu.uuid if mig else "",
+        "placementStart": start,
+        "placementSize": count,
+        "architecture": gpu.family.replace("-", " ").title(),
+        "cudaComputeCapability": _version(gpu.compute),
+        "driverVersion": dp.Version(snapshot.driver),
+        "cudaDriverVersion": _version(snapshot.cuda),
+        "type": "mig" if mig else "gpu",
+        "uuid": unit.uuid if unit.uuid.startswith(("GPU-", "MIG-")) else None,
+        "minor": None if mig else gpu.minor,
+        "productName": gpu.name,
+        "brand": gpu.brand,
+        "addressingMode": gpu.addressing,
+        "nvlinkPeers": _peers(gpu, snapshot) if gpu.pci and not mig else None,
     }
-    found: dict[str, str | int] = {name: value for name, value in attributes.items() if value}
-    if mig and mig.placement:
-        start, count = mig.placement
-        found |= {"placementStart": start, "placementSize": count}
-    return found
+    return {name: value for name, value in found.items() if value not in (None, "")}
+
+
+def _version(numbers: tuple[int, int]) -> dp.Version:
+    return dp.Version(".".join(map(str, numbers)) if any(numbers) else "")
+
+
+def _peers(gpu: Gpu, snapshot: Snapshot) -> int | None:
+    """Return how many GPUs of the node it has NVLinks to; None if not all are known."""
+    others = [one.uuid for one in snapshot.gpus if one.uuid != gpu.uuid]
+    links = [snapshot.links.get((gpu.uuid, one)) for one in others]
+    return None if None in links else sum(bool(link and link.nvlinks) for link in links)
+
+
+def _capacity(unit: Unit) -> dict[str, int]:
+    """Return what is known. With an amount that has no place in 63 bits a device is not valid."""
+    if unit.mig is None:
+        found = {"memory": unit.gpu.memory, "cores": unit.gpu.cores}
+        return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
+    found = {"memory": unit.mig.memory, "multiprocessors": unit.mig.multiprocessors}
+    for kind, count in unit.mig.engines.items():
+        found[f"{kind}s" if kind.endswith("coder") else f"{kind}Engines"] = count
+    return found if unit.mig.engines and max(found.values()) < _MOST else {}
 
 
 def nearness(snapshot: Snapshot) -> dict[tuple[str, str], int]:

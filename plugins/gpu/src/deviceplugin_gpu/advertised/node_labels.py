@@ -40,19 +40,6 @@ TIMESTAMP: Final = f"{_DOMAIN}gfd.timestamp"
 _MIB: Final = 1 << 20
 _MODES: Final = {"030000": "graphics", "030200": "compute"}
 _ENGINES: Final = ("copy", "decoder", "encoder", "jpeg", "ofa")
-_FAMILIES: Final = (
-    ((13, 0), "rubin"),
-    ((10, 0), "blackwell"),
-    ((9, 0), "hopper"),
-    ((8, 9), "ada-lovelace"),
-    ((8, 0), "ampere"),
-    ((7, 5), "turing"),
-    ((7, 0), "volta"),
-    ((6, 0), "pascal"),
-    ((5, 0), "maxwell"),
-    ((3, 0), "kepler"),
-)
-"""Families by the lowest compute capability of each."""
 
 
 def _of_hypervisor(sys: Path) -> dict[str, str]:
@@ -212,9 +199,12 @@ def _gpus(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str,
 def _architecture(gpu: Gpu) -> dict[str, object]:
     if gpu.compute == (0, 0):
         return {}
-    family = next((name for lowest, name in _FAMILIES if gpu.compute >= lowest), "undefined")
     major, minor = gpu.compute
-    return {"gpu.family": family, "gpu.compute.major": major, "gpu.compute.minor": minor}
+    return {
+        "gpu.family": gpu.family or "undefined",
+        "gpu.compute.major": major,
+        "gpu.compute.minor": minor,
+    }
 
 
 def _single(units: Sequence[Unit], model: Gpu, settings: GpuSettings) -> dict[str, object]:

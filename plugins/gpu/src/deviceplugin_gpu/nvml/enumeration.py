@@ -187,6 +187,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         numa=numa.node(f"bus/pci/devices/{pci}", sysfs=sysfs) if pci else None,
         memory=total,
         compute=asked.ask(known.compute, "nvmlDeviceGetCudaComputeCapability"),
+        **gpu_facts.constants(asked, known),
         mig_capable=mig_mode is not None,
         mig_enabled=bool(mig_mode),
         migs=gpu_facts.mig_devices(asked, total, migs) if mig_mode else (),

@@ -9,14 +9,14 @@ import ctypes
 import logging
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
-from deviceplugin_gpu.snapshot import Mig
+from deviceplugin_gpu.snapshot import Gpu, Mig
 
 _COMPLETED: Final = 3
 _INFO_VERSION: Final = 2
@@ -37,6 +37,13 @@ _MOST_PAGES: Final = 64
 _MANY_PAGES: Final = 60
 _CAUSES: Final = range(2)
 """Of retired pages: several corrected errors, or one that could not be corrected."""
+_BRANDS: Final = (
+    *("", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan"),
+    *("NvidiaVApps", "NvidiaVPC", "NvidiaVCS", "NvidiaVWS", "NvidiaCloudGaming"),
+    *("QuadroRTX", "NvidiaRTX", "Nvidia", "GeForceRTX", "TitanRTX"),
+)
+"""By NVML's number, as NVIDIA's DRA driver names them."""
+_ADDRESSING: Final = ("None", "HMM", "ATS")
 _SLOWDOWNS: Final = {
     0x80: "its power supply asks for it",
     0x40: "it is too hot",
@@ -188,6 +195,20 @@ def _computed_profile(mig: Mig, total: int) -> str:
     eighths = math.ceil(_EIGHTHS * mig.memory / total)
     gigabytes = math.floor(eighths / _EIGHTHS * math.ceil(total / _GIB) + 0.5)  # half up
     return f"{_part(mig)}{mig.slices}g.{gigabytes}gb"
+
+
+def constants(asked: Questions, known: Gpu) -> dict[str, Any]:
+    """Return fields of a GPU that never change, so that only those not in ``known`` are asked."""
+    return {
+        "brand": known.brand or _named(_BRANDS, asked.ask(-1, "nvmlDeviceGetBrand")),
+        "cores": known.cores or int(asked.ask(0, "nvmlDeviceGetNumGpuCores")),
+        "addressing": known.addressing
+        or _named(_ADDRESSING, asked.ask(-1, "nvmlDeviceGetAddressingMode")),
+    }
+
+
+def _named(names: Sequence[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else ""
 
 
 def wear(asked: Questions, *, is_pending: bool) -> Iterator[str]:

@@ -13,7 +13,6 @@ from deviceplugin_cli.fleet._facts import NodeFacts
 
 FORMAT: Final = 1
 """Version of the file."""
-_RUNNING: Final = "Running"
 
 
 @dataclass(frozen=True)
