@@ -25,6 +25,8 @@
     X(nvmlDeviceGetMemoryInfo) \
     X(nvmlDeviceGetMemoryInfo_v2) \
     X(nvmlDeviceGetCudaComputeCapability) \
+    X(nvmlDeviceGetComputeMode) \
+    X(nvmlDeviceGetVirtualizationMode) \
     X(nvmlDeviceGetAddressingMode) \
     X(nvmlDeviceGetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) \

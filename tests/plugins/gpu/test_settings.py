@@ -318,10 +318,6 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
         (["--kubelet-socket=/x.sock"], "kubelet-socket: '/x.sock' is not a path that ends in"),
         (["--sharing={mps: {}}"], "mps-root is needed for sharing with mps"),
         (
-            ["--sharing={mps: {}}", "--mps-root=/mps", "--mig-strategy=mixed"],
-            "sharing: mps does not go together with mig-strategy mixed",
-        ),
-        (
             ["--device-list-strategy=cdi-cri", "--device-discovery-strategy=tegra"],
             "device-list-strategy: CDI needs NVML, and device-discovery-strategy is tegra",
         ),

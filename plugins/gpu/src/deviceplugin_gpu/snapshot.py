@@ -7,6 +7,8 @@ from typing import Final
 
 WSL: Final = "all"
 """Id of the only GPU of the Windows Subsystem for Linux."""
+PROHIBITED: Final = 2
+"""The compute mode in which no process can use a GPU."""
 _GIB: Final = 1 << 30
 
 
@@ -79,6 +81,10 @@ class Gpu:
     mig_capable: bool = False
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
+    compute_mode: int = 0
+    """As NVML has it, such as ``PROHIBITED``."""
+    is_virtual: bool = False
+    """Whether it is a vGPU, in a virtual machine."""
     fabric: str = ""
     """Cluster and clique of the NVLink fabric that it is in, ``<UUID>.<number>``."""
     problem: str = ""

@@ -40,6 +40,8 @@ UNUSABLE: Final = frozenset(
 # NVML's numbers. Each release of pynvml has only those of its time.
 MAX_LINKS: Final = 36
 REMOTE_SWITCH: Final = 2
+VGPU: Final = 2
+"""The virtualization mode of a GPU of a virtual machine that has a part of one."""
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
 """Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""

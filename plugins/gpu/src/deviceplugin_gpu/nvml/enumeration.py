@@ -184,6 +184,8 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         mig_capable=mig_mode is not None,
         mig_enabled=bool(mig_mode),
         migs=gpu_facts.mig_devices(handle, total) if mig_mode else (),
+        compute_mode=_value(known.compute_mode, "nvmlDeviceGetComputeMode", handle),
+        is_virtual=_value(0, "nvmlDeviceGetVirtualizationMode", handle) == api.VGPU,
         fabric=fabric(handle),
         problem=_NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),
