@@ -393,20 +393,16 @@ def test_the_labels_of_the_node_are_written_where_the_plugin_looks(tmp_path: Pat
 
 
 def test_what_the_page_about_mps_applies_fits_together() -> None:
-    place = ROOT / "demo/examples/gpu/mps"
-    theirs = yaml.safe_load((place / "mps-control-daemon.yaml").read_text())
-    assert [] == schema_problems([theirs])
-    manifests = render(place)
+    manifests = render(ROOT / "demo/examples/gpu/mps")
     assert [] == [*problems(manifests, "gpu-device-plugin"), *schema_problems(manifests)]
-    their_volumes = theirs["spec"]["template"]["spec"]["volumes"]
-    paths = {
-        one["name"]: one.get("hostPath", {}).get("path")
-        for one in (*volumes(manifests).values(), *their_volumes)
-    }
-    assert environment(container_of(manifests))["DP_MPS_ROOT"] == paths["mps-root"]
-    assert f"{paths['mps-root']}/shm" == paths["mps-shm"]
+    found = volumes(manifests)
+    root, shm = (found[one]["hostPath"]["path"] for one in ("mps-root", "mps-shm"))
+    own, beside = container_of(manifests), container_of(manifests, "mps")
+    assert (root, f"{root}/shm") == (environment(own)["DP_MPS_ROOT"], shm)
+    assert "/mps" == mounts(own)["mps-root"] == mounts(beside)["mps-root"]
+    assert ("/dev/shm", own["image"]) == (mounts(beside)["mps-shm"], beside["image"])
+    assert [sys.executable, "-m", "deviceplugin_gpu.mps"][1:] == beside["command"][1:]
     assert "sharing" in yaml.safe_load(_config(manifests, "node-config")["config.yaml"])
-    assert "node-config" in {one.get("configMap", {}).get("name") for one in their_volumes}
 
 
 def test_monitoring_without_the_operator_is_as_its_page_says(tmp_path: Path) -> None:

@@ -82,12 +82,15 @@ def test_the_plugin_has_the_variables_and_the_directory_of_nvidias_values(
 ) -> None:
     migrate((CASES / "nvidia-values-with-sharing.yaml").read_text())
     found = pod(rendered())
-    (container,) = found["containers"]
+    container = next(one for one in found["containers"] if one["name"] == "device-plugin")
     env = {one["name"]: one.get("value") for one in container["env"]}
-    assert ("envvar,cdi-cri", "/srv/mps") == (env["DP_DEVICE_LIST_STRATEGY"], env["DP_MPS_ROOT"])
+    assert ("envvar,cdi-cri", "/run/nvidia/mps") == (
+        env["DP_DEVICE_LIST_STRATEGY"],
+        env["DP_MPS_ROOT"],
+    )
     mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
     volumes = {one["name"]: one for one in found["volumes"]}
-    assert "/srv/mps" == volumes[mounts["/mps"]]["hostPath"]["path"]
+    assert "/run/nvidia/mps" == volumes[mounts["/mps"]]["hostPath"]["path"]
     assert {"gpu": "yes", "kubernetes.io/os": "linux"} == found["nodeSelector"]
 
 

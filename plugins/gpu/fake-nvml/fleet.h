@@ -30,6 +30,7 @@ struct gpu {
     int slot; /* the number in the file */
     char name[TEXT], uuid[TEXT], pci[TEXT], cluster[TEXT];
     long long pci_id, minor, numa, numa_id, memory, used, compute[2], brand, cores, addressing;
+    long long compute_mode, virtualization;
     long long mig_mode, mig_pending, max_migs, state, events;
     long long utilization, memory_utilization, temperature, power, power_limit, energy;
     long long ecc, corrected, uncorrected, corrected_total, uncorrected_total;

@@ -26,6 +26,8 @@
     X(nvmlDeviceGetMemoryInfo_v2) \
     X(nvmlDeviceGetCudaComputeCapability) \
     X(nvmlDeviceGetNumGpuCores) \
+    X(nvmlDeviceGetComputeMode) \
+    X(nvmlDeviceGetVirtualizationMode) \
     X(nvmlDeviceGetAddressingMode) \
     X(nvmlDeviceGetMigMode) \
     X(nvmlDeviceGetMaxMigDeviceCount) \

@@ -28,6 +28,8 @@ const struct key GPU_KEYS[] = {
     {"memory", BYTES, offsetof(struct gpu, memory), NULL},
     {"used", BYTES, offsetof(struct gpu, used), NULL},
     {"compute", VERSION, offsetof(struct gpu, compute), NULL},
+    {"compute-mode", NUMBER, offsetof(struct gpu, compute_mode), NULL},
+    {"virtualization", NUMBER, offsetof(struct gpu, virtualization), NULL},
     {"brand", NUMBER, offsetof(struct gpu, brand), NULL},
     {"cores", NUMBER, offsetof(struct gpu, cores), NULL},
     {"addressing", CHOICE, offsetof(struct gpu, addressing), ADDRESSING},

@@ -15,6 +15,8 @@
 NUMBER_OF_GPU(nvmlDeviceGetPowerUsage, unsigned, power)
 NUMBER_OF_GPU(nvmlDeviceGetEnforcedPowerLimit, unsigned, power_limit)
 NUMBER_OF_GPU(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, energy)
+NUMBER_OF_GPU(nvmlDeviceGetComputeMode, unsigned, compute_mode)
+NUMBER_OF_GPU(nvmlDeviceGetVirtualizationMode, unsigned, virtualization)
 NUMBER_OF_GPU(nvmlDeviceGetPcieReplayCounter, unsigned, replays)
 NUMBER_OF_GPU(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, throttle)
 NUMBER_OF_GPU(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, throttle)

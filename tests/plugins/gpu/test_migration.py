@@ -95,10 +95,13 @@ def test_the_fallback_decides_for_nodes_without_the_label(
             {"nodeSelector": {"nvidia.com/gpu.product": "x", "a": "b"}, "gfd": {}},
             ["the label nvidia.com/gpu.product, if what sets it goes (GPU feature discovery"],
         ),
-        ({"config": {"map": {"a": MPS}}}, ["removed with their release: shares by MPS"]),
+        (
+            {"config": {"map": {"a": MPS}}},
+            ["removed with their release, with the CUDA contexts of its clients"],
+        ),
         (
             {"config": {"map": {"a": MPS}}, "mps": {"root": "/srv/mps"}},
-            ["plugins/gpu/docs/sharing.md has one to apply, with mps-root /srv/mps"],
+            ["the component gpu-mps runs ours: plugins/gpu/docs/mps.md"],
         ),
         (
             {"toolkit": {}, "devicePlugin": {"config": {"name": "x", "data": {"a": MPS}}}},
@@ -136,7 +139,7 @@ def test_another_directory_at_the_drivers_root_is_named() -> None:
     ]
 
 
-def test_the_daemon_of_mps_stays_beside_a_daemon_set() -> None:
+def test_the_daemon_of_mps_beside_a_daemon_set_goes_too() -> None:
     workload = replace(
         of_pod({"image": NVIDIA}),
         arguments=["--config-file=/c"],
@@ -144,7 +147,9 @@ def test_the_daemon_of_mps_stays_beside_a_daemon_set() -> None:
     )
     found = made(workload)
     assert [] == found.removed
-    assert any(one.startswith("MPS control daemon: none here: keep") for one in found.differences)
+    assert any(
+        one.startswith("MPS control daemon: delete their DaemonSet") for one in found.differences
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,10 +260,6 @@ def test_a_setting_whose_value_is_elsewhere_is_refused() -> None:
         ({"toolkit": {}, "devicePlugin": {"env": {"A": "b"}}}, "is not a list, as of a container"),
         ({"toolkit": {}, "devicePlugin": {"config": {"default": "a"}}}, "is not a ConfigMap"),
         ({"toolkit": {}, "devicePlugin": {"config": {"name": "a"}}}, "is not in the values"),
-        (
-            {"migStrategy": "mixed", "config": {"map": {"a": MPS}}},
-            "mps does not go together with mig-strategy mixed",
-        ),
     ],
 )
 def test_what_cannot_be_taken_over_is_refused(values: dict[str, Any], message: str) -> None:
@@ -310,7 +311,9 @@ def test_profiles_may_differ_in_what_no_mount_depends_on(strategy: str) -> None:
 def test_the_directory_of_mps_may_be_in_the_file() -> None:
     file = f"{MPS}\nflags: {{mpsRoot: /srv/mps}}"
     found = made(of_values({"config": {"map": {"a": file}}}))
-    assert {"/mps": "/srv/mps"} == found.mounts
+    assert "mps-root: /srv/mps becomes /run/nvidia/mps, which the component gpu-mps mounts" in (
+        found.differences
+    )
     other = made(of_values({"mps": {"root": "/srv/mps"}, "gfd": {}}))
     assert "mps-root: not taken over: no configuration shares by MPS" in other.differences
 

@@ -15,6 +15,7 @@ from deviceplugin_gpu.discovery.gpu_discovery import without_nvml
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet
 from gpu.fake_nvml import FakeMig, Fleet
+from gpu.mps import listening
 from gpu.rig import GPU, GpuRig, devices, generate, unhealthy, uuid, uuids
 from patience import PATIENCE, eventually
 
@@ -59,26 +60,12 @@ def test_replicas_can_be_asked_to_be_of_distinct_gpus(rig: GpuRig, kubelet: Kube
 MPS = {"mps": {"resources": [{"name": "gpu", "replicas": 4}]}}
 
 
-def daemon(rig: GpuRig, resource: str = GPU) -> socket.socket:
-    """Listen as the control daemon of a resource does."""
-    folder = rig.roots.mps / resource / "pipe"
-    folder.mkdir(parents=True, exist_ok=True)
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(folder / "control"))
-    server.listen()
-    return server
-
-
-def test_mps_is_served_once_its_daemon_answers(rig: GpuRig, kubelet: Kubelet) -> None:
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
+def test_mps_is_served_once_its_daemon_answers(rig: GpuRig, kubelet: Kubelet, kind: int) -> None:
     rig.has(Fleet.of(1, memory=40960))
     plugin = rig.plugin(sharing=MPS, mps_root=rig.path / "host")
-    plugin.discover()
-    with pytest.raises(
-        dp.DiscoveryError, match=r"MPS control daemon does not answer on .*/control"
-    ):
-        plugin.start(GPU)
     replicas = {f"{uuid(0)}::{number}" for number in range(4)}
-    with closing(daemon(rig)), kubelet.running(plugin) as node:
+    with closing(listening(rig.roots.mps, GPU, kind)), kubelet.running(plugin) as node:
         node.wait_for(GPU, replicas)
         found = node.allocate(f"{uuid(0)}::2")
         with pytest.raises(grpc.RpcError, match="failRequestsGreaterThanOne"):
@@ -102,19 +89,9 @@ def test_devices_are_unhealthy_while_the_mps_daemon_is_away(rig: GpuRig, kubelet
     plugin = rig.has(Fleet.of(1)).plugin(sharing=MPS, mps_root=rig.path / "host")
     replicas = {f"{uuid(0)}::{number}" for number in range(4)}
     with kubelet.running(plugin) as node:
-        with closing(daemon(rig)):
+        with closing(listening(rig.roots.mps)):
             node.wait_for(GPU, replicas)
         node.wait_for(GPU, (), unhealthy=replicas)
-
-
-def test_replicas_that_mps_has_no_room_for_are_unhealthy(rig: GpuRig) -> None:
-    entry = {"name": "gpu", "replicas": 20}
-    rig.has(Fleet.of(1, compute="6.0"))
-    plugin = rig.plugin(sharing={"mps": {"resources": [entry]}}, mps_root=rig.path / "host")
-    with closing(daemon(rig)):
-        reasons = unhealthy(devices(plugin))
-    assert {f"{uuid(0)}::{number}" for number in range(16, 20)} == reasons.keys()
-    assert {f"GPU {uuid(0)} can have 16 replicas with MPS at most"} == set(reasons.values())
 
 
 # Systems without NVML.

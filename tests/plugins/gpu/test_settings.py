@@ -317,10 +317,6 @@ def test_a_mistake_in_the_file_is_told_with_its_place(
         (["--imex-channel-ids=1"], "imex-channel-ids: [1] is neither [] nor [0]"),
         (["--kubelet-socket=/x.sock"], "kubelet-socket: '/x.sock' is not a path that ends in"),
         (["--sharing={mps: {}}"], "mps-root is needed for sharing with mps"),
-        (
-            ["--sharing={mps: {}}", "--mps-root=/mps", "--mig-strategy=mixed"],
-            "sharing: mps does not go together with mig-strategy mixed",
-        ),
     ],
 )
 def test_settings_that_cannot_be_used_end_the_command(

@@ -65,6 +65,11 @@ _PRIVILEGED: Mapping[str, object] = {
     # Kubernetes refuses False with it.
     "securityContext.allowPrivilegeEscalation": True,
 }
+_MPS: Mapping[str, object] = {
+    **_PRIVILEGED,
+    "securityContext.readOnlyRootFilesystem": True,
+    "securityContext.seLinuxOptions": {"type": "spc_t"},
+}
 _NOBODY: Mapping[str, object] = {
     "securityContext.runAsNonRoot": True,
     "securityContext.runAsUser": 65532,
@@ -242,7 +247,8 @@ def _of_sidecar(container: Manifest) -> Iterator[str]:
     name = container["name"]
     if name == _PLUGIN:
         return
-    yield from _differ(f"container {name}", container, {**_CONFINED, **_NOBODY})
+    expected = _MPS if name == "mps" else {**_CONFINED, **_NOBODY}
+    yield from _differ(f"container {name}", container, expected)
     yield from (f"container {name}: no {path}" for path in _NEEDED if _get(container, path) is None)
 
 

@@ -18,13 +18,14 @@ from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container import device_nodes
-from deviceplugin_gpu.container.allocation import allocation, mps_excess, mps_problem
+from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.cdi import CdiNames, Publisher
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
 from deviceplugin_gpu.host import Roots
+from deviceplugin_gpu.mps.shares import Shares
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Snapshot
 from deviceplugin_gpu.usage import Holder, Row, by_holder, families
@@ -62,7 +63,8 @@ class GpuPlugin(dp.Plugin):
         self._publisher = Publisher(self._settings, self._roots, toolkit)
         self._cdi = CdiNames()
         self._channels = self._settings.imex_channel_ids
-        self.watch_paths = [self._roots.dev / "nvidiactl"]
+        self._mps = Shares(self._roots.mps, self._settings)
+        self.watch_paths = [self._roots.dev / "nvidiactl", *self._mps.watched]
 
     @override
     def discover(self) -> Iterable[dp.Device]:
@@ -75,7 +77,9 @@ class GpuPlugin(dp.Plugin):
         if found.units:
             strange += device_nodes.missing_channels(self._settings.imex_channel_ids, channels)
             self._channels = tuple(channels)
-        self.shortfalls = [*found.warnings, *strange, *self._label(snapshot, found.units)]
+        refused, unshared = self._mps.check(found.units, snapshot.cuda)
+        labelled = self._label(snapshot, found.units)
+        self.shortfalls = [*found.warnings, *strange, *unshared, *labelled]
         self._placement = Placement(
             snapshot,
             found.units,
@@ -93,7 +97,7 @@ class GpuPlugin(dp.Plugin):
         self._units = {**before, **self._current}
         return describe(
             found.units,
-            self._health(found.units),
+            self._health(found.units, refused),
             self._passed(found.units, nodes, channels),
             self._cdi.devices,
             snapshot,
@@ -111,6 +115,7 @@ class GpuPlugin(dp.Plugin):
             nodes={device.id: device.nodes for device in devices},
             cdi_names={device.id: device.cdi_names[0] for device in devices if device.cdi_names},
             cdi_others=self._cdi.others,
+            mps_name=self._mps.name,
         )
 
     @override
@@ -135,14 +140,6 @@ class GpuPlugin(dp.Plugin):
     def usage(self) -> Mapping[Holder, Mapping[str, float]]:
         return by_holder(self._used(), self.holders())
 
-    @override
-    def start(self, resource: str) -> None:
-        units = [unit for unit in self._units.values() if unit.resource == resource]
-        is_shared = self._settings.sharing.mps and any(unit.replica is not None for unit in units)
-        # The daemon may start later than this plugin.
-        if is_shared and (problem := mps_problem(self._roots.mps, resource)):
-            raise dp.DiscoveryError(problem)
-
     def _used(self) -> Sequence[Row]:
         """Return what containers use, if that is asked for."""
         if (logs := self._settings.container_logs) is None:
@@ -159,20 +156,14 @@ class GpuPlugin(dp.Plugin):
         root = settings.host_dev_root
         return {unit.id: (*nodes.of(unit, root), *channels.values()) for unit in units}
 
-    def _health(self, units: Sequence[Unit]) -> dict[str, dp.Health]:
-        """Return the health of units, by id."""
+    def _health(self, units: Sequence[Unit], refused: Mapping[str, str]) -> dict[str, dp.Health]:
+        """Return the health of units, by id. MPS cannot serve those that are ``refused``."""
         found = {unit.id: self._driver.health.verdict(unit.gpu.uuid).health for unit in units}
         problems = self._cdi.problems(units) if self._settings.device_list_strategy.cdi else {}
-        found |= {one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]}
-        if self._settings.sharing.mps:
-            shared = [unit for unit in units if unit.replica is not None]
-            refused = mps_excess(shared)
-            for resource in {unit.resource for unit in shared}:
-                problem = mps_problem(self._roots.mps, resource)
-                own = [unit.id for unit in shared if unit.resource == resource]
-                refused |= dict.fromkeys(own, problem) if problem else {}
-            found |= {one: dp.Health.unhealthy(why) for one, why in refused.items()}
-        return found
+        problems |= refused
+        return found | {
+            one: dp.Health.unhealthy(why) for one, why in problems.items() if found[one]
+        }
 
     def _label(self, snapshot: Snapshot, units: Sequence[Unit]) -> list[str]:
         """Write the node's labels, and return why they could not be written."""

@@ -15,6 +15,8 @@ _INTEGRATED: Final = re.compile(r"\(nvgpu\)|\bThor\b")
 _BARE_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _IN_TEGRA: Final = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (11, 0)})
 """Compute capabilities of integrated GPUs, from Tegra K1 to Thor."""
+PROHIBITED: Final = 2
+"""The compute mode in which no process can use a GPU."""
 _GIB: Final = 1 << 30
 _FAMILIES: Final = (
     ((13, 0), "rubin"),
@@ -105,6 +107,10 @@ class Gpu:
     mig_capable: bool = False
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
+    compute_mode: int = 0
+    """As NVML has it, such as ``PROHIBITED``."""
+    is_virtual: bool = False
+    """Whether it is a vGPU, in a virtual machine."""
     fabric: str = ""
     """Cluster and clique of the NVLink fabric that it is in, ``<UUID>.<number>``."""
     problem: str = ""

@@ -205,8 +205,6 @@ def _keys() -> list[str]:
 
 
 def _problems(settings: GpuSettings) -> Iterator[str]:
-    if settings.sharing.mps and settings.mig_strategy == "mixed":
-        yield "sharing: mps does not go together with mig-strategy mixed"
     if settings.sharing.mps and settings.mps_root is None:
         yield "mps-root is needed for sharing with mps: name the directory of the MPS pipes"
     if settings.imex_channel_ids not in {(), (0,)}:

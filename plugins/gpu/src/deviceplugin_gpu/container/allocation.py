@@ -1,78 +1,48 @@
-"""What a container gets for its devices: variables, mounts, annotations, CDI names, and MPS.
-
-This plugin checks the control daemons of CUDA MPS, and does not start them. A daemon serves one
-resource, and has its pipes in ``<mps-root>/<resource>/pipe`` on the host.
-"""
+"""What a container gets for its devices: variables, mounts, annotations, CDI names, and MPS."""
 
 import hashlib
-import os
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.mps.shares import memory
 
-_VOLTA_CLIENTS: Final = 48
-_OLDER_CLIENTS: Final = 16
-"""Clients that MPS serves on one GPU."""
-_VOLTA: Final = (7, 0)
-_PATIENCE: Final = 2.0
 _SHM: Final = "/dev/shm"  # noqa: S108 - where MPS clients look for it
 _MIB: Final = 1 << 20
-_MAX_PATH: Final = 107
 
 VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 DEVICES: Final = "/var/run/nvidia-container-devices"
 """Where the runtime looks for mounts that name devices."""
 _NOTHING: Final[Mapping[str, Any]] = {}
+_RESOURCE: Final = attrgetter("resource")
 _NULL: Final = "/dev/null"
 _ANNOTATION: Final = "nvidia-device-plugin_"
 _MODES: Final = ("gdrcopy", "gds", "mofed")
 
 
-def mps_problem(root: Path, resource: str) -> str:
-    """Return why the control daemon of ``resource`` cannot be used; empty if it answers."""
-    path = root / resource / "pipe" / "control"
-    if len(os.fsencode(path)) > _MAX_PATH:
-        return f"the path of the MPS control daemon is too long: {path}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(_PATIENCE)
-        try:
-            client.connect(str(path))
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            return f"the MPS control daemon does not answer on {path}: {reason}"
-    return ""
-
-
-def mps_excess(units: Iterable[Unit]) -> dict[str, str]:
-    """Return why units cannot be served, by id: MPS limits the number of clients of a GPU."""
-    found = {}
-    for unit in units:
-        most = _VOLTA_CLIENTS if unit.gpu.compute >= _VOLTA else _OLDER_CLIENTS
-        if unit.replica is not None and unit.replica >= most:
-            found[unit.id] = f"GPU {unit.gpu.uuid} can have {most} replicas with MPS at most"
-    return found
-
-
-def _mps_client(units: Sequence[Unit], root: Path) -> dp.Allocation:
+def _mps_client(units: Sequence[Unit], root: Path, name_of: Callable[[Unit], str]) -> dp.Allocation:
     """Return what a container needs to be a client, and the limits that it gets.
 
-    Each replica of a GPU may use an equal part of its memory and of its threads.
+    Each replica of a device may use an equal part of its memory and of its threads.
     """
-    pipe, replicas = f"{units[0].resource}/pipe", units[0].replicas
-    gpus = {unit.gpu.uuid: unit.gpu for unit in units}
-    counts = {uuid: sum(unit.gpu.uuid == uuid for unit in units) for uuid in gpus}
-    memory = {uuid: gpu.memory * counts[uuid] // replicas // _MIB for uuid, gpu in gpus.items()}
+    names = {name_of(unit) for unit in units}
+    if len(names) > 1:
+        uuids = ", ".join(sorted({unit.uuid for unit in units}))
+        raise dp.AllocationError(f"one container cannot use several MPS control daemons: {uuids}")
+    pipe, replicas = f"{names.pop()}/pipe", units[0].replicas
+    devices = {unit.uuid: unit for unit in units}
+    counts = {uuid: sum(unit.uuid == uuid for unit in units) for uuid in devices}
+    sizes = [memory(unit) * counts[uuid] // _MIB for uuid, unit in devices.items()]
     envs = {
         "CUDA_MPS_PIPE_DIRECTORY": f"/mps/{pipe}",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(min(counts.values()) * 100 // replicas),
     }
-    if all(memory.values()):
-        limits = (f"{ordinal}={size}M" for ordinal, size in enumerate(memory.values()))
+    if all(sizes):
+        limits = (f"{ordinal}={size}M" for ordinal, size in enumerate(sizes))
         envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     mounts = [dp.Mount(str(root / pipe), f"/mps/{pipe}"), dp.Mount(str(root / "shm"), _SHM)]
     return dp.Allocation(envs=envs, mounts=mounts)
@@ -85,11 +55,13 @@ def allocation(
     nodes: Mapping[str, Sequence[dp.DeviceNode]] = _NOTHING,
     cdi_names: Mapping[str, str] = _NOTHING,
     cdi_others: Sequence[str] = (),
+    mps_name: Callable[[Unit], str] = _RESOURCE,
 ) -> dp.Allocation:
     """Return what a container with ``units`` gets. The same units have the same result.
 
     Replicas of one device are listed once. Device nodes and qualified CDI names are by id, for
-    those with any. Every container gets ``cdi_others``.
+    those with any. Every container gets ``cdi_others``. ``mps_name`` is that of a unit's daemon.
+    AllocationError if they cannot be used together.
     """
     ordered = sorted(units, key=lambda unit: unit.key)
     by_index = settings.device_id_strategy == "index"
@@ -106,7 +78,7 @@ def allocation(
     if settings.sharing.mps:
         shared = [unit for unit in ordered if unit.replica is not None]
         if shared and settings.mps_root is not None:
-            found += _mps_client(shared, settings.mps_root)
+            found += _mps_client(shared, settings.mps_root, mps_name)
     return found
 
 

@@ -8,8 +8,8 @@ _GFD: Final = (
     "the same labels"
 )
 _MPS: Final = (
-    "MPS control daemon of NVIDIA: not a device plugin; it is still needed: "
-    "plugins/gpu/docs/sharing.md"
+    "MPS control daemon of NVIDIA: not a device plugin; the component gpu-mps runs ours instead: "
+    "plugins/gpu/docs/mps.md"
 )
 _DRA: Final = "NVIDIA's DRA driver: not a device plugin; ours is a mode of the GPU plugin: dra"
 _VGPU: Final = "their scheduler and their library in pods limit memory and cores: ours has neither"

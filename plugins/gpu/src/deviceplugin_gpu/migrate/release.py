@@ -70,24 +70,16 @@ def _expressions(part: Any) -> Iterator[str]:
 
 
 def add_mps(workload: Workload, path: str, result: Migration) -> None:
-    """Add what sharing by MPS needs; ``path`` is its directory on the host."""
-    if path == MPS_ROOT:
-        result.components.append("gpu-mps")
-    else:
-        result.variables["DP_MPS_ROOT"] = path
-        result.mounts["/mps"] = path
-    daemon = (
-        f"plugins/gpu/docs/sharing.md has one to apply, with mps-root {path} and the ConfigMap "
-        "gpu-config"
-    )
+    """Add what sharing by MPS needs; ``path`` is their directory on the host."""
+    result.components.append("gpu-mps")
+    result.variables["DP_MPS_ROOT"] = MPS_ROOT  # which the component sets too
+    if path != MPS_ROOT:
+        result.differs("mps-root", f"{path} becomes {MPS_ROOT}, which the component gpu-mps mounts")
+    ours = "the component gpu-mps runs ours: plugins/gpu/docs/mps.md"
     if result.stop or workload.values is not None:
         how = "is stopped with their plugin" if result.stop else "is removed with their release"
         result.removed.append(
-            f"the MPS control daemon, which {how}: shares by MPS are unhealthy until another "
-            f"runs: {daemon}"
+            f"the MPS control daemon, which {how}, with the CUDA contexts of its clients; {ours}"
         )
     else:
-        result.differs(
-            "MPS control daemon",
-            f"none here: keep their DaemonSet of it, with mps-root {path}; if it goes, {daemon}",
-        )
+        result.differs("MPS control daemon", f"delete their DaemonSet of it, for {ours}")

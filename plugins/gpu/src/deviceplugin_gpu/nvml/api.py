@@ -42,6 +42,8 @@ MAX_LINKS: Final = 36
 PROFILES: Final = 18
 """Profiles of GPU instances, numbered from 0. More would be asked for in vain."""
 REMOTE_SWITCH: Final = 2
+VGPU: Final = 2
+"""The virtualization mode of a GPU of a virtual machine that has a part of one."""
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
 """Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""

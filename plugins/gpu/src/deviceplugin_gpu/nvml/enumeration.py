@@ -191,6 +191,8 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         mig_capable=mig_mode is not None,
         mig_enabled=bool(mig_mode),
         migs=gpu_facts.mig_devices(asked, total, migs) if mig_mode else (),
+        compute_mode=asked.ask(known.compute_mode, "nvmlDeviceGetComputeMode"),
+        is_virtual=asked.ask(0, "nvmlDeviceGetVirtualizationMode") == api.VGPU,
         fabric=fabric(handle),
         problem=_NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),

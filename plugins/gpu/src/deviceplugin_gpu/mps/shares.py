@@ -1,0 +1,180 @@
+"""What the plugin knows of MPS: which daemons it wants, and which units they cannot serve.
+
+A daemon of ``gpu-mps-daemon`` serves one GPU or MIG device, unless a container may have shares of
+several GPUs. NVIDIA's serves all GPUs of a resource, as one of those does. Without
+``gpu-mps-daemon`` on the node, theirs is assumed.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import deviceplugin as dp
+from deviceplugin_gpu.advertised.units import Unit
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, Daemon, Limited, read, write
+from deviceplugin_gpu.snapshot import PROHIBITED, Gpu
+
+_VOLTA_CLIENTS: Final = 48
+_OLDER_CLIENTS: Final = 16
+"""Clients that MPS serves on one GPU."""
+_KEPLER: Final = (3, 5)
+_VOLTA: Final = (7, 0)
+_LIMITS: Final = (11, 5)
+"""The CUDA whose drivers are the first to limit memory."""
+_FOUR_SLICES: Final = ("A30", "RTX PRO")
+_SLICES: Final = 7
+_MIB: Final = 1 << 20
+_MAX_PATH: Final = 107
+
+
+def memory(unit: Unit) -> int:
+    """Return the bytes that a share of the unit's device may use; 0 if that is unknown."""
+    return (unit.mig or unit.gpu).memory // unit.replicas
+
+
+def most_clients(unit: Unit) -> int:
+    """Return how many clients MPS serves on the device: on MIG in proportion to its size."""
+    if unit.gpu.compute < _VOLTA:
+        return _OLDER_CLIENTS
+    if unit.mig is None or not unit.mig.compute_slices:
+        return _VOLTA_CLIENTS
+    slices = 4 if any(model in unit.gpu.name for model in _FOUR_SLICES) else _SLICES
+    return _VOLTA_CLIENTS * min(unit.mig.compute_slices, slices) // slices
+
+
+def refusal(unit: Unit, cuda: tuple[int, int]) -> str:
+    """Return why MPS cannot serve a unit, whatever the daemon says; empty if it can."""
+    gpu, most = unit.gpu, most_clients(unit)
+    if why := _of_gpu(gpu):
+        return f"MPS cannot serve GPU {gpu.uuid}: {why}"
+    if gpu.mig_enabled and unit.mig is None:
+        return (
+            f"MPS cannot serve GPU {gpu.uuid}: MIG is enabled: set mig-strategy to mixed or single"
+        )
+    if (0, 0) < cuda < _LIMITS:
+        return f"MPS of the driver limits no memory: install one for CUDA {_LIMITS[0]}.{_LIMITS[1]}"
+    if unit.replica is not None and unit.replica >= most:
+        kind, uuid = ("MIG device", unit.uuid) if unit.mig else ("GPU", gpu.uuid)
+        return f"{kind} {uuid} can have {most} replicas with MPS at most"
+    return ""
+
+
+def _of_gpu(gpu: Gpu) -> str:
+    if not gpu.uuid.startswith("GPU-"):
+        return "there is no MPS on a Jetson and on WSL: share by timeSlicing"
+    if gpu.is_virtual:
+        return "it is a vGPU: share by timeSlicing"
+    if gpu.compute_mode == PROHIBITED:
+        return f"its compute mode is Prohibited: nvidia-smi -i {gpu.uuid} -c DEFAULT"
+    if (0, 0) < gpu.compute < _KEPLER:
+        return "its compute capability is below 3.5: share by timeSlicing"
+    return ""
+
+
+def _silence(root: Path, name: str) -> str:
+    """Return why nobody listens on the socket of a daemon; empty if somebody does."""
+    path = root / name / "pipe" / "control"
+    if len(os.fsencode(path)) > _MAX_PATH:
+        return f"the path of the MPS control daemon is too long: {path}"
+    # NVIDIA's has packets. A socket of another type says so, and only if it is listened on.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(0)  # a local socket answers at once, or its queue is full
+        try:
+            client.connect(str(path))
+        except OSError as error:
+            if error.errno != errno.EPROTOTYPE:
+                reason = error.strerror or type(error).__name__
+                return f"the MPS control daemon does not answer on {path}: {reason}"
+    return ""
+
+
+class Shares:
+    """The shares by MPS. ``root`` is where mps-root of the host is mounted. For one thread."""
+
+    def __init__(self, root: Path, settings: GpuSettings) -> None:
+        self._root, self._settings = root, settings
+        self._running: Mapping[str, Daemon] | None = None
+        """The daemons of gpu-mps-daemon by name; None if it does not run."""
+        self._wanted: Mapping[str, Daemon] = {}
+
+    @property
+    def watched(self) -> list[Path]:
+        """What changes when a daemon gets ready, and when it dies."""
+        return [self._root / RUNNING] if self._settings.sharing.mps else []
+
+    def check(
+        self, units: Sequence[Unit], cuda: tuple[int, int], held: Container[str] = ()
+    ) -> tuple[dict[str, str], list[str]]:
+        """Want daemons for ``units``; return why some cannot be used now, by id, and warnings.
+
+        That of a GPU that is ``held``, by UUID, is not wanted: it ends once it has no clients.
+        """
+        is_on = self._settings.sharing.mps
+        shared = [unit for unit in units if is_on and unit.replica is not None]
+        problems = {unit.id: why for unit in shared if (why := refusal(unit, cuda))}
+        usable = [unit for unit in shared if unit.id not in problems]
+        try:
+            found = read(self._root / RUNNING) if shared else ()
+            self._running = None if found is None else {one.name: one for one in found}
+        except dp.DiscoveryError as error:
+            return problems | {unit.id: str(error) for unit in usable}, []
+        warnings = self._want([unit for unit in usable if unit.gpu.uuid not in held])
+        silences = {name: _silence(self._root, name) for name in {*map(self.name, usable)}}
+        found_here = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
+        return problems | {one: why for one, why in found_here.items() if why}, warnings
+
+    def name(self, unit: Unit) -> str:
+        """Return the name of the daemon that serves a unit: its directory below mps-root."""
+        is_ours = self._running is not None
+        return self._own_name(unit) if is_ours or unit.mig else unit.resource
+
+    def _own_name(self, unit: Unit) -> str:
+        # A process sees one MIG device at most, and the daemon of several cannot serve them.
+        if unit.mig or self._settings.sharing.one_at_most:
+            return f"{unit.resource}/{unit.uuid.replace('/', '_')}"
+        return unit.resource
+
+    def _want(self, units: Sequence[Unit]) -> list[str]:
+        path, found = self._root / WANTED, dict[str, dict[str, Unit]]()
+        for unit in units:
+            found.setdefault(self._own_name(unit), {})[unit.uuid] = unit
+        self._wanted = {name: _daemon(name, [*own.values()]) for name, own in found.items()}
+        if not units and not path.exists():
+            return []
+        try:
+            write(path, self._wanted.values())
+        except OSError as error:
+            if self._running is not None:  # or it is NVIDIA's, which reads no such file
+                return [f"gpu-mps-daemon does not learn what is shared: {path}: {error.strerror}"]
+        return []
+
+    def _problem(self, unit: Unit) -> str:
+        """Return why our own daemon does not serve the unit; empty if it does, or is not ours."""
+        if self._running is None:
+            return ""
+        daemon = self._running.get(self.name(unit))
+        if daemon is None:
+            return f"gpu-mps-daemon has not started the MPS control daemon {self.name(unit)}"
+        if daemon.problem:
+            return f"the MPS control daemon {daemon.name}: {daemon.problem}"
+        wanted = self._wanted.get(daemon.name, daemon)  # that of a held GPU is not wanted
+        own = {one for one in wanted.devices if one.uuid == unit.uuid}
+        if daemon.threads == wanted.threads and own <= {*daemon.devices}:
+            return ""
+        return (
+            f"the MPS control daemon {daemon.name} has other limits or devices until the last of "
+            "its clients has ended"
+        )
+
+
+def _daemon(name: str, units: Sequence[Unit]) -> Daemon:
+    """Return the daemon for units of different devices. Limits came with Volta."""
+    limited = [unit for unit in units if unit.gpu.compute >= _VOLTA]
+    threads = min((100 // unit.replicas for unit in limited), default=0)
+    sizes = [(unit in limited) * memory(unit) // _MIB for unit in units]
+    devices = [Limited(unit.uuid, size) for unit, size in zip(units, sizes, strict=True)]
+    return Daemon(name, tuple(devices), threads)
