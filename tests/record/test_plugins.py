@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -26,6 +27,10 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 MACHINES = ("sys", "dev", "udev")
 """Folders of a machine that a recording is loaded into."""
 NAMES = [name for name in SUBJECTS if ", " in name and not name.startswith("generic")]
+
+
+VERSIONS = {"driverVersion", "driverVersionFull", "driverSrcVersion"}
+"""Facts of kernel modules, which are not recorded."""
 
 
 class Machine:
@@ -66,7 +71,12 @@ class Machine:
 
 
 def _described(make: Make) -> list[str]:
-    found = sorted(map(repr, make().discover()))
+    found = sorted(
+        repr(
+            replace(one, attributes={k: v for k, v in one.attributes.items() if k not in VERSIONS})
+        )
+        for one in make().discover()
+    )
     assert found
     return found
 
