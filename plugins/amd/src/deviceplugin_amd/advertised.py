@@ -14,10 +14,9 @@ from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import kfd
 from deviceplugin_amd.gpus import DRIVER, Gpu, names
-from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_amd.settings import DOMAIN, AmdSettings
 from deviceplugin_amd.snapshot import Snapshot, Unit
 
-DOMAIN: Final = "amd.com"
 KFD_NODE: Final = "kfd"
 
 _XGMI: Final = 10
@@ -83,10 +82,13 @@ def offers(
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
     gpu, style = unit.gpu, str(unit.gpu.style)
     name = style if style and settings.resource_naming_strategy == "mixed" else "gpu"
+    by_strategy, names = f"{DOMAIN}/{name}", settings.resources
     facts = {"pci": gpu.address, "model": gpu.name, "partitioning": style}
     return dp.Device(
         unit.id,
-        resource=f"{DOMAIN}/{name}",
+        resource=names.gpu(gpu.names, by_strategy)
+        if unit.number is None
+        else names.part([style], by_strategy),
         hardware=[pieces.pci(gpu.address), *(str(settings.dev_dir / one) for one in unit.nodes)],
         health=health,
         topology=numa.topology(gpu.numa),

@@ -9,9 +9,9 @@ from deviceplugin.kit import drm, pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sysfs import AbsentError, Sysfs, SysfsError
+from deviceplugin_intelgpu.settings import DRIVERS
 
 VENDOR: Final = 0x8086
-DRIVERS: Final = ("i915", "xe")
 _DISPLAY: Final = "03"
 SURVIVABILITY: Final = "survivability_mode"
 
@@ -38,6 +38,11 @@ class Gpu:
     """Names of udev's links to its nodes in ``dri/by-path``."""
     controllers: tuple[str, ...]
     """Device nodes below ``/dev`` of its management engine, for monitoring."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What settings can choose it by."""
+        return _names(self.address, self.product, self.driver)
 
 
 @dataclass(slots=True)
@@ -163,4 +168,8 @@ def product(function: pci.Function) -> str:
 
 def names(function: pci.Function, driver: str) -> Iterable[str]:
     """Return what settings can choose a function by."""
-    return function.address, product(function), f"0x{product(function)}", driver
+    return _names(function.address, product(function), driver)
+
+
+def _names(address: str, model: str, driver: str) -> tuple[str, ...]:
+    return address, model, f"0x{model}", driver

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Final
 
+from deviceplugin.kit.naming import Naming, matches
 from deviceplugin.kit.sharing import share_id
-from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Naming, Share, Sharing
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
@@ -36,7 +36,7 @@ def names_gpu(selector: str, gpu: Gpu) -> bool:
     if address := _PCI.fullmatch(selector):
         domain = (address[1] or "").lstrip("0").zfill(4)
         return f"{domain}:{address[2]}" == gpu.pci
-    return selector == gpu.uuid.lower() or names_model(selector, gpu.name)
+    return selector == gpu.uuid.lower() or matches(selector, gpu.name)
 
 
 def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
@@ -45,11 +45,6 @@ def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
     if index and index[2]:
         return (gpu.index, mig.index) == (int(index[1]), int(index[2]))
     return selector.lower() == mig.uuid.lower() or names_gpu(selector, gpu)
-
-
-def names_model(pattern: str, name: str) -> bool:
-    """Return whether ``pattern`` matches the name of a model or profile."""
-    return fnmatchcase(name.lower(), pattern.lower())
 
 
 def any_names(selectors: Iterable[str], gpu: Gpu, mig: Mig | None = None) -> bool:
@@ -134,7 +129,7 @@ def _is_known(gpu: Gpu, warnings: list[str]) -> bool:
 def _whole(gpus: Iterable[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
     for gpu in gpus:
         if not naming.gpus or _is_known(gpu, warnings):
-            yield Unit(_name(gpu.name, naming.gpus) or GPU, gpu)
+            yield Unit(naming.gpu([gpu.name], GPU), gpu)
 
 
 def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
@@ -153,7 +148,7 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
         _warn_of_empty(gpu, warnings)
         for mig in gpu.migs:
             if mig.profile == chosen:
-                yield Unit(_name(chosen, naming.migs) or GPU, gpu, mig)
+                yield Unit(naming.part([chosen], GPU), gpu, mig)
             else:
                 profile = mig.profile or "of an unknown profile"
                 warnings.append(
@@ -188,14 +183,10 @@ def _mig_resource(mig: Mig, naming: Naming) -> str:
     """Return the resource of ``mig``; empty if it is not advertised."""
     if not mig.profile:
         return ""
-    if name := _name(mig.profile, naming.migs):
+    if name := naming.part([mig.profile]):
         return name
     is_part = 0 < mig.compute_slices < mig.slices or "c." in mig.profile
     return "" if is_part else f"{DOMAIN}/mig-{mig.profile.replace('+', '.')}"
-
-
-def _name(text: str, patterns: Iterable[tuple[str, str]]) -> str:
-    return next((name for pattern, name in patterns if names_model(pattern, text)), "")
 
 
 def _shared(made: Advertised, sharing: Sharing) -> Iterable[Unit]:

@@ -12,12 +12,12 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.naming import Naming
 from deviceplugin_gpu.configuration import config_file
 from deviceplugin_gpu.configuration.node_choice import LABEL, models
 from deviceplugin_gpu.configuration.setting_kinds import (
     NAMING,
     SHARING,
-    Naming,
     Sharing,
     Strategies,
 )
