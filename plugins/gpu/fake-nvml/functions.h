@@ -71,7 +71,9 @@
     X(nvmlDeviceGetCurrentClocksEventReasons) \
     X(nvmlDeviceGetPcieReplayCounter) \
     X(nvmlDeviceGetClockInfo) \
-    X(nvmlDeviceGetMaxClockInfo)
+    X(nvmlDeviceGetMaxClockInfo) \
+    X(nvmlDeviceGetVirtualizationMode) \
+    X(nvmlDeviceGetGridLicensableFeatures_v4)
 
 enum function {
 #define NUMBER(name) F_##name,

@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
-from deviceplugin_gpu.snapshot import Gpu, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, License, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig, uuid
 
@@ -207,6 +208,8 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     driver.poll()
     health.saw_xid("g0", 79)
     unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
+    virtual = replace(GPUS[0], license=License(licensed=True, expires=9e9))
+    health.observe(Snapshot((virtual, GPUS[1])))
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
@@ -215,7 +218,17 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
         assert not re.search(r"_(gauge|counter|milli|kilo|mib|gib|ms|percent)", family.name)
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"uuid", "index", "model", "pci", "cause", "xid", "type", "reason"}
+        assert labels <= {
+            "uuid",
+            "index",
+            "model",
+            "pci",
+            "cause",
+            "xid",
+            "type",
+            "reason",
+            "state",
+        }
     documented = re.findall(r"^\| `deviceplugin_gpu_(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     told = [sample.name for family in families for sample in family.samples[:1]]
     assert [f"deviceplugin_gpu_{name}" for name in documented] == told

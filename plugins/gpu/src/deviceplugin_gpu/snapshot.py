@@ -61,6 +61,15 @@ class Mig:
 
 
 @dataclass(frozen=True, slots=True)
+class License:
+    """Whether a virtual GPU has its license now, as its driver says."""
+
+    licensed: bool
+    expires: float | None = None
+    """In Unix seconds; None if it does not expire, or nobody knows when."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One physical GPU."""
 
@@ -87,6 +96,8 @@ class Gpu:
     """Why it works and will not for long, or is to be reset soon."""
     slowdown: str = ""
     """Why its hardware runs it slower now; empty if it does not."""
+    license: License | None = None
+    """None where it needs none, or its driver has never said."""
 
 
 @dataclass(frozen=True, slots=True)

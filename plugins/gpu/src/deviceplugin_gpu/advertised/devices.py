@@ -77,6 +77,8 @@ def _attributes(unit: Unit) -> dict[str, str | int]:
         "parentUUID": gpu.uuid if mig else "",
     }
     found: dict[str, str | int] = {name: value for name, value in attributes.items() if value}
+    if gpu.license:
+        found["vgpuLicensed"] = gpu.license.licensed
     if mig and mig.placement:
         start, count = mig.placement
         found |= {"placementStart": start, "placementSize": count}

@@ -142,6 +142,12 @@ class GpuSettings(dp.Settings):
     """XIDs that always make a GPU unhealthy: numbers separated by commas, or all."""
     recovery_time: timedelta = timedelta(minutes=5)
     """How long an unhealthy GPU must pass its checks without another error before it is healthy."""
+    vgpu_license_required: bool = False
+    """Whether a virtual GPU is unhealthy while it has no license. Otherwise it is degraded: pods
+    get it, and its driver slows it down."""
+    vgpu_license_warning: timedelta = timedelta(hours=1)
+    """How long before its license expires a virtual GPU is degraded. Leases are renewed long before
+    they expire."""
     state_file: Path | None = Path("/run/deviceplugin-gpu/health.json")
     """File that remembers unhealthy GPUs when the plugin restarts; none if empty. It is below /run,
     because a reboot resets GPUs."""

@@ -43,6 +43,9 @@ REMOTE_SWITCH: Final = 2
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
 """Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""
+IN_VIRTUAL_MACHINE: Final = 2
+"""The mode of a vGPU as its virtual machine sees it."""
+VALID_EXPIRY: Final = 2
 EVENT_XID: Final = 0x8
 EVENT_SINGLE_BIT: Final = 0x1
 EVENT_DOUBLE_BIT: Final = 0x2

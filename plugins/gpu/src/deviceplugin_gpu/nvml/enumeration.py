@@ -188,6 +188,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         problem=_NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),
         slowdown=gpu_facts.slowdown(asked),
+        license=gpu_facts.license_of(asked, known.license),
     )
 
 
