@@ -1,7 +1,8 @@
 """Nodes that are as each alert is about: what has happened there, and the word that gives it away.
 
 What the device plugin does is on a stand-in for a cluster, with the real kubectl. What DRA does is
-on a node of a simulated cluster, whose plugin runs here: its commands are run without kubectl.
+on a node of a simulated cluster, whose plugin runs here: its commands are run without kubectl. So
+is what GPUs do, on the fake driver.
 """
 
 import json
@@ -9,10 +10,13 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
+from urllib.request import urlopen
 
+import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
@@ -21,8 +25,12 @@ from cluster.kinds import POD
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running
 from deviceplugin._telemetry import log
 from deviceplugin_testing.conformance._subject import free_port
+from deviceplugin_testing.fixture import Kubelet
 from drivers.dual_node import IDS, DualNode, Gophers, gopher
 from drivers.running_driver import register
+from gpu import fake_library
+from gpu.fake_nvml import Fleet
+from gpu.rig import GPU, GpuRig, uuids
 from manifests.kustomize import overlay
 from patience import eventually
 
@@ -91,36 +99,41 @@ class PluginNode:
         return eventually(read, until)
 
 
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Log as a plugin's pod does."""
+    with path.open("a", encoding="utf-8", buffering=1) as stream:
+        log.configure("info", "json", stream)
+        yield
+
+
+def in_pod(command: str, logged: Path, socket: Path, port: int = 0) -> str:
+    """Return what a command prints: kubectl would have run it in the plugin's pod."""
+    here = re.sub(r"kubectl --namespace \S+ exec \S+ -- ", "", command.rpartition("\n")[2])
+    here = re.sub(r"kubectl --namespace \S+ logs \S+", f"cat {logged}", here)
+    done = subprocess.run(
+        ["sh", "-c", here.replace(":9494", f":{port}")],
+        env={"PATH": f"{BIN}:/usr/bin:/bin", "DP_POD_RESOURCES_SOCKET": str(socket)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, f"{here}: {done.stderr}"
+    return done.stdout
+
+
 class ClaimNode(DualNode):
     """A node whose plugin can offer its devices by DRA, and refuses some."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.plugin = Locked(*map(gopher, IDS), resource=self.plugin.resource)
-        self._log = root / "log"
-
-    @contextmanager
-    def logging(self) -> Iterator[None]:
-        """Log as the plugin's pod does."""
-        with self._log.open("a", encoding="utf-8", buffering=1) as stream:
-            log.configure("info", "json", stream)
-            yield
+        self.log = root / "log"
 
     def shell(self, command: str) -> str:
         """Return what a command prints: kubectl would have run it in the plugin's pod."""
-        here = re.sub(r"kubectl --namespace \S+ exec \S+ -- ", "", command.rpartition("\n")[2])
-        here = re.sub(r"kubectl --namespace \S+ logs \S+", f"cat {self._log}", here)
-        socket = self.kubelet.pod_resources_socket
-        done = subprocess.run(
-            ["sh", "-c", here],
-            env={"PATH": f"{BIN}:/usr/bin:/bin", "DP_POD_RESOURCES_SOCKET": str(socket)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{here}: {done.stderr}"
-        return done.stdout
+        return in_pod(command, self.log, self.kubelet.pod_resources_socket)
 
     def pod(self) -> str:
         return "x"
@@ -146,6 +159,54 @@ class Locked(Gophers):
         if self.locked:
             raise dp.AllocationError("card is locked")
         return super().allocate(devices)
+
+
+class GpuNode:
+    """A node with two GPUs of the fake driver, whose plugin logs to a file."""
+
+    def __init__(self, root: Path) -> None:
+        self.log, self._root, self._stack = root / "log", root, ExitStack()
+        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        library = fake_library.build_or_skip(Path(tempfile.gettempdir(), "fake-nvml-of-alerts"))
+        self.rig = GpuRig(root, library, patch).has(Fleet.of(2))
+        self.now = self.rig.now = 1e4
+        self._stack.callback(self.rig.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, **settings: Any) -> int:
+        """Run the plugin, and return the port of its page of metrics."""
+        kubelet = self._stack.enter_context(Kubelet(self._root / "kubelet"))
+        quick = {"discovery_interval": timedelta(seconds=0.1), "http_address": "127.0.0.1:0"}
+        plugin = self.rig.plugin(**settings)
+        self._node = self._stack.enter_context(kubelet.running(plugin, **quick))
+        self._node.wait_for(GPU, uuids(0, 1))
+        eventually(lambda: self.rig.fake.calls()["nvmlEventSetWait_v2"])
+        return self._node.host.http_port
+
+    def shell(self, command: str) -> str:
+        socket = self._node.kubelet.pod_resources_socket
+        return in_pod(command, self.log, socket, self._node.host.http_port)
+
+    def pod(self) -> str:
+        return "x"
+
+    def scrape(self, until: str = "") -> str:
+        """Return the plugin's metrics, once ``until`` is among them."""
+        url = f"http://127.0.0.1:{self._node.host.http_port}/metrics"
+        self.now += 10
+        self.rig.now = self.now  # what was measured before is out of date
+
+        def read() -> str:
+            with urlopen(url) as answer:
+                text = str(answer.read().decode())
+            return text if re.search(until, text) else ""
+
+        return eventually(read, until)
 
 
 Scrapes = Iterator[str]
@@ -255,6 +316,51 @@ def switching(node: ClaimNode) -> Scrapes:
     yield node.scrape(r"_devices_leaving\S* 1.0")
 
 
+def off_the_bus(node: GpuNode) -> Scrapes:
+    node.start()
+    yield node.scrape()
+    node.rig.fake.xid(1, 79)
+    yield node.scrape('_gpu_unhealthy{cause="xid_79"')
+
+
+def lost(node: GpuNode) -> Scrapes:
+    node.start()
+    yield node.scrape()
+    node.rig.fake.change(1, state="lost")
+    yield node.scrape('_gpu_unhealthy{cause="unreadable"')
+
+
+def beyond_repair(node: GpuNode) -> Scrapes:
+    node.start()
+    yield node.scrape()
+    node.rig.fake.change(1, remap_failed=True)
+    yield node.scrape(r"(?s)_healthy\S+ 0\.0.*_row_remapping_failed{uuid=\S+ 1\.0")
+
+
+def uncorrectable(node: GpuNode) -> Scrapes:
+    node.start()
+    yield node.scrape(r'_ecc_errors_total{type="uncorrected",uuid=\S+ 0\.0')
+    node.rig.fake.change(1, uncorrected=1)
+    node.rig.fake.dbe(1)
+    yield node.scrape(r'(?s)cause="xid_48".*_ecc_errors_total{type="uncorrected",uuid=\S+ 1\.0')
+
+
+def hot(node: GpuNode) -> Scrapes:
+    node.start(recovery_time=timedelta())
+    yield node.scrape()
+    node.rig.fake.change(1, throttle=0x48)
+    node.scrape('state="degraded"')
+    yield node.scrape(r'_throttled{reason="hardware_thermal",uuid=\S+ 1\.0')
+
+
+def unlicensed(node: GpuNode) -> Scrapes:
+    node.rig.has(Fleet.of(2, virtualization="vgpu", license="licensed"))
+    node.start()
+    yield node.scrape('state="licensed"')
+    node.rig.fake.change(1, license="unlicensed")
+    yield node.scrape('state="unlicensed"')
+
+
 class Trouble(NamedTuple):
     """What has happened, and what the commands of the runbook print of it."""
 
@@ -279,19 +385,31 @@ OF_DRA: Final = {
     "DeviceApiRequestsFailed": Trouble(unanswered, "slices not published"),
     "DeviceSwitchPending": Trouble(switching, "default/train/main"),
 }
-TROUBLES: Final = {**OF_PLUGIN, **OF_DRA}
+OF_GPUS: Final = {
+    "GpuXidError": Trouble(off_the_bus, "the GPU is off the PCIe bus"),
+    "GpuLost": Trouble(lost, "GPU is lost"),
+    "GpuRowRemappingFailed": Trouble(beyond_repair, "remapping a broken memory row failed"),
+    "GpuEccUncorrectable": Trouble(uncorrectable, "XID 48"),
+    "GpuThrottled": Trouble(hot, "the hardware slows it down: it is too hot"),
+    "GpuLicenseMissing": Trouble(unlicensed, "vGPU license missing"),
+}
+TROUBLES: Final = {**OF_PLUGIN, **OF_DRA, **OF_GPUS}
 """By the name of the alert."""
 
 
 @contextmanager
-def node_for(alert: str) -> Iterator[PluginNode | ClaimNode]:
+def node_for(alert: str) -> Iterator[PluginNode | ClaimNode | GpuNode]:
     """Run a node on which what an alert is about has not happened yet."""
     with tempfile.TemporaryDirectory(prefix="dp", ignore_cleanup_errors=True) as path:
         root = Path(path)
         if alert in OF_DRA:
-            made = ClaimNode(root)
-            with made.logging(), made:
-                yield made
+            claims = ClaimNode(root)
+            with logging_to(claims.log), claims:
+                yield claims
+            return
+        if alert in OF_GPUS:
+            with GpuNode(root) as gpus, logging_to(gpus.log):
+                yield gpus
             return
         with running({**PLUGINS, **SHELL}) as cluster:
             node = PluginNode(cluster, root)

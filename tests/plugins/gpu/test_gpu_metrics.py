@@ -157,6 +157,15 @@ def test_a_gpu_with_a_problem_is_not_asked(health: Health) -> None:
     assert (1, {*OF_HEALTH, "temperature_celsius"}) == (driver.asked, of("g0", found))
 
 
+def test_a_gpu_whose_rows_cannot_be_remapped_says_so(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1, remap_failed=True)).plugin()
+    plugin.discover()
+    found = values(plugin.metrics())
+    assert (0, 1) == tuple(
+        found[f'{name}{{uuid="{uuid(0)}"}}'] for name in ("healthy", "row_remapping_failed")
+    )
+
+
 def test_health_and_xids_are_told(health: Health) -> None:
     health.saw_xid("g1", 79)
     health.saw_xid("g1", 79)

@@ -94,7 +94,7 @@ class GpuMetrics:
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
     ) -> list[Metric]:
         """Return the metrics of ``gpus``, within ``patience``."""
-        readings = self._recent([gpu.uuid for gpu in gpus if not gpu.problem])
+        readings = self._recent([gpu.uuid for gpu in gpus if gpu.answers])
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
             [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]

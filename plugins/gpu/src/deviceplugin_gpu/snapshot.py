@@ -7,6 +7,7 @@ from typing import Final
 
 WSL: Final = "all"
 """Id of the only GPU of the Windows Subsystem for Linux."""
+NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _GIB: Final = 1 << 30
 
 
@@ -98,6 +99,11 @@ class Gpu:
     """Why its hardware runs it slower now; empty if it does not."""
     license: License | None = None
     """None where it needs none, or its driver has never said."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the driver answers queries about it, though it may be broken."""
+        return self.problem in {"", NOT_REMAPPED}
 
 
 @dataclass(frozen=True, slots=True)
