@@ -169,8 +169,9 @@ needs_prometheus = pytest.mark.skipif(
 @needs_prometheus
 def test_every_query_of_gpus_finds_something_on_a_node_with_troubles(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-") as root, GpuNode(Path(root)) as node:
-        values = {"virtualization": "vgpu", "license": "licensed"}
-        node.rig.has(Fleet.of(2, **values, license_expiry="2099-01-31T12:00:00"))
+        end = "2099-01-31T12:00:00"
+        fleet = Fleet.of(2, virtualization="vgpu", license="licensed", license_expiry=end)
+        node.rig.has(fleet)
         node.rig.has_card("0000:3b:00.0")
         with prometheus({"n1": node.start()}, tmp_path) as url:
             wait_for_series(url, "deviceplugin_gpu_vgpu_license")

@@ -104,14 +104,13 @@ def test_a_driver_that_comes_back_acquires_its_license_anew(virtual: GpuRig) -> 
     plugin = virtual.plugin(discovery_deadline=timedelta(seconds=1))
     assert WORN(MISSING) == seen(plugin)[0]
     virtual.fake.drop_driver()
-    for _ in range(3):
-        virtual.now = (virtual.now or 0) + GRACE
+    for virtual.now in (11 * GRACE, 12 * GRACE):
         with pytest.raises(dp.DiscoveryError):
             devices(plugin)
     virtual.fake.mend()
-    virtual.now += GRACE - 1
+    virtual.now = 13 * GRACE - 1
     assert (SOUND, {"acquiring": 1}) == seen(plugin)[::2]
-    virtual.now += 1
+    virtual.now = 13 * GRACE
     assert WORN(MISSING) == seen(plugin)[0]
 
 

@@ -237,6 +237,6 @@ def test_resources_are_named_by_model(
     ],
 )
 def test_gpus_cannot_have_the_resource_for_monitoring(given: dict[str, Any]) -> None:
-    assert IntelGpuSettings(**given)
+    assert not IntelGpuSettings(**given).enable_monitoring
     with pytest.raises(dp.ConfigError, match=r"_?monitoring is for monitoring: use another name"):
         IntelGpuSettings(enable_monitoring=True, **given)
