@@ -108,6 +108,9 @@ def test_a_pattern_that_names_nothing_is_logged_once(caplog: pytest.LogCaptureFi
     ]
     unused.observe(given, [BIG, SMALL])
     assert expected == said()
+    for found in ([], [BIG, SMALL]):
+        unused.observe(given, found)
+        assert [] == said()
     unused.observe(given, iter([BIG]), [("1g",)])
     assert ["pattern '2g' for b: nothing here matches it"] == said()
     unused.observe(given, [BIG, ("Lamp X1",)], [("2g",)])

@@ -82,7 +82,8 @@ class UnusedNames:
         """Compare patterns with the names of all whole GPUs and parts here, if there are any."""
         pairs = (naming.gpus, [*gpus]), (naming.parts, [*parts])
         unused = [problem for patterns, found in pairs for problem in _unused(patterns, found)]
-        self._problems.say_all("resource name unused", unused)
+        if any(found for _, found in pairs):  # devices that are away for a moment change nothing
+            self._problems.say_all("resource name unused", unused)
 
 
 def _unused(patterns: Sequence[Named], found: Sequence[Names]) -> Iterator[str]:
