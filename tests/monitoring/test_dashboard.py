@@ -26,7 +26,7 @@ from drivers.dual_node import IDS, DualNode
 from gpu.fake_nvml import Fleet
 from patience import eventually
 from scripted_plugin import ScriptedPlugin, sick
-from troubled_nodes import GpuNode
+from troubled_gpus import GpuNode
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD, GPUS = (
