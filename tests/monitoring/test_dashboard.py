@@ -167,6 +167,7 @@ needs_prometheus = pytest.mark.skipif(
 
 
 @needs_prometheus
+@pytest.mark.slow
 def test_every_query_of_gpus_finds_something_on_a_node_with_troubles(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="gpu-") as root, GpuNode(Path(root)) as node:
         end = "2099-01-31T12:00:00"
