@@ -23,12 +23,19 @@ from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from drivers.dual_node import IDS, DualNode
+from gpu.fake_nvml import Fleet
 from patience import eventually
 from scripted_plugin import ScriptedPlugin, sick
+from troubled_gpus import GpuNode
 
 ROOT = Path(__file__).parents[2]
-DASHBOARD = json.loads((ROOT / "demo/dashboards/device-plugins.json").read_text(encoding="utf-8"))
-METRICS = (ROOT / "common/docs/metrics.md").read_text(encoding="utf-8")
+DASHBOARD, GPUS = (
+    json.loads((ROOT / f"demo/dashboards/{name}.json").read_text(encoding="utf-8"))
+    for name in ("device-plugins", "gpus")
+)
+PAGES = ("common/docs/metrics.md", "plugins/gpu/docs/metrics.md")
+METRICS = "".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
+each_dashboard = pytest.mark.parametrize("dashboard", [DASHBOARD, GPUS], ids=["all", "gpus"])
 MONITOR = ROOT / "deployments/components/monitoring/podmonitor.yaml"
 OF_OPERATOR = {"namespace": "camera-device-plugin", "pod": "camera-device-plugin-x7k2p"}
 """Labels of the plugin's pod, which the Prometheus operator adds."""
@@ -36,15 +43,15 @@ R = "example.com/camera"
 NODES = ["n1", "n2", "n3"]
 
 
-def queries() -> dict[str, list[str]]:
+def queries(dashboard: dict[str, Any] = DASHBOARD) -> dict[str, list[str]]:
     return {
         panel["title"]: [target["expr"] for target in panel["targets"]]
-        for panel in DASHBOARD["panels"]
+        for panel in dashboard["panels"]
     }
 
 
-def all_queries() -> list[str]:
-    return [query for group in queries().values() for query in group]
+def all_queries(dashboard: dict[str, Any] = DASHBOARD) -> list[str]:
+    return [query for group in queries(dashboard).values() for query in group]
 
 
 def of_dra() -> list[str]:
@@ -52,24 +59,26 @@ def of_dra() -> list[str]:
     return [one for title, group in queries().items() if "DRA" in title for one in group]
 
 
-def test_every_metric_of_the_dashboard_is_documented() -> None:
-    used = set(re.findall(r"\bdeviceplugin_\w+", " ".join(all_queries())))
+@each_dashboard
+def test_every_metric_of_a_dashboard_is_documented(dashboard: dict[str, Any]) -> None:
+    used = set(re.findall(r"\bdeviceplugin_\w+", " ".join(all_queries(dashboard))))
     plain = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
     assert set() == plain - set(re.findall(r"\bdeviceplugin_\w+", METRICS))
 
 
 def test_every_alert_is_on_a_panel_or_needs_none() -> None:
-    named = set(re.findall(r"\bDevice[A-Z]\w+", json.dumps(DASHBOARD)))
+    named = set(re.findall(r"\b(?:Device|Gpu)[A-Z]\w+", json.dumps([DASHBOARD, GPUS])))
     rules = (ROOT / "deployments/components/monitoring/rules.yaml").read_text(encoding="utf-8")
     alerts = set(re.findall(r"alert: (\w+)", rules))
     assert {"DevicePluginGone", "DeviceFlapping"} == alerts - named
     assert set() == named - alerts
 
 
-def test_panels_do_not_overlap() -> None:
+@each_dashboard
+def test_panels_do_not_overlap(dashboard: dict[str, Any]) -> None:
     taken = [
         (column, row)
-        for panel in DASHBOARD["panels"]
+        for panel in dashboard["panels"]
         for place in [panel["gridPos"]]
         for column in range(place["x"], place["x"] + place["w"])
         for row in range(place["y"], place["y"] + place["h"])
@@ -146,15 +155,38 @@ def drawn(url: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def value(url: str, title: str) -> float:
-    (query,) = queries()[title]
+def value(url: str, title: str, dashboard: dict[str, Any] = DASHBOARD) -> float:
+    (query,) = queries(dashboard)[title]
     (series,) = wait_for_series(url, query)
     return float(series["value"][1])
 
 
-@pytest.mark.skipif(
+needs_prometheus = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="needs prometheus: apt-get install prometheus"
 )
+
+
+@needs_prometheus
+@pytest.mark.slow
+def test_every_query_of_gpus_finds_something_on_a_node_with_troubles(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="gpu-") as root, GpuNode(Path(root)) as node:
+        end = "2099-01-31T12:00:00"
+        fleet = Fleet.of(2, virtualization="vgpu", license="licensed", license_expiry=end)
+        node.rig.has(fleet)
+        node.rig.has_card("0000:3b:00.0")
+        with prometheus({"n1": node.start()}, tmp_path) as url:
+            wait_for_series(url, "deviceplugin_gpu_vgpu_license")
+            node.rig.fake.change(1, throttle=0x48)
+            node.rig.fake.xid(1, 79)
+            node.scrape("hardware_thermal\\S+ 1")
+            for query in all_queries(GPUS):
+                wait_for_series(url, query)
+            titles = list(queries(GPUS))[:4]
+            expected = [2.0, 1.0, 1.0, 1.0]
+            eventually(lambda: expected == [value(url, one, GPUS) for one in titles], "counts")
+
+
+@needs_prometheus
 def test_every_query_finds_something_in_a_fleet(tmp_path: Path) -> None:
     with fleet() as ports, prometheus(ports, tmp_path) as url:
         wait_for_series(url, f"count(deviceplugin_device_allocated) == {len(NODES)}")
@@ -194,9 +226,7 @@ def wait_for_labels(
     eventually(lambda: expected == found(), lambda: f"{title}: {found()}", every=0.1)
 
 
-@pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="needs prometheus: apt-get install prometheus"
-)
+@needs_prometheus
 def test_the_queries_about_dra_find_something_on_a_node_with_claims(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="dra-") as root, DualNode(Path(root)) as node:
         node.start(protocol="dra", http_address="127.0.0.1:0")

@@ -169,6 +169,8 @@ TTY = {"subsystem": "tty", "name": "ttyUSB*"}
 GPU_NAMES = {"resources": {"gpus": [{"pattern": "*", "name": "amd.com/gpu"}]}}
 MIG_NAMES = {"resources": {"mig": [{"pattern": "*", "name": "amd.com/gpu"}]}}
 
+OTHERS = {"resources": {"partitions": [{"pattern": "*", "name": "nvidia.com/gpu"}]}}
+
 
 def shared(kind: str) -> Json:
     one = {"name": "nvidia.com/gpu", "replicas": 2, "rename": "amd.com/gpu"}
@@ -219,6 +221,8 @@ BAD: list[tuple[Json, str]] = [
     ),
     (of("gpu", **GPU_NAMES), "spec.gpu.resources.gpus.name: amd.com/gpu is not among the domains"),
     (of("gpu", **MIG_NAMES), "spec.gpu.resources.mig.name: amd.com/gpu is not among the domains"),
+    (of("amd", **OTHERS), "spec.amd.resources.partitions.name: nvidia.com/gpu is not among"),
+    (of("intelgpu", **GPU_NAMES), "spec.intelgpu.resources.gpus.name: amd.com/gpu is not among"),
     (of("gpu", **shared("mps")), "spec.gpu.sharing.mps.rename: amd.com/gpu is not among"),
     (of("gpu", **shared("timeSlicing")), "spec.gpu.sharing.timeSlicing.rename: amd.com/gpu is"),
     *[

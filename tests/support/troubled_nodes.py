@@ -1,17 +1,18 @@
 """Nodes that are as each alert is about: what has happened there, and the word that gives it away.
 
 What the device plugin does is on a stand-in for a cluster, with the real kubectl. What DRA does is
-on a node of a simulated cluster, whose plugin runs here: its commands are run without kubectl.
+on a node of a simulated cluster, whose plugin runs here: its commands are run without kubectl. So
+is what GPUs do, on the fake driver.
 """
 
 import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from typing_extensions import override
 
@@ -19,12 +20,13 @@ import deviceplugin as dp
 from cluster.container import BIN
 from cluster.kinds import POD
 from cluster.small_cluster import PLUGINS, SHELL, SmallCluster, running
-from deviceplugin._telemetry import log
 from deviceplugin_testing.conformance._subject import free_port
 from drivers.dual_node import IDS, DualNode, Gophers, gopher
 from drivers.running_driver import register
 from manifests.kustomize import overlay
 from patience import eventually
+from trouble import Scrapes, Trouble, in_pod, logging_to
+from troubled_gpus import OF_GPUS, GpuNode
 
 NAMESPACE: Final = "simulated-device-plugin"
 RESOURCE: Final = "example.com/simple-device"
@@ -97,30 +99,11 @@ class ClaimNode(DualNode):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.plugin = Locked(*map(gopher, IDS), resource=self.plugin.resource)
-        self._log = root / "log"
-
-    @contextmanager
-    def logging(self) -> Iterator[None]:
-        """Log as the plugin's pod does."""
-        with self._log.open("a", encoding="utf-8", buffering=1) as stream:
-            log.configure("info", "json", stream)
-            yield
+        self.log = root / "log"
 
     def shell(self, command: str) -> str:
         """Return what a command prints: kubectl would have run it in the plugin's pod."""
-        here = re.sub(r"kubectl --namespace \S+ exec \S+ -- ", "", command.rpartition("\n")[2])
-        here = re.sub(r"kubectl --namespace \S+ logs \S+", f"cat {self._log}", here)
-        socket = self.kubelet.pod_resources_socket
-        done = subprocess.run(
-            ["sh", "-c", here],
-            env={"PATH": f"{BIN}:/usr/bin:/bin", "DP_POD_RESOURCES_SOCKET": str(socket)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, f"{here}: {done.stderr}"
-        return done.stdout
+        return in_pod(command, self.log, self.kubelet.pod_resources_socket)
 
     def pod(self) -> str:
         return "x"
@@ -146,10 +129,6 @@ class Locked(Gophers):
         if self.locked:
             raise dp.AllocationError("card is locked")
         return super().allocate(devices)
-
-
-Scrapes = Iterator[str]
-"""What Prometheus gets while the trouble begins, each for a minute, and the last one for long."""
 
 
 def unplugged(node: PluginNode) -> Scrapes:
@@ -255,13 +234,6 @@ def switching(node: ClaimNode) -> Scrapes:
     yield node.scrape(r"_devices_leaving\S* 1.0")
 
 
-class Trouble(NamedTuple):
-    """What has happened, and what the commands of the runbook print of it."""
-
-    happens: Callable[..., Scrapes]
-    sign: str
-
-
 OF_PLUGIN: Final = {
     "DeviceNodeAtZero": Trouble(unplugged, "it is gone"),
     "DevicePluginGone": Trouble(misconfigured, "number-devices: 'many' is not a whole number"),
@@ -279,19 +251,23 @@ OF_DRA: Final = {
     "DeviceApiRequestsFailed": Trouble(unanswered, "slices not published"),
     "DeviceSwitchPending": Trouble(switching, "default/train/main"),
 }
-TROUBLES: Final = {**OF_PLUGIN, **OF_DRA}
+TROUBLES: Final = {**OF_PLUGIN, **OF_DRA, **OF_GPUS}
 """By the name of the alert."""
 
 
 @contextmanager
-def node_for(alert: str) -> Iterator[PluginNode | ClaimNode]:
+def node_for(alert: str) -> Iterator[PluginNode | ClaimNode | GpuNode]:
     """Run a node on which what an alert is about has not happened yet."""
     with tempfile.TemporaryDirectory(prefix="dp", ignore_cleanup_errors=True) as path:
         root = Path(path)
         if alert in OF_DRA:
-            made = ClaimNode(root)
-            with made.logging(), made:
-                yield made
+            claims = ClaimNode(root)
+            with logging_to(claims.log), claims:
+                yield claims
+            return
+        if alert in OF_GPUS:
+            with GpuNode(root) as gpus, logging_to(gpus.log):
+                yield gpus
             return
         with running({**PLUGINS, **SHELL}) as cluster:
             node = PluginNode(cluster, root)

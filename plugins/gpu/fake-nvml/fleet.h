@@ -7,6 +7,7 @@
 
 enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_FAULTS = 128, MAX_EVENTS = 4096, MAX_PROCESSES = 1024, TEXT = 96 };
 enum gpu_state { STATE_OK, STATE_LOST, STATE_UNREACHABLE };
+enum license { UNSUPPORTED, UNLICENSED, LICENSED };
 enum mig_mode { MIG_AUTO = -1, MIG_UNSUPPORTED, MIG_OFF, MIG_ON };
 enum engine { COPY, DECODER, ENCODER, JPEG, OFA, ENGINES };
 enum { TO_SWITCH = -1 };
@@ -30,7 +31,7 @@ struct gpu {
     int slot; /* the number in the file */
     char name[TEXT], uuid[TEXT], pci[TEXT], cluster[TEXT];
     long long pci_id, minor, numa, numa_id, memory, used, compute[2], brand, cores, addressing;
-    long long compute_mode, virtualization;
+    long long compute_mode;
     long long mig_mode, mig_pending, max_migs, state, events;
     long long utilization, memory_utilization, temperature, power, power_limit, energy;
     long long ecc, corrected, uncorrected, corrected_total, uncorrected_total;
@@ -39,6 +40,8 @@ struct gpu {
     long long banks_used_up;
     long long throttle, replays, clock, memory_clock, max_clock, max_memory_clock;
     long long fabric, clique;
+    long long virtualization, license;
+    char license_expiry[TEXT];
     struct mig migs[MAX_MIGS];
     int mig_count;
     struct link links[NVML_LINKS];

@@ -78,7 +78,8 @@
     X(nvmlDeviceGetComputeRunningProcesses_v3) \
     X(nvmlDeviceGetGraphicsRunningProcesses_v3) \
     X(nvmlDeviceGetMPSComputeRunningProcesses_v3) \
-    X(nvmlDeviceGetProcessUtilization)
+    X(nvmlDeviceGetProcessUtilization) \
+    X(nvmlDeviceGetGridLicensableFeatures_v4)
 
 enum function {
 #define NUMBER(name) F_##name,

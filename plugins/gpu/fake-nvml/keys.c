@@ -7,6 +7,8 @@ static const char *const OFF_ON[] = {"off", "on", NULL};
 static const char *const MODES[] = {"unsupported", "off", "on", NULL};
 static const char *const STATES[] = {"ok", "lost", "unreachable", NULL};
 static const char *const FABRICS[] = {"none", "starting", "progress", "completed", NULL};
+static const char *const LICENSES[] = {"unsupported", "unlicensed", "licensed", NULL};
+static const char *const VIRTUAL[] = {"none", "passthrough", "vgpu", "host-vgpu", "host-vsga", NULL};
 static const char *const ADDRESSING[] = {"none", "hmm", "ats", NULL};
 
 const struct key DRIVER_KEYS[] = {
@@ -29,7 +31,6 @@ const struct key GPU_KEYS[] = {
     {"used", BYTES, offsetof(struct gpu, used), NULL},
     {"compute", VERSION, offsetof(struct gpu, compute), NULL},
     {"compute-mode", NUMBER, offsetof(struct gpu, compute_mode), NULL},
-    {"virtualization", NUMBER, offsetof(struct gpu, virtualization), NULL},
     {"brand", NUMBER, offsetof(struct gpu, brand), NULL},
     {"cores", NUMBER, offsetof(struct gpu, cores), NULL},
     {"addressing", CHOICE, offsetof(struct gpu, addressing), ADDRESSING},
@@ -66,6 +67,9 @@ const struct key GPU_KEYS[] = {
     {"fabric", CHOICE, offsetof(struct gpu, fabric), FABRICS},
     {"clique", NUMBER, offsetof(struct gpu, clique), NULL},
     {"cluster", WORD, offsetof(struct gpu, cluster), NULL},
+    {"virtualization", CHOICE, offsetof(struct gpu, virtualization), VIRTUAL},
+    {"license", CHOICE, offsetof(struct gpu, license), LICENSES},
+    {"license-expiry", WORD, offsetof(struct gpu, license_expiry), NULL},
     {0}};
 
 const struct key MIG_KEYS[] = {

@@ -192,6 +192,27 @@ typedef struct {
     unsigned char healthSummary; /* from version 3 on */
 } nvmlGpuFabricInfoV_t;
 
+enum { NVML_FEATURES = 3, NVML_LICENSE_BYTES = 128 };
+
+typedef struct {
+    unsigned year;
+    unsigned short month, day, hour, min, sec;
+    unsigned char status; /* 0 none, 1 invalid, 2 valid, 3 not applicable, 4 permanent */
+} nvmlGridLicenseExpiry_t;
+
+typedef struct {
+    unsigned code, state; /* whether it is licensed */
+    char licenseInfo[NVML_LICENSE_BYTES], productName[NVML_LICENSE_BYTES];
+    unsigned enabled;
+    nvmlGridLicenseExpiry_t expiry;
+} nvmlGridLicensableFeature_t;
+
+typedef struct {
+    int isGridLicenseSupported;
+    unsigned licensableFeaturesCount;
+    nvmlGridLicensableFeature_t gridLicensableFeatures[NVML_FEATURES];
+} nvmlGridLicensableFeatures_t;
+
 /* A structure's version: its size, and its number in the highest byte. */
 #define NVML_VERSION(size, number) ((unsigned)(size) | (unsigned)(number) << 24)
 

@@ -1,13 +1,19 @@
 """What is preferred: the answers of AMD's own allocator, where they are on record."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 import deviceplugin as dp
-from amd.machines import MI210, MI300X, MI308, SMALL, VEGA
+from amd.machines import MI210, MI300X, MI308, SMALL, VEGA, Machine
 from amd.tree import AmdTree, Build
+from deviceplugin.kit.configuration import finished, of_text
+from deviceplugin.kit.naming import Named, Naming, naming
+from deviceplugin_amd import hosted
+from deviceplugin_amd.settings import DOMAIN
 
 Ask = Callable[..., list[int]]
 
@@ -131,3 +137,48 @@ def test_labels_go_with_the_last_gpu(build: Build, tmp_path: Path) -> None:
         tree.vanish(address)
     list(plugin.discover())
     assert not path.exists()
+
+
+KIND = naming(DOMAIN, "partitions")
+NAMES = '{gpus: [{pattern: "*MI210", name: mi210}, {pattern: 740f, name: x.org/a}]%s}'
+
+
+@pytest.mark.parametrize(
+    ("machine", "names", "expected"),
+    [
+        (MI210, NAMES % "", {"amd.com/mi210": 8}),
+        (MI210, NAMES.replace("210", "250") % "", {"x.org/a": 8}),
+        (MI210, '{gpus: [{pattern: "0000:0*", name: a}]}', {"amd.com/a": 1, "amd.com/gpu": 7}),
+        (MI210, '{partitions: [{pattern: "*", name: a}]}', {"amd.com/gpu": 8}),
+        # Partitions are not whole GPUs, whatever their model.
+        (MI300X, '{gpus: [{pattern: "*", name: a}]}', {"amd.com/cpx_nps4": 63}),
+        (MI300X, '{partitions: [{pattern: "CPX_*", name: part}]}', {"amd.com/part": 63}),
+        (MI300X, NAMES % ', partitions: [{pattern: "qpx*", name: q}]', {"amd.com/cpx_nps4": 63}),
+    ],
+)
+def test_resources_are_named_by_model_and_partitions_by_how_gpus_are_divided(
+    build: Build, machine: Machine, names: str, expected: dict[str, int]
+) -> None:
+    plain = {one.id: one for one in build(machine, links=False).plugin().discover()}
+    tree = build(machine, links=False)
+    named = finished(of_text(names, "config.yaml"), KIND)
+    plugin = tree.plugin(resources=named, resource_naming_strategy="mixed")
+    devices = list(plugin.discover())
+    assert expected == Counter(device.resource for device in devices)
+    assert [one.attributes for one in plain.values()] == [one.attributes for one in devices]
+    offered = hosted().resources
+    assert offered
+    patterns = offered(plugin._settings)
+    assert all(any(fnmatchcase(name, one) for one in patterns) for name in expected)
+
+
+def test_a_product_name_that_is_unreadable_for_once_renames_nothing(build: Build) -> None:
+    tree = build(SMALL)
+    named = finished(of_text('{gpus: [{pattern: "*", name: x}]}', "config.yaml"), KIND)
+    model = Named(f"{SMALL.name[:5]}*", "amd.com/model")
+    plugin = tree.plugin(resources=Naming((model, *named.gpus)))
+    assert {"amd.com/model"} == {one.resource for one in plugin.discover()}
+    for address in SMALL.addresses:
+        (tree.sys / "bus/pci/devices" / address / "product_name").unlink()
+    assert {"amd.com/model"} == {one.resource for one in plugin.discover()}
+    assert {"amd.com/x"} == {one.resource for one in tree.plugin(resources=named).discover()}

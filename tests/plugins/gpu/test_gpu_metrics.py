@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
-from deviceplugin_gpu.snapshot import Gpu, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, License, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig, uuid
 
@@ -158,6 +159,15 @@ def test_a_gpu_with_a_problem_is_not_asked(health: Health) -> None:
     assert (1, {*OF_HEALTH, "temperature_celsius"}) == (driver.asked, of("g0", found))
 
 
+def test_a_gpu_whose_rows_cannot_be_remapped_says_so(rig: GpuRig) -> None:
+    plugin = rig.has(Fleet.of(1, remap_failed=True)).plugin()
+    plugin.discover()
+    found = values(plugin.metrics())
+    assert (0, 1) == tuple(
+        found[f'{name}{{uuid="{uuid(0)}"}}'] for name in ("healthy", "row_remapping_failed")
+    )
+
+
 def test_health_and_xids_are_told(health: Health) -> None:
     health.saw_xid("g1", 79)
     health.saw_xid("g1", 79)
@@ -209,6 +219,8 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     driver.poll()
     health.saw_xid("g0", 79)
     unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
+    virtual = replace(GPUS[0], license=License(licensed=True, expires=9e9))
+    health.observe(Snapshot((virtual, GPUS[1])))
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
     rows = [usage.Row("g0", "g0", Container("a", "b", "c"), 1, 0.5)]
     families += usage.families([*rows, usage.Row("g0", "g0", None, 1, None)], ())
@@ -219,9 +231,8 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket"))
         assert not re.search(r"_(gauge|counter|milli|kilo|mib|gib|ms|percent)", family.name)
         labels = {label for sample in family.samples for label in sample.labels}
-        assert labels <= {"uuid", "index", "model", "pci", "cause", "xid", "type", "reason"} | {
-            *("resource", "device", "namespace", "pod", "container")
-        }
+        known = "uuid index model pci cause xid type reason state"
+        assert labels <= {*known.split(), "resource", "device", "namespace", "pod", "container"}
     documented = re.findall(r"^\| `deviceplugin_gpu_(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     told = [sample.name for family in families for sample in family.samples[:1]]
     assert [f"deviceplugin_gpu_{name}" for name in documented] == told

@@ -60,7 +60,7 @@ def served(mps: FakeMps) -> None:
     [
         (Fleet.of(1, compute_mode=2), {}, f"is Prohibited: nvidia-smi -i {A} -c DEFAULT"),
         (Fleet.of(1, migs=MIGS), {}, "MIG is enabled: set mig-strategy to mixed or single"),
-        (Fleet.of(1, virtualization=2), {}, "it is a vGPU: share by timeSlicing"),
+        (Fleet.of(1, virtualization="vgpu"), {}, "it is a vGPU: share by timeSlicing"),
         (Fleet.of(1, compute="3.0"), {}, "its compute capability is below 3.5"),
         (Fleet.of(1, uuid="54d0709b-0000-4000-8000-000000000000"), {}, "no MPS on a Jetson"),
         (Fleet(), {"device_discovery_strategy": "tegra"}, "no MPS on a Jetson and on WSL"),

@@ -243,27 +243,6 @@ def test_the_list_of_the_kubelet_is_the_only_limit_of_replicas() -> None:
     assert told.startswith(f"nvidia.com/gpu: {2 * MOST + 1} shares have no room")
 
 
-@pytest.mark.parametrize(
-    ("key", "pattern", "gpus", "expected"),
-    [
-        ("gpus", "*H100*", [gpu(0)], [A100]),
-        ("gpus", "*A100*", [gpu(0), gpu(1, "T4")], []),
-        ("gpus", "*H100*", [], []),
-        ("gpus", "*H100*", [card(0, "1g.5gb")], []),
-        ("mig", "3g.*", [card(0, "1g.5gb", "2g.10gb")], ["1g.5gb, 2g.10gb"]),
-        ("mig", "1c.*", [card(0, "1c.2g.10gb"), card(1, "1g.5gb")], []),
-        ("mig", "3g.*", [gpu(0)], []),
-    ],
-)
-def test_names_that_nothing_here_gets_are_told(
-    key: str, pattern: str, gpus: list[Gpu], expected: list[str]
-) -> None:
-    resources = {key: [{"pattern": pattern, "name": "mine"}]}
-    told = f"resources.{key} has no effect: its patterns match none of "
-    found = warnings(*gpus, resources=resources, mig_strategy="mixed")
-    assert [told + one for one in expected] == [one for one in found if "no effect" in one]
-
-
 @pytest.mark.parametrize("given", [{"include": ("*H100*",)}, {"exclude": ("*",)}])
 def test_a_choice_of_gpus_that_leaves_none_is_told(given: dict[str, Any]) -> None:
     assert {} == offered(gpu(0), gpu(1), **given)

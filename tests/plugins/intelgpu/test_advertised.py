@@ -1,13 +1,18 @@
 """Which devices a container gets."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import deviceplugin as dp
-from deviceplugin_intelgpu import IntelGpuPlugin
+from deviceplugin.kit.configuration import finished, of_text
+from deviceplugin.kit.naming import Named, Naming, naming
+from deviceplugin_intelgpu import IntelGpuPlugin, IntelGpuSettings, hosted
+from deviceplugin_intelgpu.settings import DOMAIN
 from discovered import found
 from intelgpu.machines import DG1, FLEX, MAX, SMALL, TIGER_LAKE, TWO_DRIVERS, Card, Machine
 from intelgpu.tree import Build, IntelTree, nodes
@@ -186,3 +191,61 @@ def test_a_card_without_a_number_has_no_such_id(tree: IntelTree) -> None:
     tree.hardware.unplug(f"pci0042:00/{FIRST}/drm/card0")
     assert ["card1-0"] == [*owners(tree.plugin(device_ids="card"))]
     assert [FIRST, SECOND] == [*owners(tree.plugin())]
+
+
+BATTLEMAGE = Machine(
+    (
+        Card("0000:03:00.0", "e211", "xe"),
+        Card("0000:04:00.0", "e223", "xe", most=7, count=2),
+        Card("0000:05:00.0", "56c0", "i915"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("{}", {"gpu.intel.com/xe": 3, "gpu.intel.com/i915": 1}),
+        (
+            "{gpus: [{pattern: e211, name: b60}, {pattern: 0xE223, name: b70}]}",
+            {"gpu.intel.com/b60": 1, "gpu.intel.com/b70": 2, "gpu.intel.com/i915": 1},
+        ),
+        ("{gpus: [{pattern: e2*, name: x.org/b}, {pattern: e211, name: b60}]}", {"x.org/b": 3}),
+        ("{gpus: [{pattern: i915, name: xe}]}", {"gpu.intel.com/xe": 4}),
+    ],
+)
+def test_resources_are_named_by_model(
+    build: Build, names: str, expected: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    named = finished(of_text(names, "config.yaml"), naming(DOMAIN))
+    plugin = build(BATTLEMAGE).plugin(resources=named, shares=2)
+    devices = list(plugin.discover())
+    counts = Counter(device.resource for device in devices)
+    assert expected == {name: counts[name] // 2 for name in counts if name in expected}
+    offered = hosted().resources
+    assert offered
+    assert {*counts} <= {*offered(plugin._settings)}
+    assert {"0000:03:00.0": "e211"}.items() <= {
+        str(one.attributes["pci"]): one.attributes["product"] for one in devices
+    }.items()
+    unused = [getattr(one, "problem", "") for one in caplog.records if "unused" in one.message]
+    assert (["pattern 'e211' for gpu.intel.com/b60: earlier ones match what it matches"]) * (
+        "x.org" in names
+    ) == unused
+    of_one = [one.id for one in devices if one.resource == devices[0].resource]
+    assert 2 == len(ask(plugin, of_one, 2))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"resources": Naming((Named("*", "gpu.intel.com/monitoring"),))},
+        {"resource_name": "gpu.intel.com/monitoring"},
+        {"resource_name": "gpu.intel.com/{driver}_monitoring", "monitoring_mode": "split"},
+    ],
+)
+def test_gpus_cannot_have_the_resource_for_monitoring(given: dict[str, Any]) -> None:
+    assert not IntelGpuSettings(**given).enable_monitoring
+    with pytest.raises(dp.ConfigError, match=r"_?monitoring is for monitoring: use another name"):
+        IntelGpuSettings(enable_monitoring=True, **given)

@@ -4,9 +4,8 @@ from typing import NoReturn
 
 import deviceplugin as dp
 from deviceplugin.kit.hosting import MOUNTED, Hosted
-from deviceplugin_amd.advertised import DOMAIN
 from deviceplugin_amd.plugin import AmdPlugin
-from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_amd.settings import DOMAIN, AmdSettings
 
 __all__ = ["AmdPlugin", "AmdSettings", "main"]
 
@@ -23,7 +22,8 @@ def hosted() -> Hosted[AmdSettings]:
 
 
 def _resources(settings: AmdSettings) -> list[str]:
-    return [f"{DOMAIN}/{'gpu' if settings.resource_naming_strategy == 'single' else '*'}"]
+    by_strategy = "gpu" if settings.resource_naming_strategy == "single" else "*"
+    return [f"{DOMAIN}/{by_strategy}", *settings.resources.resources]
 
 
 def main() -> NoReturn:

@@ -1,6 +1,5 @@
 """Which units are advertised and in how many shares, which a container should get, and labels."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,12 +12,11 @@ from deviceplugin.kit.labels import clean, key
 from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_amd import kfd
+from deviceplugin_amd import described, kfd
 from deviceplugin_amd.gpus import DRIVER, Gpu, names
-from deviceplugin_amd.settings import AmdSettings
+from deviceplugin_amd.settings import DOMAIN, AmdSettings
 from deviceplugin_amd.snapshot import Snapshot, Unit
 
-DOMAIN: Final = "amd.com"
 KFD_NODE: Final = "kfd"
 
 _XGMI: Final = 10
@@ -31,12 +29,6 @@ _WEIGHTS: Final = 1000
 """More than the kernel's weight of any link, which decides between equal distances."""
 _FARTHEST: Final = (_NO_LINK + _OTHER_NUMA + 1) * _WEIGHTS
 _OLD_DOMAIN: Final = "beta.amd.com"
-_MOST: Final = 1 << 63
-"""More than any amount that a device may have."""
-_SPELLED: Final = str.maketrans(" ", "_", "()")
-_INDEX: Final = re.compile(r"dri/(card|render)D?(\d{1,9})", re.ASCII)
-_NUMBERS: Final = re.compile(r"\d+(?:\.\d+){0,2}", re.ASCII)
-_VERSIONS: Final = {"driver-version": "version", "driver-src-version": "srcversion"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +88,11 @@ def offers(
     units: Sequence[Unit], health: Mapping[str, dp.Health], settings: AmdSettings, sysfs: Sysfs
 ) -> Iterator[AdvertisedUnit]:
     """Yield an offer for each unit, with its health by id."""
-    versions = _versions(sysfs)
+    versions = described.versions(sysfs)
     for unit in units:
-        facts = {**_description(unit), **versions}
+        facts = {**described.description(unit), **versions}
         device = _device(unit, health[unit.id], settings)
-        device = replace(device, attributes=facts, capacity=_amounts(unit, sysfs))
+        device = replace(device, attributes=facts, capacity=described.amounts(unit, sysfs))
         yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)))
 
 
@@ -120,53 +112,11 @@ def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
 
 
 def _resource(unit: Unit, settings: AmdSettings) -> str:
-    style = str(unit.gpu.style) if settings.resource_naming_strategy == "mixed" else ""
-    return f"{DOMAIN}/{style or 'gpu'}"
-
-
-def _description(unit: Unit) -> dict[str, str | int]:
-    """Return facts, by the names and types of AMD's DRA driver where it has them."""
-    gpu, is_part = unit.gpu, unit.number is not None
-    found: dict[str, str | int] = {
-        "pci": gpu.address,
-        "model": gpu.name,  # an earlier name, as is the next
-        "partitioning": str(gpu.style),
-        "type": "amdgpu-partition" if is_part else "amdgpu",
-        "productName": gpu.name.translate(_SPELLED),
-        "partitionProfile": str(gpu.style),
-        "deviceID": f"0x{gpu.product}",
-        "pciAddr": gpu.address,
-        "parentPciAddr": gpu.address if is_part else "",
-    }
-    for node in unit.nodes:
-        if kind := _INDEX.fullmatch(node):
-            found[f"{kind[1]}Index"] = int(kind[2])
-    return {name: value for name, value in found.items() if value != ""}
-
-
-def _versions(sysfs: Sysfs) -> dict[str, str | int]:
-    """Return those of the driver: of the first, which may have more parts, what can be compared."""
-    text = {name: sysfs.text(f"module/{DRIVER}/{name}") for name in _VERSIONS.values()}
-    numbers = _NUMBERS.match(text["version"])
-    found: dict[str, str | int] = {
-        "driverVersion": dp.Version(numbers[0] if numbers else ""),
-        "driverVersionFull": text["version"],
-        "driverSrcVersion": text["srcversion"],
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-def _amounts(unit: Unit, sysfs: Sysfs) -> dict[str, int]:
-    """Return what a unit has of memory, in bytes, and to compute with; nothing that is unknown."""
-    node = unit.node
-    simds, each = (node.get(one) if node else 0 for one in ("simd_count", "simd_per_cu"))
-    memory = kfd.memory(sysfs, node) if node else 0
-    found = {
-        "memory": memory or (unit.gpu.memory if unit.number is None else 0),
-        "simdUnits": simds,
-        "computeUnits": simds // each if each else 0,
-    }
-    return {name: amount for name, amount in found.items() if 0 < amount < _MOST}
+    style, names = str(unit.gpu.style), settings.resources
+    name = style if style and settings.resource_naming_strategy == "mixed" else "gpu"
+    if unit.number is None:
+        return names.gpu(unit.gpu.names, f"{DOMAIN}/{name}")
+    return names.part([style], f"{DOMAIN}/{name}")
 
 
 def _kind(gpu: Gpu) -> str:
@@ -281,7 +231,7 @@ def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:
 
 
 def _of_node(units: Iterable[Unit], sysfs: Sysfs) -> Iterator[tuple[str, str]]:
-    for kind, name in _VERSIONS.items():
+    for kind, name in described.VERSIONS.items():
         if text := sysfs.text(f"module/{DRIVER}/{name}"):
             yield key(DOMAIN, f"gpu.{kind}"), clean(text)
     gpus = {unit.gpu for unit in units}
@@ -297,7 +247,7 @@ def _facts(unit: Unit, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     yield "device-id", unit.gpu.product
     if unit.gpu.name:
         yield "product-name", clean(unit.gpu.name, "_")
-    amounts = _amounts(unit, sysfs)
+    amounts = described.amounts(unit, sysfs)
     if memory := amounts.get("memory"):
         yield "vram", f"{round((memory >> 20) / 1024)}G"
     for kind, name in {"simd-count": "simdUnits", "cu-count": "computeUnits"}.items():

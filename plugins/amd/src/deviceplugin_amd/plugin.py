@@ -12,6 +12,7 @@ from deviceplugin.kit import labels as label_file
 from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance, absence
 from deviceplugin.kit.log import Problems
+from deviceplugin.kit.naming import UnusedNames
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import advertised, kfd
 from deviceplugin_amd.advertised import AdvertisedUnit, Fabric, Placement
@@ -56,6 +57,7 @@ class AmdPlugin(dp.Plugin):
         self._has_driver = False
         self._absence = Problems(log, logging.INFO)
         self._unlabelled = Problems(log)
+        self._unused = UnusedNames()
         self._generation = ""
         self._offers: Mapping[str, AdvertisedUnit] = {}
         """The offer of each device id."""
@@ -71,6 +73,11 @@ class AmdPlugin(dp.Plugin):
         self._generation = kfd.generation(self._sysfs)
         found = self._found()
         units = advertised.chosen(found, settings)
+        self._unused.observe(
+            settings.resources,
+            {unit.gpu.names for unit in units if unit.number is None},
+            {(str(unit.gpu.style),) for unit in units if unit.number is not None},
+        )
         self._verdicts = self._errors.verdicts(found.gpus)
         health = self._health(found, units)
         offers = list(advertised.offers(units, health, settings, self._sysfs))

@@ -3,24 +3,29 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import deviceplugin as dp
+from deviceplugin.kit.naming import Naming, naming
 from deviceplugin.kit.sharing import COUNT, Policy, check_count
 
-Naming: TypeAlias = Literal["single", "mixed"]
+DOMAIN: Final = "amd.com"
+NamingStrategy: TypeAlias = Literal["single", "mixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AmdSettings(dp.Settings):
     """The settings of the AMD GPU plugin."""
 
-    resource_naming_strategy: Naming = field(
+    resource_naming_strategy: NamingStrategy = field(
         default="single",
         metadata={"flag": ("--resource_naming_strategy", "-resource_naming_strategy")},
     )
     """Resource names: amd.com/gpu for all devices (single), or such as amd.com/cpx_nps4, by how a
     GPU is divided (mixed)."""
+    resources: Naming = field(default=Naming(), metadata={"kind": naming(DOMAIN, "partitions")})
+    """Resource names of whole GPUs by the patterns of include, and of partitions by how their GPU
+    is divided (cpx_*), in the form of the file. They go before resource-naming-strategy."""
     shares: int = field(default=1, metadata=COUNT)
     """Number of containers that can have a device at the same time."""
     share_policy: Policy = "spread"

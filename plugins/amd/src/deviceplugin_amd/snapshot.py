@@ -84,6 +84,8 @@ class Reader:
         self._dev = dev
         self._pause = pause or Event().wait
         self._styles: dict[str, Style] = {}
+        self._names: dict[tuple[str, str], str] = {}
+        """Product names by address and model: one that is unreadable for once would rename it."""
         self._last: Sequence[Unit] = ()
         self._settled: object = None
 
@@ -134,7 +136,9 @@ class Reader:
                 found.skipped[card.address] = str(error)
             else:
                 self._styles[card.address] = gpu.style
-                found.gpus.append(gpu)
+                known = self._names.get((gpu.address, gpu.product), "")
+                self._names[gpu.address, gpu.product] = gpu.name or known
+                found.gpus.append(replace(gpu, name=gpu.name or known))
         partitions = self._sysfs.matches("devices/platform", [_PARTITION])
         of_partitions = (drm.nodes(self._sysfs, folder) for folder in partitions)
         # A GPU's are not read twice: what vanishes in between would be in one of the two only.

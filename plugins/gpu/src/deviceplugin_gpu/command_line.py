@@ -97,8 +97,7 @@ def hosted() -> Hosted[GpuSettings]:
 
 
 def _resources(settings: GpuSettings) -> list[str]:
-    naming = (*settings.resources.gpus, *settings.resources.migs)
-    names = [name for _, name in naming] + [share.rename for share in settings.sharing.shares]
+    names = settings.resources.resources + [share.rename for share in settings.sharing.shares]
     others = [name for name in names if name and not name.startswith(f"{DOMAIN}/")]
     return [f"{DOMAIN}/*", *dict.fromkeys(others)]
 

@@ -90,7 +90,7 @@ class GpuMetrics:
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
     ) -> list[Metric]:
         """Return the metrics of ``gpus``, within ``patience``."""
-        uuids = [gpu.uuid for gpu in gpus if not gpu.problem]
+        uuids = [gpu.uuid for gpu in gpus if gpu.answers]
         readings = self.recent.get(partial(self._ask, uuids))
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
@@ -136,15 +136,22 @@ def _health(gpus: Iterable[Gpu], health: Health) -> Iterator[Metric]:
         _Gauge, "health_changed_timestamp_seconds", "Unix time of the last change of health."
     )
     xids = _family(_Counter, "xids", "XID errors; no UUID where the driver named no GPU.", "xid")
+    license_ = _family(_Gauge, "vgpu_license", "Licenses of virtual GPUs, by state.", "state")
+    help_ = "Unix time at which the license of a virtual GPU expires."
+    expiry = _family(_Gauge, "vgpu_license_expiry_timestamp_seconds", help_)
     for gpu in gpus:
         verdict = health.verdict(gpu.uuid)
+        if state := verdict.license.name:
+            license_.add_metric([gpu.uuid, state], 1)
+        if verdict.license.expires is not None:
+            expiry.add_metric([gpu.uuid], verdict.license.expires)
         healthy.add_metric([gpu.uuid], not verdict.reason)
         since.add_metric([gpu.uuid], verdict.since)
         if verdict.reason:
             unhealthy.add_metric([gpu.uuid, verdict.cause], 1)
     for (uuid, number), count in sorted(health.xids().items()):
         xids.add_metric([uuid, str(number)], count)
-    yield from (healthy, unhealthy, since, xids)
+    yield from (healthy, unhealthy, since, xids, license_, expiry)
 
 
 def _measured(readings: Sequence[tuple[str, Reading]]) -> Iterator[Metric]:

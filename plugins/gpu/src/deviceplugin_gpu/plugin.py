@@ -12,6 +12,7 @@ import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
 from deviceplugin.kit.containers import Processes
+from deviceplugin.kit.naming import UnusedNames
 from deviceplugin_gpu.advertised import node_labels
 from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
@@ -64,6 +65,7 @@ class GpuPlugin(dp.Plugin):
         self._cdi = CdiNames()
         self._channels = self._settings.imex_channel_ids
         self._mps = Shares(self._roots.mps, self._settings)
+        self._unused = UnusedNames()
         self.watch_paths = [self._roots.dev / "nvidiactl", *self._mps.watched]
 
     @override
@@ -73,6 +75,11 @@ class GpuPlugin(dp.Plugin):
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
         snapshot, strange = self._discovery.poll()
         found = advertise(snapshot, self._settings)
+        self._unused.observe(
+            self._settings.resources,
+            {(unit.gpu.name,) for unit in found.units if not unit.mig},
+            {(unit.mig.profile,) for unit in found.units if unit.mig},
+        )
         channels = device_nodes.imex_channels(self._settings, self._roots) if found.units else {}
         if found.units:
             strange += device_nodes.missing_channels(self._settings.imex_channel_ids, channels)

@@ -17,6 +17,7 @@ _IN_TEGRA: Final = frozenset({(3, 2), (5, 3), (6, 2), (7, 2), (8, 7), (10, 1), (
 """Compute capabilities of integrated GPUs, from Tegra K1 to Thor."""
 PROHIBITED: Final = 2
 """The compute mode in which no process can use a GPU."""
+NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _GIB: Final = 1 << 30
 _FAMILIES: Final = (
     ((13, 0), "rubin"),
@@ -84,6 +85,15 @@ class Mig:
 
 
 @dataclass(frozen=True, slots=True)
+class License:
+    """Whether a virtual GPU has its license now, as its driver says."""
+
+    licensed: bool
+    expires: float | None = None
+    """In Unix seconds; None if it does not expire, or nobody knows when."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """One physical GPU."""
 
@@ -119,6 +129,13 @@ class Gpu:
     """Why it works and will not for long, or is to be reset soon."""
     slowdown: str = ""
     """Why its hardware runs it slower now; empty if it does not."""
+    license: License | None = None
+    """None where it needs none, or its driver has never said."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the driver answers queries about it, though it may be broken."""
+        return self.problem in {"", NOT_REMAPPED}
 
     @property
     def is_integrated(self) -> bool:

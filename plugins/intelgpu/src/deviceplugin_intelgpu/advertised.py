@@ -10,8 +10,8 @@ import deviceplugin as dp
 from deviceplugin.kit import numa, pieces, placement, sharing
 from deviceplugin.kit.labels import key
 from deviceplugin.kit.pci import Function
-from deviceplugin_intelgpu.gpus import DRIVERS, Gpu, product
-from deviceplugin_intelgpu.settings import DOMAIN, DRIVER, IntelGpuSettings
+from deviceplugin_intelgpu.gpus import Gpu, product
+from deviceplugin_intelgpu.settings import DOMAIN, DRIVER, DRIVERS, IntelGpuSettings
 
 _BY_PATH: Final = "dri/by-path"
 _MONITOR: Final = "all"
@@ -75,7 +75,7 @@ def ids(gpu: Gpu, settings: IntelGpuSettings) -> list[str]:
 
 def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
     """Return the resource of a GPU."""
-    return settings.resource_name.replace(DRIVER, gpu.driver)
+    return settings.resources.gpu(gpu.names, settings.resource_name.replace(DRIVER, gpu.driver))
 
 
 def excess(gpus: Iterable[Gpu], settings: IntelGpuSettings) -> dict[str, str]:
@@ -86,15 +86,8 @@ def excess(gpus: Iterable[Gpu], settings: IntelGpuSettings) -> dict[str, str]:
 
 def resources(settings: IntelGpuSettings) -> list[str]:
     """Return all resources that there can be by these settings."""
-    names = [settings.resource_name.replace(DRIVER, driver) for driver in DRIVERS]
-    if settings.enable_monitoring:
-        names += [_monitoring(driver, settings) for driver in DRIVERS]
-    return list(dict.fromkeys(names))
-
-
-def _monitoring(driver: str, settings: IntelGpuSettings) -> str:
-    split = settings.monitoring_mode == "split"
-    return f"{DOMAIN}/{driver}_monitoring" if split else f"{DOMAIN}/monitoring"
+    of_monitors = settings.monitoring_names if settings.enable_monitoring else ()
+    return list(dict.fromkeys([*settings.gpu_names, *of_monitors]))
 
 
 def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Device:
@@ -146,7 +139,8 @@ def _monitors(gpus: Sequence[Gpu], settings: IntelGpuSettings) -> Iterator[dp.De
     """Yield the devices for monitoring, healthy whatever their GPUs are: that is to be seen."""
     watched: dict[str, list[Gpu]] = {}
     for gpu in gpus:
-        watched.setdefault(_monitoring(gpu.driver, settings), []).append(gpu)
+        name = settings.monitoring_names[DRIVERS.index(gpu.driver)]
+        watched.setdefault(name, []).append(gpu)
     for name, each in watched.items():
         nodes = [node for gpu in each for node in (*gpu.nodes, *gpu.controllers)]
         yield dp.Device(

@@ -10,9 +10,9 @@ from deviceplugin.kit import drm, pci
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sysfs import AbsentError, Sysfs, SysfsError
+from deviceplugin_intelgpu.settings import DRIVERS
 
 VENDOR: Final = 0x8086
-DRIVERS: Final = ("i915", "xe")
 _DISPLAY: Final = "03"
 _INTEGRATED: Final = "0000:00:02.0"
 """Where a CPU has its own GPU, which uses the memory of the node."""
@@ -47,6 +47,11 @@ class Gpu:
     """Whether it can have virtual functions."""
     memory: int | None
     """Bytes of its own; None where the driver does not say."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What settings can choose it by."""
+        return _names(self.address, self.product, self.driver)
 
 
 @dataclass(slots=True)
@@ -185,4 +190,8 @@ def product(function: pci.Function) -> str:
 
 def names(function: pci.Function, driver: str) -> Iterable[str]:
     """Return what settings can choose a function by."""
-    return function.address, product(function), f"0x{product(function)}", driver
+    return _names(function.address, product(function), driver)
+
+
+def _names(address: str, model: str, driver: str) -> tuple[str, ...]:
+    return address, model, f"0x{model}", driver

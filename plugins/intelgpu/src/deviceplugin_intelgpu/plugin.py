@@ -12,12 +12,13 @@ from deviceplugin.kit import labels as label_file
 from deviceplugin.kit import udev
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
+from deviceplugin.kit.naming import UnusedNames
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_intelgpu import advertised, gpus
 from deviceplugin_intelgpu.advertised import Placement
-from deviceplugin_intelgpu.gpus import DRIVERS, Found, Gpu, Look
+from deviceplugin_intelgpu.gpus import Found, Gpu, Look
 from deviceplugin_intelgpu.health import Memory
-from deviceplugin_intelgpu.settings import IntelGpuSettings
+from deviceplugin_intelgpu.settings import DRIVERS, IntelGpuSettings
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class IntelGpuPlugin(dp.Plugin):
         self._had_gpus = False
         self._absence = Problems(log, logging.INFO)
         self._unlabelled = Problems(log)
+        self._unused = UnusedNames()
         self._placement = Placement([], self._settings)
         self.watch_paths = [dri, dri / "by-path"]
 
@@ -49,6 +51,7 @@ class IntelGpuPlugin(dp.Plugin):
     def discover(self) -> Iterable[dp.Device]:
         found = self._found()
         own = self._identified(found)
+        self._unused.observe(self._settings.resources, [gpu.names for gpu in own])
         health = self._health(own)
         self._memory.save()
         self._placement = Placement(own, self._settings)

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import check_resource_name
+from deviceplugin.kit.naming import Naming, naming
 from deviceplugin.kit.selection import Selection
 from deviceplugin.kit.sharing import COUNT, check_count
 
@@ -17,6 +18,7 @@ DeviceIds: TypeAlias = Literal["address", "card"]
 
 DOMAIN: Final = "gpu.intel.com"
 DRIVER: Final = "{driver}"
+DRIVERS: Final = ("i915", "xe")
 
 _RESOURCE: Final = r"^([-a-z0-9.]|\{driver\})+/([-A-Za-z0-9_.]|\{driver\})+$"
 
@@ -40,6 +42,9 @@ class IntelGpuSettings(dp.Settings):
     )
     """Resource of GPUs. {driver} stands for the driver of a GPU, i915 or xe; without it, GPUs of
     both drivers have one resource."""
+    resources: Naming = field(default=Naming(), metadata={"kind": naming(DOMAIN)})
+    """Resource names of GPUs and virtual functions by the patterns of include, in the form of the
+    file. What no pattern matches has resource-name."""
     shares: int = field(default=1, metadata={**_also("shared-dev-num"), **COUNT})
     """How many containers can have a GPU at once."""
     share_policy: SharePolicy = field(default="spread", metadata=_also("allocation-policy"))
@@ -78,8 +83,26 @@ class IntelGpuSettings(dp.Settings):
     """Directory of device nodes."""
 
     def __post_init__(self) -> None:
-        """Check the number of shares."""
+        """Check the number of shares, and that no GPU has the resource for monitoring."""
         check_count(self.shares)
+        for name in self.monitoring_names if self.enable_monitoring else ():
+            if name in self.gpu_names:
+                raise dp.ConfigError(f"resources: {name} is for monitoring: use another name")
+
+    @property
+    def gpu_names(self) -> list[str]:
+        """All resources that GPUs can have."""
+        by_driver = (self.resource_name.replace(DRIVER, driver) for driver in DRIVERS)
+        return list(dict.fromkeys([*by_driver, *self.resources.resources]))
+
+    @property
+    def monitoring_names(self) -> list[str]:
+        """The resources for monitoring, of each driver."""
+        split = self.monitoring_mode == "split"
+        return [
+            f"{DOMAIN}/{driver}_monitoring" if split else f"{DOMAIN}/monitoring"
+            for driver in DRIVERS
+        ]
 
     @property
     def selection(self) -> Selection:

@@ -11,7 +11,7 @@ from deviceplugin.kit.migration import (
     Workload,
     flags,
 )
-from deviceplugin_amd.settings import Naming
+from deviceplugin_amd.settings import NamingStrategy
 
 NAMING: Final = "resource_naming_strategy"
 """The flag of resource names."""
@@ -69,8 +69,8 @@ def migration(naming: Setting | None, *, has_partitions: bool = False) -> Migrat
         ],
     )
     if naming is not None:
-        if naming.value not in get_args(Naming):
-            raise naming.wrong(f"one of {', '.join(get_args(Naming))}")
+        if naming.value not in get_args(NamingStrategy):
+            raise naming.wrong(f"one of {', '.join(get_args(NamingStrategy))}")
         result.configuration = {"resource-naming-strategy": naming.value}
     why = "for partitions, links between GPUs and clean hand-over"
     if has_partitions or (naming is not None and naming.value == "mixed"):

@@ -93,6 +93,7 @@ def _attributes(unit: Unit, snapshot: Snapshot) -> dict[str, str | int]:
         "brand": gpu.brand,
         "addressingMode": gpu.addressing,
         "nvlinkPeers": _peers(gpu, snapshot) if gpu.pci and not mig else None,
+        "vgpuLicensed": gpu.license.licensed if gpu.license else None,
     }
     return {name: value for name, value in found.items() if value not in (None, "")}
 

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import Final
 
+from deviceplugin.kit.naming import Naming, matches
 from deviceplugin.kit.sharing import excess, share_id
-from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Named, Naming, Share, Sharing
+from deviceplugin_gpu.configuration.setting_kinds import DOMAIN, Share, Sharing
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
@@ -36,7 +36,7 @@ def names_gpu(selector: str, gpu: Gpu) -> bool:
     if address := _PCI.fullmatch(selector):
         domain = (address[1] or "").lstrip("0").zfill(4)
         return f"{domain}:{address[2]}" == gpu.pci
-    return selector == gpu.uuid.lower() or names_model(selector, gpu.name)
+    return selector == gpu.uuid.lower() or matches(selector, gpu.name)
 
 
 def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
@@ -45,11 +45,6 @@ def names_mig(selector: str, gpu: Gpu, mig: Mig) -> bool:
     if index and index[2]:
         return (gpu.index, mig.index) == (int(index[1]), int(index[2]))
     return selector.lower() == mig.uuid.lower() or names_gpu(selector, gpu)
-
-
-def names_model(pattern: str, name: str) -> bool:
-    """Return whether ``pattern`` matches the name of a model or profile."""
-    return fnmatchcase(name.lower(), pattern.lower())
 
 
 def any_names(selectors: Iterable[str], gpu: Gpu, mig: Mig | None = None) -> bool:
@@ -111,26 +106,11 @@ def advertise(snapshot: Snapshot, settings: GpuSettings) -> Advertised:
     for unit in make(gpus, settings.resources, made.warnings):
         if unit.mig is None or not any_names(settings.exclude, unit.gpu, unit.mig):
             made.units.append(unit)
-    made.warnings += _unmatched("gpus", settings.resources.gpus, _models(made.units))
-    if settings.mig_strategy != "none":
-        profiles = {mig.profile for gpu in gpus for mig in gpu.migs if mig.profile}
-        made.warnings += _unmatched("mig", settings.resources.migs, profiles)
     if known and not gpus:
         count = len(snapshot.gpus)
         made.warnings.append(f"include and exclude choose none of the {count} GPUs that are here")
     made.units = sorted(_shared(made, settings.sharing), key=lambda unit: unit.key)
     return made
-
-
-def _models(units: Iterable[Unit]) -> set[str]:
-    return {unit.gpu.name for unit in units if unit.gpu.name and not unit.mig}
-
-
-def _unmatched(key: str, patterns: Sequence[Named], names: Collection[str]) -> Iterator[str]:
-    """Yield why none of ``patterns`` names a resource, where there is what they could match."""
-    if patterns and names and not any(_name(name, patterns) for name in names):
-        shown = ", ".join(sorted(names))
-        yield f"resources.{key} has no effect: its patterns match none of {shown}"
 
 
 def _is_selected(gpu: Gpu, settings: GpuSettings) -> bool:
@@ -149,7 +129,7 @@ def _is_known(gpu: Gpu, warnings: list[str]) -> bool:
 def _whole(gpus: Iterable[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
     for gpu in gpus:
         if not naming.gpus or _is_known(gpu, warnings):
-            yield Unit(_name(gpu.name, naming.gpus) or GPU, gpu)
+            yield Unit(naming.gpu([gpu.name], GPU), gpu)
 
 
 def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterable[Unit]:
@@ -168,7 +148,7 @@ def _single(gpus: Sequence[Gpu], naming: Naming, warnings: list[str]) -> Iterabl
         _warn_of_empty(gpu, warnings)
         for mig in gpu.migs:
             if mig.profile == chosen:
-                yield Unit(_name(chosen, naming.migs) or GPU, gpu, mig)
+                yield Unit(naming.part([chosen], GPU), gpu, mig)
             else:
                 profile = mig.profile or "of an unknown profile"
                 warnings.append(
@@ -203,14 +183,10 @@ def _mig_resource(mig: Mig, naming: Naming) -> str:
     """Return the resource of ``mig``; empty if it is not advertised."""
     if not mig.profile:
         return ""
-    if name := _name(mig.profile, naming.migs):
+    if name := naming.part([mig.profile]):
         return name
     is_part = 0 < mig.compute_slices < mig.slices or "c." in mig.profile
     return "" if is_part else f"{DOMAIN}/mig-{mig.profile.replace('+', '.')}"
-
-
-def _name(text: str, patterns: Iterable[tuple[str, str]]) -> str:
-    return next((name for pattern, name in patterns if names_model(pattern, text)), "")
 
 
 def _shared(made: Advertised, sharing: Sharing) -> Iterable[Unit]:

@@ -1,14 +1,12 @@
 """Settings that have a form of their own: strategies, names of resources, and sharing."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, Self
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
     Place,
-    as_argument,
     boolean,
     either,
     integer,
@@ -18,6 +16,7 @@ from deviceplugin.kit.configuration import (
     suggestion,
     text,
 )
+from deviceplugin.kit.naming import naming, resource, resource_name
 from deviceplugin.kit.sharing import MOST
 
 STRATEGIES: Final = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
@@ -72,40 +71,8 @@ def _unknown_strategy(name: str) -> str:
 
 
 DOMAIN: Final = "nvidia.com"
-_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-
-
-def resource_name(given: str) -> str:
-    """Return the full name of a resource, by default of NVIDIA's domain; or raise ValueError."""
-    domain, slash, name = given.rpartition("/")
-    if not _NAME.fullmatch(name) or (slash and not domain):
-        raise ValueError("is not the name of a resource, such as gpu or nvidia.com/gpu")
-    return f"{domain or DOMAIN}/{name}"
-
-
-RESOURCE: Final = text(strip=True).to(resource_name)
-_PATTERN: Final = text(r"\S", "a string", strip=True)
-
-
-class Named(NamedTuple):
-    """The name of a resource, for what matches the pattern."""
-
-    pattern: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """Names of resources by patterns of models and MIG profiles. The first that matches applies."""
-
-    gpus: tuple[Named, ...] = ()
-    migs: tuple[Named, ...] = ()
-
-
-_NAMED: Final = list_of(record(Named, {"pattern": needed(_PATTERN), "name": needed(RESOURCE)}))
-NAMING: Final = record(
-    Naming, {"gpus": as_argument(_NAMED, "gpus"), "mig": as_argument(_NAMED, "migs")}
-)
+RESOURCE: Final = resource(DOMAIN)
+NAMING: Final = naming(DOMAIN, "mig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +139,7 @@ def _renamed(place: Place, given: _Given) -> _Given:
     for entry, share in zip(entries, given.resources, strict=True):
         rename = share.rename or (f"{share.name}.shared" if given.renameByDefault else "")
         try:
-            shares.append(replace(share, rename=resource_name(rename) if rename else ""))
+            shares.append(replace(share, rename=resource_name(rename, DOMAIN) if rename else ""))
         except ValueError:
             entry.fault(f"{rename} is too long: give a name by rename")
     return replace(given, resources=tuple(shares))

@@ -12,12 +12,12 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.naming import Naming
 from deviceplugin_gpu.configuration import config_file
 from deviceplugin_gpu.configuration.node_choice import LABEL, models
 from deviceplugin_gpu.configuration.setting_kinds import (
     NAMING,
     SHARING,
-    Naming,
     Sharing,
     Strategies,
 )
@@ -145,6 +145,12 @@ class GpuSettings(dp.Settings):
     """XIDs that always make a GPU unhealthy: numbers separated by commas, or all."""
     recovery_time: timedelta = timedelta(minutes=5)
     """How long an unhealthy GPU must pass its checks without another error before it is healthy."""
+    vgpu_license_required: bool = False
+    """Whether a virtual GPU is unhealthy while it has no license. Otherwise it is degraded: pods
+    get it, and its driver slows it down."""
+    vgpu_license_warning: timedelta = timedelta(hours=1)
+    """How long before its license expires a virtual GPU is degraded. Leases are renewed long before
+    they expire."""
     state_file: Path | None = Path("/run/deviceplugin-gpu/health.json")
     """File that remembers unhealthy GPUs when the plugin restarts; none if empty. It is below /run,
     because a reboot resets GPUs."""

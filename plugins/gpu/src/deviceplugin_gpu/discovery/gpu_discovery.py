@@ -14,6 +14,7 @@ from deviceplugin_gpu import host
 from deviceplugin_gpu.advertised.units import any_names
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.discovery.driver import Driver
+from deviceplugin_gpu.health.license import LicenseRules
 from deviceplugin_gpu.health.xids import DOUBLE_BIT, parse_checks
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.api import (
@@ -205,7 +206,11 @@ class GpuDiscovery:
         checks, problems = parse_checks(settings.disable_healthchecks, settings.enable_healthchecks)
         for problem in problems:
             log.warning("invalid setting ignored", extra={"problem": problem})
-        self._driver.health.configure(checks, settings.recovery_time.total_seconds())
+        rules = LicenseRules(
+            settings.vgpu_license_required, settings.vgpu_license_warning.total_seconds()
+        )
+        recovery = settings.recovery_time.total_seconds()
+        self._driver.health.configure(checks, recovery, rules)
         return not checks.all_disabled or checks.all_enabled or bool(checks.enabled)
 
     def _unheard(self, gpus: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from threading import Lock
 from typing import Any, Final
@@ -17,6 +17,7 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_gpu.health.incidents import Incident, Record
+from deviceplugin_gpu.health.license import GRACE, LicenseRules, LicenseState
 from deviceplugin_gpu.health.xids import Checks, known
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
@@ -35,11 +36,13 @@ class Verdict:
     reason: str = ""
     """Empty if it is healthy."""
     cause: str = ""
-    """The kind of reason: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``."""
+    """The kind of reason: ``xid_79``, ``unreadable``, ``missing``, ``reset``, ``nvml``,
+    ``license``."""
     since: float = 0.0
     """When it last became healthy or unhealthy, in Unix seconds."""
     wear: str = ""
     """Why it will not work for long, or not as it should; empty if nothing says so."""
+    license: LicenseState = field(default_factory=LicenseState)
 
     @property
     def health(self) -> dp.Health:
@@ -76,15 +79,22 @@ class Health:
         self._failure = ""
         self._verdicts: dict[str, Verdict] = {}
         self._slow = SteadyHealth[str](clock=clock)
+        self._rules = LicenseRules()
+        self._acquiring_until = GRACE
 
-    def configure(self, checks: Checks, recovery: float) -> None:
+    def configure(
+        self,
+        checks: Checks,
+        recovery: float,
+        rules: LicenseRules = LicenseRules(),  # noqa: B008 - frozen
+    ) -> None:
         """Change which XIDs count, and after how many seconds without another error GPUs recover.
 
         A GPU that its hardware slows down is degraded after as long, and well again after as long.
         Incidents are kept.
         """
         with self._lock:
-            self._checks, self._recovery = checks, recovery
+            self._checks, self._recovery, self._rules = checks, recovery, rules
             self._judge()
 
     def saw_xid(self, uuid: str, number: int) -> None:
@@ -108,6 +118,8 @@ class Health:
         """Record that no GPU can be read, until ``observe`` is called again."""
         with self._lock:
             self._failure = reason
+            # The driver, and with it the daemon for licenses, begins anew.
+            self._acquiring_until = self._clock() + GRACE
             self._judge()
 
     def observe(
@@ -192,9 +204,9 @@ class Health:
             lasting = Tolerance(patience=self._recovery, recovery=self._recovery)
             self._slow.judge(gpu.uuid, dp.Health.degraded(gpu.slowdown), lasting)
 
-    def _wear(self, gpu: Gpu) -> str:
+    def _wear(self, gpu: Gpu, state: LicenseState) -> str:
         slow = self._slow.latest(gpu.uuid, inf)
-        return "; ".join(filter(None, (*gpu.wear, slow.reason if slow else "")))
+        return "; ".join(filter(None, (*gpu.wear, slow.reason if slow else "", state.wear)))
 
     def _is_away(self, uuid: str) -> bool:
         gpu = self._gpus.get(uuid)
@@ -231,16 +243,19 @@ class Health:
         before_all, self._verdicts = self._verdicts, {}
         for uuid, gpu in self._gpus.items():
             before = before_all.get(uuid)
-            reason, cause = self._reason(gpu)
+            state = self._rules.judge(
+                gpu.license, now, acquiring=self._clock() < self._acquiring_until
+            )
+            reason, cause = self._reason(gpu, state)
             turned = before is None or bool(before.reason) != bool(reason)
             since = now if before is None or turned else before.since
-            self._verdicts[uuid] = Verdict(reason, cause, since, self._wear(gpu))
+            self._verdicts[uuid] = Verdict(reason, cause, since, self._wear(gpu, state), state)
             if turned and reason:
                 log.warning("GPU is unhealthy", extra={"gpu": uuid, "reason": reason})
             elif turned and before is not None:
                 log.info("GPU is healthy again", extra={"gpu": uuid, "was": before.reason})
 
-    def _reason(self, gpu: Gpu) -> tuple[str, str]:
+    def _reason(self, gpu: Gpu, state: LicenseState) -> tuple[str, str]:
         if self._failure:
             return self._failure, "nvml"
         if problem := gpu.problem or self._problems.get(gpu.uuid, ""):
@@ -255,4 +270,4 @@ class Health:
             return worst.reason, f"xid_{worst.number}"
         if self._advice.get(gpu.uuid):
             return "the driver says that it needs a reset", "reset"
-        return "", ""
+        return (state.fault, "license") if state.fault else ("", "")

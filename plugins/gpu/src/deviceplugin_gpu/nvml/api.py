@@ -47,6 +47,7 @@ VGPU: Final = 2
 RECOVERY_ACTION: Final = 230
 NO_RECOVERY_NEEDED: Final = frozenset({0, 3})
 """Advice of the driver that leaves a GPU usable: nothing, or to drain peer to peer."""
+VALID_EXPIRY: Final = 2
 EVENT_XID: Final = 0x8
 EVENT_SINGLE_BIT: Final = 0x1
 EVENT_DOUBLE_BIT: Final = 0x2

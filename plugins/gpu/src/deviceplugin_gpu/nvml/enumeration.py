@@ -13,7 +13,7 @@ from deviceplugin_gpu import host
 from deviceplugin_gpu.nvml import api, gpu_facts
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
 from deviceplugin_gpu.nvml.gpu_facts import Questions, fabric
-from deviceplugin_gpu.snapshot import Gpu, Link, Nearness, Snapshot
+from deviceplugin_gpu.snapshot import NOT_REMAPPED, Gpu, Link, Nearness, Snapshot
 
 _UNLISTED: Final = "is not known to NVML: it is lost, or hidden from this plugin"
 _DRIVERLESS: Final = "has no driver"
@@ -22,7 +22,6 @@ _SEE_LOG: Final = "see the kernel's log: dmesg | grep NVRM"
 log = logging.getLogger(__name__)
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that only drive a display."""
-_NOT_REMAPPED: Final = "remapping a broken memory row failed: contact support"
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
 _NEAREST: Final = Nearness.INTERNAL
@@ -93,9 +92,8 @@ class Enumeration:
     @property
     def is_troubled(self) -> bool:
         """Whether a GPU could not be read."""
-        problems = {gpu.problem for gpu in self.snapshot.gpus}
         listed = any(one.index is not None for one in self.unidentified)
-        return listed or bool(problems - {"", _NOT_REMAPPED})
+        return listed or not all(gpu.answers for gpu in self.snapshot.gpus)
 
 
 def enumerate_gpus(
@@ -177,6 +175,7 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
     total = known.memory if memory is None else int(memory.total)
     mig_mode = ask((None, None), "nvmlDeviceGetMigMode", handle)[0]
     migs = {mig.uuid: mig for mig in known.migs}
+    mode = asked.ask(None, "nvmlDeviceGetVirtualizationMode")
     _, _, is_pending, has_failed = asked.ask((0, 0, 0, 0), "nvmlDeviceGetRemappedRows")
     return Gpu(
         index=known.index,
@@ -192,11 +191,12 @@ def _read(asked: Questions, sysfs: Path, known: Gpu) -> Gpu:
         mig_enabled=bool(mig_mode),
         migs=gpu_facts.mig_devices(asked, total, migs) if mig_mode else (),
         compute_mode=asked.ask(known.compute_mode, "nvmlDeviceGetComputeMode"),
-        is_virtual=asked.ask(0, "nvmlDeviceGetVirtualizationMode") == api.VGPU,
+        is_virtual=mode == api.VGPU,
         fabric=fabric(handle),
-        problem=_NOT_REMAPPED if has_failed else "",
+        problem=NOT_REMAPPED if has_failed else "",
         wear=tuple(gpu_facts.wear(asked, is_pending=is_pending)),
         slowdown=gpu_facts.slowdown(asked),
+        license=gpu_facts.license_of(asked, mode, known.license),
     )
 
 

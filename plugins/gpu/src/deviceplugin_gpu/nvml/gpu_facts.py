@@ -1,4 +1,4 @@
-"""What NVML says of one GPU: its fabric, its MIG devices, and its wear.
+"""What NVML says of one GPU: its fabric, its MIG devices, its wear, and its license.
 
 Memory is repaired with spare rows, on GPUs of before compute capability 8.0 by retiring pages. Both
 take effect at a reset, and both are used up one day. NVIDIA replaces a GPU when a row could not be
@@ -11,12 +11,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from deviceplugin_gpu.nvml import api
 from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
-from deviceplugin_gpu.snapshot import Gpu, Mig
+from deviceplugin_gpu.snapshot import Gpu, License, Mig
 
 _COMPLETED: Final = 3
 _INFO_VERSION: Final = 2
@@ -234,3 +235,33 @@ def slowdown(asked: Questions) -> str:
     bits = asked.ask(0, "nvmlDeviceGetCurrentClocksEventReasons")
     why = next((text for bit, text in _SLOWDOWNS.items() if bits & bit), "")
     return f"the hardware slows it down: {why}" if why else ""
+
+
+def license_of(asked: Questions, mode: int | None, known: License | None) -> License | None:
+    """Return the license of a vGPU; ``known`` if the driver does not answer, None if it needs none.
+
+    Several products can license a GPU. One is enough, and the longest counts.
+    """
+    if mode != api.VGPU:
+        return known if mode is None else None
+    found = asked.ask(None, "nvmlDeviceGetGridLicensableFeatures")
+    if found is None:
+        return known
+    if not found.isGridLicenseSupported:
+        return None
+    products = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+    ends = [_end(asked, one.licenseExpiry) for one in products if one.featureState]
+    latest = max(ends, default=0.0)
+    return License(bool(ends), latest if 0 < latest < math.inf else None)
+
+
+def _end(asked: Questions, expiry: Any) -> float:
+    """Return when a license ends, in Unix seconds; infinity if it does not, or nobody knows."""
+    if expiry.status != api.VALID_EXPIRY:
+        return math.inf
+    fields = expiry.year, expiry.month, expiry.day, expiry.hour, expiry.min, expiry.sec
+    try:
+        return datetime(*fields, tzinfo=UTC).timestamp()
+    except ValueError as error:
+        asked.unanswered.append(f"GPU {asked.uuid}: the license's expiry {fields}: {error}")
+        return math.inf

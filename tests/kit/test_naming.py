@@ -1,0 +1,119 @@
+"""Names of resources by the models of devices."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+import deviceplugin as dp
+from deviceplugin.kit.configuration import finished, of_text
+from deviceplugin.kit.naming import Named, Naming, UnusedNames, naming
+
+KIND = naming("example.com", "slices")
+BIG, SMALL = ("0000:01:00.0", "Lamp 9000 XL"), ("0000:02:00.0", "Lamp 9000")
+
+
+def read(text: str) -> Naming:
+    return finished(of_text(text, "config.yaml"), KIND)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ([], ["", ""]),
+        ([("*XL", "xl"), ("*9000*", "lamp")], ["xl", "lamp"]),
+        ([("*9000*", "lamp"), ("*XL", "xl")], ["lamp", "lamp"]),
+        ([("*xl", "lamp"), ("LAMP 9000", "lamp")], ["lamp", "lamp"]),
+        ([("0000:02:*", "second")], ["", "second"]),
+        ([("9000", "lamp")], ["", ""]),
+        ([("lamp 900[0-9]", "lamp")], ["", "lamp"]),
+    ],
+)
+def test_the_first_pattern_that_matches_any_name_names_the_resource(
+    patterns: Sequence[tuple[str, str]], expected: list[str]
+) -> None:
+    named = tuple(Named(*one) for one in patterns)
+    assert expected == [Naming(gpus=named).gpu(names) for names in (BIG, SMALL)]
+    assert expected == [Naming(parts=named).part(iter(names)) for names in (BIG, SMALL)]
+    assert "default" == Naming(named).part(BIG, "default")
+
+
+def test_names_of_a_file_have_the_domain_of_the_vendor_unless_they_have_one() -> None:
+    text = """
+gpus: [{pattern: "*XL", name: xl}, {pattern: " * ", name: other.org/lamp}]
+slices: [{pattern: 1g, name: example.com/xl}]"""
+    found = read(text)
+    assert (Named("*XL", "example.com/xl"), Named("*", "other.org/lamp")) == found.gpus
+    assert (Named("1g", "example.com/xl"),) == found.parts
+    assert ["example.com/xl", "other.org/lamp"] == found.resources
+    assert found == read(str(KIND.write(found)))
+    assert Naming() == read("{}")
+
+
+LONG = "a" * 64
+WRONG = "is not the name of a resource, such as gpu or example.com/gpu: "
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("/", f"'/' {WRONG}the domain must be"),
+        ("/xl", f"'/xl' {WRONG}the domain must be"),
+        ("a b", f"'a b' {WRONG}the name after the slash"),
+        ("a/b/c", f"'a/b/c' {WRONG}the name after the slash"),
+        ("EXAMPLE.com/xl", f"'EXAMPLE.com/xl' {WRONG}the domain must be"),
+        ("kubernetes.io/xl", f"'kubernetes.io/xl' {WRONG}kubernetes.io/ and requests. are"),
+        (LONG, f"'{LONG}' {WRONG}the name after the slash"),
+    ],
+)
+def test_an_invalid_name_is_one_error_with_its_place(name: str, why: str) -> None:
+    with pytest.raises(dp.ConfigError) as error:
+        read(f'gpus:\n- pattern: "*"\n  name: "{name}"\n')
+    assert str(error.value).startswith(f"config.yaml: line 3: gpus[0].name: {why}")
+    assert 1 == len(str(error.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("gpus: [{pattern: '*'}]", "gpus[0]: name is missing"),
+        ("gpus: [{name: a}]", "gpus[0]: pattern is missing"),
+        ("gpus: [{pattern: ' ', name: a}]", "gpus[0].pattern: "),
+        ("mig: []", "mig: unknown key"),
+    ],
+)
+def test_another_mistake_is_an_error_with_its_place(text: str, why: str) -> None:
+    with pytest.raises(dp.ConfigError) as error:
+        read(text)
+    assert why in str(error.value)
+
+
+def test_a_pattern_that_names_nothing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    given = Naming(
+        (Named("*", "all"), Named("*XL", "xl"), Named("*X1*", "x1")), (Named("2g", "b"),)
+    )
+    unused = UnusedNames()
+
+    def said() -> list[str]:
+        found = [getattr(one, "problem", "") for one in caplog.records]
+        caplog.clear()
+        return found
+
+    unused.observe(given, [])
+    assert [] == said()
+    expected = [
+        "pattern '*XL' for xl: earlier ones match what it matches",
+        "pattern '*X1*' for x1: nothing here matches it",
+    ]
+    unused.observe(given, [BIG, SMALL])
+    assert expected == said()
+    for found in ([], [BIG, SMALL]):
+        unused.observe(given, found)
+        assert [] == said()
+    unused.observe(given, iter([BIG]), [("1g",)])
+    assert ["pattern '2g' for b: nothing here matches it"] == said()
+    unused.observe(given, [BIG, ("Lamp X1",)], [("2g",)])
+    assert ["pattern '*X1*' for x1: earlier ones match what it matches"] == said()
+    unused.observe(given, [BIG, ("Lamp X1",)], [("2g",)])
+    assert [] == said()
