@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -361,3 +362,57 @@ def test_mig_devices_have_no_nodes_that_render(node: tuple[GpuRig, DriverRoot]) 
 
     assert "/dev/dri/renderD128" in paths("none")
     assert "/dev/dri/renderD128" not in paths("single")
+
+
+PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/cdi.md"
+USR = {"usr": "usr"}
+"""What the component gpu-cdi mounts below the driver's root."""
+
+
+@pytest.mark.parametrize(
+    ("system", "libraries", "mounts"),
+    [
+        ("Debian", f"usr/lib/{MACHINE}-linux-gnu/nvidia/current", USR),
+        ("Ubuntu", f"usr/lib/{MACHINE}-linux-gnu", USR),
+        ("Red Hat", "usr/lib64", USR),
+        ("Bottlerocket", "usr/lib/nvidia/tesla", USR),
+        ("Talos", "usr/local/glibc/usr/lib", USR),
+        ("GKE", "home/kubernetes/bin/nvidia/lib64", {"home/kubernetes/bin/nvidia": ""}),
+        ("GPU operator", "run/nvidia/driver/usr/lib64", {"run/nvidia/driver": ""}),
+    ],
+)
+def test_each_recipe_of_the_page_finds_nvml_and_cuda(
+    rig: GpuRig, compiled: Path, system: str, libraries: str, mounts: dict[str, str]
+) -> None:
+    assert system in PAGE.read_text()
+    node = DriverRoot(rig.path / "node", compiled)
+    node.install(libraries=libraries)
+    (node.path / libraries / SONAME).write_bytes(rig.library.read_bytes())
+    rig.driver_root = rig.path / "mounted"
+    for source, target in mounts.items():
+        shutil.copytree(node.path / source, rig.driver_root / target, symlinks=True)
+    nvml = Library(rig.driver_root)
+    assert nvml.load() is not None
+    assert nvml.path.startswith(str(rig.driver_root))
+    assert LIBRARIES == libraries_of(DriverFiles(rig.driver_root, Path("/")))
+
+
+def libraries_of(files: DriverFiles) -> list[str]:
+    return libraries({one.container_path: "" for one in files.find(VERSION).edits.mounts})
+
+
+def test_the_recipe_for_nixos_finds_nvml_and_uses_the_specification_of_the_node(
+    rig: GpuRig,
+) -> None:
+    assert "`/run/opengl-driver` at `/driver-root`" in PAGE.read_text()
+    store = rig.path / "nix/store/x-driver/lib"
+    store.mkdir(parents=True)
+    (store / SONAME).symlink_to(rig.library)
+    rig.driver_root = rig.path / "mounted"
+    (rig.driver_root / "lib").mkdir(parents=True)
+    (rig.driver_root / "lib" / SONAME).symlink_to(store / SONAME)
+    rig.has(Fleet.of(1))
+    generate(rig.cdi_dir / "nvidia-container-toolkit.json", uuid(0))
+    (found,) = rig.plugin(device_list_strategy="cdi-cri").discover()
+    assert (f"nvidia.com/gpu={uuid(0)}",) == tuple(found.cdi_names)
+    assert found.health
