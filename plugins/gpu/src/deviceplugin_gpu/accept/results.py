@@ -1,10 +1,15 @@
 """What CUDA says in a container, beside what the plugin says of the device."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from deviceplugin.checks import Finding, Found, failure, ok
 
+_UUID: Final = re.compile(
+    "(?:GPU-|MIG-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.ASCII | re.IGNORECASE
+)
+"""Ids of other forms, as in WSL, on Tegra and of old MIG devices, are not CUDA's."""
 _GIB: Final = 1 << 30
 _LEAST: Final = 0.8
 """Share of a GPU's memory that CUDA has at least: the driver keeps some."""
@@ -25,10 +30,10 @@ def judge(device: Found, result: Mapping[str, Any]) -> Iterator[Finding]:
         yield failure("CUDA", str(error), means="a CUDA program of a pod would fail.", do=_DO)
         return
     found = result.get("devices", ())
-    if len(found) != 1:
+    if not found or (len(found) > 1 and _UUID.fullmatch(hardware(device.id))):
         yield failure("CUDA", f"has {len(found)} devices, not 1", means=_MEANS, do=_DO)
         return
-    (only,) = found
+    only = found[0]
     wrong = [*_differences(device, only)]
     if wrong:
         yield failure("CUDA", "; ".join(wrong), means=_MEANS, do=_DO)
@@ -38,7 +43,8 @@ def judge(device: Found, result: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _differences(device: Found, found: Mapping[str, Any]) -> Iterator[str]:
-    uuid = hardware(device.id).partition("-")[2].lower()
+    named = _UUID.fullmatch(hardware(device.id))
+    uuid = named[1].lower() if named else found["uuid"]
     pci = str(device.attributes.get("pci", found["pci"])).lower()
     for name, wanted in {"uuid": uuid, "pci": pci}.items():
         if found[name] != wanted:

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -13,7 +14,7 @@ from deviceplugin._app.exit_status import FAILED, complain
 from deviceplugin.checks import Acceptance, Verdict
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
-from deviceplugin_testing.tools.accept._node import Trial, place
+from deviceplugin_testing.tools.accept._node import Trial, TrialError, place
 from deviceplugin_testing.tools.accept._report import Report
 from deviceplugin_testing.tools.accept._steps import Steps
 
@@ -42,7 +43,8 @@ wrong or the command cannot be run, 130 if it was interrupted."""
 def main(argv: Sequence[str]) -> int:
     """Run ``deviceplugin accept`` with the arguments ``argv`` and return its exit status."""
     words, flags = _command_line.split(argv)
-    return _command_line.run(_parser(), words, lambda options: _run(options, flags or ()))
+    act = partial(_run, flags=flags or ())
+    return _command_line.run(_parser(), words, act, (TrialError, OSError))
 
 
 def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
@@ -61,8 +63,8 @@ def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
         options.plugin, " ".join([*_shown(options), *(["--", *flags] if flags else [])])
     )
     with _interrupted_by_signals(), place() as folder:
-        trial = Trial(acceptance, flags, folder)
-        steps = Steps(acceptance, trial, report, _LIMIT, is_idle=options.assume_idle)
+        trial = Trial(acceptance, flags, folder, _LIMIT)
+        steps = Steps(acceptance, trial, report, is_idle=options.assume_idle)
         steps.run(options.strategy or [*acceptance.strategies], provokes=options.provoke)
     return _finish(options.report, report, has_devices=bool(steps.devices))
 

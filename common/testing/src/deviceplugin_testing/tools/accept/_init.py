@@ -68,7 +68,8 @@ def _enter() -> None:
     alive, held = os.pipe()
     if child := os.fork():
         os.close(alive)
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 0xFF)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os._exit(status if status >= 0 else 128 - status)  # as shells have it for a signal
     os.close(held)
     _tie()
     if select.select([alive], [], [], 0)[0]:  # the end of the pipe: the process outside is dead
@@ -90,6 +91,9 @@ def _lay_out(spec: Spec) -> None:
     Path(root, "dev", "shm").mkdir(0o1777)
     nodes = [*spec["nodes"], *([f"/dev/{name}", f"/dev/{name}"] for name in _NODES)]
     numbers = [(path, Path(source).stat()) for source, path in nodes]
+    for (source, _), (_, status) in zip(nodes, numbers, strict=True):
+        if not stat.S_ISCHR(status.st_mode):
+            raise OSError(f"{source}: is not a character device on the host")
     # A link on the way to a target must lead nowhere outside, so a process whose root it is mounts.
     sources = [os.open(os.path.realpath(source), os.O_PATH) for source, _, _ in spec["mounts"]]
     if child := os.fork():
@@ -116,8 +120,6 @@ def _fill(
         if read_only:
             _mount(None, target, None, _REMOUNT | _BIND | _RDONLY | _NOSUID)
     for path, status in nodes:
-        if not stat.S_ISCHR(status.st_mode):
-            raise OSError(f"{path}: is not a character device on the host")
         _parents(path, own)
         with suppress(FileExistsError):
             os.mknod(path, stat.S_IFCHR | 0o666, status.st_rdev)

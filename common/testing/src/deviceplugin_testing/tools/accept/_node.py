@@ -84,11 +84,21 @@ def _locked(path: Path) -> int:
 class Trial:
     """A plugin with the user's ``flags``, kept from writing anywhere but below ``folder``."""
 
-    def __init__(self, acceptance: Acceptance, flags: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, acceptance: Acceptance, flags: Sequence[str], folder: Path, limit: float
+    ) -> None:
         self._acceptance, self._flags, self.folder = acceptance, flags, folder
+        self._end = time.monotonic() + limit
         self.config: Mapping[str, Any] = json.loads(self._ask("--print-config")[0])
         own = [f"--{name}={folder}/{name}" for name in _OWN if name in self.config]
         self._own = [*own, f"--cdi-dir={folder}/cdi", "--protocol=device-plugin"]
+
+    def left(self) -> float:
+        """Return for how many seconds there is time."""
+        return self._end - time.monotonic()
+
+    def _patience(self) -> float:
+        return max(1.0, min(_START, self.left()))
 
     def discover(self) -> tuple[list[Found], list[str]]:
         """Return what the plugin offers, and what it says of it.
@@ -124,11 +134,13 @@ class Trial:
                 _tied(command),
                 capture_output=True,
                 start_new_session=True,
-                timeout=_START,
+                timeout=self._patience(),
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise TrialError(f"{words[-1]}: no end within {_START:g} s") from None
+            raise TrialError(
+                f"{words[-1]}: no end within {_START:g} s, or the time is over"
+            ) from None
         said = done.stderr.decode(errors="replace").strip().splitlines()
         if is_checked and done.returncode:
             raise ConfigError("\n".join(said[-20:]) or f"{self._acceptance.module} does not start")
@@ -163,7 +175,7 @@ class Trial:
             plugin = Plugin(command, placeholders={}, output=output)
             try:
                 serving = Serving(kubelet, plugin, output, address)
-                serving.wait_for(expected)
+                serving.wait_for(expected, self._patience())
                 yield serving
             finally:
                 if plugin.terminate(_CALL) is None:
@@ -201,8 +213,8 @@ class Serving:
     ) -> None:
         self._kubelet, self._plugin, self._output, self._address = kubelet, plugin, output, address
 
-    def wait_for(self, expected: Sequence[Found]) -> None:
-        """Wait until the kubelet has all these devices, or raise TrialError."""
+    def wait_for(self, expected: Sequence[Found], timeout: float) -> None:
+        """Wait until the kubelet has all these devices; raise TrialError after ``timeout``."""
 
         def is_listed() -> bool:
             return self._plugin.status is not None or all(
@@ -210,13 +222,13 @@ class Serving:
             )
 
         with suppress(TimeoutError):
-            self._kubelet.wait(is_listed, timeout=_START)
+            self._kubelet.wait(is_listed, timeout=timeout)
         if self._plugin.status is not None:
             raise TrialError(f"the plugin ended: {self._plugin.last_words()}")
         if missing := [
             one.id for one in expected if one.id not in self._kubelet.devices(one.resource)
         ]:
-            raise TrialError(f"not listed within {_START:g} s: {', '.join(missing[:5])}")
+            raise TrialError(f"not listed within {timeout:.0f} s: {', '.join(missing[:5])}")
 
     def allocate(self, device: Found) -> RunOptions:
         """Return the plugin's answer for one device, or raise TrialError."""

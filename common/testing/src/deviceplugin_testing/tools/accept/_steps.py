@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,19 +42,18 @@ class _Case:
 
 
 class Steps:
-    """All steps, within ``limit`` seconds. What is left out is in the report."""
+    """All steps, in the time that ``trial`` has. What is left out is in the report."""
 
     def __init__(
         self,
         acceptance: Acceptance,
         trial: Trial,
         report: Report,
-        limit: float,
         *,
         is_idle: bool = False,
     ) -> None:
         self._acceptance, self._trial, self._report = acceptance, trial, report
-        self._end, self._is_idle = time.monotonic() + limit, is_idle
+        self._is_idle = is_idle
         self.devices: list[Found] = []
         self._probe = acceptance.probe or _render.PROBE
         self._judge = acceptance.judge or _render.judge(acceptance.drivers)
@@ -90,9 +88,6 @@ class Steps:
             found = failure(name, str(error), means=_REFUSED, do=_ISSUE)
             self._report.add([found])
 
-    def _left(self) -> float:
-        return self._end - time.monotonic()
-
     def _discover(self) -> None:
         self.devices, said = self._trial.discover()
         means, do = "see the log events of the plugin.", ""
@@ -115,7 +110,7 @@ class Steps:
         number = 0
         with self._trial.serving(strategy, self.devices) as serving:
             for device in wanted[:_MOST]:
-                if self._left() < 0:
+                if self._trial.left() < 0:
                     self._report.add([unknown(device.id, "not allocated: the time is over")])
                     break
                 answer = self._answer(serving, device)
@@ -137,9 +132,9 @@ class Steps:
         try:
             given = self._trial.resolved(answer)
         except MissingRuntimeError as error:
-            if (text := str(error)) not in self._without:  # the same for each device
-                self._report.add([unknown("in containers", text)])
-            self._without.add(text)
+            if strategy not in self._without:  # the same for each device
+                self._report.add([unknown("in containers", str(error))])
+            self._without.add(strategy)
             return None
         except TrialError as error:
             self._report.add([failure(device.id, str(error), means=_REFUSED, do=_ISSUE)])
@@ -170,7 +165,7 @@ class Steps:
         holders = users(own | computing, {*family(os.getpid())})
         found = []
         for user in holders if self._acceptance.computing else ():
-            computes = bool(user.nodes & computing)
+            computes = not computing or bool(user.nodes & computing)
             is_bystander = user.name in self._acceptance.bystanders
             if user.nodes & own and (computes or (strict and not is_bystander)):
                 found.append(user)
@@ -193,13 +188,13 @@ class Steps:
             yield from self._start(case)
 
     def _start(self, case: _Case) -> Iterator[Finding]:
-        if self._left() < 1:
+        if self._trial.left() < 1:
             yield unknown(case.name, "not tried: the time is over")
             return
         if blockers := self._blockers(case):
             yield unknown(case.name, f"not tried: in use by {_named(blockers)}")
             return
-        timeout = min(_PROGRAM, self._left())
+        timeout = min(_PROGRAM, self._trial.left())
         result = _container.run(case.given, self._probe, (), self._trial.folder, timeout)
         if result.problem:
             yield failure(case.name, result.problem, means=_REFUSED, do=_ISSUE)
@@ -218,7 +213,7 @@ class Steps:
         for case in self._passed:
             if blockers := self._blockers(case, strict=True):
                 yield unknown(case.name, f"not provoked: opened by {_named(blockers)}")
-            elif self._left() < _PROGRAM:
+            elif self._trial.left() < _PROGRAM:
                 yield unknown(case.name, "not provoked: the time is over")
                 return
             elif provoke:
@@ -259,11 +254,12 @@ class Held:
         self.metrics, self.log = serving.metrics, serving.log
         self.eventually = serving.eventually
         self._serving, self._probe, self._given = serving, probe, given
-        self._folder = trial.folder
+        self._trial = trial
 
     def run(self, *words: str) -> Mapping[str, Any]:
         """Run the probe in a new container."""
-        result = _container.run(self._given, self._probe, words, self._folder, _PROGRAM)
+        timeout = max(1.0, min(_PROGRAM, self._trial.left()))
+        result = _container.run(self._given, self._probe, words, self._trial.folder, timeout)
         return {"error": result.problem} if result.problem else result.output
 
     def is_healthy(self) -> bool:
