@@ -7,7 +7,7 @@ name of the plugin. The command itself is in ``deviceplugin-testing``, which no 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from deviceplugin.checks._node import Finding
 
@@ -24,30 +24,22 @@ class Found:
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Container(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Container:
     """Containers with one device, and the plugin that has given it and still runs."""
 
     device: Found
-
-    def run(self, *words: str) -> Mapping[str, Any]:
-        """Run the probe in a new container, and return its result; ``error`` says what failed."""
-        ...
-
-    def metrics(self) -> str:
-        """Return what ``/metrics`` of the plugin has."""
-        ...
-
-    def log(self) -> str:
-        """Return what the plugin has logged."""
-        ...
-
-    def is_healthy(self) -> bool:
-        """Return whether the kubelet has the device as healthy."""
-        ...
-
-    def eventually(self, condition: Callable[[], bool]) -> bool:
-        """Return whether ``condition`` comes true within some seconds."""
-        ...
+    run: Callable[..., Mapping[str, Any]]
+    """Runs the probe with arguments in a new container, and returns its result; ``error`` says what
+    failed."""
+    metrics: Callable[[], str]
+    """Returns what ``/metrics`` of the plugin has."""
+    log: Callable[[], str]
+    """Returns what the plugin has logged."""
+    is_healthy: Callable[[], bool]
+    """Returns whether the kubelet has the device as healthy."""
+    eventually: Callable[[Callable[[], bool]], bool]
+    """Returns whether a condition comes true within some seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)

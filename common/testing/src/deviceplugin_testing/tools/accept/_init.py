@@ -217,4 +217,5 @@ def main() -> NoReturn:
         os._exit(_REFUSED)
 
 
-main()
+if __name__ == "__main__":
+    main()

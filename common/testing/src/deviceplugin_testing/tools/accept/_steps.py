@@ -6,10 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin.checks import Acceptance, Finding, Found, Verdict, failure, ok, unknown, warning
+from deviceplugin.checks import (
+    Acceptance,
+    Container,
+    Finding,
+    Found,
+    Verdict,
+    failure,
+    ok,
+    unknown,
+    warning,
+)
 from deviceplugin_testing.conformance._process import family
 from deviceplugin_testing.simulator import RunOptions
 from deviceplugin_testing.tools.accept import _container, _render
@@ -99,7 +108,8 @@ class Steps:
         self._report.add(
             warning(one.id, one.reason, means="no pod gets the device.", do=do) for one in bad
         )
-        models = Counter(str(one.attributes.get("model", "?")) for one in self.devices)
+        each = {one.id.partition("::")[0]: one for one in self.devices}.values()
+        models = Counter(str(one.attributes.get("model", "?")) for one in each)
         self._report.facts["models"] = ", ".join(f"{n} x {name}" for name, n in models.items())
 
     def _allocate(self, strategy: str) -> list[_Case]:
@@ -194,12 +204,11 @@ class Steps:
         if blockers := self._blockers(case):
             yield unknown(case.name, f"not tried: in use by {_named(blockers)}")
             return
-        timeout = min(_PROGRAM, self._trial.left())
-        result = _container.run(case.given, self._probe, (), self._trial.folder, timeout)
-        if result.problem:
-            yield failure(case.name, result.problem, means=_REFUSED, do=_ISSUE)
+        result = self._result(case.given)
+        if why := result.get("error"):
+            yield failure(case.name, str(why), means=_REFUSED, do=_ISSUE)
             return
-        found = [*self._judge(case.device, result.output)]
+        found = [*self._judge(case.device, result)]
         if not any(one.verdict == Verdict.FAILURE for one in found):
             self._passed.append(case)
         for one in found:
@@ -223,7 +232,7 @@ class Steps:
             yield unknown("--provoke", "no program ran on a device before")
 
     def _provoked(
-        self, case: _Case, provoke: Callable[["Held"], Iterable[Finding]]
+        self, case: _Case, provoke: Callable[[Container], Iterable[Finding]]
     ) -> Iterator[Finding]:
         with self._trial.serving(case.strategy, [case.device]) as serving:
             given = self._trial.resolved(serving.allocate(case.device))
@@ -231,37 +240,23 @@ class Steps:
             if blockers := self._blockers(fresh, strict=True):
                 yield unknown(case.name, f"not provoked: opened by {_named(blockers)}")
                 return
-            yield from provoke(Held(fresh.device, serving, self._probe, given, self._trial))
+            yield from provoke(
+                Container(
+                    device=case.device,
+                    run=lambda *words: self._result(given, *words),
+                    metrics=serving.metrics,
+                    log=serving.log,
+                    is_healthy=lambda: serving.is_healthy(case.device),
+                    eventually=serving.eventually,
+                )
+            )
+
+    def _result(self, given: RunOptions, *words: str) -> Mapping[str, Any]:
+        timeout = max(1.0, min(_PROGRAM, self._trial.left()))
+        result = _container.run(given, self._probe, words, self._trial.folder, timeout)
+        return {"error": result.problem} if result.problem else result.output
 
 
 def _named(found: Sequence[User]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return ", ".join(map(str, found[:_NAMED])) + more
-
-
-class Held:
-    """The ``Container`` of `deviceplugin.checks`."""
-
-    def __init__(
-        self,
-        device: Found,
-        serving: Serving,
-        probe: Path,
-        given: RunOptions,
-        trial: Trial,
-    ) -> None:
-        self.device = device
-        self.metrics, self.log = serving.metrics, serving.log
-        self.eventually = serving.eventually
-        self._serving, self._probe, self._given = serving, probe, given
-        self._trial = trial
-
-    def run(self, *words: str) -> Mapping[str, Any]:
-        """Run the probe in a new container."""
-        timeout = max(1.0, min(_PROGRAM, self._trial.left()))
-        result = _container.run(self._given, self._probe, words, self._trial.folder, timeout)
-        return {"error": result.problem} if result.problem else result.output
-
-    def is_healthy(self) -> bool:
-        """Return whether the kubelet has the device as healthy."""
-        return self._serving.is_healthy(self.device)
