@@ -32,12 +32,13 @@ cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$WORK/dev
 mknod "$WORK/dev/nvidiactl" c 1 3; mknod "$WORK/dev/nvidia-uvm" c 1 5
 mknod "$WORK/dev/nvidia0" c 1 ${MINOR:-7}
 mount --bind "$WORK/dev" /dev
-rm -r /run/mount 2>/dev/null; set +e
+set +e
 """
 RUN = '"$@" & wait $!; status=$?; '
-LEFT = 'echo "left: $(ls -A /run)$(grep deviceplugin-accept /proc/mounts || true)"; exit $status'
+LEFT = 'echo "left: $(ls -A -I mount /run)$(grep deviceplugin-accept /proc/mounts || true)"; exit $status'
 ACCEPT = [sys.executable, "-m", "deviceplugin_gpu", "accept"]
 HOLD = "exec 7<>/dev/nvidia0 {more}; echo held; exec sleep 1000"
+CTR_PATH = "driver-root-ctr-path"
 NVML_AND_CUDA = "8<>/dev/nvidia-uvm"
 
 
@@ -50,6 +51,7 @@ class Machine:
         self.driver.install()
         (self.driver.path / "usr/lib64" / library.name).write_bytes(library.read_bytes())
         self.fake = FakeNvml(path / "nvml", Fleet(Fleet.of(1).gpus, driver={"version": VERSION}))
+        self.flags = [f"--{one}={self.driver.path}" for one in ("driver-root", CTR_PATH)]
         (path / "dev").mkdir()
         (path / "bin").mkdir()
         self.environment = self.fake.environment(library) | {
@@ -80,9 +82,7 @@ class Machine:
         self, *options: str, before: str = "", wrap: Sequence[str] = (), script: str = RUN + LEFT
     ) -> subprocess.Popen[str]:
         """Start accept; ``before`` is done on the machine, ``wrap`` runs accept."""
-        root = self.driver.path
-        flags = [f"--driver-root-ctr-path={root}", f"--driver-root={root}"]
-        command = [*wrap, *ACCEPT, f"--report={self.report}", *options, "--", *flags]
+        command = [*wrap, *ACCEPT, f"--report={self.report}", *options, "--", *self.flags]
         words = [*unshared("--mount"), "sh", "-c", PREPARE + before + script, "sh", *command]
         return subprocess.Popen(
             words,
@@ -168,6 +168,17 @@ subprocess.run(["/sbin/ldconfig", "-r", root], check=True)
 
 
 @pytest.mark.slow
+def test_without_flags_the_driver_is_that_of_the_machine(machine: Machine) -> None:
+    machine.flags = []
+    place = "/usr/local/nvidia/lib64"
+    before = (
+        f"mount -t tmpfs none /usr/local; mkdir -p {place}; cp $WORK/driver/usr/lib64/* {place}\n"
+    )
+    status, said = machine.run("--strategy=cdi-cri", before=before)
+    assert (0, True) == (status, "by cdi-cri: CUDA: 13.0" in said), said
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "wrap", "is_tried"),
     [
@@ -226,7 +237,7 @@ def test_without_the_right_to_make_namespaces_one_sentence_says_so(machine: Mach
 def test_an_accept_that_is_ended_in_between_leaves_nothing_and_the_next_one_runs(
     machine: Machine, number: signal.Signals, status: int
 ) -> None:
-    first = '"$@" & echo $!; wait $!; echo "ended: $?"; echo "left: $(ls -A /run)"; '
+    first = '"$@" & echo $!; wait $!; echo "ended: $?"; echo "left: $(ls -A -I mount /run)"; '
     again = f'"$@"; status=$?; echo "again: $status"; {LEFT}'
     # A shell has what it starts in the background ignore Ctrl-C.
     wrap = ["env", "--default-signal=INT"]

@@ -53,6 +53,8 @@ class Acceptance:
     """What ``python -m`` runs as the plugin."""
     strategies: Mapping[str, Sequence[str]]
     """Flags for each way in which the plugin can give a device."""
+    outside: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    """Returns flags for a plugin that is not in its pod, where a default is no path of a host."""
     drivers: frozenset[str] = frozenset()
     """Kernel drivers of the render nodes that a device has. Their version is asked if there is no
     ``probe``."""

@@ -90,6 +90,9 @@ class Trial:
         self._acceptance, self._flags, self.folder = acceptance, flags, folder
         self._end = time.monotonic() + limit
         self.config: Mapping[str, Any] = json.loads(self._ask("--print-config")[0])
+        if more := acceptance.outside(self.config) if acceptance.outside else ():
+            self._flags = [*flags, *more]
+            self.config = json.loads(self._ask("--print-config")[0])
         own = [f"--{name}={folder}/{name}" for name in _OWN if name in self.config]
         self._own = [*own, f"--cdi-dir={folder}/cdi", "--protocol=device-plugin"]
 

@@ -176,8 +176,8 @@ class Steps:
         found = []
         for user in holders if self._acceptance.computing else ():
             computes = not computing or bool(user.nodes & computing)
-            is_bystander = user.name in self._acceptance.bystanders
-            if user.nodes & own and (computes or (strict and not is_bystander)):
+            is_other = user.name not in self._acceptance.bystanders
+            if user.nodes & own and is_other and (computes or strict):
                 found.append(user)
         return found
 
