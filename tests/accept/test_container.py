@@ -15,6 +15,7 @@ from amd.tree import AmdTree
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit import hosting
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_testing.conformance._process import family
 from deviceplugin_testing.simulator import RunOptions
 from deviceplugin_testing.tools.accept import _cli, _container, _render, _users
 from deviceplugin_testing.tools.accept._container import Result
@@ -136,6 +137,39 @@ def test_what_a_runtime_would_refuse_is_named(run: Run, given: RunOptions, expec
 def test_a_program_that_says_nothing_has_a_problem(run: Run, program: str, expected: str) -> None:
     patience = 1 if "sleep" in program else 60
     assert Result({}, expected) == run(program, timeout=patience)
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from deviceplugin_testing.tools.accept import _container
+from deviceplugin_testing.simulator import RunOptions
+folder = Path(sys.argv[1])
+(folder / "program.py").write_text("import time; time.sleep(1000)")
+_container.run(RunOptions({}, (), (), {}, ()), folder / "program.py", (), folder, 1000)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_ends_with_the_accept_that_is_killed(run: Run, tmp_path: Path) -> None:
+    assert run(SHOW).output  # it is possible here
+    words = [sys.executable, "-c", ENDLESS, str(tmp_path)]
+    with subprocess.Popen(words) as process:
+        eventually(lambda: programs(process.pid))
+        inside = programs(process.pid)
+        process.kill()
+    eventually(lambda: not [one for one in inside if _container.PROBE in command(one)])
+
+
+def programs(pid: int) -> list[int]:
+    return [one for one in family(pid) if _container.PROBE in command(one)]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 IOCTL = """

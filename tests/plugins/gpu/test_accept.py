@@ -35,7 +35,7 @@ mount --bind "$WORK/dev" /dev
 set +e
 """
 RUN = '"$@" & wait $!; status=$?; '
-LEFT = 'echo "left: $(ls -A -I mount /run)$(grep deviceplugin-accept /proc/mounts || true)"; exit $status'
+LEFT = 'echo "left: $(ls -A -I mount /run)$(grep plugin-accept /proc/mounts)"; exit $status'
 ACCEPT = [sys.executable, "-m", "deviceplugin_gpu", "accept"]
 HOLD = "exec 7<>/dev/nvidia0 {more}; echo held; exec sleep 1000"
 CTR_PATH = "driver-root-ctr-path"
