@@ -31,10 +31,9 @@ minutes at most, needs root and no cluster, and never resets a device or changes
 While others use a device, nothing is started on it."""
 _EXAMPLES: Final = """\
 examples:
-  gpu-device-plugin accept
-  gpu-device-plugin accept --provoke --report report.md
-  gpu-device-plugin accept -- --driver-root-ctr-path=/run/nvidia/driver
-  amd-device-plugin accept
+  lamp-device-plugin accept
+  lamp-device-plugin accept --provoke --report report.md
+  lamp-device-plugin accept -- --config=/etc/lamp.yaml
 
 Exit status: 0 if nothing failed, 1 if something did or there is no device, 2 if the command line is
 wrong or the command cannot be run, 130 if it was interrupted."""
@@ -122,11 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser("accept", _DESCRIPTION, _EXAMPLES, usage)
     add = parser.add_argument
     add("plugin", help="which plugin; NAME-device-plugin accept passes its own name")
-    words = "also provoke an application's error on a GPU that nobody uses"
+    words = "also provoke an application's error on one device that nobody has open"
     add("--provoke", action="store_true", help=words)
     words = "start programs even if users of devices cannot be seen from here; not for --provoke"
     add("--assume-idle", action="store_true", help=words)
     words = "try this strategy only; can be repeated"
     _command_line.add_repeated(parser, "--strategy", "NAME", words)
-    add("--report", type=Path, default=Path("accept.md"), metavar="FILE", help="(accept.md)")
+    words = "write the report to FILE (accept.md)"
+    add("--report", type=Path, default=Path("accept.md"), metavar="FILE", help=words)
     return parser
