@@ -1,5 +1,6 @@
 """``gpu-device-plugin accept``, on a machine with the fake driver and a /dev of its own."""
 
+import fcntl
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -106,11 +108,14 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, nvml_library: Path, compiled: Path) -> Machine:
+def machine(tmp_path: Path, nvml_library: Path, compiled: Path) -> Iterator[Machine]:
     if os.geteuid():
         pytest.skip("needs root")
     unshared("--mount")
-    return Machine(tmp_path, nvml_library, compiled)
+    # One at a time: the program of another test would be a user of the GPU.
+    with Path(tempfile.gettempdir(), "deviceplugin-tests-accept").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Machine(tmp_path, nvml_library, compiled)
 
 
 @pytest.mark.slow
