@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def mounted(root: DriverRoot, version: str = VERSION, host: str = "/") -> dict[s
     return {mount.container_path: mount.host_path for mount in found.edits.mounts}
 
 
-def libraries(given: dict[str, str]) -> list[str]:
+def names_of(given: dict[str, str]) -> list[str]:
     return sorted(Path(path).name for path in given if path.startswith("/usr/lib64/"))
 
 
@@ -107,7 +108,7 @@ def test_sockets_of_daemons_come_along_while_they_are_there(root: DriverRoot) ->
 def test_libraries_are_found_where_distributions_have_them(root: DriverRoot, folder: str) -> None:
     root.install(libraries=folder)
     given = mounted(root, host="/run/nvidia/driver")
-    assert LIBRARIES == libraries(given)
+    assert LIBRARIES == names_of(given)
     assert f"/run/nvidia/driver/{folder}/libcuda.so.{VERSION}" == given["/usr/lib64/libcuda.so.1"]
 
 
@@ -116,7 +117,7 @@ def test_links_lead_where_they_lead_on_the_host(root: DriverRoot) -> None:
     (root.path / "run").mkdir()
     (root.path / "run/opengl-driver").symlink_to("/nix/store/x-driver")
     given = mounted(root)
-    assert LIBRARIES == libraries(given)
+    assert LIBRARIES == names_of(given)
     assert f"/nix/store/x-driver/lib/libcuda.so.{VERSION}" == given["/usr/lib64/libcuda.so.1"]
 
 
@@ -153,7 +154,7 @@ def test_libraries_of_another_machine_and_what_is_no_library_are_left_out(
     root.write(f"usr/lib64/libcut.so.{VERSION}", "\x7fELF\x02\x01 and no more")
     (root.path / f"usr/lib64/libgone.so.{VERSION}").symlink_to("nowhere")
     (root.path / f"usr/lib64/libround.so.{VERSION}").symlink_to(f"libround.so.{VERSION}")
-    assert LIBRARIES == libraries(mounted(root))
+    assert LIBRARIES == names_of(mounted(root))
     other = "aarch64" if MACHINE == "x86_64" else "x86_64"
     assert frozenset() == DriverFiles(root.path, Path("/"), other).find(VERSION).libraries
 
@@ -165,7 +166,7 @@ def test_what_may_not_be_looked_at_is_left_out(root: DriverRoot) -> None:
     (root.path / "run/nvidia-persistenced").symlink_to("x" * 300)
     (root.path / "run/nvidia-fabricmanager").symlink_to("y" * 200 + "/" + "z" * 300)
     (root.path / "usr/lib64/nvidia").symlink_to("x" * 300)
-    assert LIBRARIES == libraries(mounted(root))
+    assert LIBRARIES == names_of(mounted(root))
 
 
 def test_the_name_of_a_library_is_read_from_it(tmp_path: Path, compiled: Path) -> None:
@@ -361,3 +362,57 @@ def test_mig_devices_have_no_nodes_that_render(node: tuple[GpuRig, DriverRoot]) 
 
     assert "/dev/dri/renderD128" in paths("none")
     assert "/dev/dri/renderD128" not in paths("single")
+
+
+PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/cdi.md"
+USR = {"usr": "usr"}
+"""What the component gpu-cdi mounts below the driver's root."""
+
+
+@pytest.mark.parametrize(
+    ("system", "libraries", "mounts"),
+    [
+        ("Debian", f"usr/lib/{MACHINE}-linux-gnu/nvidia/current", USR),
+        ("Ubuntu", f"usr/lib/{MACHINE}-linux-gnu", USR),
+        ("Red Hat", "usr/lib64", USR),
+        ("Bottlerocket", "usr/lib/nvidia/tesla", USR),
+        ("Talos", "usr/local/glibc/usr/lib", USR),
+        ("GKE", "home/kubernetes/bin/nvidia/lib64", {"home/kubernetes/bin/nvidia": ""}),
+        ("GPU operator", "run/nvidia/driver/usr/lib64", {"run/nvidia/driver": ""}),
+    ],
+)
+def test_each_recipe_of_the_page_finds_nvml_and_cuda(
+    rig: GpuRig, compiled: Path, system: str, libraries: str, mounts: dict[str, str]
+) -> None:
+    assert system in PAGE.read_text()
+    node = DriverRoot(rig.path / "node", compiled)
+    node.install(libraries=libraries)
+    (node.path / libraries / SONAME).write_bytes(rig.library.read_bytes())
+    rig.driver_root = rig.path / "mounted"
+    for source, target in mounts.items():
+        shutil.copytree(node.path / source, rig.driver_root / target, symlinks=True)
+    nvml = Library(rig.driver_root)
+    assert nvml.load() is not None
+    assert nvml.path.startswith(str(rig.driver_root))
+    (root,) = (Path("/", source) if not target else Path("/") for source, target in mounts.items())
+    found = DriverFiles(rig.driver_root, root).find(VERSION).edits.mounts
+    given = {one.container_path: one.host_path for one in found}
+    assert LIBRARIES == names_of(given)
+    assert f"/{libraries}/libcuda.so.{VERSION}" == given["/usr/lib64/libcuda.so.1"]
+
+
+def test_the_recipe_for_nixos_finds_nvml_and_uses_the_specification_of_the_node(
+    rig: GpuRig,
+) -> None:
+    assert "`/run/opengl-driver` at `/driver-root`" in PAGE.read_text()
+    store = rig.path / "nix/store/x-driver/lib"
+    store.mkdir(parents=True)
+    (store / SONAME).symlink_to(rig.library)
+    rig.driver_root = rig.path / "mounted"
+    (rig.driver_root / "lib").mkdir(parents=True)
+    (rig.driver_root / "lib" / SONAME).symlink_to(store / SONAME)
+    rig.has(Fleet.of(1))
+    generate(rig.cdi_dir / "nvidia-container-toolkit.json", uuid(0))
+    (found,) = rig.plugin(device_list_strategy="cdi-cri").discover()
+    assert (f"nvidia.com/gpu={uuid(0)}",) == tuple(found.cdi_names)
+    assert found.health

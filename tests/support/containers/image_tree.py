@@ -74,6 +74,9 @@ def judge(report: Any) -> None:
     assert {} == report["modules"]
     found = {words: tuple(answer) for words, answer in report["commands"].items()}
     expected = dict.fromkeys(found, (0, ""))
+    needed = f"needs deviceplugin-testing: in a checkout, pip install {ABSENT['accept']}"
+    of_plugins = [one for one in found if one.endswith("-device-plugin accept")]
+    expected |= {one: (2, f"{one}: {needed}\n") for one in of_plugins}
     if "doctor" in report:  # all packages were looked at
         absent = "deviceplugin: {} is not installed: in a checkout, pip install {}\n"
         expected |= {f"deviceplugin {one}": (0, "") for one in COMMANDS}

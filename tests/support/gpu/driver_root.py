@@ -35,14 +35,7 @@ int main(int count, char **names) {
 }
 """
 """A CUDA program: linked with libcuda, and it opens what it is told to."""
-_CUDA: Final = """
-#include <dlfcn.h>
-int compiled(void);
-int cuDriverGetVersion(int *version) {
-    *version = 13000 + compiled();
-    return dlopen("libnvidia-ptxjitcompiler.so.1", RTLD_NOW) ? 0 : 999;
-}
-"""
+_CUDA: Final = Path(__file__).with_name("fake_cuda.c")
 _COMPILED: Final = "int compiled(void) { return 7; }"
 
 
@@ -62,7 +55,9 @@ class Compiled:
 
         compiler = library(_COMPILED, f"libnvidia-gpucomp.so.{version}")
         # As a separate argument, or it would be taken for a source.
-        cuda = library(_CUDA, "libcuda.so.1", "-Wl,--no-as-needed", "-x", "none", str(compiler))
+        cuda = library(
+            _CUDA.read_text(), "libcuda.so.1", "-Wl,--no-as-needed", "-x", "none", str(compiler)
+        )
         self.libraries = {
             f"libcuda.so.{version}": cuda,
             f"libnvidia-gpucomp.so.{version}": compiler,

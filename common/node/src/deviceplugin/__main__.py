@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "stub": Command(_TESTING, "run a plugin that you control, to test a node"),
     "conformance": Command(_TESTING, "check any device plugin against what a kubelet expects"),
     "bench": Command(_TESTING, "measure any device plugin from outside"),
+    "accept": Command(_TESTING, "try a plugin's devices on a machine that has them"),
     "doctor": Command(_NODE, "check a node and report what is wrong with it"),
     "devices": Command(_NODE, "list a node's devices and the pods that hold them"),
     "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted, acceptance
 from deviceplugin_amd.plugin import AmdPlugin
 from deviceplugin_amd.settings import DOMAIN, AmdSettings
 
@@ -31,5 +31,6 @@ def main() -> NoReturn:
     dp.main(
         AmdPlugin,
         settings=AmdSettings,
+        commands={"accept": acceptance("amd")},
         description="Offer AMD GPUs to pods: whole, divided into partitions, or shared.",
     )

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted, acceptance
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.configuration.node_choice import Reloading, models
 from deviceplugin_gpu.configuration.setting_kinds import DOMAIN
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _PATIENCE: Final = 30.0
 """Seconds that NVML may take at the start. Beyond that, the first discovery fails."""
 _FLAG: Final = "--config-file"
+_ACCEPT: Final = "accept"
 
 
 class Command:
@@ -65,11 +66,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
     Exit status: 1 if NVML cannot be initialized at the start, unless fail-on-init-error is false.
     """
-    arguments = _with_config(_with_two_dashes(sys.argv[1:] if argv is None else argv))
+    arguments = [*(sys.argv[1:] if argv is None else argv)]
+    if arguments[:1] != [_ACCEPT]:
+        arguments = _with_config(_with_two_dashes(arguments))
     has_file = "DP_CONFIG" in os.environ or any(word[:8] == "--config" for word in arguments)
     dp.main(
         Command(partial(models, Roots().proc) if has_file else None).make,
         settings=GpuSettings,
+        commands={_ACCEPT: acceptance("gpu")},
         description="Advertise NVIDIA GPUs and their MIG devices, whole or shared, and report "
         "which of them are unhealthy. Flags, variables and files of NVIDIA's plugin are accepted: "
         "--config-file is --config.",

@@ -60,6 +60,17 @@ def matches(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
+def folders(root: Path, pattern: str) -> list[Path]:
+    """Return the directories that a pattern stands for below ``root``, whatever links lead there.
+
+    A pattern with ``*`` follows links as the kernel does, any other as ``resolve`` does.
+    """
+    if "*" in pattern:
+        return matches(root, pattern)
+    found = resolve(root, pattern)
+    return [root / found] if found else []
+
+
 def _resolve(root: Path, path: str) -> str | None:
     left = [*reversed(PurePosixPath(path).parts)]
     done: list[str] = []

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin.kit.hosting import MOUNTED, Hosted, acceptance
 from deviceplugin_intelgpu import advertised
 from deviceplugin_intelgpu.plugin import IntelGpuPlugin
 from deviceplugin_intelgpu.settings import IntelGpuSettings
@@ -16,6 +16,7 @@ def main() -> NoReturn:
     dp.main(
         IntelGpuPlugin,
         settings=IntelGpuSettings,
+        commands={"accept": acceptance("intelgpu")},
         description="Offer Intel GPUs and their virtual functions to pods, whole or shared.",
     )
 

@@ -5,6 +5,7 @@ It takes seconds at most and changes nothing. The first line of its docstring is
 registers it as an entry point of the group ``deviceplugin.doctor``, under the name of the check.
 """
 
+from deviceplugin.checks._acceptance import Acceptance, Container, Found
 from deviceplugin.checks._node import (
     Finding,
     Hardware,
@@ -19,7 +20,10 @@ from deviceplugin.checks._node import (
 from deviceplugin.checks._runtime import RuntimeConfig, runtime_config
 
 __all__ = [
+    "Acceptance",
+    "Container",
     "Finding",
+    "Found",
     "Hardware",
     "Need",
     "Node",

@@ -6,11 +6,13 @@ A package names a function that returns a ``Hosted`` as an entry point:
     lamp = "deviceplugin_lamp:hosted"
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Final, Generic, TypeVar
 
 from deviceplugin._config.settings import Settings
+from deviceplugin.errors import ConfigError
 
 MOUNTED: Final = "the manifest mounts it"
 """Why an object of the operator cannot set a path."""
@@ -38,3 +40,22 @@ class Hosted(Generic[S]):
     """Settings that such an object cannot set, and why, beyond those of every plugin."""
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings that have another key in the file."""
+
+
+def acceptance(name: str) -> Callable[[Sequence[str]], int]:
+    """Return the command ``accept`` of the plugin ``name``, for ``deviceplugin.main``.
+
+    It is in ``deviceplugin-testing``, which no image has, and needs an ``Acceptance`` of the plugin
+    (`deviceplugin.checks`) as an entry point of the group ``deviceplugin.accept``.
+    """
+
+    def accept(argv: Sequence[str]) -> int:
+        """Try this machine's devices as containers would get them, and write a report."""
+        found = [*entry_points(group="deviceplugin.commands", name="accept")]
+        if not found:
+            what = "needs deviceplugin-testing: in a checkout, pip install ./common/testing"
+            raise ConfigError(what)
+        status: int = found[0].load()([name, *argv])
+        return status
+
+    return accept

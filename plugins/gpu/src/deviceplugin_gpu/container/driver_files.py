@@ -21,24 +21,9 @@ from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.health import absence
 from deviceplugin_gpu import host
 from deviceplugin_gpu.container import elf
-from deviceplugin_gpu.nvml.library import UPGRADED
+from deviceplugin_gpu.nvml.library import DIRECTORIES, UPGRADED
 
 CUDA: Final = "libcuda.so.1"
-LIBRARIES: Final = (
-    "usr/lib64",
-    "usr/lib/*-linux-gnu",
-    "usr/lib/*-linux-gnu/nvidia/current",  # Debian
-    "usr/lib64/nvidia",
-    "usr/lib/nvidia/tesla",  # Bottlerocket
-    "usr/lib",
-    "lib64",
-    "lib/*-linux-gnu",
-    "lib",
-    "run/opengl-driver/lib",  # NixOS
-    "usr/local/glibc/usr/lib",  # Talos
-    "usr/local/nvidia/lib64",
-)
-"""Patterns of the directories below a driver's root that may have libraries."""
 _PROGRAMS_IN: Final = (
     *("usr/bin", "usr/sbin", "bin", "sbin", "usr/lib/nvidia/current"),
     *("usr/libexec/nvidia/tesla/bin", "run/opengl-driver/bin", "usr/local/bin"),
@@ -111,7 +96,7 @@ class DriverFiles:
         if not version:
             why = "the driver does not tell its version, by which its libraries are found"
             return VersionFiles(problem=f"{why}: {_ADVICE}")
-        libraries = self._libraries(LIBRARIES, (f"lib*.so.{version}", *_WITHOUT_VERSION))
+        libraries = self._libraries(DIRECTORIES, (f"lib*.so.{version}", *_WITHOUT_VERSION))
         others = [*self._programs(_PROGRAMS_IN), *self._others(version)]
         return self._found(libraries, others, self._problem(version, libraries))
 
@@ -156,7 +141,7 @@ class DriverFiles:
 
     def _problem(self, version: str, libraries: dict[str, str]) -> str:
         if CUDA not in libraries:
-            names = (path.name for path in self._matches(LIBRARIES, "libcuda.so.*"))
+            names = (path.name for path in self._matches(DIRECTORIES, "libcuda.so.*"))
             others = sorted({one[1] for one in map(_VERSION.fullmatch, names) if one}, key=_order)
             only = f", only that of {', '.join(others)}" if others else ""
             is_newer = bool(others) and _order(others[-1]) > _order(version)
@@ -220,12 +205,7 @@ class DriverFiles:
 
     def _matches(self, directories: Iterable[str], name: str) -> Iterator[Path]:
         for pattern in directories:
-            if "*" in pattern:
-                places = host.matches(self._root, pattern)
-            else:  # links on the way may lead elsewhere from here
-                found = host.resolve(self._root, pattern)
-                places = [self._root / found] if found else []
-            for directory in places:
+            for directory in host.folders(self._root, pattern):
                 yield from host.matches(directory, name)
 
     def _real(self, path: Path) -> str | None:

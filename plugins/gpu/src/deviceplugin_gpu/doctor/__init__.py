@@ -10,8 +10,6 @@ from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.doctor import cuda_pods
 from deviceplugin_gpu.nvml.library import DIRECTORIES, MISSING, SONAME, Library, candidates
 
-_LINKED: Final = ("lib", "usr/lib")
-"""Where a dynamic linker searches besides ``DIRECTORIES``."""
 _ELSEWHERE: Final = ("run/nvidia/driver", "usr/local/nvidia")
 """Roots of drivers that come as a container or with an image of the node."""
 
@@ -36,20 +34,20 @@ def _missing_library(node: Node) -> str:
             return ""
         refused = [f"; {why}" for why in library.attempts.values() if why != MISSING]
     else:  # this machine's linker knows nothing of that node's libraries
-        if any(map(Path.exists, [*candidates(library.root), *_linked(node)])):
+        if _is_below(library.root) or _is_below(node.root):
             return ""
         refused = []
     places = f"in {', '.join(DIRECTORIES)} below {mounted}, then where the dynamic linker does"
     return "".join([places, *refused, *_stray(node, mounted)])
 
 
-def _linked(node: Node) -> list[Path]:
-    return [*candidates(node.root), *(node.at(f"{one}/{SONAME}") for one in _LINKED)]
+def _is_below(root: Path) -> bool:
+    return any(candidates(root, folder) for folder in DIRECTORIES)
 
 
 def _stray(node: Node, mounted: Path) -> Iterator[str]:
     for root in _ELSEWHERE:
-        if any(map(Path.exists, candidates(node.at(root)))):
+        if _is_below(node.at(root)):
             yield f"; there is one below /{root}: mount that at {mounted}"
 
 

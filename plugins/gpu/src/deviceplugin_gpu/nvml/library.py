@@ -7,21 +7,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin.kit.health import absence
+from deviceplugin_gpu import host
 
 SONAME: Final = "libnvidia-ml.so.1"
 DIRECTORIES: Final = (
     "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "lib64",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-    "usr/lib/x86_64-linux-gnu/nvidia/current",  # Debian, whose links lead over /etc
-    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "usr/lib/*-linux-gnu",
+    "usr/lib/*-linux-gnu/nvidia/current",  # Debian, whose links lead over /etc
+    "usr/lib64/nvidia",
     "usr/lib/nvidia/tesla",  # Bottlerocket
+    "usr/lib",
+    "lib64",
+    "lib/*-linux-gnu",
+    "lib",
+    "run/opengl-driver/lib",  # NixOS
     "usr/local/glibc/usr/lib",  # Talos
+    "usr/local/nvidia/lib64",  # GKE
 )
-"""Where distributions install it, below the root of the driver."""
+"""Patterns of the directories below a driver's root that may have its libraries, NVML as CUDA."""
 
 MISSING: Final = "no such file"
 UPGRADED: Final = (
@@ -48,9 +51,17 @@ prefix of the new one, so the new one may be passed: the rest stays unset.
 _WITHOUT_ARGUMENTS: Final = frozenset(OLDER["nvmlInitWithFlags"])
 
 
-def candidates(root: Path) -> list[Path]:
-    """Return the places below the driver's ``root`` to search, the likeliest first."""
-    return [root / directory / SONAME for directory in DIRECTORIES]
+def candidates(root: Path, folder: str) -> list[str]:
+    """Return the files to load from a directory of ``DIRECTORIES`` below the driver's ``root``.
+
+    A link to ``/x`` leads to ``x`` below ``root``, or where that does not exist, to ``/x``.
+    """
+    found = []
+    for place in (path / SONAME for path in host.folders(root, folder)):
+        below = host.resolve(root, str(place.relative_to(root)))
+        there = (root / below if below else place, place)
+        found += [os.path.realpath(path) for path in there if not absence(path)][:1]
+    return found
 
 
 class Library:
@@ -87,11 +98,11 @@ class Library:
         return None
 
     def _places(self) -> Iterator[str]:
-        for path in candidates(self.root):
-            if not absence(path):
-                yield os.path.realpath(path)
-            else:
-                self.attempts[str(path)] = MISSING
+        for folder in DIRECTORIES:
+            found = candidates(self.root, folder)
+            if not found:
+                self.attempts[str(self.root / folder / SONAME)] = MISSING
+            yield from found
         yield SONAME
 
 

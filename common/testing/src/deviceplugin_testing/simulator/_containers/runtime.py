@@ -112,10 +112,10 @@ class Runtime:
             raise ContainerCreateError(
                 f"CDI device injection failed: {error}" + (f" ({why})" if why else "")
             ) from None
-        return _edited(options, edits)
+        return edited(options, edits)
 
 
-def _edited(options: RunOptions, edits: Iterable[Mapping[str, Any]]) -> RunOptions:
+def edited(options: RunOptions, edits: Iterable[Mapping[str, Any]]) -> RunOptions:
     """Apply ``edits`` in their order: of equal variables and paths, the last one counts."""
     envs = dict(options.envs)
     devices = {device.container_path: device for device in options.devices}

@@ -1,0 +1,440 @@
+"""``gpu-device-plugin accept``, on a machine with the fake driver and a /dev of its own."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deviceplugin.checks import Found, Verdict
+from deviceplugin_gpu.accept.results import judge
+from deviceplugin_gpu.accept.runtime import cdi_devices
+from deviceplugin_gpu.accept.smi import compare
+from deviceplugin_testing.tools.accept import _cli
+from gpu.driver_root import VERSION, DriverRoot
+from gpu.fake_nvml import FakeNvml, Fleet
+from gpu.rig import uuid
+from hardware.namespaces import unshared
+from patience import PATIENCE, eventually
+
+PREPARE = """set -e
+mount -t tmpfs none /run; mount -t tmpfs none "$WORK/dev"
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty "$WORK/dev"
+mknod "$WORK/dev/nvidiactl" c 1 3; mknod "$WORK/dev/nvidia-uvm" c 1 5
+mknod "$WORK/dev/nvidia0" c 1 ${MINOR:-7}
+mount --bind "$WORK/dev" /dev
+set +e
+"""
+RUN = '"$@" & wait $!; status=$?; '
+LEFT = 'echo "left: $(ls -A -I mount /run)$(grep plugin-accept /proc/mounts)"; exit $status'
+ACCEPT = [sys.executable, "-m", "deviceplugin_gpu", "accept"]
+HOLD = "exec 7<>/dev/nvidia0 {more}; echo held; exec sleep 1000"
+CTR_PATH = "driver-root-ctr-path"
+NVML_AND_CUDA = "8<>/dev/nvidia-uvm"
+
+
+class Machine:
+    """Root's machine with one GPU of the fake driver, in a mount namespace of its own."""
+
+    def __init__(self, path: Path, library: Path, compiled: Path) -> None:
+        self.path, self.report = path, path / "report.md"
+        self.driver = DriverRoot(path / "driver", compiled)
+        self.driver.install()
+        (self.driver.path / "usr/lib64" / library.name).write_bytes(library.read_bytes())
+        self.fake = FakeNvml(path / "nvml", Fleet(Fleet.of(1).gpus, driver={"version": VERSION}))
+        self.flags = [f"--{one}={self.driver.path}" for one in ("driver-root", CTR_PATH)]
+        (path / "dev").mkdir()
+        (path / "bin").mkdir()
+        self.environment = self.fake.environment(library) | {
+            "WORK": str(path),
+            "PATH": f"{path}/bin:{os.environ['PATH']}",
+        }
+
+    def program(self, name: str, text: str) -> None:
+        """Have a program of this name on the machine."""
+        path = self.path / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def tell_xids(self) -> None:
+        """Have the fake NVML report the faults of the fake CUDA."""
+        fifo = self.driver.path / "run/nvidia-persistenced/socket"
+        fifo.parent.mkdir(parents=True)
+        os.mkfifo(fifo)
+
+        def relay() -> None:
+            with fifo.open() as told:
+                for line in told:
+                    self.fake.xid(0, int(line))
+
+        threading.Thread(target=relay, daemon=True).start()
+
+    def start(
+        self, *options: str, before: str = "", wrap: Sequence[str] = (), script: str = RUN + LEFT
+    ) -> subprocess.Popen[str]:
+        """Start accept; ``before`` is done on the machine, ``wrap`` runs accept."""
+        command = [*wrap, *ACCEPT, f"--report={self.report}", *options, "--", *self.flags]
+        words = [*unshared("--mount"), "sh", "-c", PREPARE + before + script, "sh", *command]
+        return subprocess.Popen(
+            words,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *options: str, **how: Any) -> tuple[int, str]:
+        """Run accept, and return its exit status and what it says; it must leave nothing."""
+        process = self.start(*options, **how)
+        try:
+            output, errors = process.communicate(timeout=6 * PATIENCE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert "left: \n" in output, output + errors
+        return process.returncode, output + errors
+
+
+@pytest.fixture
+def machine(tmp_path: Path, nvml_library: Path, compiled: Path) -> Iterator[Machine]:
+    if os.geteuid():
+        pytest.skip("needs root")
+    unshared("--mount")
+    # One at a time: the program of another test would be a user of the GPU.
+    with Path(tempfile.gettempdir(), "deviceplugin-tests-accept").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Machine(tmp_path, nvml_library, compiled)
+
+
+@pytest.mark.slow
+def test_each_strategy_runs_cuda_and_a_provoked_xid_reaches_metrics_and_log(
+    machine: Machine,
+) -> None:
+    machine.tell_xids()
+    toolkit(machine)
+    status, said = machine.run("--provoke")
+    assert (0, []) == (status, [line for line in said.splitlines() if "not possible  in" in line])
+    page = machine.report.read_text()
+    for strategy in ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"):
+        row = f"| ok | {uuid(0)} by {strategy}: CUDA | 13.0 on NVIDIA A100-SXM4-40GB, 39Gi"
+        assert row in page
+    rows = ["XID in the metrics | XID 31", "XID in the log", "the GPU stays healthy"]
+    assert [] == [row for row in [*rows, "next container | the kernel"] if row not in page]
+
+
+def toolkit(machine: Machine) -> None:
+    """Have NVIDIA's toolkit, whose specification has a hook: the linker's cache is its work."""
+    files = machine.driver.path / "usr/lib64"
+    mounts = [
+        {"hostPath": str(files / source), "containerPath": f"/opt/driver/{name}"}
+        for name, source in {
+            "libcuda.so.1": f"libcuda.so.{VERSION}",
+            f"libnvidia-gpucomp.so.{VERSION}": f"libnvidia-gpucomp.so.{VERSION}",
+            "libnvidia-ptxjitcompiler.so.1": f"libnvidia-ptxjitcompiler.so.{VERSION}",
+        }.items()
+    ]
+    socket = "run/nvidia-persistenced/socket"
+    mounts.append({"hostPath": str(machine.driver.path / socket), "containerPath": f"/{socket}"})
+    nodes = [{"path": f"/dev/{name}"} for name in ("nvidiactl", "nvidia-uvm", "nvidia0")]
+    hook = machine.path / "bin/hook"
+    document = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": uuid(0), "containerEdits": {"deviceNodes": nodes}}],
+        "containerEdits": {
+            "mounts": mounts,
+            "hooks": [{"hookName": "createContainer", "path": str(hook), "args": ["hook", "it"]}],
+        },
+    }
+    (machine.path / "toolkit.json").write_text(json.dumps(document))
+    copy = f'for word; do case $word in --output=*) cp {machine.path}/toolkit.json "${{word#*=}}"'
+    machine.program("nvidia-ctk", f"#!/bin/sh\n{copy};; esac; done\n")
+    program = """#!{python}
+import json, subprocess, sys
+state = json.load(sys.stdin)
+assert ["it"] == sys.argv[1:], sys.argv
+root = json.load(open(state["bundle"] + "/config.json"))["root"]["path"]
+open(root + "/etc/ld.so.conf", "w").write("/opt/driver\\n")
+subprocess.run(["/sbin/ldconfig", "-r", root], check=True)
+"""
+    machine.program("hook", program.format(python=sys.executable))
+
+
+@pytest.mark.slow
+def test_without_flags_the_driver_is_that_of_the_machine(machine: Machine) -> None:
+    machine.flags = []
+    place = "/usr/local/nvidia/lib64"
+    before = (
+        f"mount -t tmpfs none /usr/local; mkdir -p {place}; cp $WORK/driver/usr/lib64/* {place}\n"
+    )
+    status, said = machine.run("--strategy=cdi-cri", before=before)
+    assert (0, True) == (status, "by cdi-cri: CUDA: 13.0" in said), said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "wrap", "is_tried"),
+    [
+        (NVML_AND_CUDA, "", False),
+        (NVML_AND_CUDA, "unshare --user --pid --fork --map-user=65534", False),
+        ("", "", True),  # it only watches
+    ],
+)
+def test_a_gpu_that_somebody_uses_is_left_alone_and_they_are_named(
+    machine: Machine, more: str, wrap: str, *, is_tried: bool
+) -> None:
+    # The users of a number are those of the whole machine, where other tests run.
+    machine.environment["MINOR"] = "9" if is_tried else "8"
+    hold = f"{wrap} sh -c '{HOLD.format(more=more)}' > $WORK/held & holder=$!\n"
+    wait = 'until [ -s "$WORK/held" ]; do sleep 0.05; done\n'
+    script = f"{RUN} kill -9 $holder $(pgrep -P $holder) 2>/dev/null; {LEFT}"
+    before = hold + wait
+    status, said = machine.run("--provoke", "--strategy=cdi-cri", before=before, script=script)
+    page = machine.report.read_text()
+    assert 0 == status, said
+    assert re.search(r"\| sleep \(PID \d+\) \| has open /dev/nvidia0 \|", page)
+    refused = re.findall(r"not (tried: in use|provoked: opened) by ", page)
+    assert ["provoked: opened" if is_tried else "tried: in use"] == refused
+    assert "faulting kernel" not in page
+
+
+@pytest.mark.slow
+def test_where_others_cannot_be_seen_nothing_is_started_unless_that_is_asked_for(
+    machine: Machine,
+) -> None:
+    wrap = [*unshared("--pid", "--fork", "--mount-proc")]
+    for option, is_tried in (("--strategy=cdi-cri", False), ("--assume-idle", True)):
+        status, said = machine.run("--provoke", "--strategy=cdi-cri", option, wrap=wrap)
+        page = machine.report.read_text()
+        assert 0 == status, said
+        assert is_tried == ("by cdi-cri: CUDA |" in page)
+        assert "faulting kernel" not in page
+        assert "| not possible | --provoke | processes of other PID namespaces" in page
+
+
+@pytest.mark.slow
+def test_without_the_right_to_make_namespaces_one_sentence_says_so(machine: Machine) -> None:
+    wrap = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    status, said = machine.run("--strategy=cdi-cri", wrap=wrap)
+    assert 0 == status, said
+    assert 1 == said.count("unshare: Operation not permitted: needs CAP_SYS_ADMIN")
+    assert "Traceback" not in said
+    assert "2 device nodes" not in said
+    assert "| ok | Allocate | 1 of 1 devices |" in machine.report.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, 137)]
+)
+def test_an_accept_that_is_ended_in_between_leaves_nothing_and_the_next_one_runs(
+    machine: Machine, number: signal.Signals, status: int
+) -> None:
+    first = '"$@" & echo $!; wait $!; echo "ended: $?"; echo "left: $(ls -A -I mount /run)"; '
+    again = f'"$@"; status=$?; echo "again: $status"; {LEFT}'
+    # A shell has what it starts in the background ignore Ctrl-C.
+    wrap = ["env", "--default-signal=INT"]
+    with machine.start("--strategy=cdi-cri", wrap=wrap, script=first + again) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pid = int(process.stdout.readline())
+        for line in process.stderr:
+            if "-- Strategy" in line:
+                break
+        drained = threading.Thread(target=process.stderr.read)
+        drained.start()
+        children = [*family(pid)]
+        os.kill(pid, number)
+        assert f"ended: {status}\n" == process.stdout.readline()
+        eventually(lambda: not [one for one in children if Path(f"/proc/{one}").exists()])
+        assert ("left: \n" == process.stdout.readline()) == (number != signal.SIGKILL)
+        assert "again: 0\nleft: \n" == process.stdout.read()[-16:]
+        drained.join()
+
+
+def family(pid: int) -> Iterator[int]:
+    yield pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield from family(int(child))
+
+
+@pytest.mark.slow
+def test_two_at_once_do_not_mix(machine: Machine) -> None:
+    first = '"$@" 2>"$WORK/first" & '
+    begun = 'until grep -q -- "-- Strategy" "$WORK/first"; do sleep 0.05; done; '
+    script = f'{first}{begun}"$@" && exit 9; echo "second: $?"; wait; status=$?; {LEFT}'
+    status, said = machine.run("--strategy=cdi-cri", script=script)
+    assert 0 == status, said
+    assert "second: 2\n" in said
+    assert "another accept has /run/deviceplugin-accept: wait until it has ended" in said
+
+
+@pytest.mark.slow
+def test_a_driver_that_lacks_a_part_fails_and_a_full_disk_does_not_lose_the_report(
+    machine: Machine,
+) -> None:
+    (machine.driver.path / f"usr/lib64/libnvidia-ptxjitcompiler.so.{VERSION}").unlink()
+    options = ["--strategy=cdi-cri", "--report=/dev/full"]
+    status, said = machine.run(*options)
+    assert 1 == status
+    failed = "| **failed** | GPU-00000000-0000-4000-8000-000000000000 by cdi-cri"
+    assert f"{failed} | cuDriverGetVersion: CUDA\\_ERROR (999); " in said
+    assert "/dev/full: No space left on device: the report is above" in said
+
+
+@pytest.mark.slow
+def test_without_a_gpu_it_fails_and_says_why(machine: Machine) -> None:
+    machine.fake.drop_driver()
+    status, said = machine.run("--strategy=cdi-cri")
+    assert 1 == status
+    assert "failed        Discovery: NVML cannot be initialized" in said
+
+
+GPU = Found("nvidia.com/gpu", f"{uuid(0)}::1", attributes={"memory": "40Gi", "pci": "0000:01:00.0"})
+CUDA = {"uuid": uuid(0)[4:], "pci": "0000:01:00.0", "memory": 39 << 30, "name": "A100"}
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ([CUDA], "13.0 on A100, 39Gi: the kernel is right"),
+        ([], "has 0 devices, not 1"),
+        ([CUDA, CUDA], "has 2 devices, not 1"),
+        ([{**CUDA, "uuid": "x"}], f"uuid x, not {uuid(0)[4:]}"),
+        ([{**CUDA, "pci": "0000:02:00.0"}], "pci 0000:02:00.0, not 0000:01:00.0"),
+        ([{**CUDA, "memory": 5 << 30}], "memory 5Gi, not 40Gi"),
+        ([{**CUDA, "memory": 80 << 30}], "memory 80Gi, not 40Gi"),
+    ],
+)
+def test_what_cuda_has_in_a_container_is_what_was_allocated(
+    result: list[dict[str, Any]], expected: str
+) -> None:
+    (found,) = judge(GPU, {"devices": result, "cuda": "13.0"})
+    assert expected == found.found
+
+
+def test_ids_that_are_not_cudas_are_not_compared() -> None:
+    (found,) = judge(Found("nvidia.com/gpu", "all"), {"devices": [CUDA, CUDA], "cuda": "12.8"})
+    assert Verdict.OK == found.verdict
+
+
+ROW = "0, {uuid}, 00000000:01:00.0, {memory}, 580.95.05, NVIDIA A100, big\n"
+TOPOLOGY = (
+    "\t\x1b[4mGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\nGPU0\t X \t0-31\t{}\t\tN/A"
+)
+OURS = {"index": 0, "model": "NVIDIA A100, big", "memory": "39.56Gi", "pci": "0000:01:00.0"}
+SMI = [
+    (ROW.format(uuid=uuid(0), memory=40510), "1", "the same: driver 580.95.05; index, PCI, "),
+    (ROW.format(uuid=uuid(0), memory=40510), "0", "NUMA [1] is 0"),
+    (ROW.format(uuid=uuid(0), memory=80000), "N/A", "memory 39.56Gi is 80000 MiB"),
+    (ROW.format(uuid=uuid(0), memory=40510).replace("01:00", "02:00"), "1", "pci 0000:01:00.0 is "),
+    (ROW.format(uuid="GPU-other", memory=1), "1", "GPU 0 (NVIDIA A100, big) is not offered"),
+    ("Failed to initialize NVML: Driver/library version mismatch", "1", "names no GPU: Failed to"),
+]
+
+
+@pytest.mark.parametrize(("rows", "numa", "expected"), SMI)
+def test_what_nvidia_smi_says_is_compared(
+    tmp_path: Path, rows: str, numa: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rows").write_text(rows)
+    (tmp_path / "topo").write_text(TOPOLOGY.format(numa))
+    program = tmp_path / "root/usr/bin/nvidia-smi"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"#!/bin/sh\n[ $1 = topo ] && exec cat {tmp_path}/topo; cat {tmp_path}/rows\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
+    ours = Found("nvidia.com/gpu", uuid(0), numa=[1], attributes=OURS)
+    found = [*compare([ours], {"driver-root-ctr-path": str(tmp_path / "root")})]
+    assert expected in found[0].found
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("echo broken >&2; exit 3", "status 3: broken"),
+        ("kill -9 $$", "status -9: no message"),
+        (None, "is not on this machine"),
+    ],
+)
+def test_without_nvidia_smi_nothing_is_compared(
+    tmp_path: Path, program: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if program:
+        path = tmp_path / "nvidia-smi"
+        path.write_text(f"#!/bin/sh\n{program}\n")
+        path.chmod(0o755)
+    (found,) = compare([], {"driver-root-ctr-path": "/nowhere"})
+    assert (Verdict.UNKNOWN, expected) == (found.verdict, found.found)
+
+
+MOUNTED = "/var/run/nvidia-container-devices"
+
+
+@pytest.mark.parametrize(
+    ("variable", "program", "names", "why"),
+    [
+        ("GPU-a,GPU-b", "exit 0", ["GPU-a", "GPU-b"], ""),
+        (MOUNTED, "exit 0", ["GPU-c"], ""),
+        ("", "exit 0", [], "the answer names no device: NVIDIA_VISIBLE_DEVICES is ''"),
+        ("GPU-a", "echo no GPU >&2; exit 1", ["GPU-a"], "nvidia-ctk cdi generate: no GPU"),
+        ("GPU-a", None, ["GPU-a"], "nothing on this machine reads NVIDIA_VISIBLE_DEVICES: "),
+    ],
+)
+def test_devices_of_nvidias_runtime_are_those_that_the_answer_names(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    program: str | None,
+    names: list[str],
+    why: str,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if program:
+        path = tmp_path / "nvidia-ctk"
+        path.write_text(f"#!/bin/sh\n{program}\n")
+        path.chmod(0o755)
+    elif shutil.which("nvidia-ctk", path="/usr/bin:/usr/local/bin"):
+        pytest.skip("NVIDIA's toolkit is on this machine")
+    given = {"NVIDIA_VISIBLE_DEVICES": variable}
+    found, problem = cdi_devices(given, [f"{MOUNTED}/GPU-c", "/other"], tmp_path / "cdi")
+    assert [f"nvidia.com/gpu={name}" for name in names] == found
+    assert problem.startswith(why)
+    assert bool(why) == bool(problem)
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["--strategy=cdi"], "no strategy 'cdi': did you mean cdi-cri?"),
+    (["--", "--device-list-strategy=envvar"], "--device-list-strategy=envvar: each strategy is"),
+    (["--report=/nowhere/report.md"], "--report /nowhere/report.md: cannot be written"),
+    (["--prvoke"], "--provoke"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), WRONG)
+def test_a_wrong_command_line_ends_with_status_2(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert 2 == _cli.main(["gpu", *words])
+    assert expected in capsys.readouterr().err
+
+
+def test_it_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert 2 == _cli.main(["gpu"])
+    assert "needs root: it makes device nodes and namespaces\n" in capsys.readouterr().err
