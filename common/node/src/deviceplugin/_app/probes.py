@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._attribution.ownership import Ownership
@@ -30,6 +31,7 @@ class Status:
     liveness: Liveness
     switch: ProtocolSwitch
     directories: HostDirectories
+    holding: Holding
 
     def alive(self) -> str:
         hanging = [discovery.name for discovery in self.discoveries if discovery.hanging]
@@ -85,6 +87,7 @@ class Status:
                 for report in self.reports()
             ],
             "shortfalls": self.shortfalls(),
+            "holds": self.holding.listed(),
         }
 
     # Called by the metrics at each scrape.

@@ -48,6 +48,7 @@ class Ownership:
         self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
+        self._held: Mapping[Key, str] = {}
         self.hardware = self._holders.hardware  # discoveries say what that is
         self.hardware.changes.add(self._listeners.call)
 
@@ -61,7 +62,7 @@ class Ownership:
         """
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
-            refuse({key: why for key in keys if (why := self._closed_to_pods(key))}, resource)
+            refuse({key: why for key in keys if (why := self._refusal(key))}, resource)
             others = self._holders.begin(keys)
             same = {key: why for key in keys if (why := self._holders.elsewhere(key))}
         given: Collection[Key] = ()
@@ -93,6 +94,9 @@ class Ownership:
             return ""
         return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
 
+    def _refusal(self, key: Key) -> str:
+        return self._held.get(key) or self._closed_to_pods(key)
+
     def _withheld(self, key: Key) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
         return self._closed_to_pods(key) or (leaving and handover.BY_DRA) or ""
@@ -114,7 +118,12 @@ class Ownership:
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:
             held = self._claims.held(claim.uid)
-            closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
+
+            def closed(key: Key) -> str:
+                if key in held:
+                    return ""
+                return self._held.get(key) or self._holders.closed_to(claim, key)
+
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
             self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
             others = self._holders.compare()
@@ -165,7 +174,7 @@ class Ownership:
         held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
+        closed = self._held.get(key) or held or (handover.LEAVING_PLUGIN if is_leaving else "")
         claimed = self._claims.way(key)
         return OfferState.of(device, offered=offered, closed=closed, claimed=claimed)
 
@@ -217,7 +226,7 @@ class Ownership:
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            held = self._handover or self._claims or self.hardware.rivals
+            held = self._handover or self._claims or self.hardware.rivals or self._held
             return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
@@ -269,10 +278,34 @@ class Ownership:
         return self._pods.known, held, len(self._handover), self._claims.state
 
     def elsewhere(self, resource: str) -> Mapping[str, str]:
-        """Return the devices of ``resource`` that are held under another id, each with by whom."""
+        """Return the devices of ``resource`` that are held under another id, each with by whom.
+
+        Also those that an operator holds, each with why.
+        """
         with self._lock:
             ours = [key for key in self.hardware.rivals if key[0] == resource]
-            return {key[1]: self._holders.elsewhere(key) for key in ours}
+            found = {key[1]: self._holders.elsewhere(key) for key in ours}
+            return found | {one: why for (name, one), why in self._held.items() if name == resource}
+
+    # What an operator holds.
+
+    def hold(self, held: Mapping[Key, str]) -> None:
+        """Give out none of ``held``, each with the reason, whoever asks. The others are free."""
+        with self._lock:
+            self._held = held
+        self._listeners.call()
+
+    def users(self, keys: _Keys) -> Sequence[str] | None:
+        """Return which pods and claims have any of ``keys`` now; None if that is not known."""
+        with self._lock:
+            if not self._pods.known:
+                return None
+            return sorted({who for key in keys if (who := self._user(key))})
+
+    def _user(self, key: Key) -> str:
+        if claim := self._claims.by_device.get(key):
+            return str(claim)
+        return self._holders.by_pod(key) or self._claims.unreadable_holder(key)
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:

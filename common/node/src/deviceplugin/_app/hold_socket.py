@@ -1,0 +1,120 @@
+"""The socket on which ``deviceplugin hold`` talks to the plugin of its pod: a JSON line each way."""
+
+import json
+import logging
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Final
+
+from deviceplugin._platform.hooks import reason_of
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+
+log = logging.getLogger(__name__)
+
+SOCKET: Final = ".socket"
+"""Its name begins with a dot, because a kubelet that finds it must not take it for a plugin's."""
+LONGEST: Final = 64 << 10
+"""Bytes of a request."""
+_TIMEOUT: Final = 5.0
+_REST: Final = 1.0
+"""Seconds after an error of the kernel, such as no file descriptor being free."""
+_UCRED: Final = struct.Struct("3i")
+
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class HoldSocket:
+    """Serves ``answer`` to processes of this user and of root, one after the other."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._closed = Event()
+        self._socket: socket.socket | None = None
+        self._problems = Problems(log)
+
+    def open(self, folder: Path) -> None:
+        """Serve in ``folder``, in a thread of its own; what keeps it from that is logged."""
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            (folder / SOCKET).unlink(missing_ok=True)
+            with ShortPath(folder) as short:
+                listener.bind(f"{short}/{SOCKET}")
+            (folder / SOCKET).chmod(0o600)
+            listener.listen(4)
+        except OSError as error:
+            listener.close()
+            self._problems.say("open", "hold socket unavailable", error=str(error))
+            return
+        self._socket = listener
+        Thread(target=self._run, args=(listener,), name="hold-socket", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # it ends the wait for a client
+
+    def _run(self, listener: socket.socket) -> None:
+        with listener:
+            while not self._closed.is_set():
+                try:
+                    client, _ = listener.accept()
+                except OSError as error:
+                    if not self._closed.is_set():
+                        self._problems.say("serve", "hold socket unavailable", error=str(error))
+                        self._closed.wait(_REST)
+                    continue
+                with client, suppress(OSError):  # a client that is gone, or says nothing
+                    self._serve(client)
+
+    def _serve(self, client: socket.socket) -> None:
+        peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        if _UCRED.unpack(peer)[1] not in {0, os.geteuid()}:
+            return
+        reply: Mapping[str, Any]
+        try:
+            request = json.loads(read_line(client, _TIMEOUT))
+            if not isinstance(request, dict):
+                raise TypeError("it is not an object")
+            reply = self._answer(request)
+        except DevicePluginError as error:
+            reply = {"error": reason_of(error)}
+        except (ValueError, TypeError, RecursionError) as error:
+            reply = {"error": f"the request cannot be read: {error}"}
+        client.settimeout(_TIMEOUT)
+        client.sendall(json.dumps(reply).encode() + b"\n")
+
+
+class ShortPath:
+    """A path to ``folder`` that is short enough for the address of a socket in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+    def __enter__(self) -> str:
+        return f"/proc/self/fd/{self._folder}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._folder)
+
+
+def read_line(client: socket.socket, seconds: float, longest: int = LONGEST) -> bytes:
+    """Return what comes up to the end of a line; ValueError if it is too long or has no end.
+
+    TimeoutError if the end has not come within so many ``seconds``.
+    """
+    line, until = b"", time.monotonic() + seconds
+    while not line.endswith(b"\n"):
+        client.settimeout(max(0.001, until - time.monotonic()))
+        part = client.recv(longest)
+        if not part or len(line) > longest:
+            raise ValueError(f"it is not a line of at most {longest} bytes")
+        line += part
+    return line

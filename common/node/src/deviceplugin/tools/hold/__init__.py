@@ -1,0 +1,1 @@
+"""``deviceplugin hold`` and ``release``: keep pods off a device, and have the plugin let go of it."""
