@@ -50,6 +50,7 @@ class GpuRig:
         self._drivers: list[Driver] = []
         for root in (self.roots.dev, self.roots.proc, self.roots.sys, self.roots.etc):
             root.mkdir()
+        self.fake.nodes = self.roots.dev
         self.fake.load(library, environment)
         self.install()
 
@@ -113,11 +114,11 @@ class GpuRig:
         self._drivers.append(driver)
         return driver
 
-    def plugin(self, **given: Any) -> GpuPlugin:
-        """Return a plugin with these settings."""
+    def plugin(self, *, driver: Driver | None = None, **given: Any) -> GpuPlugin:
+        """Return a plugin with these settings, and a driver of its own unless one is given."""
         return GpuPlugin(
             self.settings(**given),
-            driver=self.driver(),
+            driver=driver or self.driver(),
             roots=self.roots,
             toolkit=Toolkit([self.cdi_dir]),
             clock=self.clock,

@@ -14,7 +14,15 @@ from prometheus_client.core import GaugeMetricFamily as _Gauge
 from prometheus_client.core import Metric
 
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
+from deviceplugin_gpu.nvml.api import (
+    GPU_IS_LOST,
+    NOT_FOUND,
+    Handle,
+    NvmlError,
+    Place,
+    Session,
+    call,
+)
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.snapshot import Gpu
 
@@ -181,10 +189,15 @@ def _measured(readings: Sequence[tuple[str, Reading]]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def read_gpu(session: Session, uuid: str) -> Reading:
-    """Return the present readings of the GPU, or raise NvmlError if it is lost."""
+def read_gpu(session: Session, uuid: str, address: str = "") -> Reading:
+    """Return the present readings of the GPU, or raise NvmlError if it is lost, or held."""
     with session.use():
-        return dict(_readings(call("nvmlDeviceGetHandleByUUID", uuid)))
+        if not session.held:
+            return dict(_readings(call("nvmlDeviceGetHandleByUUID", uuid)))
+        if not address or address in session.held:
+            raise NvmlError("nvmlDeviceGetHandleByPciBusId", NOT_FOUND, "held")
+        # By UUID, NVML would open others as well in search of it.
+        return dict(_readings(Place(0, address).handle()))
 
 
 def _readings(gpu: Handle) -> Iterator[tuple[tuple[str, ...], float]]:

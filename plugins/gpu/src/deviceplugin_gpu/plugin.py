@@ -21,6 +21,7 @@ from deviceplugin_gpu.container.allocation import allocation, mps_excess, mps_pr
 from deviceplugin_gpu.container.cdi import CdiNames, Publisher
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
+from deviceplugin_gpu.discovery import letting_go
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
 from deviceplugin_gpu.host import Roots
@@ -67,6 +68,7 @@ class GpuPlugin(dp.Plugin):
         if self._node and self._node.check() and not self._units:
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
+        self._driver.session.held = self._let_go_of()
         snapshot, strange = self._discovery.poll()
         found = advertise(snapshot, self._settings)
         channels = device_nodes.imex_channels(self._settings, self._roots) if found.units else {}
@@ -121,6 +123,21 @@ class GpuPlugin(dp.Plugin):
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
         yield from self._discovery.changes(stop)
+
+    @override
+    def let_go(self, devices: Sequence[dp.Device]) -> None:
+        letting_go.check(devices, tuple(self._current.values()), self._settings, self._roots)
+        self._driver.let_go(self._let_go_of(), self._roots.dev)
+
+    @override
+    def take_back(self, devices: Sequence[dp.Device]) -> None:
+        held = self._driver.session.held
+        self._driver.take_back(held - self._let_go_of())
+
+    def _let_go_of(self) -> frozenset[str]:
+        """Return the PCI addresses of the GPUs that must not be opened."""
+        units = tuple(self._current.values())
+        return letting_go.addresses(self.held, units, self._driver.session.held)
 
     @override
     def metrics(self) -> Iterable[Metric]:

@@ -1,4 +1,4 @@
-"""The socket on which ``deviceplugin hold`` talks to the plugin of its pod: a JSON line each way."""
+"""The socket by which ``deviceplugin hold`` talks to a plugin: a line of JSON each way."""
 
 import json
 import logging
@@ -40,7 +40,9 @@ class HoldSocket:
         self._problems = Problems(log)
 
     def open(self, folder: Path) -> None:
-        """Serve in ``folder``, in a thread of its own; what keeps it from that is logged."""
+        """Serve in ``folder``, in a thread of its own, unless it does. A failure is logged."""
+        if self._socket is not None:
+            return
         listener = socket.socket(socket.AF_UNIX)
         try:
             (folder / SOCKET).unlink(missing_ok=True)
@@ -80,9 +82,7 @@ class HoldSocket:
             return
         reply: Mapping[str, Any]
         try:
-            request = json.loads(read_line(client, _TIMEOUT))
-            if not isinstance(request, dict):
-                raise TypeError("it is not an object")
+            request: Mapping[str, Any] = dict(json.loads(read_line(client, _TIMEOUT)))
             reply = self._answer(request)
         except DevicePluginError as error:
             reply = {"error": reason_of(error)}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.hold_requests import Requests
+from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._app.holding import FOLDER, Holding, instance
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
@@ -93,7 +95,8 @@ class Host:
         self._holding = self._make_holding(plugins)
         self._discoveries = self._make_discoveries(plugins)
         self._holding.discoveries = self._discoveries
-        self.ask_hold = self._holding.answer
+        self.ask_hold = Requests(self._holding).answer
+        self._holding.socket = HoldSocket(self.ask_hold)
         for each in self._discoveries:
             self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)

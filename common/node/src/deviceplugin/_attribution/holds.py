@@ -1,20 +1,16 @@
-"""Devices that an operator holds: which they are, by hardware, and the file that remembers them."""
+"""Devices that an operator holds: which they are, by their hardware."""
 
-import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from threading import Lock
+from typing import Final, NamedTuple
 
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._inventory.validation import device_problem, natural_key
+from deviceplugin._inventory.validation import natural_key
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit import pieces
-from deviceplugin.kit.state import State
-from deviceplugin.model import Attribute, Device, Health, Version
-
-log = logging.getLogger(__name__)
+from deviceplugin.model import Device, Health
 
 PREFIX: Final = "held: "
 """What the reason of a device begins with that is unhealthy for nothing but a hold."""
@@ -22,7 +18,6 @@ MOST: Final = 256
 """Holds at a time."""
 LONGEST: Final = 256
 """Characters of a reason, and of a name."""
-_FORM: Final = 1
 _SHOWN: Final = 8
 
 DevicesByResource = Mapping[str, Mapping[str, Device]]
@@ -180,112 +175,31 @@ def make(name: str, reason: str, there: Found, now: float, *, every: bool = Fals
     return replace(hold, devices=parts)
 
 
-class HoldFile:
-    """The file of one plugin's holds, and a copy of it that is as new. For one thread at a time."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._states = [State(one, _FORM) for one in (path, path.with_name(f"{path.name}.bak"))]
-
-    def load(self) -> tuple[Sequence[Hold], str]:
-        """Return the holds, and what is wrong with that, if anything is.
-
-        A file that is damaged is set aside, and what the copy names is held.
-        """
-        was_there = self.path.exists()
-        for number, state in enumerate(self._states):
-            found = state.load(_read, None)
-            if found is not None:
-                return found, f"{self.path} was damaged: its copy is used" if number else ""
-        lost = "is damaged, and so is its copy: what was held is not known, and not held"
-        return (), f"{self.path} {lost}" if was_there else ""
-
-    def save(self, holds: Collection[Hold]) -> None:
-        """Write all holds to the disk; HoldError if that fails, and then the file is as it was."""
-        document = {"holds": [_written(one) for one in holds]}
-        first, copy = self._states
-        if not first.save(document):
-            raise HoldError(f"{self.path} cannot be written, so nothing was changed: see the log")
-        copy.save(document)
-
-
-def _written(hold: Hold) -> Mapping[str, Any]:
-    """Return a hold for JSON, in which shares, which are alike but for their ids, are one."""
-    groups: dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]] = {}
-    for plugin, resource, one in hold.devices:
-        facts = {key: _plain(value) for key, value in one.attributes.items()}
-        entry = {
-            "plugin": plugin,
-            "resource": resource,
-            "share_of": one.share_of,
-            "hardware": list(one.hardware or [node.host_path for node in one.nodes]),
-            "attributes": facts,
-            "capacity": dict(one.capacity),
-        }
-        group = plugin, resource, one.share_of or one.id, tuple(one.hardware)
-        groups.setdefault(group, (entry, []))[1].append(one.id)
-    devices = [{**entry, "ids": ids} for entry, ids in groups.values()]
-    own = {"name": hold.name, "reason": hold.reason, "since": hold.since}
-    return {**own, "by_attribute": hold.by_attribute, "devices": devices}
-
-
-def _plain(value: Attribute) -> object:
-    return {"version": str(value)} if isinstance(value, Version) else value
-
-
-def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
-    holds = [
-        Hold(
-            str(one["name"]),
-            str(one["reason"]),
-            float(one["since"]),
-            [HeldDevice(*each) for entry in one["devices"] for each in _devices(entry)],
-            bool(one["by_attribute"]),
-        )
-        for one in document["holds"]
-    ]
-    for one in (each.device for hold in holds for each in hold.devices):
-        if problem := device_problem(one):
-            raise ValueError(problem)
-    return holds
-
-
-def _devices(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Device]]:
-    facts = {
-        key: Version(value["version"]) if isinstance(value, dict) else value
-        for key, value in entry["attributes"].items()
-    }
-    common = Device(
-        "",
-        resource=str(entry["resource"]),
-        share_of=entry["share_of"],
-        hardware=tuple(map(str, entry["hardware"])),
-        attributes=facts,
-        capacity=entry["capacity"],
-    )
-    for one in entry["ids"]:
-        yield str(entry["plugin"]), common.resource, replace(common, id=str(one))
-
-
 class Holds:
-    """What is held now. Thread-safe: it is replaced as a whole, by one thread at a time.
+    """What is held now. Thread-safe.
 
     ``changed`` gets why each present or recorded device is held, by its key.
     """
 
     def __init__(self, changed: Callable[[Mapping[Key, str]], None]) -> None:
         self._changed = changed
+        self._lock = Lock()
+        """Held during all changes, so that none is of holds that are not in force any more."""
         self.all: Sequence[Hold] = ()
         self._matched: dict[str, Mapping[Key, str]] = {}
 
     def set(self, holds: Sequence[Hold], there: Found) -> None:
         """Hold exactly ``holds``. ``there`` are all devices that are known now."""
+        with self._lock:
+            self._set(holds, there)
+
+    def _set(self, holds: Sequence[Hold], there: Found) -> None:
         self.all = holds
         matched: dict[str, dict[Key, str]] = {plugin: {} for plugin, _ in there.values()}
         for key, (plugin, device) in there.items() if holds else ():
             if why := self._why(key[0], device):
                 matched[plugin][key] = why
-        self._matched = matched
+        self._matched = {**matched}
         self._publish()
 
     def _why(self, resource: str, device: Device) -> str:
@@ -297,9 +211,14 @@ class Holds:
 
         A plugin does not look at a device that it has let go of, which is no reason to lose it.
         """
-        holds = self.all
-        if not (holds or self._matched.get(plugin)):
+        if not (self.all or self._matched.get(plugin)):
             return
+        with self._lock:
+            self._apply(plugin, groups, self.all)
+
+    def _apply(
+        self, plugin: str, groups: dict[str, dict[str, Device]], holds: Sequence[Hold]
+    ) -> None:
         found = {
             (resource, one.id): why
             for resource, devices in groups.items()

@@ -2,9 +2,9 @@
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pynvml
 
@@ -92,6 +92,21 @@ def ask(default: Any, function: str, *arguments: object) -> Any:
         raise
 
 
+class Place(NamedTuple):
+    """Where NVML has a GPU. Only ``handle`` makes it open the GPU's device node."""
+
+    number: int
+    """Its index, or its place among all GPUs by their address, which is the same."""
+    address: str = ""
+    """Its PCI address, if it must be asked for by that."""
+
+    def handle(self) -> Handle:
+        """Return the handle, from now on with the node open."""
+        if self.address:
+            return call("nvmlDeviceGetHandleByPciBusId", self.address)
+        return call("nvmlDeviceGetHandleByIndex", self.number)
+
+
 class Session:
     """NVML, initialized from ``open`` to ``close``. Thread-safe.
 
@@ -104,6 +119,11 @@ class Session:
         self.wait_limit = wait_limit
         """Seconds that one wait for events takes at most. A shutdown waits as long."""
         self.generation = 0
+        self.held: frozenset[str] = frozenset()
+        """PCI addresses of GPUs of which no handle must be asked for. NVML opens the nodes of a GPU
+        with its first handle, and has no function that closes those of one GPU."""
+        self.addresses: Callable[[], Sequence[str]] = tuple
+        """Returns the PCI addresses of all GPUs of the driver, in order."""
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._users = 0
@@ -114,6 +134,13 @@ class Session:
     def is_open(self) -> bool:
         """Whether NVML is initialized."""
         return self._open
+
+    def places(self) -> Sequence[Place]:
+        """Return where the GPUs are that are not held. Use it inside ``use``."""
+        if not self.held:
+            return [Place(index) for index in range(call("nvmlDeviceGetCount"))]
+        all_of_them = enumerate(self.addresses())
+        return [Place(index, one) for index, one in all_of_them if one not in self.held]
 
     def wait_until_open(self, seconds: float) -> bool:
         """Wait at most ``seconds`` for NVML to be initialized, and return whether it is."""

@@ -1,0 +1,46 @@
+"""Which GPUs are let go of: those of which every device is held."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+import deviceplugin as dp
+from deviceplugin_gpu.advertised.units import Unit
+from deviceplugin_gpu.configuration.settings import GpuSettings
+from deviceplugin_gpu.container.allocation import mps_problem
+from deviceplugin_gpu.host import Roots
+
+
+def is_part(device: dp.Device) -> bool:
+    """Return whether it is a MIG device, of a GPU that may have others."""
+    return "parentUUID" in device.attributes
+
+
+def addresses(
+    held: Sequence[dp.Device], units: Iterable[Unit], already: Collection[str]
+) -> frozenset[str]:
+    """Return the PCI addresses of the GPUs of which every device is ``held``.
+
+    A GPU that is let go of ``already`` has no ``units`` any more.
+    """
+    own = {device.id for device in held}
+    others = {unit.gpu.pci for unit in units if unit.id not in own}
+    known = {unit.gpu.pci for unit in units}
+    return frozenset(
+        str(device.attributes["pci"])
+        for device in held
+        if (pci := device.attributes.get("pci")) and pci not in others
+        if not is_part(device) or pci in known or pci in already
+    )
+
+
+def check(
+    held: Sequence[dp.Device], units: Collection[Unit], settings: GpuSettings, roots: Roots
+) -> None:
+    """Raise DiscoveryError if something that this process cannot see has the devices open."""
+    if not units and any(map(is_part, held)):
+        raise dp.DiscoveryError("its GPU has not been discovered since the plugin started")
+    if no_address := [one.id for one in held if not one.attributes.get("pci")]:
+        raise dp.DiscoveryError(f"the PCI address of {no_address[0]} is not known")
+    shared = {one.resource for one in held if one.share_of} if settings.sharing.mps else set()
+    for resource in sorted(shared):
+        if not mps_problem(roots.mps, resource):
+            raise dp.DiscoveryError(f"the MPS daemon of {resource} has it open: stop that first")
