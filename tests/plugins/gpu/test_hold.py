@@ -115,7 +115,7 @@ def test_a_gpu_is_not_opened_by_a_start_while_it_is_held(rig: GpuRig, kubelet: K
         eventually(lambda: state(node) == "let go")
         assert not is_open(rig, 0)
         rig.fake.fail("nvmlDeviceGetUUID", 16, gpu=0)  # it needs a reset still
-        with pytest.raises(dp.DevicePluginError, match="stays held, because it is not ready"):
+        with pytest.raises(dp.DevicePluginError, match="stays held: it is not ready"):
             ask(node, "release", uuid(0))
         eventually(lambda: state(node) == "let go" and not is_open(rig, 0))
         rig.fake.mend()
@@ -163,10 +163,8 @@ def test_a_gpu_is_not_let_go_while_its_mps_daemon_runs(rig: GpuRig, kubelet: Kub
     with_cards(rig, Fleet.of(1))
     pipe = rig.roots.mps / GPU / "pipe"
     pipe.mkdir(parents=True)
-    shared = {
-        "sharing": {"mps": {"resources": [{"name": GPU, "replicas": 2}]}},
-        "mps_root": rig.roots.mps,
-    }
+    sharing = {"mps": {"resources": [{"name": GPU, "replicas": 2}]}}
+    shared: dict[str, Any] = {"sharing": sharing, "mps_root": rig.roots.mps}
     with socket.socket(socket.AF_UNIX) as daemon:
         with ShortPath(pipe) as short:
             daemon.bind(f"{short}/control")

@@ -15,6 +15,7 @@ from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._attribution.hold_file import HoldFile
 from deviceplugin._attribution.holds import Found, HeldDevice, Hold, Holds
 from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._discovery.found import Groups
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._inventory.published import Resource
@@ -63,6 +64,10 @@ class Progress:
     """The devices that were let go of, or tried to. Parts of the same hardware may appear later."""
     rest: float = _FIRST_REST
     not_before: float = 0.0
+
+    def is_over(self, keys: frozenset[Key]) -> bool:
+        """Return whether nothing is left to be done for the devices ``keys``."""
+        return self.state == RELEASING or (self.state == LET_GO and keys <= self.done)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -159,40 +164,42 @@ class Holding:
     def _advance(self, hold: Hold) -> float:
         """Let go of what ``hold`` has, if nobody uses it; return for how long to do nothing."""
         keys = frozenset(one.key for one in self.members(hold))
-        with self.lock:
-            progress = self.progress.get(hold.name)
-            if progress is None or progress.state == RELEASING:
-                return _AGAIN
-            if progress.state == LET_GO and keys <= progress.done:
-                return _AGAIN
+        progress = self.progress.get(hold.name)
+        if progress is None or progress.is_over(keys):
+            return _AGAIN
         if (left := progress.not_before - time.monotonic()) > 0:
             return left
-        users, progress.done = self.users(hold), keys
+        users = self.ownership.users(keys)
         if users is None or users:
             progress.state = "waiting for its users" if users else UNKNOWN
             return _AGAIN
-        problem = self._let_go(hold, progress)
+        with self.lock:
+            progress.done, progress.in_use = keys, False
+            self.equip_all()
+        problem = self._let_go(hold)
         with self.lock:
             if self.progress.get(hold.name) is not progress:
                 return 0.0  # it was released meanwhile
             progress.state = f"not let go: {problem}" if problem else LET_GO
-        if not problem:
-            self.report("device let go", hold)
-            return _AGAIN
-        self._problems.say(hold.name, "device not let go", **_fields(hold), error=problem)
-        progress.not_before = time.monotonic() + progress.rest
-        progress.rest = min(2 * progress.rest, _LONGEST_REST)
-        return progress.not_before - time.monotonic()
+        return self._rest(hold, progress, problem)
 
-    def _let_go(self, hold: Hold, progress: Progress) -> str:
+    def _let_go(self, hold: Hold) -> str:
         """Have plugins close what they have open; return why one has not."""
-        with self.lock:
-            progress.in_use = False
-            self.equip_all()
         for discovery, devices in self.concerned(hold):
             if why := self.call(discovery, "let_go", devices, _LET_GO_TIMEOUT):
                 return why
         return ""
+
+    def _rest(self, hold: Hold, progress: Progress, problem: str) -> float:
+        """Report an attempt; return for how long to do nothing."""
+        if not problem:
+            progress.rest = _FIRST_REST
+            self.report("device let go", hold)
+            return _AGAIN
+        self._problems.say(hold.name, "device not let go", **_fields(hold), error=problem)
+        rest, progress.rest = progress.rest, min(2 * progress.rest, _LONGEST_REST)
+        progress.not_before = time.monotonic() + rest
+        return rest
 
     def call(self, discovery: Discovery, hook: str, devices: Sequence[Device], limit: float) -> str:
         plugin = discovery.plugin
