@@ -88,6 +88,7 @@ class Status:
             ],
             "shortfalls": self.shortfalls(),
             "holds": self.holding.listed(),
+            "holds_problem": self.holding.problem,
         }
 
     # Called by the metrics at each scrape.

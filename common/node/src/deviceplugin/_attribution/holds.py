@@ -14,7 +14,7 @@ from deviceplugin.model import Device, Health
 
 PREFIX: Final = "held: "
 """What the reason of a device begins with that is unhealthy for nothing but a hold."""
-MOST: Final = 256
+MOST: Final = 64
 """Holds at a time."""
 LONGEST: Final = 256
 """Characters of a reason, and of a name."""

@@ -305,7 +305,9 @@ class Ownership:
     def _user(self, key: Key) -> str:
         if claim := self._claims.by_device.get(key):
             return str(claim)
-        return self._holders.by_pod(key) or self._claims.unreadable_holder(key)
+        if key in self._holders.allocating or key in self._pods.held:
+            return self._pods.name(key)
+        return self._holders.elsewhere(key) or self._claims.unreadable_holder(key)
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:
