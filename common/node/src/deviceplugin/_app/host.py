@@ -94,11 +94,6 @@ class Host:
         )
         self._holding = self._make_holding(plugins)
         self._discoveries = self._make_discoveries(plugins)
-        self._holding.discoveries = self._discoveries
-        self.ask_hold = Requests(self._holding).answer
-        self._holding.socket = HoldSocket(self.ask_hold)
-        for each in self._discoveries:
-            self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
@@ -127,6 +122,8 @@ class Host:
             resources=self._catalogue.resources,
             metrics=self._metrics,
         )
+        self.ask_hold = Requests(holding).answer  # as over the socket, for tests
+        holding.socket = HoldSocket(self.ask_hold)
         holding.open()
         for plugin, called in zip(plugins, _names(plugins), strict=True):
             holding.equip(plugin, called)
@@ -144,7 +141,11 @@ class Host:
             hold=self._holding.apply,
         )
         named = zip(plugins, _names(plugins), strict=True)
-        return [Discovery(plugin, name, around) for plugin, name in named]
+        discoveries = [Discovery(plugin, name, around) for plugin, name in named]
+        for each in discoveries:
+            self._directories.subscribe(each.rediscover)
+        self._holding.discoveries = discoveries
+        return discoveries
 
     def _lost(self, watched: Sequence[Path]) -> str:
         """Return why what is discovered at ``watched`` cannot be allocated now; empty if it can."""

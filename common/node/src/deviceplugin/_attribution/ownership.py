@@ -48,7 +48,6 @@ class Ownership:
         self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
-        self._held: Mapping[Key, str] = {}
         self.hardware = self._holders.hardware  # discoveries say what that is
         self.hardware.changes.add(self._listeners.call)
 
@@ -62,7 +61,7 @@ class Ownership:
         """
         keys = {(resource, device_id) for device_id in ids}
         with self._lock:
-            refuse({key: why for key in keys if (why := self._refusal(key))}, resource)
+            refuse({key: why for key in keys if (why := self._closed_to_pods(key))}, resource)
             others = self._holders.begin(keys)
             same = {key: why for key in keys if (why := self._holders.elsewhere(key))}
         given: Collection[Key] = ()
@@ -94,9 +93,6 @@ class Ownership:
             return ""
         return handover.BY_DRA if self._mode == "dra" else handover.LEAVING_DRA
 
-    def _refusal(self, key: Key) -> str:
-        return self._held.get(key) or self._closed_to_pods(key)
-
     def _withheld(self, key: Key) -> str:
         leaving = self._mode == "dra" and self._owner_is_plugin(key)
         return self._closed_to_pods(key) or (leaving and handover.BY_DRA) or ""
@@ -118,12 +114,7 @@ class Ownership:
         wanted = frozenset(keys) - frozenset(admin)
         with self._lock:
             held = self._claims.held(claim.uid)
-
-            def closed(key: Key) -> str:
-                if key in held:
-                    return ""
-                return self._held.get(key) or self._holders.closed_to(claim, key)
-
+            closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
             self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
             others = self._holders.compare()
@@ -171,10 +162,11 @@ class Ownership:
 
     def _offer(self, device: Device, key: Key) -> OfferState:
         offered = self._mode == "dra" and self._pods.known
-        held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
+        held = self._holders.held.get(key) or self._holders.by_pod(key)
+        held = held or self._claims.unreadable_holder(key)
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
-        closed = self._held.get(key) or held or (handover.LEAVING_PLUGIN if is_leaving else "")
+        closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
         claimed = self._claims.way(key)
         return OfferState.of(device, offered=offered, closed=closed, claimed=claimed)
 
@@ -226,7 +218,7 @@ class Ownership:
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            held = self._handover or self._claims or self.hardware.rivals or self._held
+            held = self._handover or self._claims or self.hardware.rivals or self._holders.held
             return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
@@ -283,31 +275,19 @@ class Ownership:
         Also those that an operator holds, each with why.
         """
         with self._lock:
-            ours = [key for key in self.hardware.rivals if key[0] == resource]
-            found = {key[1]: self._holders.elsewhere(key) for key in ours}
-            return found | {one: why for (name, one), why in self._held.items() if name == resource}
-
-    # What an operator holds.
+            return self._holders.closed(resource)
 
     def hold(self, held: Mapping[Key, str]) -> None:
-        """Give out none of ``held``, each with the reason, whoever asks. The others are free."""
+        """Give out none of ``held``, which an operator holds, each with why."""
         with self._lock:
-            self._held = held
+            self._holders.held = held
         self._listeners.call()
 
     def users(self, keys: _Keys) -> Sequence[str] | None:
         """Return which pods and claims have any of ``keys`` now; None if that is not known."""
         with self._lock:
-            if not self._pods.known:
-                return None
-            return sorted({who for key in keys if (who := self._user(key))})
-
-    def _user(self, key: Key) -> str:
-        if claim := self._claims.by_device.get(key):
-            return str(claim)
-        if key in self._holders.allocating or key in self._pods.held:
-            return self._pods.name(key)
-        return self._holders.elsewhere(key) or self._claims.unreadable_holder(key)
+            found = {who for key in keys if (who := self._holders.user(key))}
+            return sorted(found) if self._pods.known else None
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:
