@@ -62,7 +62,7 @@ def test_every_alert_is_on_a_panel_or_needs_none() -> None:
     named = set(re.findall(r"\bDevice[A-Z]\w+", json.dumps(DASHBOARD)))
     rules = (ROOT / "deployments/components/monitoring/rules.yaml").read_text(encoding="utf-8")
     alerts = set(re.findall(r"alert: (\w+)", rules))
-    assert {"DevicePluginGone", "DeviceFlapping"} == alerts - named
+    assert {"DevicePluginGone", "DeviceFlapping", "DeviceHeldLong"} == alerts - named
     assert set() == named - alerts
 
 

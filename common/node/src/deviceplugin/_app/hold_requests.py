@@ -76,7 +76,7 @@ class Requests:
         if problem:
             self._holding.wake.set()
             raise HoldError(f"{hold.name} stays held: {problem}")
-        self._holding.report("device released", hold)
+        self._holding.report("hold released", hold)
         self._holding.changed()
         return {"holds": [self._holding.described(hold)]}
 

@@ -64,8 +64,13 @@ class Status:
             if endpoint.problem
         ]
 
-    def shortfalls(self) -> list[str]:
-        return [text for discovery in self.discoveries for text in discovery.shortfalls]
+    def notes(self) -> Mapping[str, Any]:
+        """Return what plugins should offer and do not, and what is held, for JSON."""
+        return {
+            "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
+            "holds": self.holding.listed(),
+            "holds_problem": self.holding.problem,
+        }
 
     def reports(self) -> list[Report]:
         holdings = self.tracker.current()
@@ -86,9 +91,7 @@ class Status:
                 {**report.as_json(), "devices": list(report.devices_as_json())}
                 for report in self.reports()
             ],
-            "shortfalls": self.shortfalls(),
-            "holds": self.holding.listed(),
-            "holds_problem": self.holding.problem,
+            **self.notes(),
         }
 
     # Called by the metrics at each scrape.
