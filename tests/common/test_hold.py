@@ -140,7 +140,10 @@ def test_the_hardware_is_held_and_not_an_id_that_comes_to_mean_another(kubelet: 
 def test_all_parts_of_the_same_hardware_are_held(kubelet: Kubelet, tmp_path: Path) -> None:
     for name in ("one", "two", "common"):
         (tmp_path / name).touch()
-    node_of = lambda *names: [dp.DeviceNode(str(tmp_path / name)) for name in names]  # noqa: E731
+
+    def node_of(*names: str) -> list[dp.DeviceNode]:
+        return [dp.DeviceNode(str(tmp_path / name)) for name in names]
+
     plugin = Lamps(
         *(lamp(f"s{n}", "pci/0000:3b:00.0", share_of="s") for n in range(2)),  # shares
         lamp("half", "pci/0000:3b:00.0", "half-1"),  # a partition
@@ -245,8 +248,7 @@ def test_a_dry_run_shows_who_has_the_device_and_changes_nothing(kubelet: Kubelet
         pod = Pod.of("user", main={RESOURCE: 1})
         node.kubelet.run(pod)
         expected = ["pod default/user"]
-        see = lambda: ask(node, "hold", "a", dry_run=True)["holds"][0]["users"]  # noqa: E731
-        eventually(lambda: see() == expected)
+        eventually(lambda: ask(node, "hold", "a", dry_run=True)["holds"][0]["users"] == expected)
         assert ({}, []) == (states(node), plugin.asked)
         ask(node, "hold", "a")
         eventually(lambda: states(node) == {"a": "waiting for its users"})
@@ -273,6 +275,7 @@ def test_a_plugin_that_cannot_let_go_is_asked_again(kubelet: Kubelet) -> None:
     with running(kubelet, plugin) as node:
         ask(node, "hold", "a")
         eventually(lambda: states(node) == {"a": "not let go: somebody looks at it"})
+        assert ask(node, "hold", "a")["was_held"]  # which does not make it any faster
         plugin.objection = ""
         eventually(lambda: states(node) == {"a": "let go"})
         plugin.objection = "it is hot"
@@ -281,6 +284,18 @@ def test_a_plugin_that_cannot_let_go_is_asked_again(kubelet: Kubelet) -> None:
         plugin.objection = ""
         eventually(lambda: states(node) == {"a": "let go"})
         assert ["a"] == [one.id for one in plugin.held]
+
+
+def test_a_device_that_is_released_while_it_is_let_go_of_is_not_let_go(kubelet: Kubelet) -> None:
+    plugin = Lamps("a")
+    plugin.hang = threading.Event()
+    with running(kubelet, plugin) as node:
+        ask(node, "hold", "a")
+        eventually(lambda: plugin.asked == ["let go a"])
+        ask(node, "release", "a")
+        plugin.hang.set()
+        node.wait_for(RESOURCE, {"a"})
+        assert ({}, []) == (states(node), list(plugin.held))
 
 
 def test_a_plugin_without_the_hooks_lets_go_at_once(kubelet: Kubelet) -> None:

@@ -68,8 +68,9 @@ def test_a_claim_that_was_allocated_before_the_hold_waits_until_the_release(
         place = place_of(node, "gary")
         ask(node, "hold", "gary")
         pod = node.claim(*place)  # its scheduler has not seen the taint yet
-        said = lambda: [str(vars(one).get("error")) for one in caplog.records]  # noqa: E731
-        eventually(lambda: any(f"held: {WHY}" in one for one in said()))
+        eventually(
+            lambda: any(f"held: {WHY}" in str(vars(one).get("error")) for one in caplog.records)
+        )
         assert "Running" != node.status(pod)["phase"]
         ask(node, "release", "gary")
         node.got(pod)

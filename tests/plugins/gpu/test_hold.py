@@ -8,8 +8,9 @@ node is what NVIDIA documents, and has not been seen on a card.
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -49,12 +50,16 @@ def hold(node: Node, device: str, **more: object) -> None:
     eventually(lambda: state(node) == "let go")
 
 
+def is_called(rig: GpuRig, times: int) -> bool:
+    return rig.fake.calls()["nvmlDeviceGetUUID"] > times
+
+
 def is_open(rig: GpuRig, slot: int) -> bool:
     return rig.fake.is_open(slot)
 
 
 @contextmanager
-def running(rig: GpuRig, kubelet: Kubelet, **given: object) -> Iterator[Node]:
+def running(rig: GpuRig, kubelet: Kubelet, **given: Any) -> Iterator[Node]:
     with kubelet.running(rig.plugin(**given)) as node:
         yield node
 
@@ -85,14 +90,15 @@ def test_nothing_opens_a_held_gpu_again(rig: GpuRig, kubelet: Kubelet) -> None:
         node.wait_for(GPU, uuids(0, 1, 2))
         hold(node, FakeGpu(0).pci)
         inits = rig.fake.calls()["nvmlInitWithFlags"]
-        for provoke in (
+        provocations: list[Callable[[], object]] = [
             lambda: rig.fake.xid(1, 31),
             lambda: list(plugin.metrics()),
             lambda: node.host.replace([rig.plugin(driver=driver)]),  # by a reload
-        ):
+        ]
+        for provoke in provocations:
             provoke()
-            before = rig.fake.calls()["nvmlDeviceGetUUID"]
-            eventually(lambda before=before: rig.fake.calls()["nvmlDeviceGetUUID"] > before + 9)
+            after = rig.fake.calls()["nvmlDeviceGetUUID"] + 9
+            eventually(partial(is_called, rig, after))
             assert not is_open(rig, 0)
         assert inits == rig.fake.calls()["nvmlInitWithFlags"], "NVML was shut down for no reason"
         rig.pull(FakeGpu(2).pci)

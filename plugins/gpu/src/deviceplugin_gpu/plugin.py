@@ -16,12 +16,11 @@ from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import device_nodes
+from deviceplugin_gpu.container import device_nodes, letting_go
 from deviceplugin_gpu.container.allocation import allocation, mps_excess, mps_problem
 from deviceplugin_gpu.container.cdi import CdiNames, Publisher
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
 from deviceplugin_gpu.container.nvidia_ctk import Toolkit
-from deviceplugin_gpu.discovery import letting_go
 from deviceplugin_gpu.discovery.driver import Driver
 from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
 from deviceplugin_gpu.host import Roots

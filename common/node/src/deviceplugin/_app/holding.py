@@ -83,7 +83,8 @@ class Holding:
     resources: Callable[[], Mapping[str, Resource]]
     metrics: Metrics
     discoveries: Sequence[Discovery] = ()
-    socket: HoldSocket | None = None
+    socket: HoldSocket = field(init=False)
+    """Is set before ``run``, because what answers needs this object."""
     problem: str = "not started"
     """Why devices cannot be held, or what was held is not known; empty if all is right."""
     progress: dict[str, Progress] = field(default_factory=dict)
@@ -146,14 +147,13 @@ class Holding:
                 if self.locked is None:
                     self.open()
                     self.changed()
-                if self.socket and self.locked is not None:
+                if self.locked is not None:
                     self.socket.open(self.folder)
                 wait = min([_AGAIN, *map(self._advance, self.holds.all)])
                 self.wake.wait(wait)
         finally:
             end()
-            if self.socket:
-                self.socket.close()
+            self.socket.close()
             self._close()
 
     def stop(self) -> None:

@@ -79,8 +79,6 @@ class Hold:
         return any(_is_part(resource, device, one) for one in self.things)
 
     def concerns(self, name: str) -> bool:
-        if name == self.name:
-            return True
         return any(
             is_called(one.device, name) or has_piece(one.device, name) for one in self.devices
         )
