@@ -16,6 +16,7 @@ import pytest
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin._app import hold_socket
 from deviceplugin._app.hold_socket import HoldSocket, ShortPath
 from deviceplugin._app.holding import FOLDER, instance
 from deviceplugin._attribution.holds import MOST, HoldError
@@ -23,11 +24,10 @@ from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.model import Version
 from deviceplugin.model._device import Attribute
-from deviceplugin.tools.hold import _client
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
 from full_disk import full_disk
-from patience import eventually
+from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 QUICK = timedelta(milliseconds=50)
@@ -241,6 +241,7 @@ def test_what_is_wrong_with_a_held_device_is_said_before_that_it_is_held(kubelet
         eventually(lambda: reasons(node) == {"b": f"no bulb; {HELD}"})
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_who_has_the_device_and_changes_nothing(kubelet: Kubelet) -> None:
     plugin = Lamps("a")
     with running(kubelet, plugin, http_address="127.0.0.1:0") as node:
@@ -403,6 +404,7 @@ def test_a_folder_that_cannot_be_made_keeps_nobody_from_serving(kubelet: Kubelet
             ask(node, "hold", "a")
 
 
+@pytest.mark.slow
 def test_there_is_a_limit_on_the_number_of_holds(kubelet: Kubelet) -> None:
     names = [f"d{n}" for n in range(MOST + 1)]
     with running(kubelet, ScriptedPlugin(*names)) as node:
@@ -445,10 +447,10 @@ def test_a_client_that_says_nonsense_or_nothing_harms_nobody(tmp_path: Path) -> 
             client.sendall(text)
             if text.endswith(b"\n"):
                 assert b"the request cannot be read" in client.recv(999)
-    assert {"a": 1} == _client.ask(folder, {"a": 1})
+    assert {"a": 1} == hold_socket.ask(folder, {"a": 1}, PATIENCE)
     served.close()
-    with pytest.raises(_client.NoPluginError):
-        _client.ask(tmp_path, {})
+    with pytest.raises(FileNotFoundError):
+        hold_socket.ask(tmp_path, {}, PATIENCE)
 
 
 def test_a_socket_that_cannot_be_made_is_logged_once(

@@ -21,6 +21,7 @@ SOCKET: Final = ".socket"
 """Its name begins with a dot, because a kubelet that finds it must not take it for a plugin's."""
 LONGEST: Final = 64 << 10
 """Bytes of a request."""
+_LONGEST_REPLY: Final = 64 << 20
 _TIMEOUT: Final = 5.0
 _REST: Final = 1.0
 """Seconds after an error of the kernel, such as no file descriptor being free."""
@@ -96,6 +97,15 @@ class ShortPath:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._folder)
+
+
+def ask(folder: Path, request: Mapping[str, Any], timeout: float) -> Mapping[str, Any]:
+    """Return what the plugin of ``folder`` answers; OSError or ValueError if it does not."""
+    with ShortPath(folder) as short, socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(timeout)
+        client.connect(f"{short}/{SOCKET}")
+        client.sendall(json.dumps(request).encode() + b"\n")
+        return dict(json.loads(read_line(client, timeout, _LONGEST_REPLY)))
 
 
 def read_line(client: socket.socket, seconds: float, longest: int = LONGEST) -> bytes:
