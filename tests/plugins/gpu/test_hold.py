@@ -188,6 +188,7 @@ def test_a_gpu_is_not_let_go_while_its_mps_daemon_runs(rig: GpuRig, kubelet: Kub
             assert not is_open(rig, 0)
 
 
+@pytest.mark.slow
 def test_a_gpu_is_let_go_once_all_its_mig_devices_are_held(rig: GpuRig, kubelet: Kubelet) -> None:
     migs = (FakeMig(1, "1g.5gb"), FakeMig(2, "1g.5gb"))
     with_cards(rig, Fleet.of(2, migs=migs))
@@ -224,4 +225,19 @@ def test_a_gpu_whose_driver_is_gone_is_released(rig: GpuRig, kubelet: Kubelet) -
         rig.pull(FakeGpu(0).pci)
         rig.fake.remove(0)
         ask(node, "release", uuid(0))
+        node.wait_for(GPU, uuids(1), uuids(0))
+
+
+def test_where_the_pci_bus_cannot_be_seen_no_gpu_is_let_go_and_none_is_lost(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    rig.has(Fleet.of(2)).has_nodes("nvidia0", "nvidia1")
+    with running(rig, kubelet) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        ask(node, "hold", uuid(0))
+        expected = f"not let go: the GPUs on the PCI bus cannot be seen in {rig.roots.sys}"
+        eventually(lambda: state(node) == expected)
+        node.wait_for(GPU, uuids(1), uuids(0))
+        after = rig.fake.calls()["nvmlDeviceGetUUID"] + 9
+        eventually(partial(is_called, rig, after))
         node.wait_for(GPU, uuids(1), uuids(0))

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 import deviceplugin as dp
+from deviceplugin_gpu import host
 from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
 from deviceplugin_gpu.container.allocation import mps_problem
@@ -38,6 +39,8 @@ def check(
     """Raise DiscoveryError if something that this process cannot see has the devices open."""
     if not units and any(map(is_part, held)):
         raise dp.DiscoveryError("its GPU has not been discovered since the plugin started")
+    if not host.served(roots.sys) and host.matches(roots.dev, "nvidia[0-9]*"):
+        raise dp.DiscoveryError(f"the GPUs on the PCI bus cannot be seen in {roots.sys}")
     if no_address := [one.id for one in held if not one.attributes.get("pci")]:
         raise dp.DiscoveryError(f"the PCI address of {no_address[0]} is not known")
     shared = {one.resource for one in held if one.share_of} if settings.sharing.mps else set()

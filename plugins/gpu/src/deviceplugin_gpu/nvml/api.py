@@ -137,10 +137,10 @@ class Session:
 
     def places(self) -> Sequence[Place]:
         """Return where the GPUs are that are not held. Use it inside ``use``."""
-        if not self.held:
+        known = self.addresses() if self.held else ()
+        if not known:  # without the PCI bus, others must not be lost for one that is held
             return [Place(index) for index in range(call("nvmlDeviceGetCount"))]
-        all_of_them = enumerate(self.addresses())
-        return [Place(index, one) for index, one in all_of_them if one not in self.held]
+        return [Place(index, one) for index, one in enumerate(known) if one not in self.held]
 
     def wait_until_open(self, seconds: float) -> bool:
         """Wait at most ``seconds`` for NVML to be initialized, and return whether it is."""
