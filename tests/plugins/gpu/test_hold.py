@@ -85,7 +85,7 @@ def test_a_held_gpu_can_be_reset_while_the_others_are_read(rig: GpuRig, kubelet:
 def test_nothing_opens_a_held_gpu_again(rig: GpuRig, kubelet: Kubelet) -> None:
     with_cards(rig, Fleet.of(3))
     driver = rig.driver()
-    plugin = rig.plugin(driver=driver)
+    plugin = rig.plugin_of(driver)
     with kubelet.running(plugin) as node:
         node.wait_for(GPU, uuids(0, 1, 2))
         hold(node, FakeGpu(0).pci)
@@ -93,7 +93,7 @@ def test_nothing_opens_a_held_gpu_again(rig: GpuRig, kubelet: Kubelet) -> None:
         provocations: list[Callable[[], object]] = [
             lambda: rig.fake.xid(1, 31),
             lambda: list(plugin.metrics()),
-            lambda: node.host.replace([rig.plugin(driver=driver)]),  # by a reload
+            lambda: node.host.replace([rig.plugin_of(driver)]),  # by a reload
         ]
         for provoke in provocations:
             provoke()

@@ -114,11 +114,15 @@ class GpuRig:
         self._drivers.append(driver)
         return driver
 
-    def plugin(self, *, driver: Driver | None = None, **given: Any) -> GpuPlugin:
-        """Return a plugin with these settings, and a driver of its own unless one is given."""
+    def plugin(self, **given: Any) -> GpuPlugin:
+        """Return a plugin with these settings."""
+        return self.plugin_of(self.driver(), **given)
+
+    def plugin_of(self, driver: Driver, **given: Any) -> GpuPlugin:
+        """Return a plugin with these settings, and the driver of another, as after a reload."""
         return GpuPlugin(
             self.settings(**given),
-            driver=driver or self.driver(),
+            driver=driver,
             roots=self.roots,
             toolkit=Toolkit([self.cdi_dir]),
             clock=self.clock,
