@@ -109,14 +109,8 @@ class Holding:
     def open(self) -> None:
         """Read what was held before, unless another process has the folder."""
         try:
-            for one in (self.folder.parent, self.folder):
-                one.mkdir(mode=0o700, exist_ok=True)
-            self.locked = os.open(
-                self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-            fcntl.flock(self.locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked = self._lock_folder()
         except OSError as error:
-            self._close()
             why = "another process has it: give each its own instance"
             text = why if isinstance(error, BlockingIOError) else advised(error)
             self.problem = f"{self.folder}: {text}"
@@ -130,6 +124,18 @@ class Holding:
             self.set(holds)
         for hold in holds:
             log.info("device still held", extra=_fields(hold))
+        self.locked = locked  # from now on requests are answered
+
+    def _lock_folder(self) -> int:
+        for one in (self.folder.parent, self.folder):
+            one.mkdir(mode=0o700, exist_ok=True)
+        found = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(found)
+            raise
+        return found
 
     def _close(self) -> None:
         if self.locked is not None:
