@@ -19,7 +19,8 @@ import deviceplugin as dp
 from deviceplugin._app import hold_socket
 from deviceplugin._app.hold_socket import HoldSocket, ShortPath
 from deviceplugin._app.holding import FOLDER, instance
-from deviceplugin._attribution.holds import MOST, HoldError
+from deviceplugin._attribution.hold_file import HoldFile
+from deviceplugin._attribution.holds import MOST, HoldError, make
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin.model import Version
@@ -339,14 +340,23 @@ def file_of(kubelet: Kubelet) -> Path:
 def test_a_hold_that_cannot_be_saved_is_not_made_nor_ended(kubelet: Kubelet) -> None:
     with running(kubelet, Lamps("a", "b")) as node:
         hold(node, "a")
-        with (
-            full_disk(),
-            pytest.raises(HoldError, match=r"holds.json cannot be written"),
-        ):
+        path = file_of(kubelet)
+        path.unlink()
+        (path / "in the way").mkdir(parents=True)
+        with pytest.raises(HoldError, match=r"holds.json cannot be written"):
             ask(node, "hold", "b")
-        with full_disk(), pytest.raises(HoldError, match=r"a stays held: .*cannot be written"):
+        with pytest.raises(HoldError, match=r"a stays held: .*cannot be written"):
             ask(node, "release", "a")
         assert {"a"} == states(node).keys()
+
+
+def test_on_a_full_disk_the_file_of_holds_stays_as_it_was(tmp_path: Path) -> None:
+    file = HoldFile(tmp_path / "holds.json")
+    one = make("a", WHY, {(RESOURCE, "a"): ("Lamps", lamp("a"))}, 0.0)
+    file.save([one])
+    with full_disk(), pytest.raises(HoldError, match=r"holds.json cannot be written"):
+        file.save([])
+    assert ["a"] == [each.name for each in HoldFile(file.path).load()[0]]
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b'{"version": 1, "holds": [{}]}', b"\xff"])
