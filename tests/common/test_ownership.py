@@ -406,3 +406,16 @@ def test_of_a_pod_and_two_claims_at_once_exactly_one_gets_the_device() -> None:
         for _ in range(50):
             node = Node("device-plugin")
             assert 1 == sum(pool.map(gets, [node] * 3, (None, ONE, TWO)))
+
+
+def test_what_an_operator_holds_is_refused_at_once_before_any_list_says_so() -> None:
+    ownership = Node("device-plugin").ownership
+    with ownership.allocating(NAME, ["b"]):  # begun before the hold, so that it counts as in use
+        ownership.hold({A: "held: x", B: "held: x"})
+        ownership.observe(holdings(), OLD)
+        assert ["a pod"] == ownership.users([A, B])
+    with pytest.raises(AllocationError, match="a is held: x"), ownership.allocating(NAME, ["a"]):
+        pytest.fail("it was given out")
+    ownership.hold({})
+    with ownership.allocating(NAME, ["a"]):
+        assert ["a pod"] == ownership.users([A])

@@ -106,7 +106,7 @@ def test_a_directory_that_cannot_be_looked_at_is_told_and_is_none(directory: Pat
 
 
 DELETE = """
-import os, sys
+import os, shutil, sys
 from pathlib import Path
 import deviceplugin as dp
 from deviceplugin._app.host import Host
@@ -119,7 +119,7 @@ folder = Path(sys.argv[1])
 mount = Path(f"/proc/self/fd/{os.open(folder, os.O_RDONLY)}")  # leads to what it was, as a mount
 host = Host([Nothing()], dp.Settings(plugin_dir=mount, http_address="off"))
 before = host.alive()
-folder.rmdir()
+shutil.rmtree(folder)
 print([before, host.alive().replace(str(mount), "it")])
 """
 

@@ -134,3 +134,31 @@ def test_a_plugin_whose_directory_is_gone_says_so_although_it_could_be_found_in_
             said = "is not registered: cannot serve: "
             eventually(lambda: registered(here)[0][1].startswith(said), "the reason")
             assert ["failure"] == [one.verdict for one in _directories.directory(here)]
+
+
+def test_what_is_held_and_for_how_long_is_said_and_a_day_is_a_warning() -> None:
+    plugin = ScriptedPlugin("a", "b")
+    with (
+        TemporaryDirectory(prefix="dp") as root,
+        Kubelet(Path(root)) as kubelet,
+        kubelet.running(plugin, http_address="127.0.0.1:0") as running,
+    ):
+        running.wait_for(RESOURCE, {"a", "b"})
+        port = eventually(lambda: running.host.http_port, "the port")
+        settings = replace(kubelet.settings(), http_address=f"127.0.0.1:{port}")
+        node = Node(root=Path("/"), settings=settings, timeout=PATIENCE, wall=lambda: now[0])
+        now = [0.0]
+        assert ["nothing is held"] == [one.found for one in _plugin.holds(node)]
+        (held,) = running.host.ask_hold({"do": "hold", "device": "a", "reason": "hot"})["holds"]
+        for days, expected in ((0.5, "ok"), (2, "warning")):
+            now[0] = held["since"] + days * 86400
+            said = eventually(lambda: [one for one in _plugin.holds(node) if "hot" in one.found])
+            assert [(expected, "a")] == [(one.verdict.value, one.looked_at) for one in said]
+        folder = next((kubelet.simulated.plugin_dir / ".holds").iterdir())
+        with kubelet.running(ScriptedPlugin(resource="a.b/c"), http_address="127.0.0.1:0") as other:
+            own = replace(settings, http_address=f"127.0.0.1:{other.host.http_port}")
+            (found,) = _plugin.holds(replace(node, settings=own))
+            said_of = f"holds: {folder}: another process has it: give each its own instance"
+            assert ("warning", said_of) == (found.verdict.value, found.found)
+    ((verdict, text),) = [(one.verdict.value, one.found) for one in _plugin.holds(node)]
+    assert ("ok", "no plugin answers here") == (verdict, text)

@@ -70,6 +70,13 @@ def test_a_plugin_that_was_silent_for_a_minute_begins_anew() -> None:
     assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 121))
 
 
+def test_a_device_that_is_held_keeps_its_pods_unless_it_is_unhealthy_as_well() -> None:
+    patience = Patience(ten_minutes)
+    held = device(0, "a", reason="held: its fan is replaced")
+    both = device(1, "b", reason="Xid 79; held: its fan is replaced")
+    assert [("b", "gpu1", 600)] == brief(patience.observe(page(held, both), 0))
+
+
 def test_the_device_that_is_longest_unhealthy_is_the_first() -> None:
     patience = Patience(ten_minutes)
     patience.observe(page(device(1, "b")), 0)

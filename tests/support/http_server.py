@@ -35,8 +35,8 @@ class View:
     def reports(self) -> list[Report]:
         return self.resources
 
-    def shortfalls(self) -> list[str]:
-        return self.short
+    def notes(self) -> dict[str, object]:
+        return {"shortfalls": self.short}
 
 
 @contextmanager

@@ -49,6 +49,7 @@ static nvmlReturn_t hand_out(enum function function, const struct gpu *gpu,
     nvmlReturn_t const result = gpu_fault(function, gpu->slot);
     if (result || !is_reachable)
         return result ? result : NVML_ERROR_GPU_IS_LOST;
+    node_open(gpu);
     *device = handle;
     return NVML_SUCCESS;
 }
@@ -77,6 +78,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *
         const struct gpu *const gpu = &fleet()->gpus[i];
         if (index_of(gpu) < 0)
             continue;
+        node_open(gpu); /* the real one may open others, too, as it searches */
         if (strcmp(gpu->uuid, uuid) == 0)
             return leave(hand_out(function, gpu, NULL, device));
         for (int j = 0; j < gpu->mig_count && gpu->mig_mode == MIG_ON; j++)

@@ -36,6 +36,7 @@ static void configure(void)
         strcpy(calls_path, calls);
         counters_open(calls_path);
     }
+    nodes_configure();
     if (path && strcmp(path, fleet_path) != 0 && strlen(path) < sizeof fleet_path) {
         strcpy(fleet_path, path);
         is_read = 0;
@@ -219,8 +220,10 @@ NVML_API nvmlReturn_t nvmlShutdown(void)
     begin(F_nvmlShutdown);
     if (users == 0)
         return leave(NVML_ERROR_UNINITIALIZED);
-    if (--users == 0)
+    if (--users == 0) {
         events_end();
+        nodes_close();
+    }
     return leave(apply(F_nvmlShutdown, NODE, -1));
 }
 

@@ -41,6 +41,11 @@ nvmlReturn_t handle_find(struct handle *handle, unsigned kinds, struct target *t
 void devices_enumerate(void);
 void fill_pci(nvmlPciInfo_t *pci, const char *address, unsigned id);
 
+/* nodes.c; to be called with the lock held. */
+void nodes_configure(void);
+void node_open(const struct gpu *gpu);
+void nodes_close(void);
+
 /* events.c: frees all event sets; to be called with the lock held. */
 void events_end(void);
 

@@ -99,7 +99,7 @@ def test_without_the_setting_there_is_no_socket(kubelet: Kubelet) -> None:
         alias = kubelet.simulated.plugin_dir / "simple-device-plugin.sock"
         eventually(alias.is_socket)
         found = {path.name for path in kubelet.simulated.plugin_dir.iterdir()}
-        known = {"kubelet.sock", "kubelet_internal_checkpoint", alias.name}
+        known = {"kubelet.sock", "kubelet_internal_checkpoint", ".holds", alias.name}
         assert {kubelet.simulated.socket_of(GPU).name} == found - known
 
 

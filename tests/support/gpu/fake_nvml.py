@@ -31,6 +31,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -138,6 +139,8 @@ class FakeNvml:
     def __init__(self, folder: Path, fleet: Fleet | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self.counters = folder / "node.fleet", folder / "calls"
+        self.nodes = folder / "dev"
+        """Where the library opens ``nvidiaN``, if it is there."""
         self._stamp = time.time_ns()
         self._faults: list[str] = []
         self._events: list[str] = []
@@ -208,6 +211,21 @@ class FakeNvml:
         """Report an uncorrected error of the memory."""
         self._event("dbe", {"gpu": gpu})
 
+    def reset(self, slot: int) -> None:
+        """Reset a GPU, as ``nvidia-smi --gpu-reset`` does: BlockingIOError while it is open."""
+        if self.is_open(slot):
+            raise BlockingIOError(f"GPU {slot} is in use")
+        self.change(slot, state="ok")
+
+    def is_open(self, slot: int) -> bool:
+        """Return whether any process has the device node of a GPU open."""
+        node = (self.nodes / f"nvidia{slot}").stat()
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            with suppress(OSError):  # closed meanwhile
+                if os.path.samestat(link.stat(), node):
+                    return True
+        return False
+
     def calls(self) -> Counter[str]:
         """Return how often each function was called so far."""
         rows = _ROW.iter_unpack(self.counters.read_bytes()) if self.counters.exists() else ()
@@ -230,7 +248,11 @@ class FakeNvml:
         ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
     def _variables(self) -> dict[str, str]:
-        return {"FAKE_NVML_FLEET": str(self.path), "FAKE_NVML_CALLS": str(self.counters)}
+        return {
+            "FAKE_NVML_FLEET": str(self.path),
+            "FAKE_NVML_CALLS": str(self.counters),
+            "FAKE_NVML_NODES": str(self.nodes),
+        }
 
     def _fault(self, function: str, values: dict[str, int], gpu: int | None) -> None:
         self._faults.append(f"fault {function} {_keys({**values, 'gpu': gpu})}")

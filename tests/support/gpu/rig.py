@@ -50,6 +50,7 @@ class GpuRig:
         self._drivers: list[Driver] = []
         for root in (self.roots.dev, self.roots.proc, self.roots.sys, self.roots.etc):
             root.mkdir()
+        self.fake.nodes = self.roots.dev
         self.fake.load(library, environment)
         self.install()
 
@@ -116,9 +117,13 @@ class GpuRig:
 
     def plugin(self, **given: Any) -> GpuPlugin:
         """Return a plugin with these settings."""
+        return self.plugin_of(self.driver(), **given)
+
+    def plugin_of(self, driver: Driver, **given: Any) -> GpuPlugin:
+        """Return a plugin with these settings, and the driver of another, as after a reload."""
         return GpuPlugin(
             self.settings(**given),
-            driver=self.driver(),
+            driver=driver,
             roots=self.roots,
             toolkit=Toolkit([self.cdi_dir]),
             clock=self.clock,

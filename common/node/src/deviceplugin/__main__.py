@@ -24,7 +24,11 @@ _EXTRAS: Final = {"urllib3": "urllib3", "yaml": "pyyaml", "pyudev": "pyudev"}
 _NODE: Final = "deviceplugin"
 _TESTING: Final = "deviceplugin-testing"
 _CLI: Final = "deviceplugin-cli"
-_OF_KUBECTL: Final = {"doctor": "cluster-doctor"}
+_OF_KUBECTL: Final = {
+    "doctor": "cluster-doctor",
+    "hold": "cluster-hold",
+    "release": "cluster-release",
+}
 """Commands that by the name of kubectl's plugin are a cluster's, unless --pod is given."""
 
 
@@ -53,8 +57,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),
     "fleet": Command(_CLI, "list the devices of all nodes of a cluster"),
     "cluster-doctor": Command(_CLI, "find what is wrong in a cluster: kubectl deviceplugin doctor"),
+    "cluster-hold": Command(_CLI, "hold a node's device: kubectl deviceplugin hold"),
+    "cluster-release": Command(_CLI, "release a node's device: kubectl deviceplugin release"),
     "sysdump": Command(_CLI, "write what a report about a cluster needs into one archive"),
     "events": Command(_NODE, "report a node's unhealthy devices as Events"),
+    "hold": Command(_NODE, "keep pods off a device, and have its plugin let go of it"),
+    "release": Command(_NODE, "give a held device to pods again"),
     "evict": Command(_NODE, "evict pods whose device has been unhealthy for too long"),
     "migrate": Command(_CLI, "turn the manifest of another plugin into one of ours"),
     "node-labels": Command(_NODE, "keep a node's labels in a file, for a plugin"),

@@ -66,6 +66,13 @@ class Plugin(ABC):
     In rare cases the kubelet gives one device to two pods. Otherwise this costs nothing.
     """
 
+    held: Sequence[Device] = ()
+    """The devices that an operator holds and nobody uses any more, as they were when held.
+
+    The framework sets it before the first discovery, and before ``let_go``. Do not open these in
+    ``discover``, or anywhere else: those that it does not return stay listed as they were.
+    """
+
     parameters: type | None = None
     """A frozen dataclass of what a ResourceClaim may say about its devices, or None for nothing.
 
@@ -158,6 +165,27 @@ class Plugin(ABC):
         than early: 5 to 40 s after the end of the pod. An allocation of one of ``devices``
         waits until this returns. It is never called if the pod resources socket is not mounted, nor
         for a release while the plugin was away: so treat free devices as used in ``start``.
+        """
+        raise NotImplementedError
+
+    def let_go(self, devices: Sequence[Device]) -> None:
+        """Close whatever the plugin has open of ``devices``, which are in ``held``.
+
+        So an operator can reset or reload one device while the others work. Called once no pod
+        has them, in a thread of its own and with a time limit, and again while it raises; also at
+        the start for devices that were held before. Return only once nothing of them is open, in
+        children of the plugin too: then they are reported as let go.
+
+        Raises:
+            DevicePluginError: Something is still open. The operator sees the message.
+        """
+        raise NotImplementedError
+
+    def take_back(self, devices: Sequence[Device]) -> None:
+        """Check ``devices``, which are about to be released and are not in ``held`` any more.
+
+        Raises:
+            DevicePluginError: They cannot be used yet: they stay held, and the operator sees why.
         """
         raise NotImplementedError
 

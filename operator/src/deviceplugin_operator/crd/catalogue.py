@@ -28,6 +28,7 @@ OWNED: Final[Mapping[str, str]] = {
     "registration": "the component watcher sets it, with the mounts that belong to it",
     "protocol": _DRA,
     "driver-name": _DRA,
+    "instance": "the name of the DaemonSet",
     "node-name": _DOWNWARD,
     "node-labels-file": _PROFILES,
     "node-labels-wait": _PROFILES,

@@ -106,3 +106,8 @@ def cards(sys: Path) -> dict[str, str]:
         if card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
         if not vfio.is_reserved(card.device)
     }
+
+
+def served(sys: Path) -> list[str]:
+    """Return the PCI addresses of the GPUs that NVML lists, in its order."""
+    return [address for address, driver in cards(sys).items() if driver == NVIDIA]

@@ -15,7 +15,13 @@ from prometheus_client.core import GaugeMetricFamily as _Gauge
 from prometheus_client.core import Metric
 
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
+from deviceplugin_gpu.nvml.api import (
+    GPU_IS_LOST,
+    Handle,
+    NvmlError,
+    Session,
+    call,
+)
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu
@@ -165,10 +171,10 @@ def _measured(readings: Sequence[tuple[str, Reading]]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def read_gpu(session: Session, uuid: str) -> Reading:
-    """Return the present readings of the GPU, or raise NvmlError if it is lost."""
+def read_gpu(session: Session, uuid: str, address: str = "") -> Reading:
+    """Return the present readings of the GPU, or raise NvmlError if it is lost, or held."""
     with session.use():
-        return dict(_readings(call("nvmlDeviceGetHandleByUUID", uuid)))
+        return dict(_readings(session.gpu(uuid, address)))
 
 
 def _readings(gpu: Handle) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -18,7 +18,7 @@ from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
 from deviceplugin_gpu.configuration.node_choice import Reloading
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.container import device_nodes
+from deviceplugin_gpu.container import device_nodes, letting_go
 from deviceplugin_gpu.container.allocation import allocation
 from deviceplugin_gpu.container.cdi import CdiNames, Publisher
 from deviceplugin_gpu.container.device_nodes import ImexChannels, Nodes
@@ -73,6 +73,7 @@ class GpuPlugin(dp.Plugin):
         if self._node and self._node.check() and not self._units:
             # A new driver may select other settings. Nothing is advertised by the old ones.
             raise dp.DiscoveryError("the node changed: the configuration is read again first")
+        self._driver.session.held = self._let_go_of()
         snapshot, strange = self._discovery.poll()
         found = advertise(snapshot, self._settings)
         self._unused.observe(
@@ -136,6 +137,21 @@ class GpuPlugin(dp.Plugin):
     @override
     def changes(self, stop: Flag) -> Iterator[None]:
         yield from self._discovery.changes(stop)
+
+    @override
+    def let_go(self, devices: Sequence[dp.Device]) -> None:
+        letting_go.check(devices, tuple(self._current.values()), self._mps, self._roots)
+        self._driver.let_go(self._let_go_of(), self._roots.dev)
+
+    @override
+    def take_back(self, devices: Sequence[dp.Device]) -> None:
+        held = self._driver.session.held
+        self._driver.take_back(held - self._let_go_of())
+
+    def _let_go_of(self) -> frozenset[str]:
+        """Return the PCI addresses of the GPUs that must not be opened."""
+        units = tuple(self._current.values())
+        return letting_go.addresses(self.held, units, self._driver.session.held)
 
     @override
     def metrics(self) -> Iterable[Metric]:

@@ -93,10 +93,14 @@ class GpuUsage:
         for gpu in gpus:
             if gpu.problem:
                 continue  # its health has the reason
-            for uuid in [mig.uuid for mig in gpu.migs] if gpu.mig_enabled else [gpu.uuid]:
+            for part in gpu.migs if gpu.mig_enabled else (gpu,):
                 try:
                     with self._session.use():
-                        device = call("nvmlDeviceGetHandleByUUID", uuid)
+                        device = self._session.gpu(gpu.uuid, gpu.pci)
+                        if part is not gpu:
+                            function = "nvmlDeviceGetMigDeviceHandleByIndex"
+                            device = call(function, device, part.index)
+                        uuid = call("nvmlDeviceGetUUID", device)
                         used[gpu.uuid, uuid] = memory_by_pid(device)
                         if processes.of_machine():
                             busy[uuid] = shares(device, since)

@@ -18,7 +18,8 @@ from deviceplugin_cli.fleet._question import Progress
 SIDE_BY_SIDE: Final = 8
 """Pods that are asked at a time. Each costs a process of kubectl."""
 _BEAT: Final = 0.5
-_PROGRAM: Final = ("python3", "-m", "deviceplugin")
+PROGRAM: Final = ("python3", "-m", "deviceplugin")
+"""Which every image has, whatever is in its path."""
 _JSON: Final = (("--output", "json"), ("--json",))
 """How a command is asked for JSON; by the second in older images."""
 _REGISTRATION: Final = "registration"
@@ -135,8 +136,8 @@ def in_pod(pod: PluginPod, kubectl: Kubectl, *words: str) -> Ran:
 def command(pod: PluginPod, kubectl: Kubectl, *words: str) -> Ran:
     """Run a command of ``deviceplugin`` in the pod for JSON, whichever way its version has it."""
     newer, older = _JSON
-    ran = in_pod(pod, kubectl, *_PROGRAM, *words, *newer)
-    return in_pod(pod, kubectl, *_PROGRAM, *words, *older) if ran.status == USAGE else ran
+    ran = in_pod(pod, kubectl, *PROGRAM, *words, *newer)
+    return in_pod(pod, kubectl, *PROGRAM, *words, *older) if ran.status == USAGE else ran
 
 
 def _doctor(pod: PluginPod, asked: Asked, kubectl: Kubectl) -> Ran:

@@ -10,14 +10,15 @@ from deviceplugin_cli.kubeconfig._find import find_api_server
 _SECONDS = 30
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options that ``cluster_of`` reads."""
+def add_cluster(parser: argparse.ArgumentParser, *, timeout: bool = True) -> None:
+    """Add the options that ``cluster_of`` reads; without ``timeout``, all others."""
     add = parser.add_argument
     add("--kubeconfig", default="", metavar="FILE", help="the file that names the cluster")
     add("--context", default="", metavar="NAME", help="a context of the kubeconfig (current one)")
     words = "the API server, such as http://127.0.0.1:8001 of kubectl proxy"
     add("--api", metavar="URL", help=words)
-    _command_line.add_timeout(parser, _SECONDS)
+    if timeout:
+        _command_line.add_timeout(parser, _SECONDS)
 
 
 def cluster_of(options: argparse.Namespace, name: str) -> ApiServer:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.hold_requests import Requests
+from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._app.holding import FOLDER, Holding, instance
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import ProtocolSwitch
@@ -89,9 +92,8 @@ class Host:
         self._directories = HostDirectories(
             settings, is_connected=self._endpoints.is_connected, metrics=self._metrics
         )
+        self._holding = self._make_holding(plugins)
         self._discoveries = self._make_discoveries(plugins)
-        for each in self._discoveries:
-            self._directories.subscribe(each.rediscover)
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
@@ -104,9 +106,28 @@ class Host:
             liveness=self._liveness,
             switch=self._switch,
             directories=self._directories,
+            holding=self._holding,
         )
         self._show(self._status)
         self._add_actors(settings.http_address)
+
+    def _make_holding(self, plugins: Sequence[Plugin]) -> Holding:
+        settings = self._settings
+        directories = (settings.plugin_dir, settings.registry_dir)
+        directory = next((one for one in directories if one.is_dir()), settings.plugin_dir)
+        name = instance(settings.instance, socket.gethostname(), type(plugins[0]).__name__)
+        holding = Holding(
+            folder=directory / FOLDER / name,
+            ownership=self._ownership,
+            resources=self._catalogue.resources,
+            metrics=self._metrics,
+        )
+        self.ask_hold = Requests(holding).answer  # as over the socket, for tests
+        holding.socket = HoldSocket(self.ask_hold)
+        holding.open()
+        for plugin, called in zip(plugins, _names(plugins), strict=True):
+            holding.equip(plugin, called)
+        return holding
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
         around = Surroundings(
@@ -117,10 +138,15 @@ class Host:
             watcher=self._watcher,
             metrics=self._metrics,
             lost=self._lost,
+            hold=self._holding.apply,
         )
         self._introduce(plugins)
         named = zip(plugins, _names(plugins), strict=True)
-        return [Discovery(plugin, name, around) for plugin, name in named]
+        discoveries = [Discovery(plugin, name, around) for plugin, name in named]
+        for each in discoveries:
+            self._directories.subscribe(each.rediscover)
+        self._holding.discoveries = discoveries
+        return discoveries
 
     def _introduce(self, plugins: Sequence[Plugin]) -> None:
         for plugin in plugins:
@@ -200,6 +226,7 @@ class Host:
             group.add("liveness", self._liveness.run, self._liveness.stop)
         for discovery in self._discoveries:
             group.add(f"discovery-{discovery.name}", discovery.run, discovery.stop)
+        group.add("holds", self._holding.run, self._holding.stop)
         group.add("holders", self._tracker.run, self._tracker.stop)
         group.add("protocol-switch", self._switch.run, self._switch.stop)
         # It is added last, so that it stops first and the kubelet notices at once.
@@ -239,6 +266,7 @@ class Host:
         check_plugins(plugins)
         self._introduce(plugins)
         for discovery, plugin in zip(self._discoveries, plugins, strict=True):
+            self._holding.equip(plugin, discovery.name)
             discovery.replace(plugin)
         for endpoint in self._endpoints.running():
             endpoint.poke()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deviceplugin._app.endpoints import Endpoints
+from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.protocol_switch import ProtocolSwitch
 from deviceplugin._attribution.ownership import Ownership
@@ -40,6 +41,7 @@ class Status:
     liveness: Liveness
     switch: ProtocolSwitch
     directories: HostDirectories
+    holding: Holding
     hooks: HooksByResource = field(default_factory=HooksByResource)
     """By the name of the plugin."""
     problems: Problems = field(default_factory=lambda: Problems(log))
@@ -75,8 +77,13 @@ class Status:
             if endpoint.problem
         ]
 
-    def shortfalls(self) -> list[str]:
-        return [text for discovery in self.discoveries for text in discovery.shortfalls]
+    def notes(self) -> Mapping[str, Any]:
+        """Return what plugins should offer and do not, and what is held, for JSON."""
+        return {
+            "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
+            "holds": self.holding.listed(),
+            "holds_problem": self.holding.problem,
+        }
 
     def reports(self) -> list[Report]:
         holdings, used = self.tracker.current(), self._usage()
@@ -111,7 +118,7 @@ class Status:
                 {**report.as_json(), "devices": list(report.devices_as_json())}
                 for report in self.reports()
             ],
-            "shortfalls": self.shortfalls(),
+            **self.notes(),
         }
 
     # Called by the metrics at each scrape.

@@ -76,6 +76,8 @@ class Holders:
         self.allocating: Counter[Key] = Counter()
         """The devices of which allocations are under way."""
         self.hardware = HeldHardware()
+        self.held: Mapping[Key, str] = {}
+        """What an operator holds, so that nobody else gets it, each with why."""
 
     def begin(self, keys: Collection[Key]) -> bool:
         """Begin an allocation of ``keys``. Return whether other devices are closed by it."""
@@ -104,6 +106,14 @@ class Holders:
         held = self.pods.held | self.allocating.keys() | self.claims.by_device.keys()
         return self.hardware.keep(held, records)
 
+    def user(self, key: Key) -> str:
+        """Return which claim or pod has the device, or its hardware; empty if none does."""
+        if claim := self.claims.by_device.get(key):
+            return str(claim)
+        if key in self.allocating or key in self.pods.held:
+            return self.pods.name(key)
+        return self.elsewhere(key) or self.claims.unreadable_holder(key)
+
     def by_pod(self, key: Key) -> str:
         """Return which pod holds the device, in words; empty if none does."""
         if key in self.allocating or key in self.pods.held:
@@ -118,17 +128,23 @@ class Holders:
                 return f"held as {shown(other, key)} by {holder or self.pods.name(other)}"
         return ""
 
+    def closed(self, resource: str) -> Mapping[str, str]:
+        """Return why devices of ``resource`` are closed whoever asks, by id."""
+        ours = [key for key in self.hardware.rivals if key[0] == resource]
+        found = {key[1]: self.elsewhere(key) for key in ours}
+        return found | {one: why for (name, one), why in self.held.items() if name == resource}
+
     def closed_to_pods(self, key: Key) -> str:
         """Return why no pod may get the device; empty if one may.
 
         That a pod holds it under this id is no reason: the kubelet decides among pods, and notices
         their end sooner.
         """
-        return self.claims.closed(key) or self.elsewhere(key)
+        return self.held.get(key) or self.claims.closed(key) or self.elsewhere(key)
 
     def closed_to(self, claim: Claim, key: Key) -> str:
         """Return why ``claim`` may not get the device; empty if it may."""
-        if why := self.claims.closed(key, claim):
+        if why := self.held.get(key) or self.claims.closed(key, claim):
             return why
         if not self.pods.known:
             return UNKNOWN

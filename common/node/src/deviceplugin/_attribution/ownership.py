@@ -162,7 +162,8 @@ class Ownership:
 
     def _offer(self, device: Device, key: Key) -> OfferState:
         offered = self._mode == "dra" and self._pods.known
-        held = self._holders.by_pod(key) or self._claims.unreadable_holder(key)
+        held = self._holders.held.get(key) or self._holders.by_pod(key)
+        held = held or self._claims.unreadable_holder(key)
         held = held or self._holders.elsewhere(key, self._claims.by_device.get(key))
         is_leaving = key in self._handover and key not in self._claims.by_device
         closed = held or (handover.LEAVING_PLUGIN if is_leaving else "")
@@ -217,7 +218,7 @@ class Ownership:
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            held = self._handover or self._claims or self.hardware.rivals
+            held = self._handover or self._claims or self.hardware.rivals or self._holders.held
             return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
@@ -269,10 +270,24 @@ class Ownership:
         return self._pods.known, held, len(self._handover), self._claims.state
 
     def elsewhere(self, resource: str) -> Mapping[str, str]:
-        """Return the devices of ``resource`` that are held under another id, each with by whom."""
+        """Return the devices of ``resource`` that are held under another id, each with by whom.
+
+        Also those that an operator holds, each with why.
+        """
         with self._lock:
-            ours = [key for key in self.hardware.rivals if key[0] == resource]
-            return {key[1]: self._holders.elsewhere(key) for key in ours}
+            return self._holders.closed(resource)
+
+    def hold(self, held: Mapping[Key, str]) -> None:
+        """Give out none of ``held``, which an operator holds, each with why."""
+        with self._lock:
+            self._holders.held = held
+        self._listeners.call()
+
+    def users(self, keys: _Keys) -> Sequence[str] | None:
+        """Return which pods and claims have any of ``keys`` now; None if that is not known."""
+        with self._lock:
+            found = {who for key in keys if (who := self._holders.user(key))}
+            return sorted(found) if self._pods.known else None
 
     def _call(self, *, others: bool, changed: bool = True) -> None:
         if others:

@@ -64,6 +64,12 @@ def check_driver_name(text: str) -> None:
         )
 
 
+def check_instance(text: str) -> None:
+    """Raise ``ValueError`` unless ``text`` can be the name of a folder, or is empty."""
+    if text and not re.fullmatch(NAME, text):
+        raise ValueError("is not 1 to 63 letters, digits, '-', '_' or '.', such as gpu-plugin-a")
+
+
 class HostName(str):
     """The name of a machine, without a port."""
 

@@ -19,7 +19,7 @@ from deviceplugin._config import values as _values
 from deviceplugin._config.documents import places
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.loading import key
-from deviceplugin._config.names import HostName, check_driver_name
+from deviceplugin._config.names import HostName, check_driver_name, check_instance
 from deviceplugin._config.node_choice import NodeFacts
 from deviceplugin.proto.v1beta1 import PLUGIN_DIR
 
@@ -60,6 +60,10 @@ class Settings:
     )
     """Name of the DRA driver, which DeviceClasses and claims refer to. By default it is made of the
     plugin's resource: gopher.example.com for example.com/gopher."""
+    instance: str = dataclasses.field(default="", metadata={"check": check_instance, "empty": ""})
+    """Name of this plugin among those on the node, by which it finds the devices that were held
+    before it started: the same after each start. By default that of its DaemonSet. Set it if two
+    plugins share the host's network and the plugin directory."""
     node_name: str = dataclasses.field(default="", metadata={"env": "NODE_NAME"})
     """Name of this node; in a pod, spec.nodeName. DRA needs it, and it can select from the nodes of
     a file, and a file of a directory."""

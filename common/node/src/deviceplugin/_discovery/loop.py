@@ -33,6 +33,7 @@ class Discovery:
         self.name = name
         """The plugin's name in logs and metrics."""
         self._timing, self._watcher, self._lost = around.timing, around.watcher, around.lost
+        self._hold = around.hold
         self._metrics = metrics = around.metrics
         self._paths: Sequence[Path] = ()
         self._clock: Clock = MONOTONIC
@@ -114,6 +115,7 @@ class Discovery:
         texts = plugin.shortfalls
         missing = Counter([texts] if isinstance(texts, str) else map(str, texts))
         self._missing.note("discovery incomplete", missing)
+        self._hold(self.name, groups)
         self._resources.claim(groups)
         holdings = self._holdings.ask(vanished=self._resources.any_vanished)
         if holdings is None and self._holdings.waiting:

@@ -43,6 +43,8 @@ class Surroundings(NamedTuple):
     metrics: Metrics
     lost: Callable[[Sequence[Path]], str]
     """Returns why what is discovered at these paths cannot be allocated; empty if it can."""
+    hold: Callable[[str, Groups], None] = lambda _plugin, _groups: None
+    """Adds to what a plugin discovered what an operator holds and it does not look at."""
 
 
 class DiscoveredResources:

@@ -100,7 +100,7 @@ class KeptDevices:
         those that must not be given out, each with the reason.
         """
         vanished = [reported(one, became(one)) for one, _ in self.vanished.values()]
-        there = [reported(one, closed.get(one.id, "")) for one in self.present.values()]
+        there = [_closed(one, closed.get(one.id, "")) for one in self.present.values()]
         return [*there, *vanished]
 
 
@@ -112,6 +112,12 @@ def unhealthy(devices: Iterable[Device], reason: str) -> list[Device]:
 def reported(device: Device, reason: str) -> Device:
     """Return ``device``, unhealthy for ``reason`` unless that is empty."""
     return replace(device, health=Health.unhealthy(reason)) if reason else device
+
+
+def _closed(device: Device, reason: str) -> Device:
+    """Return ``device`` as one that must not be given out, with what else is wrong before that."""
+    own = device.health.reason if reason and not device.health else ""
+    return reported(device, "; ".join(filter(None, [own, reason])) if own != reason else reason)
 
 
 _DISCOVERIES: Final = 3

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from deviceplugin._http.access import Access
 from deviceplugin._http.answering import Job
@@ -48,8 +48,8 @@ class View(Protocol):
     def reports(self) -> Sequence[Report]:
         """Return all resources and their devices."""
 
-    def shortfalls(self) -> Sequence[str]:
-        """Return what plugins should offer and do not, a message for each."""
+    def notes(self) -> Mapping[str, Any]:
+        """Return what is to be said beside the resources, for JSON, by its key."""
 
 
 class HttpServer:
@@ -70,7 +70,7 @@ class HttpServer:
     ) -> None:
         self._probes = {"/healthz": view.alive, "/readyz": view.ready}
         page = Shared(lambda _: _page(view, metrics))
-        devices = Shared(lambda _: _devices(view.reports(), view.shortfalls()))
+        devices = Shared(lambda _: _devices(view.reports(), view.notes()))
         self._routes: Mapping[str, Callable[[str], HttpAnswer]] = {
             "/": lambda _accept: page(),
             "/metrics": Shared(lambda accept: HttpAnswer(200, *metrics.expose(accept))),
@@ -127,13 +127,13 @@ def _probe(problem: str, *, detailed: bool) -> HttpAnswer:
     return HttpAnswer(200, TEXT, b"ok\n")
 
 
-def _devices(reports: Iterable[Report], shortfalls: Sequence[str]) -> HttpAnswer:
+def _devices(reports: Iterable[Report], notes: Mapping[str, Any]) -> HttpAnswer:
     """Return all reports as JSON, encoded in chunks so that an Allocate need not wait for it."""
     resources = (
         f'{_ENCODER.encode(report.as_json())[:-1]},\n"devices": [{_encoded_devices(report)}]}}'
         for report in reports
     )
-    more = {"shortfalls": shortfalls, "boot": boot_id()}
+    more = {**notes, "boot": boot_id()}
     text = f'{{"resources": [{",".join(resources)}],\n{_ENCODER.encode(more)[1:]}\n'
     return HttpAnswer(200, "application/json", text.encode())
 

@@ -155,6 +155,11 @@ class Metrics:
         "Samples of a plugin's own metrics dropped as duplicates.",
         "plugin",
     )
+    held: Gauge = _gauge("deviceplugin_held_devices", "Devices that an operator holds.")
+    oldest_hold: Gauge = _gauge(
+        "deviceplugin_oldest_hold_timestamp_seconds",
+        "Unix time since which a device has been held; 0 if none is.",
+    )
     released: Counter = _counter(
         "deviceplugin_released_devices",
         "Devices that pods released, as reported to released().",

@@ -5,17 +5,18 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
+import deviceplugin as dp
 from deviceplugin.kit.backoff import Backoff
 from deviceplugin.kit.cdi import Edits
 from deviceplugin.kit.log import Problems
 from deviceplugin_gpu import host
 from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.health.incidents import Record
-from deviceplugin_gpu.metrics import GpuMetrics, read_gpu
-from deviceplugin_gpu.nvml.api import NvmlError, Session
+from deviceplugin_gpu.metrics import GpuMetrics, Reading, read_gpu
+from deviceplugin_gpu.nvml import open_nodes
+from deviceplugin_gpu.nvml.api import NvmlError, Place, Session, call
 from deviceplugin_gpu.nvml.enumeration import Enumeration, UnidentifiedGpu, enumerate_gpus
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Gpu, Snapshot, size
@@ -47,10 +48,15 @@ class Driver:
         self.library = library
         self.health = Health(record=Record(state_file), clock=clock)
         self.session = Session(library)
+        self.session.addresses = lambda: host.served(sysfs)
+        self.minors: dict[str, int] = {}
+        """The N of /dev/nvidiaN of each GPU that was ever read, by PCI address."""
         self.files = Edits()
         """The driver's files that containers get by CDI, or got before these were lost."""
-        self.metrics = GpuMetrics(partial(read_gpu, self.session), clock=clock)
+        self.metrics = GpuMetrics(self._read, clock=clock)
         self.usage = GpuUsage(self.session, clock)
+        self._closed: frozenset[str] = frozenset()
+        """The addresses of GPUs without which NVML was initialized last."""
         self._sysfs = sysfs
         self._clock = clock
         self._latest: Enumeration | None = None
@@ -113,6 +119,43 @@ class Driver:
         """The result of the last poll; empty before the first."""
         return self._latest.snapshot if self._latest else Snapshot()
 
+    def let_go(self, addresses: frozenset[str], dev: Path) -> None:
+        """Close the GPUs at these PCI addresses, and no longer ask for them.
+
+        NVML has to be shut down for that, for a moment: the others are opened again when they are
+        asked for. DiscoveryError if a process still has a node open.
+        """
+        self.session.held = addresses
+        is_new = bool(addresses - self._closed)
+        if self.session.is_open and (is_new or self._open(addresses, dev, own=True)):
+            self.session.reopen()
+        self._closed = addresses
+        if users := self._open(addresses, dev):
+            raise dp.DiscoveryError(f"its device node is still open in {', '.join(users)}")
+
+    def _open(self, addresses: frozenset[str], dev: Path, *, own: bool = False) -> list[str]:
+        wanted = {self.minors.get(address) for address in addresses}
+        others = {minor for address, minor in self.minors.items() if address not in addresses}
+        return open_nodes.users(
+            dev, lambda minor: minor in wanted or (None in wanted and minor not in others), own=own
+        )
+
+    def take_back(self, addresses: frozenset[str]) -> None:
+        """Use these GPUs again; NvmlError if one that the driver has cannot be read."""
+        self.session.held -= addresses
+        self._closed -= addresses
+        if self.session.is_open:
+            self.session.reopen()
+        else:
+            self.session.open()
+        with self.session.use():
+            for address in addresses & {*host.served(self._sysfs)}:
+                call("nvmlDeviceGetUUID", Place(0, address).handle())
+
+    def _read(self, uuid: str) -> Reading:
+        address = next((gpu.pci for gpu in self.gpus if gpu.uuid == uuid), "")
+        return read_gpu(self.session, uuid, address)
+
     def close(self) -> None:
         """Shut NVML down."""
         with suppress(NvmlError):
@@ -136,13 +179,16 @@ class Driver:
 
     def _enumerate(self) -> Enumeration:
         with self.session.use():
-            return enumerate_gpus(self._sysfs, self.snapshot, lambda: self._clock() > self._until)
+            late = lambda: self._clock() > self._until  # noqa: E731
+            return enumerate_gpus(self.session, self._sysfs, self.snapshot, late)
 
     def _keep(self, found: Enumeration) -> Enumeration:
         known = {gpu.uuid for gpu in self.gpus}
         for gpu in found.snapshot.gpus:
             if gpu.uuid not in known:
                 log.info("GPU found", extra=_facts(gpu))
+            if gpu.minor is not None:
+                self.minors[gpu.pci] = gpu.minor
         self._unanswered.say_all("driver query not answered", found.unanswered)
         self._latest = found
         return found

@@ -132,6 +132,13 @@ class Shares:
         is_ours = self._running is not None
         return self._own_name(unit) if is_ours or unit.mig else unit.resource
 
+    def user(self, resource: str, uuid: str) -> str:
+        """Return the daemon that may have a GPU or MIG device open; empty if none has."""
+        found = read(self._root / RUNNING)
+        if found is None:
+            return "" if _silence(self._root, resource) else resource
+        return next((one.name for one in found if uuid in {it.uuid for it in one.devices}), "")
+
     def _own_name(self, unit: Unit) -> str:
         # A process sees one MIG device at most, and the daemon of several cannot serve them.
         if unit.mig or self._settings.sharing.one_at_most:

@@ -2,9 +2,9 @@
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pynvml
 
@@ -97,6 +97,21 @@ def ask(default: Any, function: str, *arguments: object) -> Any:
         raise
 
 
+class Place(NamedTuple):
+    """Where NVML has a GPU. Only ``handle`` makes it open the GPU's device node."""
+
+    number: int
+    """Its index, or its place among all GPUs by their address, which is the same."""
+    address: str = ""
+    """Its PCI address, if it must be asked for by that."""
+
+    def handle(self) -> Handle:
+        """Return the handle, from now on with the node open."""
+        if self.address:
+            return call("nvmlDeviceGetHandleByPciBusId", self.address)
+        return call("nvmlDeviceGetHandleByIndex", self.number)
+
+
 class Session:
     """NVML, initialized from ``open`` to ``close``. Thread-safe.
 
@@ -109,6 +124,11 @@ class Session:
         self.wait_limit = wait_limit
         """Seconds that one wait for events takes at most. A shutdown waits as long."""
         self.generation = 0
+        self.held: frozenset[str] = frozenset()
+        """PCI addresses of GPUs of which no handle must be asked for. NVML opens the nodes of a GPU
+        with its first handle, and has no function that closes those of one GPU."""
+        self.addresses: Callable[[], Sequence[str]] = tuple
+        """Returns the PCI addresses of all GPUs of the driver, in order."""
         self._changed = threading.Condition()
         self._opening = threading.Lock()
         self._users = 0
@@ -119,6 +139,22 @@ class Session:
     def is_open(self) -> bool:
         """Whether NVML is initialized."""
         return self._open
+
+    def gpu(self, uuid: str, address: str) -> Handle:
+        """Return the handle of a GPU, whose PCI address may be unknown; NvmlError if it is held."""
+        if not self.held:
+            return call("nvmlDeviceGetHandleByUUID", uuid)
+        if not address or address in self.held:
+            raise NvmlError("nvmlDeviceGetHandleByPciBusId", NOT_FOUND, "held")
+        # By UUID, NVML would open others as well in search of it.
+        return Place(0, address).handle()
+
+    def places(self) -> Sequence[Place]:
+        """Return where the GPUs are that are not held. Use it inside ``use``."""
+        known = self.addresses() if self.held else ()
+        if not known:  # without the PCI bus, others must not be lost for one that is held
+            return [Place(index) for index in range(call("nvmlDeviceGetCount"))]
+        return [Place(index, one) for index, one in enumerate(known) if one not in self.held]
 
     def wait_until_open(self, seconds: float) -> bool:
         """Wait at most ``seconds`` for NVML to be initialized, and return whether it is."""

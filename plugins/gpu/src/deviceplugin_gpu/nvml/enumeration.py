@@ -11,7 +11,7 @@ from typing import Any, Final
 from deviceplugin.kit import numa
 from deviceplugin_gpu import host
 from deviceplugin_gpu.nvml import api, gpu_facts
-from deviceplugin_gpu.nvml.api import Handle, NvmlError, ask, call
+from deviceplugin_gpu.nvml.api import Handle, NvmlError, Session, ask, call
 from deviceplugin_gpu.nvml.gpu_facts import Questions, fabric
 from deviceplugin_gpu.snapshot import NOT_REMAPPED, Gpu, Link, Nearness, Snapshot
 
@@ -97,27 +97,31 @@ class Enumeration:
 
 
 def enumerate_gpus(
-    sysfs: Path, before: Snapshot, is_late: Callable[[], bool] = lambda: False
+    session: Session, sysfs: Path, before: Snapshot, is_late: Callable[[], bool] = lambda: False
 ) -> Enumeration:
     """Return all GPUs that exist now, and those of ``before`` that can no longer be read.
+
+    Those that are held are not among them, and are not asked for.
 
     Links are reused from ``before`` if the GPUs are the same, and so are versions that the driver
     does not report this time. Once ``is_late``, the remaining GPUs and links are left for the next
     time, so that an enumeration ends even if each call takes seconds.
     """
-    count = call("nvmlDeviceGetCount")
+    held, places = session.held, session.places()
     found: list[Gpu] = []
     handles: dict[str, Handle] = {}
     unknown: list[tuple[int, str]] = []
     unanswered: list[str] = []
-    addresses: set[str] = set()
-    for index in range(count):
+    addresses = {*held}
+    for place in places:
+        index = place.number
         if is_late():
             unknown.append((index, _TOO_SLOW))
             continue
         try:
-            handle = call("nvmlDeviceGetHandleByIndex", index)
+            handle = place.handle()
             uuid = call("nvmlDeviceGetUUID", handle)
+            index = _value(index, "nvmlDeviceGetIndex", handle) if place.address else index
         except NvmlError as error:
             unknown.append((index, str(error)))
             continue
@@ -129,7 +133,8 @@ def enumerate_gpus(
             found.append(gpu)
             handles[uuid] = handle
     cards = host.cards(sysfs)
-    missing = _missing(before.gpus, {*handles}, unknown, cards)
+    earlier = [gpu for gpu in before.gpus if gpu.pci not in held]
+    missing = _missing(earlier, {*handles}, unknown, cards)
     found += missing
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     is_covered = all((a, b) in before.links for a in handles for b in handles if a != b)

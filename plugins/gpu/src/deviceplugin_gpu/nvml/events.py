@@ -146,10 +146,10 @@ class EventWatch:
     def _register(self, events: EventSet) -> None:
         deaf: dict[str, str] = {}
         mute, seen = set(), set()
-        for index in range(call("nvmlDeviceGetCount")):
+        for place in self._session.places():
             uuid = ""
             try:
-                gpu = call("nvmlDeviceGetHandleByIndex", index)
+                gpu = place.handle()
                 uuid = call("nvmlDeviceGetUUID", gpu)
                 seen.add(uuid)
                 if not _listens(events, gpu, uuid):

@@ -37,6 +37,7 @@ OLDER: Final[Mapping[str, tuple[str, ...]]] = {
     "nvmlSystemGetCudaDriverVersion_v2": ("nvmlSystemGetCudaDriverVersion",),
     "nvmlDeviceGetCount_v2": ("nvmlDeviceGetCount",),
     "nvmlDeviceGetHandleByIndex_v2": ("nvmlDeviceGetHandleByIndex",),
+    "nvmlDeviceGetHandleByPciBusId_v2": ("nvmlDeviceGetHandleByPciBusId",),
     "nvmlDeviceGetPciInfo_v3": ("nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
     "nvmlDeviceGetAttributes_v2": ("nvmlDeviceGetAttributes",),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("nvmlDeviceGetNvLinkRemotePciInfo",),

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from deviceplugin._attribution.holds import PREFIX
 from deviceplugin.apiserver import ApiServer, ConflictError, NotFoundError, UnavailableError
 
 SILENCE: Final = 60.0
@@ -66,7 +67,8 @@ class Patience:
             name = str(resource["name"])
             wanted = not self.resources or name in self.resources
             for device in resource["devices"] if wanted else ():
-                if not device["healthy"]:
+                # A held device keeps its pods, unless something is wrong with it as well.
+                if not (device["healthy"] or str(device["reason"]).startswith(PREFIX)):
                     key = name, str(device["id"])
                     since[key] = self._since.get(key, now)
                     suspects += self._of_device(key, device, now - since[key])

@@ -41,6 +41,7 @@ KUBELET: Final = (
         _plugin.registrations,
     ),
     Check("shortfalls", "what the running plugin should offer and does not", _plugin.shortfalls),
+    Check("holds", "devices that an operator holds, and for how long", _plugin.holds),
     Check("dra", "directories, records and CDI files of DRA drivers", _dra.drivers),
     Check("dra-cluster", "API, rights and classes that DRA needs", _dra.cluster),
     Check("dra-runtime", "whether the container runtime adds CDI devices", _dra.runtime),

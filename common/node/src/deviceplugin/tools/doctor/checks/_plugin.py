@@ -1,8 +1,9 @@
 """A plugin itself: what it lacks, whether the kubelet has it, and a file of several plugins."""
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Finding, Node, failure, ok, warning
@@ -17,6 +18,8 @@ _T = TypeVar("_T")
 _MOST: Final = 64 << 20
 """Most bytes of an answer."""
 _OFF: Final = "off"
+_LONG: Final = 24 * 3600.0
+"""Seconds after which a hold may have been forgotten; the alert DeviceHeldLong says so too."""
 _REGISTER: Final = (
     "do as it says; the checks of the kubelet above say what keeps a plugin from it. A plugin that "
     "is just starting registers within seconds."
@@ -69,6 +72,34 @@ def shortfalls(node: Node) -> Iterator[Finding]:
 def _shortfalls(page: Any) -> list[str]:
     found = page.get("shortfalls")
     return [str(text) for text in found] if isinstance(found, list) else []
+
+
+def holds(node: Node) -> Iterator[Finding]:
+    """What an operator holds, and for how long."""
+    try:
+        page, (found, problem) = _asked(node, _holds, "what is held is not known.")
+    except _NotAskedError as reason:
+        yield reason.args[0]
+        return
+    if problem:
+        means = "no device can be held here, or what was held before is given to pods again."
+        yield warning(page, f"holds: {problem}", means=means, do="do as it says; see the log.")
+    for name, why, since, state in found:
+        lasts = max(0.0, node.wall() - since)
+        text = f"held for {timedelta(seconds=round(lasts))}: {why} ({state})"
+        if lasts > _LONG:
+            means = "no pod gets it. Somebody may have forgotten it."
+            yield warning(name, text, means=means, do=f"deviceplugin release {name}")
+        else:
+            yield ok(name, text)
+    if not (found or problem):
+        yield ok(page, "nothing is held")
+
+
+def _holds(page: Any) -> tuple[list[tuple[str, str, float, str]], str]:
+    fields = ("device", "reason", "since", "state")
+    found = [tuple(one[field] for field in fields) for one in page.get("holds", ())]
+    return cast("Any", found), str(page.get("holds_problem", ""))
 
 
 class _Offer(NamedTuple):

@@ -1,0 +1,1 @@
+"""``kubectl deviceplugin hold`` and ``release``."""

@@ -1,0 +1,294 @@
+"""Holding devices: remembering which, and letting go of what nobody uses any more."""
+
+import fcntl
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, Final
+
+from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._attribution.hold_file import HoldFile
+from deviceplugin._attribution.holds import Found, HeldDevice, Hold, Holds
+from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._discovery.found import Groups
+from deviceplugin._discovery.loop import Discovery
+from deviceplugin._inventory.published import Resource
+from deviceplugin._platform.hooks import HooksByResource, reason_of
+from deviceplugin._platform.unix_sockets import advised
+from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import DevicePluginError
+from deviceplugin.kit.log import Problems
+from deviceplugin.model import Device
+from deviceplugin.plugin import Plugin, overrides
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = ".holds"
+"""Below the plugin directory, with a folder for each plugin. A kubelet leaves folders alone."""
+_POD: Final = re.compile(r"(?P<owner>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""The name of a DaemonSet's pod, with its random end."""
+_LET_GO_TIMEOUT: Final = 5.0
+_FIRST_REST, _LONGEST_REST = 1.0, 30.0
+"""Seconds between two attempts to let go of a device."""
+_AGAIN: Final = 5.0
+"""Seconds after which is looked who uses what is held, and whether the folder can be used."""
+UNKNOWN: Final = "waiting: not known what pods have"
+LET_GO: Final = "let go"
+RELEASING: Final = "being released"
+
+
+def instance(given: str, hostname: str, otherwise: str) -> str:
+    """Return the name of this plugin among those of the node: the same after a restart of its pod.
+
+    It is the one ``given``, or that of the DaemonSet whose pod is on its own network.
+    """
+    pod = _POD.fullmatch(hostname)
+    return given or (pod["owner"] if pod else otherwise)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the plugins are with one hold."""
+
+    in_use: bool = False
+    """Whether plugins may have the devices open. Not after a restart: they have never opened them.
+    """
+    state: str = "waiting"
+    done: frozenset[Key] = frozenset()
+    """The devices that were let go of, or tried to. Parts of the same hardware may appear later."""
+    rest: float = _FIRST_REST
+    not_before: float = 0.0
+
+    def is_over(self, keys: frozenset[Key]) -> bool:
+        """Return whether nothing is left to be done for the devices ``keys``."""
+        return self.state == RELEASING or (self.state == LET_GO and keys <= self.done)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Holding:
+    """The holds of a process. ``run`` is the thread that lets go; the rest is thread-safe.
+
+    Only the process with the lock on ``folder`` has holds: of two with one name, the second says so
+    and waits.
+    """
+
+    folder: Path
+    ownership: Ownership
+    resources: Callable[[], Mapping[str, Resource]]
+    metrics: Metrics
+    discoveries: Sequence[Discovery] = ()
+    socket: HoldSocket = field(init=False)
+    """Is set before ``run``, because what answers needs this object."""
+    problem: str = "not started"
+    """Why devices cannot be held, or what was held is not known; empty if all is right."""
+    progress: dict[str, Progress] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+    """Held while the holds change."""
+    wake: Event = field(default_factory=Event)
+    _stopped: bool = False
+    locked: int | None = None
+
+    def __post_init__(self) -> None:
+        self.holds = Holds(self.ownership.hold)
+        self.file = HoldFile(self.folder / "holds.json")
+        self._problems = Problems(log)
+        self._hooks = HooksByResource()
+
+    # For discoveries.
+
+    def apply(self, plugin: str, groups: Groups) -> None:
+        """Add what is held and was not discovered."""
+        self.holds.apply(plugin, groups)
+
+    def open(self) -> None:
+        """Read what was held before, unless another process has the folder."""
+        try:
+            locked = self._lock_folder()
+        except OSError as error:
+            why = "another process has it: give each its own instance"
+            text = why if isinstance(error, BlockingIOError) else advised(error)
+            self.problem = f"{self.folder}: {text}"
+            self._problems.say("folder", "holds unavailable", error=self.problem)
+            return
+        self._problems.over("folder")
+        holds, self.problem = self.file.load()
+        if self.problem:
+            log.error("holds damaged", extra={"error": self.problem})
+        with self.lock:
+            self.set(holds)
+        for hold in holds:
+            log.info("device still held", extra=_fields(hold))
+        self.locked = locked  # from now on requests are answered
+
+    def _lock_folder(self) -> int:
+        for one in (self.folder.parent, self.folder):
+            one.mkdir(mode=0o700, exist_ok=True)
+        found = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(found)
+            raise
+        return found
+
+    def _close(self) -> None:
+        if self.locked is not None:
+            os.close(self.locked)
+            self.locked = None
+
+    # Its thread.
+
+    def run(self) -> None:
+        """Let go of what is held as soon as nobody uses it, until stopped."""
+        end = self.ownership.subscribe(self.wake.set)
+        try:
+            while not self._stopped:
+                self.wake.clear()
+                if self.locked is None:
+                    self.open()
+                    self.changed()
+                if self.locked is not None:
+                    self.socket.open(self.folder)
+                wait = min([_AGAIN, *map(self._advance, self.holds.all)])
+                self.wake.wait(wait)
+        finally:
+            end()
+            self.socket.close()
+            self._close()
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._hooks.close()
+        self.wake.set()
+
+    def _advance(self, hold: Hold) -> float:
+        """Let go of what ``hold`` has, if nobody uses it; return for how long to do nothing."""
+        keys = frozenset(one.key for one in self.members(hold))
+        progress = self.progress.get(hold.name)
+        if progress is None or progress.is_over(keys):
+            return _AGAIN
+        if (left := progress.not_before - time.monotonic()) > 0:
+            return left
+        users = self.ownership.users(keys)
+        if users is None or users:
+            progress.state = "waiting for its users" if users else UNKNOWN
+            return _AGAIN
+        with self.lock:
+            progress.done, progress.in_use = keys, False
+            self.equip_all()
+        problem = self._let_go(hold)
+        with self.lock:
+            if self.progress.get(hold.name) is not progress:
+                return 0.0  # it was released meanwhile
+            progress.state = f"not let go: {problem}" if problem else LET_GO
+        return self._rest(hold, progress, problem)
+
+    def _let_go(self, hold: Hold) -> str:
+        """Have plugins close what they have open; return why one has not."""
+        for discovery, devices in self.concerned(hold):
+            if why := self.call(discovery, "let_go", devices, _LET_GO_TIMEOUT):
+                return why
+        return ""
+
+    def _rest(self, hold: Hold, progress: Progress, problem: str) -> float:
+        """Report an attempt; return for how long to do nothing."""
+        if not problem:
+            progress.rest = _FIRST_REST
+            self.report("device let go", hold)
+            return _AGAIN
+        self._problems.say(hold.name, "device not let go", **_fields(hold), error=problem)
+        rest, progress.rest = progress.rest, min(2 * progress.rest, _LONGEST_REST)
+        progress.not_before = time.monotonic() + rest
+        return rest
+
+    def call(self, discovery: Discovery, hook: str, devices: Sequence[Device], limit: float) -> str:
+        plugin = discovery.plugin
+        if not overrides(plugin, hook):
+            return ""
+        try:
+            self._hooks[discovery.name].call(hook, getattr(plugin, hook), devices, timeout=limit)
+        except DevicePluginError as error:
+            return reason_of(error)
+        return ""
+
+    # Which devices.
+
+    def members(self, hold: Hold) -> Sequence[HeldDevice]:
+        """Return the devices of a hold: those at that time, and its parts that are there now."""
+        found = {one.key: one for one in hold.devices}
+        for key, (plugin, device) in self.there().items():
+            if key not in found and hold.covers(key[0], device):
+                found[key] = HeldDevice(plugin, key[0], device)
+        return list(found.values())
+
+    def concerned(self, hold: Hold) -> Iterator[tuple[Discovery, Sequence[Device]]]:
+        members = self.members(hold)
+        for each in self.discoveries:
+            if devices := [one.device for one in members if one.plugin == each.name]:
+                yield each, devices
+
+    def equip(self, plugin: Plugin, name: str) -> None:
+        """Give ``plugin`` what it must not open: before it is used, and before ``let_go``."""
+        in_use = {name for name, one in self.progress.items() if one.in_use}
+        holds = [one for one in self.holds.all if one.name not in in_use]
+        members = [each for one in holds for each in self.members(one)]
+        plugin.held = [one.device for one in members if one.plugin == name]
+
+    def equip_all(self) -> None:
+        for each in self.discoveries:
+            self.equip(each.plugin, each.name)
+
+    def there(self, resource: str = "") -> Found:
+        """Return the devices of a resource, or all, as they are published now."""
+        names = {id(each.plugin): each.name for each in self.discoveries}
+        return {
+            (one.name, device.id): (names.get(id(one.plugin), ""), device)
+            for one in self.resources().values()
+            if resource in {"", one.name}
+            for device in one.devices.values()
+        }
+
+    def users(self, hold: Hold) -> Sequence[str] | None:
+        return self.ownership.users([one.key for one in self.members(hold)])
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        """Return what is held, for JSON."""
+        return [self.described(one) for one in self.holds.all]
+
+    def described(self, hold: Hold) -> Mapping[str, Any]:
+        progress = self.progress.get(hold.name)
+        return {
+            "device": hold.name,
+            "reason": hold.reason,
+            "since": hold.since,
+            "state": progress.state if progress else "not held",
+            "devices": [{"resource": name, "id": one} for name, one in sorted(hold.keys)],
+            "users": self.users(hold),
+        }
+
+    def set(self, holds: Sequence[Hold]) -> None:
+        """Make ``holds`` what is held."""
+        self.progress = {one.name: self.progress.get(one.name, Progress()) for one in holds}
+        self.holds.set(holds, self.there())
+        self.metrics.held.labels().set(sum(len(one.things) for one in holds))
+        self.metrics.oldest_hold.labels().set(min((one.since for one in holds), default=0.0))
+
+    def changed(self) -> None:
+        self.wake.set()
+        for each in self.discoveries:
+            each.rediscover()
+
+    def report(self, event: str, hold: Hold) -> None:
+        self._problems.over(hold.name)
+        log.info(event, extra=_fields(hold))
+        self.metrics.events.add(event, device=hold.name, detail=hold.reason)
+
+
+def _fields(hold: Hold) -> dict[str, Any]:
+    return {"device": hold.name, "reason": hold.reason}

@@ -1,0 +1,100 @@
+"""The file that remembers what is held, for the next process of the plugin."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from deviceplugin._attribution.holds import HeldDevice, Hold, HoldError
+from deviceplugin._inventory.validation import device_problem
+from deviceplugin.kit.state import State
+from deviceplugin.model import Attribute, Device, Version
+
+_FORM: Final = 1
+
+
+class HoldFile:
+    """The file of one plugin's holds, and a copy of it that is as new. For one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._states = [State(one, _FORM) for one in (path, path.with_name(f"{path.name}.bak"))]
+
+    def load(self) -> tuple[Sequence[Hold], str]:
+        """Return the holds, and what is wrong with that, if anything is.
+
+        A file that is damaged is set aside, and what the copy names is held.
+        """
+        was_there = self.path.exists()
+        for number, state in enumerate(self._states):
+            found = state.load(_read, None)
+            if found is not None:
+                return found, f"{self.path} was damaged: its copy is used" if number else ""
+        lost = "is damaged, and so is its copy: what was held is not known, and not held"
+        return (), f"{self.path} {lost}" if was_there else ""
+
+    def save(self, holds: Collection[Hold]) -> None:
+        """Write all holds to the disk; HoldError if that fails, and then the file is as it was."""
+        document = {"holds": [_written(one) for one in holds]}
+        first, copy = self._states
+        if not first.save(document):
+            raise HoldError(f"{self.path} cannot be written, so nothing was changed: see the log")
+        copy.save(document)
+
+
+def _written(hold: Hold) -> Mapping[str, Any]:
+    """Return a hold for JSON, in which shares, which are alike but for their ids, are one."""
+    groups: dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]] = {}
+    for plugin, resource, one in hold.devices:
+        facts = {key: _plain(value) for key, value in one.attributes.items()}
+        entry = {
+            "plugin": plugin,
+            "resource": resource,
+            "share_of": one.share_of,
+            "hardware": list(one.hardware or [node.host_path for node in one.nodes]),
+            "attributes": facts,
+            "capacity": dict(one.capacity),
+        }
+        group = plugin, resource, one.share_of or one.id, tuple(one.hardware)
+        groups.setdefault(group, (entry, []))[1].append(one.id)
+    devices = [{**entry, "ids": ids} for entry, ids in groups.values()]
+    own = {"name": hold.name, "reason": hold.reason, "since": hold.since}
+    return {**own, "by_attribute": hold.by_attribute, "devices": devices}
+
+
+def _plain(value: Attribute) -> object:
+    return {"version": str(value)} if isinstance(value, Version) else value
+
+
+def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
+    holds = [
+        Hold(
+            str(one["name"]),
+            str(one["reason"]),
+            float(one["since"]),
+            [HeldDevice(*each) for entry in one["devices"] for each in _devices(entry)],
+            bool(one["by_attribute"]),
+        )
+        for one in document["holds"]
+    ]
+    for one in (each.device for hold in holds for each in hold.devices):
+        if problem := device_problem(one):
+            raise ValueError(problem)
+    return holds
+
+
+def _devices(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Device]]:
+    facts = {
+        key: Version(value["version"]) if isinstance(value, dict) else value
+        for key, value in entry["attributes"].items()
+    }
+    common = Device(
+        "",
+        resource=str(entry["resource"]),
+        share_of=entry["share_of"],
+        hardware=tuple(map(str, entry["hardware"])),
+        attributes=facts,
+        capacity=entry["capacity"],
+    )
+    for one in entry["ids"]:
+        yield str(entry["plugin"]), common.resource, replace(common, id=str(one))
