@@ -143,12 +143,12 @@ def test_devices_that_are_equal_to_those_before_are_let_go_one_by_one() -> None:
 
 
 def test_the_kubelet_that_measures_takes_in_a_list_in_proportion_also_if_all_is_held(
-    tmp_path: Path,
+    root: Path,
 ) -> None:
     taken = {}
     for count in (FEW, MANY):
         devices = [pb.Device(ID=f"dev{number}", health="Healthy") for number in range(count)]
-        with SimulatedKubelet(tmp_path / str(count)) as kubelet:
+        with SimulatedKubelet(root / str(count)) as kubelet:
             manager = kubelet._live().manager
             for device in devices:
                 grant = Grant({-1: (device.ID,)}, pb.ContainerAllocateResponse())

@@ -1,10 +1,10 @@
 """All GPUs that NVML lists at one time. A faulty GPU does not affect the others."""
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,10 @@ from deviceplugin_gpu.snapshot import NOT_REMAPPED, Gpu, Link, Nearness, Snapsho
 _UNLISTED: Final = "is not known to NVML: it is lost, or hidden from this plugin"
 _DRIVERLESS: Final = "has no driver"
 _SEE_LOG: Final = "see the kernel's log: dmesg | grep NVRM"
-
-log = logging.getLogger(__name__)
 _DISPLAYS: Final = frozenset({"DGX Display", "NVIDIA DGX Display"})
 """Models that only drive a display."""
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _TOO_SLOW: Final = "NVML is too slow: there was no time to read this GPU"
-_NEAREST: Final = Nearness.INTERNAL
-_ENERGY: Final = "nvmlDeviceGetTotalEnergyConsumption"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +130,7 @@ def enumerate_gpus(
             handles[uuid] = handle
     cards = host.cards(sysfs)
     earlier = [gpu for gpu in before.gpus if gpu.pci not in held]
-    missing = _missing(earlier, {*handles}, unknown, cards)
-    found += missing
+    found += (missing := _missing(earlier, {*handles}, unknown, cards))
     gpus = tuple(sorted(found, key=lambda gpu: (gpu.index, gpu.uuid)))
     is_covered = all((a, b) in before.links for a in handles for b in handles if a != b)
     links = before.links if is_covered else _links(gpus, handles, is_late)
@@ -143,12 +138,10 @@ def enumerate_gpus(
     cuda = _value(None, "nvmlSystemGetCudaDriverVersion_v2")
     newest = before.cuda if cuda is None else (cuda // 1000, cuda % 1000 // 10)
     snapshot = Snapshot(gpus, links, version, newest)
-    advice = {uuid: _advice(handle) for uuid, handle in handles.items()}
-    needs_reset = {uuid: needed for uuid, needed in advice.items() if needed is not None}
     addresses.update(gpu.pci for gpu in missing)
     unread = unidentified(unknown[len(missing) :], cards, addresses)
-    used = {uuid: _value(None, _ENERGY, handle) for uuid, handle in handles.items()}
-    energy = {uuid: value for uuid, value in used.items() if value is not None}
+    needs_reset = _answered(handles, _advice)
+    energy = _answered(handles, partial(_value, None, "nvmlDeviceGetTotalEnergyConsumption"))
     return Enumeration(snapshot, handles, unread, needs_reset, energy, tuple(unanswered))
 
 
@@ -213,15 +206,17 @@ def _value(default: Any, function: str, *arguments: object) -> Any:
         return default
 
 
+def _answered(handles: Mapping[str, Handle], ask: Callable[[Handle], Any]) -> dict[str, Any]:
+    return {uuid: one for uuid, handle in handles.items() if (one := ask(handle)) is not None}
+
+
 def _advice(handle: Handle) -> bool | None:
     """Return whether the driver calls for a reset; None if it does not say."""
     try:
         (field,) = call("nvmlDeviceGetFieldValues", handle, [api.RECOVERY_ACTION])
     except NvmlError:
         return None
-    if field.nvmlReturn:
-        return None
-    return int(field.value.uiVal) not in api.NO_RECOVERY_NEEDED
+    return None if field.nvmlReturn else int(field.value.uiVal) not in api.NO_RECOVERY_NEEDED
 
 
 def _missing(
@@ -281,7 +276,7 @@ def _links(
 
 def _path(a: Handle, b: Handle) -> Nearness:
     try:
-        return Nearness(_NEAREST - int(call("nvmlDeviceGetTopologyCommonAncestor", a, b)))
+        return Nearness(Nearness.INTERNAL - int(call("nvmlDeviceGetTopologyCommonAncestor", a, b)))
     except (NvmlError, ValueError):
         return Nearness.SYSTEM
 
