@@ -22,20 +22,20 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 80_000,
-    "of deviceplugin": 31_000,
-    "of deviceplugin-testing": 17_900,
-    "of deviceplugin-cli": 8_150,
-    "of the plugins": 19_500,
+    "lines of source": 86_400,
+    "of deviceplugin": 33_250,
+    "of deviceplugin-testing": 19_300,
+    "of deviceplugin-cli": 8_200,
+    "of the plugins": 22_150,
     "of the operator": 3_600,
     "lines of build and demo": 5_450,
-    "lines of tests, with e2e": 101_500,
-    "lines of generated files": 5_000,
-    "pages": 91,
-    "words on pages": 84_700,
-    "words on the longest page": 2_500,
-    "KiB of the wheel that a node installs": 1_320,
-    "arrows between rooms": 110,
+    "lines of tests, with e2e": 107_600,
+    "lines of generated files": 5_150,
+    "pages": 95,
+    "words on pages": 89_500,
+    "words on the longest page": 2_600,
+    "KiB of the wheel that a node installs": 1_420,
+    "arrows between rooms": 112,
 }
 """The most that each figure may be."""
 
