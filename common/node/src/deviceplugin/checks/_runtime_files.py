@@ -1,6 +1,5 @@
 """The configuration files of containerd, CRI-O and Docker, read as these programs read them."""
 
-import errno
 import fnmatch
 import json
 import os
@@ -13,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
-from deviceplugin._config.documents.reading import content
+from deviceplugin._config.documents.reading import content, within
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 256
 _MOST_NAMES: Final = 20_000
 """Most names that patterns of imports are compared with."""
-_MOST_LINKS: Final = 40
 _OLD: Final = "io.containerd.grpc.v1.cri"
 _NEW: Final = "io.containerd.cri.v1.runtime"
 _OF_2: Final = 3
@@ -223,29 +221,6 @@ def of_crio(document: Table) -> Section:
         cdi_dirs=strings(own, "cdi_spec_dirs"),
         systemd=dict.fromkeys(runtimes, by_systemd),
     )
-
-
-def within(root: Path, path: str) -> Path:
-    """Return where ``path`` of a node is here: its links lead to places below ``root``.
-
-    Raises:
-        OSError: A folder cannot be searched, or there are too many links.
-    """
-    left, done, links = [*reversed(PurePosixPath(path).parts)], list[str](), 0
-    while left:
-        part = left.pop()
-        if part == "/":
-            done.clear()
-        elif part == "..":
-            del done[-1:]
-        elif (here := root.joinpath(*done, part)).is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(here))
-            left += reversed(here.readlink().parts)
-        else:
-            done.append(part)
-    return root.joinpath(*done)
 
 
 def strings(place: Table, name: str) -> tuple[str, ...]:
