@@ -81,8 +81,6 @@ def says(node: Node, verdict: Verdict = Verdict.WARNING) -> list[str]:
          "etc/containerd/b.toml": f'imports = ["config.toml"]\n{NVIDIA}'},
         {MAIN: toml(3, "*/.[^a]?.toml"), "etc/containerd/c/.bc.toml": NVIDIA,
          "etc/containerd/c/.ab.toml": toml(default="runc")},
-        {MAIN: toml(3, r"c/\*[!]*.toml"), "etc/containerd/c/*!.toml": NVIDIA,
-         "etc/containerd/c/x!.toml": toml(default="runc")},
         {MAIN: toml(3, "nothing/*.toml", "config.toml/*.toml") + NVIDIA.partition("\n")[2]},
         {MAIN: toml(3, "b.toml", default="runc"), "etc/containerd/b.toml": OF_1},
         {MAIN: toml(0, plugin="cri", default="nvidia", BinaryName=f'"{PROGRAM}"')},
@@ -251,16 +249,16 @@ def test_files_that_were_edited_after_the_start_are_named(node: Node) -> None:
     write(node, {MAIN: toml(3, default="runc", **given) + other + cri})
     with containerd(node.at(SOCKET), config(of_containerd())):
         assert [
-            "runtime new is in the files, and the runtime does not have it",
-            "the default runtime is nvidia, and runc in the files",
-            "CDI is True, and False in the files",
-            "the directories of CDI is not set, and ('/srv',) in the files",
-            "the program of nvidia is /usr/bin/nvidia-container-runtime, and /bin/x in the files",
-            "systemd for nvidia is True, and False in the files",
+            "runtimes: new, nvidia in the files, and nvidia in the runtime",
+            "default runtime: runc in the files, and nvidia in the runtime",
+            "CDI: off in the files, and on in the runtime",
+            "directories of CDI: /srv in the files, and not set in the runtime",
+            f"program of nvidia: /bin/x in the files, and {PROGRAM} in the runtime",
+            "systemd of nvidia: false in the files, and true in the runtime",
         ] == [*runtime_config(node).differences]
         assert all("restart" in one.do for one in runtime_config(node).findings())
         write(node, {MAIN: toml(3)})
-        assert ["the runtime has runtime nvidia, which the files do not"] == [
+        assert ["runtimes: none in the files, and nvidia in the runtime"] == [
             *runtime_config(node).differences
         ]
         write(
@@ -333,7 +331,7 @@ def test_crio_is_asked_for_its_configuration(node: Node, http: bytes, why: str) 
     else:
         assert "CRI-O at /run/crio/crio.sock" == found.asked
         assert (True, {"nvidia": True}) == (found.cdi, found.systemd)
-        assert "the default runtime is nvidia, and runc in the files" in found.differences
+        assert "default runtime: runc in the files, and nvidia in the runtime" in found.differences
 
 
 def test_where_the_kubelet_uses_docker_nobody_is_asked(node: Node) -> None:

@@ -22,7 +22,7 @@ _MAX_TEXT = 1 << 20
 
 
 _HERE: Final = Path("/")
-_PATTERN: Final = re.compile(r"[*?[]")
+PATTERN: Final = re.compile(r"[*?[]")
 
 
 class Verdict(StrEnum):
@@ -163,7 +163,7 @@ class Node:
         folder, _, name = pattern.strip("/").rpartition("/")
         for above in self.matches(folder) if folder else [self.root]:
             place = self.at(above.relative_to(self.root))
-            if _PATTERN.search(name):
+            if PATTERN.search(name):
                 yield from place.glob(name)
             elif os.path.lexists(place / name):
                 yield place / name

@@ -4,7 +4,6 @@ import fnmatch
 import json
 import os
 import posixpath
-import re
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
 from deviceplugin._config.documents.reading import content, within
+from deviceplugin.checks._node import PATTERN
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 256
@@ -24,7 +24,6 @@ _OF_2: Final = 3
 """The first version of a configuration that only containerd 2 has."""
 _WITHOUT_OLD: Final = 4
 """The first version in which the section of containerd 1 has no effect."""
-_CLASS: Final = re.compile(r"\\(.)|\[(\^?)(!*)((?:\\.|[^]\\])*)]")
 
 Table = Mapping[str, Any]
 
@@ -96,21 +95,19 @@ class Reader:
     def crio(self, main: str, folder: str) -> Section:
         """Return what CRI-O has of its file ``main`` and of all files below ``folder``."""
         found: Table = {}
-        documents = [
-            self._document(one) for one in (main, *self._below(folder)) if self.exists(one)
-        ]
-        for document in filter(None, documents):
+        paths = [one for one in (main, *self._below(folder)) if self.exists(one)]
+        for document in map(self._document, paths):
             own = table(document, "crio", "runtime")
             runtimes = {**table(found, "runtimes"), **table(own, "runtimes")}
             found = {**found, **own, "runtimes": runtimes}
-        return of_crio({"crio": {"runtime": found}}) if documents else Section()
+        return of_crio(found) if paths else Section()
 
     def docker(self, path: str) -> Section:
         """Return what Docker's file says."""
         document = self._document(path) if self.exists(path) else None
-        runtimes = table(document or {}, "runtimes")
-        programs = {name: str(table(runtimes, name).get("path", "")) for name in runtimes}
-        return Section(programs, str((document or {}).get("default-runtime", "")))
+        runtimes = table(document, "runtimes")
+        programs = {name: string(runtimes, name, "path") for name in runtimes}
+        return Section(programs, string(document, "default-runtime"))
 
     def exists(self, path: str) -> bool:
         """Return whether the node has ``path``; also if it cannot be seen from here."""
@@ -147,7 +144,7 @@ class Reader:
     def _in(self, folder: str, part: str) -> Sequence[str]:
         try:
             place = within(self._root, folder)
-            if not re.search(r"[*?[\\]", part):
+            if not PATTERN.search(part):
                 return [part] if os.path.lexists(place / part) else []
             names = sorted(one.name for one in place.iterdir()) if place.is_dir() else []
         except OSError as error:
@@ -157,8 +154,7 @@ class Reader:
         if self._names > _MOST_NAMES:
             self.faults.append(f"{folder}: imports match more than {_MOST_NAMES} names")
             return []
-        pattern = _CLASS.sub(_for_fnmatch, part)
-        return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        return fnmatch.filter(names, part.replace("[^", "[!"))
 
     def _below(self, folder: str) -> Iterator[str]:
         for path in self.matches(f"{folder}/*"):
@@ -190,7 +186,7 @@ class Reader:
             self.faults.append(f"{shown}: {str(error).splitlines()[0]}")
         else:
             self.files.append(shown)
-            return table({"": found}, "")
+            return table(found)
         return None
 
 
@@ -198,29 +194,40 @@ def of_cri(cri: Table, *, cdi: bool | None) -> Section:
     """Return what the table of containerd's CRI plugin says; ``cdi`` is its default."""
     own = table(cri, "containerd")
     runtimes = table(own, "runtimes")
-    options = {name: table(runtimes, name, "options") for name in runtimes}
     given = cri.get("enable_cdi")
     return Section(
-        {name: str(one.get("BinaryName", "")) for name, one in options.items()},
-        str(own.get("default_runtime_name", "")),
+        {name: string(runtimes, name, "options", "BinaryName") for name in runtimes},
+        string(own, "default_runtime_name"),
         given if isinstance(given, bool) else cdi,
         strings(cri, "cdi_spec_dirs"),
-        {name: one.get("SystemdCgroup") is True for name, one in options.items()},
+        {name: table(runtimes, name, "options").get("SystemdCgroup") is True for name in runtimes},
     )
 
 
-def of_crio(document: Table) -> Section:
-    """Return what a configuration of CRI-O says."""
-    own = table(document, "crio", "runtime")
+def of_crio(own: Table) -> Section:
+    """Return what the table ``crio.runtime`` of CRI-O says."""
     runtimes = table(own, "runtimes")
     by_systemd = bool(own.get("cgroup_manager", "systemd") == "systemd")
     return Section(
-        {name: str(table(runtimes, name).get("runtime_path", "")) for name in runtimes},
-        str(own.get("default_runtime", "")),
+        {name: string(runtimes, name, "runtime_path") for name in runtimes},
+        string(own, "default_runtime"),
         cdi=True,
         cdi_dirs=strings(own, "cdi_spec_dirs"),
         systemd=dict.fromkeys(runtimes, by_systemd),
     )
+
+
+def table(place: object, *names: str) -> Table:
+    """Return a nested table; an empty one if it is missing."""
+    for name in names:
+        place = cast("Table", place).get(name) if isinstance(place, Mapping) else None
+    return cast("Table", place) if isinstance(place, Mapping) else {}
+
+
+def string(place: object, *names: str) -> str:
+    """Return a nested string; an empty one if it is missing."""
+    found: object = table(place, *names[:-1]).get(names[-1])
+    return found if isinstance(found, str) else ""
 
 
 def strings(place: Table, name: str) -> tuple[str, ...]:
@@ -255,20 +262,3 @@ def _merged(old: object, new: object) -> Any:
     earlier, later = cast("Table", old), cast("Table", new)
     both = {name: _merged(earlier[name], later[name]) for name in earlier.keys() & later.keys()}
     return {**earlier, **later, **both}
-
-
-def table(place: Table, *names: str) -> Table:
-    """Return a nested table; an empty one if it is missing."""
-    for name in names:
-        found: Any = place.get(name)
-        place = cast("Table", found) if isinstance(found, Mapping) else {}
-    return place
-
-
-def _for_fnmatch(found: "re.Match[str]") -> str:
-    """Return an escaped character, or a class, of Go's patterns as Python writes it."""
-    if found[1]:
-        return f"[{found[1]}]"
-    if not found[2] and not found[4]:
-        return found[3][:1]
-    return f"[{'!' if found[2] else ''}{found[4]}{found[3]}]"
