@@ -55,7 +55,7 @@ def requests_to(node: Node, config: RuntimeConfig) -> Requests:
     used = config.default if is_default(config) else nvidias(config)[0]
     program = config.programs[used]
     beside = node.at(Path(program).parent / _BESIDE)
-    file = beside if beside.exists() else node.at(FILE)
+    file = beside if os.path.exists(beside) else node.at(FILE)  # noqa: PTH110 - never raises
     made = Requests(file, program=program, systemd=config.systemd.get(used))
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
