@@ -190,8 +190,13 @@ def test_folders_that_k0s_merges_itself_are_not_imports(node: Node) -> None:
     assert () == read(node, files).unread
 
 
-def process(node: Node, number: int, *words: str, namespace: int = 1) -> None:
-    write(node, {f"proc/{number}/comm": "containerd\n", f"proc/{number}/cmdline": "\0".join(words)})
+def process(node: Node, number: int, *words: str, namespace: int = 1, user: int = 0) -> None:
+    files = {
+        "comm": "containerd\n",
+        "cmdline": "\0".join(words),
+        "status": f"Name:\tcontainerd\nUid:\t{user}\t0\t0\t0\n",
+    }
+    write(node, {f"proc/{number}/{name}": text for name, text in files.items()})
     node.at(f"proc/{number}/ns").mkdir()
     node.at(f"proc/{number}/ns/mnt").symlink_to(f"mnt:[{namespace}]")
 
@@ -203,7 +208,8 @@ def test_the_file_with_which_containerd_was_started_is_read(node: Node) -> None:
     process(node, 9, "containerd", "--config=/srv/c.toml", "-a", "/run/c.sock", namespace=2)
     assert "nvidia" == runtime_config(node).default, "nothing is known of init"
     process(node, 1, "systemd", namespace=1)
-    assert "runc" == runtime_config(node).default, "process 9 is in a container"
+    process(node, 10, "containerd", "--config", "/srv/c.toml", user=1000)
+    assert "runc" == runtime_config(node).default, "9 is in a container, and 10 is a user's"
     process(node, 8, "containerd", "-c", "/srv/c.toml", "-a", "/run/c.sock")
     assert "nvidia" == runtime_config(node).default
     node.at("proc/8/cmdline").write_text(f"containerd\0-c\0/{LONG}\0")

@@ -47,6 +47,8 @@ _BY_DOCKER: Final = "run/cri-dockerd.sock"
 _OF_DOCKER: Final = "/docker/"
 """A part of the configuration's path of the containerd that Docker starts."""
 _OPTION: Final = re.compile("(?:^|\0)--?([ca])(?:onfig|ddress)?[=\0](/[^\0]+)")
+_OF_ROOT: Final = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)
+"""The real and the effective user: a program of root that others may start has another real one."""
 _BUILT_IN: Final = frozenset({"runc", "crun"})
 _IS_OFF: Final = "UNIMPLEMENTED"
 _WIDEST: Final = 200
@@ -145,6 +147,8 @@ def _started(node: Node) -> Iterator[_Place]:
         relative = process.relative_to(node.root)
         if node.peek(relative / "comm") != "containerd" or _is_contained(process):
             continue
+        if not _OF_ROOT.search(node.peek(relative / "status")):
+            continue  # anybody may have that name, and what it names is run by another check
         given = dict(_OPTION.findall(node.peek(relative / "cmdline")))
         if "c" in given and _OF_DOCKER not in given["c"]:
             yield _Place(given.get("a", _PLACES[-1].socket), (given["c"],))
