@@ -163,6 +163,8 @@ def test_what_is_there_and_is_not_imported_is_named(node: Node) -> None:
     found = read(node, {MAIN: toml(3), drop: NVIDIA, "etc/containerd/conf.d/log.toml": ""})
     assert ("", (node.at(drop),)) == (found.default, found.unread)
     assert [f"{node.at(drop)}: is there, and nothing imports it"] == says(node)
+    write(node, {f"etc/containerd/conf.d/x{number}.toml": "" for number in range(300)})
+    assert (node.at(drop),) == runtime_config(node).unread, "the others are not of pods"
     node.at(drop).write_bytes(b"\xff")  # whatever it is, nothing imports it
     assert (node.at(drop),) == runtime_config(node).unread
     write(node, {MAIN: toml(3, "conf.d/*.toml")})

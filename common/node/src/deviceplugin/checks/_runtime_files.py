@@ -80,7 +80,8 @@ class Reader:
             document = None if path in self._tried else self._document(path)
             if document is None:
                 continue
-            version = _version(document)
+            given = document.get("version")
+            version = given if isinstance(given, int) else 0
             if is_2 is not False and 0 < newest < version:
                 lower = f"than {newest}, that of {main}: containerd 2.3 does not start"
                 self.faults.append(f"{self.files[-1]}: version {version} is higher {lower}")
@@ -117,7 +118,7 @@ class Reader:
             return True
 
     def matches(self, pattern: str) -> Sequence[str]:
-        """Return the node's paths that match, as Go's ``filepath.Glob`` finds them."""
+        """Return the node's paths that match, as Go finds them; no part has a backslash."""
         found = ["/"]
         for part in PurePosixPath(pattern).parts[1:]:
             found = [
@@ -132,14 +133,11 @@ class Reader:
         """
         other = Reader(self._root)
         found = [main] if self.exists(main) else []
-        for path in (*found, *self.matches(f"{posixpath.dirname(main)}/*.d/*.toml")):
-            if path not in self._tried and other.is_of_pods(path):
+        found += self.matches(f"{posixpath.dirname(main)}/*.d/*.toml")
+        for path in [one for one in found[:_MOST_FILES] if one not in self._tried]:
+            document = other._document(path)
+            if document is None or {_OLD, _NEW, "cri"} & table(document, "plugins").keys():
                 yield self._root / path.lstrip("/")
-
-    def is_of_pods(self, path: str) -> bool:
-        """Return whether a file of containerd says something of pods, or cannot be read."""
-        document = self._document(path)
-        return document is None or not {_OLD, _NEW, "cri"}.isdisjoint(table(document, "plugins"))
 
     def _in(self, folder: str, part: str) -> Sequence[str]:
         try:
@@ -234,11 +232,6 @@ def strings(place: Table, name: str) -> tuple[str, ...]:
     """Return a list of strings; an empty one if it is missing."""
     found: Any = place.get(name)
     return tuple(map(str, cast("Sequence[object]", found))) if isinstance(found, list) else ()
-
-
-def _version(document: Table) -> int:
-    found: object = document.get("version")
-    return found if isinstance(found, int) else 0
 
 
 def _of_1(document: Table, version: int) -> Table | None:
