@@ -336,6 +336,26 @@ def test_crio_is_asked_for_its_configuration(node: Node, http: bytes, why: str) 
         assert "default runtime: runc in the files, and nvidia in the runtime" in found.differences
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"proc/7/comm": "kubelet\n",
+         "proc/7/cmdline": "kubelet\0--container-runtime-endpoint=unix:///run/crio/crio.sock\0"},
+        {"var/lib/kubelet/kubeadm-flags.env":
+         'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/crio/crio.sock"'},
+        {"var/lib/kubelet/config.yaml":
+         'containerRuntimeEndpoint: "unix:///run/crio/crio.sock"\n'},
+    ],
+)  # fmt: skip
+def test_the_runtime_of_the_kubelet_is_asked_first(node: Node, files: Mapping[str, str]) -> None:
+    write(node, files)
+    with (
+        containerd(node.at(SOCKET), config(of_containerd("x"))),
+        crio(node.at("run/crio/crio.sock"), HTTP + CRIO.encode()),
+    ):
+        assert "nvidia" == runtime_config(node).default
+
+
 def test_where_the_kubelet_uses_docker_nobody_is_asked(node: Node) -> None:
     docker = '{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "/usr/bin/nvidia"}}}'
     write(node, {"etc/docker/daemon.json": docker, "run/cri-dockerd.sock": "", MAIN: toml(3)})

@@ -47,6 +47,10 @@ _BY_DOCKER: Final = "run/cri-dockerd.sock"
 _OF_DOCKER: Final = "/docker/"
 """A part of the configuration's path of the containerd that Docker starts."""
 _OPTION: Final = re.compile("(?:^|\0)--?([ca])(?:onfig|ddress)?[=\0](/[^\0]+)")
+_ENDPOINT: Final = re.compile(
+    r"container-?runtime-?endpoint[=:\0 \"']+(?:unix://)?(/[^\s\0\"']+)", re.IGNORECASE
+)
+_KUBELET: Final = ("var/lib/kubelet/kubeadm-flags.env", "var/lib/kubelet/config.yaml")
 _OF_ROOT: Final = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)
 """The real and the effective user: a program of root that others may start has another real one."""
 _BUILT_IN: Final = frozenset({"runc", "crun"})
@@ -119,7 +123,9 @@ def runtime_config(node: Node) -> RuntimeConfig:
     there = [one for one in _PLACES if node.exists(one.socket) and not is_docker]
     silent = list[str]()
     sockets = [one.socket for one in (*started, *there)]
-    path, answer = _ask(node, [] if is_docker else [*sockets, _CRIO_SOCKET], silent)
+    first = _of_kubelet(node)
+    asked = sorted([*sockets, _CRIO_SOCKET], key=lambda one: one != first)
+    path, answer = _ask(node, [] if is_docker else asked, silent)
     places = [one for one in (*started, *there) if one.socket == path][:1] or started or there
     mains = [*_mains(reader, places or _PLACES)] if path != _CRIO_SOCKET else []
     section = reader.docker(_DOCKER) if is_docker else Section()
@@ -152,6 +158,14 @@ def _started(node: Node) -> Iterator[_Place]:
         given = dict(_OPTION.findall(node.peek(relative / "cmdline")))
         if "c" in given and _OF_DOCKER not in given["c"]:
             yield _Place(given.get("a", _PLACES[-1].socket), (given["c"],))
+
+
+def _of_kubelet(node: Node) -> str:
+    """Return the socket that the kubelet is configured to use; empty if that is not seen."""
+    own = (one.relative_to(node.root) for one in node.processes())
+    words = (one / "cmdline" for one in own if node.peek(one / "comm") == "kubelet")
+    found = _ENDPOINT.search("\n".join(map(node.peek, (*words, *_KUBELET))))
+    return found[1].replace("/var/run/", "/run/") if found else ""
 
 
 def _is_contained(process: Path) -> bool:

@@ -71,10 +71,9 @@ class Reader:
         ``is_2`` is whether it is containerd 2, if that is known; otherwise the files say it.
         Containerd 1 replaces the section of a plugin by that of a later file; 2 merges them.
         """
-        pending = deque([main])
+        pending, newest = deque([main]), 0
         first: Table = {}
         second: Table = {}
-        newest = 0
         while pending:
             path = pending.popleft()
             document = None if path in self._tried else self._document(path)
@@ -87,8 +86,8 @@ class Reader:
                 self.faults.append(f"{self.files[-1]}: version {version} is higher {lower}")
             newest = max(newest, version)
             own = _of_1(document, version)
-            first = first if own is None else own
-            second = _merged(second, _migrated(document, version))
+            first = own or first
+            second = _merged(second, _migrated(document, own if version < _WITHOUT_OLD else {}))
             pending += self._imports(path, document)
         is_new = newest >= _OF_2 if is_2 is None else is_2
         return of_cri(second if is_new else first, cdi=True if is_new else None)
@@ -234,23 +233,20 @@ def strings(place: Table, name: str) -> tuple[str, ...]:
     return tuple(map(str, cast("Sequence[object]", found))) if isinstance(found, list) else ()
 
 
-def _of_1(document: Table, version: int) -> Table | None:
-    """Return the section of the CRI plugin as containerd 1 has it; None if there is none."""
+def _of_1(document: Table, version: int) -> Table:
+    """Return the section of the CRI plugin as containerd 1 has it; empty if there is none."""
     plugins = table(document, "plugins")
-    names = (_OLD, "cri") if version <= 1 else (_OLD,)
-    return next((table(plugins, name) for name in names if name in plugins), None)
+    return table(plugins, _OLD) or (table(plugins, "cri") if version <= 1 else {})
 
 
-def _migrated(document: Table, version: int) -> Table:
-    """Return the section as containerd 2 has it: what is of containerd 1 counts less."""
+def _migrated(document: Table, old: Table) -> Table:
+    """Return the section as containerd 2 has it: ``old``, that of containerd 1, counts less."""
     new = table(document, "plugins", _NEW)
-    old = (_of_1(document, version) if version < _WITHOUT_OLD else None) or {}
-    inner = {**table(old, "containerd"), **table(new, "containerd")}
-    return {**old, **new, **({"containerd": inner} if inner else {})}
+    return {**old, **new, "containerd": {**table(old, "containerd"), **table(new, "containerd")}}
 
 
 def _merged(old: object, new: object) -> Any:
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     earlier, later = cast("Table", old), cast("Table", new)
     both = {name: _merged(earlier[name], later[name]) for name in earlier.keys() & later.keys()}

@@ -112,8 +112,9 @@ def look_at_reload(
     if requests is not None and not lost:
         yield _prospect(node, host, requests, settings)
     if requests is not None and not 0 < len(bundles) < _MOST_BUNDLES:
-        seen = f"only {_MOST_BUNDLES} were examined" if bundles else "none can be seen from here"
-        yield unknown("containers with GPUs", seen, "run it as root on the node, or with --root.")
+        seen = ("none can be seen from here", "run it as root on the node, or with --root.")
+        seen = (f"only {_MOST_BUNDLES} were examined", "") if bundles else seen
+        yield unknown("containers with GPUs", *seen)
 
 
 def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings) -> Finding:
