@@ -238,7 +238,7 @@ def test_containerd_is_asked_and_its_word_counts(
 ) -> None:
     with containerd(node.at(SOCKET), config(document), version):
         found = runtime_config(node)
-    assert f"as containerd {version} at /{SOCKET} says" == found.source
+    assert f"containerd {version} at /{SOCKET}" == found.source
     assert ("nvidia", cdi, directories) == (found.default, found.cdi, found.cdi_dirs)
     assert {"nvidia": True, "runc": False} == found.systemd
     assert () == (*found.files, *found.findings())

@@ -87,8 +87,8 @@ class RuntimeConfig(Section):
 
     @property
     def source(self) -> str:
-        """Who said it: the runtime, or files."""
-        return f"as {self.asked} says" if self.asked else ", ".join(map(str, self.files))
+        """Who said it: the runtime, or else its files."""
+        return self.asked or ", ".join(map(str, self.files)) or RUNTIME
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the files, and what the runtime does not have of them."""
