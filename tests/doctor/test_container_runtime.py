@@ -173,6 +173,16 @@ def test_what_is_there_and_is_not_imported_is_named(node: Node) -> None:
     assert () == runtime_config(node).unread, "nobody knows what this imports"
 
 
+def test_containerd_1_takes_a_pattern_from_its_working_directory(node: Node) -> None:
+    drop = "etc/containerd/conf.d/99-nvidia.toml"
+    found = read(node, {MAIN: toml(2, "conf.d/*.toml"), drop: OF_1})
+    assert ("", (node.at(drop),)) == (found.default, found.unread)
+    with containerd(node.at(SOCKET), config(of_containerd())):
+        assert node.at(drop) in runtime_config(node).files
+    write(node, {"conf.d/a.toml": OF_1})
+    assert "nvidia" == runtime_config(node).default
+
+
 def test_a_file_of_another_containerd_is_named_and_not_read(node: Node) -> None:
     write(node, {MAIN: NVIDIA, f"{K3S}/config.toml": toml(3, default="runc")})
     assert () == runtime_config(node).unread, "either may be the right one"

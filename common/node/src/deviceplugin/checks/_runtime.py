@@ -164,7 +164,7 @@ def _of_kubelet(node: Node) -> str:
     """Return the socket that the kubelet is configured to use; empty if that is not seen."""
     own = (one.relative_to(node.root) for one in node.processes())
     words = (one / "cmdline" for one in own if node.peek(one / "comm") == "kubelet")
-    found = _ENDPOINT.search("\n".join(node.peek(one) for one in (*words, *_KUBELET)))
+    found = _ENDPOINT.search("\n".join(map(node.peek, (*words, *map(Path, _KUBELET)))))
     return found[1].replace("/var/run/", "/run/") if found else ""
 
 

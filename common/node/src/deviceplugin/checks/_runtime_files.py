@@ -88,7 +88,8 @@ class Reader:
             own = _of_1(document, version)
             first = own or first
             second = _merged(second, _migrated(document, own if version < _WITHOUT_OLD else {}))
-            pending += self._imports(path, document)
+            by_folder = version >= _OF_2 if is_2 is None else is_2
+            pending += self._imports(posixpath.dirname(path), document, by_folder=by_folder)
         is_new = newest >= _OF_2 if is_2 is None else is_2
         return of_cri(second if is_new else first, cdi=True if is_new else None)
 
@@ -161,9 +162,14 @@ class Reader:
             else:
                 yield path
 
-    def _imports(self, path: str, document: Table) -> Iterator[str]:
+    def _imports(self, folder: str, document: Table, *, by_folder: bool) -> Iterator[str]:
+        """Yield what a file in ``folder`` imports.
+
+        A pattern starts at ``folder`` in containerd 2, and at the working directory, ``/``, in 1.
+        """
         for one in strings(document, "imports"):
-            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), one))
+            start = folder if by_folder or "*" not in one else "/"
+            place = posixpath.normpath(posixpath.join(start, one))
             yield from self.matches(place) if "*" in place else [place]
 
     def _document(self, path: str) -> Table | None:
