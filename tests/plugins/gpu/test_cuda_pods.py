@@ -171,7 +171,7 @@ def test_a_drop_in_counts_where_the_runtime_imports_it(root: DriverRoot) -> None
     drop_in = root.write("etc/containerd/conf.d/99-nvidia.toml", nvidia())
     assert "is there, and nothing imports it" == about(root, str(drop_in)).found
     assert ", which is the default" not in about(root, "container runtime").found
-    containerd(root, f'imports = ["conf.d/*.toml"]\n{nvidia("runc")}')
+    containerd(root, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{nvidia("runc")}')
     assert ", which is the default" in about(root, "container runtime").found
 
 
