@@ -135,6 +135,33 @@ def test_a_root_that_looks_like_a_pattern_is_none(tmp_path: Path) -> None:
     assert ["1 of 1 paths match"] == [finding.found for finding in findings(bare, "generic")]
 
 
+def test_no_link_leads_out_of_a_root_that_is_not_this_machines(bare: Node, tmp_path: Path) -> None:
+    outside = write(tmp_path / "outside/x", "here")
+    write(bare.at("run/cdi/x"), "there")
+    for link, target in (
+        ("var/run", "/run"),
+        ("opt/a", "/var/run/cdi"),
+        ("opt/up", f"../../../..{outside.parent}"),
+        ("opt/out", f"{outside.parent}"),
+        ("opt/round", "round"),
+    ):
+        (bare.root / link).parent.mkdir(exist_ok=True)
+        (bare.root / link).symlink_to(target)
+    assert bare.root / "run/cdi" == bare.at("/opt/a")
+    for pattern, expected in (
+        ("/var/run/cdi/*", ["run/cdi/x"]),
+        ("opt/*/x", ["run/cdi/x"]),
+        ("opt/out/x", []),
+        ("opt/r*d", ["opt/round"]),
+        ("opt/round/*", []),
+    ):
+        assert [bare.root / one for one in expected] == [*bare.matches(pattern)], pattern
+    assert ["there", "", "", "", ""] == [
+        bare.peek(f"opt/{one}") for one in ("a/x", "up/x", "out/x", "round/x", "n" * 300)
+    ]
+    assert Path("/proc/self/stat") == Node.at_root(Path("/")).at("proc/self/stat")
+
+
 def test_a_card_without_a_driver_is_named_while_another_has_one(bare: Node) -> None:
     for address, driver in (("0000:5e:00.0", "fine"), ("0000:5f:00.0", ""), ("0000:5f:00.1", "")):
         device = bare.at(f"sys/bus/pci/devices/{address}")

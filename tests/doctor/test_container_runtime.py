@@ -81,8 +81,6 @@ def says(node: Node, verdict: Verdict = Verdict.WARNING) -> list[str]:
          "etc/containerd/b.toml": f'imports = ["config.toml"]\n{NVIDIA}'},
         {MAIN: toml(3, "*/.[^a]?.toml"), "etc/containerd/c/.bc.toml": NVIDIA,
          "etc/containerd/c/.ab.toml": toml(default="runc")},
-        {MAIN: toml(3, r"c/\*[!]*.toml"), "etc/containerd/c/*!.toml": NVIDIA,
-         "etc/containerd/c/x!.toml": toml(default="runc")},
         {MAIN: toml(3, "nothing/*.toml", "config.toml/*.toml") + NVIDIA.partition("\n")[2]},
         {MAIN: toml(3, "b.toml", default="runc"), "etc/containerd/b.toml": OF_1},
         {MAIN: toml(0, plugin="cri", default="nvidia", BinaryName=f'"{PROGRAM}"')},
@@ -121,7 +119,7 @@ def test_links_lead_to_places_on_the_node(node: Node) -> None:
     node.at(MAIN).symlink_to("/opt/../opt/here/c.toml")
     node.at("opt/here").symlink_to("up")
     assert "nvidia" == runtime_config(node).default
-    node.at(MAIN).unlink()
+    (node.root / MAIN).unlink()
     node.at(MAIN).symlink_to(f"/{MAIN}")
     assert [f"container runtime: {node.at(MAIN)}: Too many levels of symbolic links"] == says(node)
 
@@ -133,11 +131,13 @@ LONG = "a" * 300
     ("files", "says_so"),
     [
         ({MAIN: toml(3, "gone.toml")}, "gone.toml: No such file or directory"),
+        ({MAIN: toml(3, "../pipe")}, "etc/pipe: not a regular file"),
         ({MAIN: toml(3, "../loop/*.toml")}, "etc/loop: Too many levels of symbolic links"),
         ({MAIN: "[a]\nb = 1\n[a]\nc = 2\n"}, "Cannot declare ('a',) twice"),
         ({MAIN: "a = " + "[" * 9000}, "config.toml: "),
         ({MAIN: "a = 1\n" * 200_000}, "config.toml: more than 1048576 bytes"),
         ({MAIN: toml(3, "d"), "etc/containerd/d/x": ""}, "d: Is a directory"),
+        ({MAIN: 'imports = ["a\\u0000"]'}, "embedded null byte"),
         ({MAIN: toml(2, "b.toml"), "etc/containerd/b.toml": toml(3)}, "version 3 is higher than 2"),
         ({MAIN: toml(3, *["*/*.x"] * 60), **{f"etc/containerd/d/{n}": "" for n in range(400)}},
          "imports match more than 20000 names"),
@@ -151,19 +151,11 @@ def test_what_cannot_be_read_is_named_and_makes_the_rest_uncertain(
 ) -> None:
     node.at("etc").mkdir()
     node.at("etc/loop").symlink_to("loop")
+    os.mkfifo(node.at("etc/pipe"))
     found = read(node, files)
     assert says_so in found.faults[0]
     assert any(says_so in one for one in says(node))
     assert not found.is_complete
-
-
-def test_a_pipe_among_the_files_does_not_stop_the_doctor(node: Node) -> None:
-    write(node, {MAIN: NVIDIA})
-    os.mkfifo(node.at("etc/containerd/p.toml"))
-    write(node, {MAIN: toml(3, "p.toml")})
-    assert [f"{node.at('etc/containerd/p.toml')}: not a regular file"] == [
-        *runtime_config(node).faults
-    ]
 
 
 def test_what_is_there_and_is_not_imported_is_named(node: Node) -> None:
@@ -171,12 +163,24 @@ def test_what_is_there_and_is_not_imported_is_named(node: Node) -> None:
     found = read(node, {MAIN: toml(3), drop: NVIDIA, "etc/containerd/conf.d/log.toml": ""})
     assert ("", (node.at(drop),)) == (found.default, found.unread)
     assert [f"{node.at(drop)}: is there, and nothing imports it"] == says(node)
+    write(node, {f"etc/containerd/conf.d/x{number}.toml": "" for number in range(300)})
+    assert (node.at(drop),) == runtime_config(node).unread, "the others are not of pods"
     node.at(drop).write_bytes(b"\xff")  # whatever it is, nothing imports it
     assert (node.at(drop),) == runtime_config(node).unread
     write(node, {MAIN: toml(3, "conf.d/*.toml")})
     assert () == runtime_config(node).unread, "it is imported, and cannot be read"
     write(node, {MAIN: "version = ["})
     assert () == runtime_config(node).unread, "nobody knows what this imports"
+
+
+def test_containerd_1_takes_a_pattern_from_its_working_directory(node: Node) -> None:
+    drop = "etc/containerd/conf.d/99-nvidia.toml"
+    found = read(node, {MAIN: toml(2, "conf.d/*.toml"), drop: OF_1})
+    assert ("", (node.at(drop),)) == (found.default, found.unread)
+    with containerd(node.at(SOCKET), config(of_containerd())):
+        assert node.at(drop) in runtime_config(node).files
+    write(node, {"conf.d/a.toml": OF_1})
+    assert "nvidia" == runtime_config(node).default
 
 
 def test_a_file_of_another_containerd_is_named_and_not_read(node: Node) -> None:
@@ -198,8 +202,13 @@ def test_folders_that_k0s_merges_itself_are_not_imports(node: Node) -> None:
     assert () == read(node, files).unread
 
 
-def process(node: Node, number: int, *words: str, namespace: int = 1) -> None:
-    write(node, {f"proc/{number}/comm": "containerd\n", f"proc/{number}/cmdline": "\0".join(words)})
+def process(node: Node, number: int, *words: str, namespace: int = 1, user: int = 0) -> None:
+    files = {
+        "comm": "containerd\n",
+        "cmdline": "\0".join(words),
+        "status": f"Name:\tcontainerd\nUid:\t{user}\t0\t0\t0\n",
+    }
+    write(node, {f"proc/{number}/{name}": text for name, text in files.items()})
     node.at(f"proc/{number}/ns").mkdir()
     node.at(f"proc/{number}/ns/mnt").symlink_to(f"mnt:[{namespace}]")
 
@@ -211,7 +220,8 @@ def test_the_file_with_which_containerd_was_started_is_read(node: Node) -> None:
     process(node, 9, "containerd", "--config=/srv/c.toml", "-a", "/run/c.sock", namespace=2)
     assert "nvidia" == runtime_config(node).default, "nothing is known of init"
     process(node, 1, "systemd", namespace=1)
-    assert "runc" == runtime_config(node).default, "process 9 is in a container"
+    process(node, 10, "containerd", "--config", "/srv/c.toml", user=1000)
+    assert "runc" == runtime_config(node).default, "9 is in a container, and 10 is a user's"
     process(node, 8, "containerd", "-c", "/srv/c.toml", "-a", "/run/c.sock")
     assert "nvidia" == runtime_config(node).default
     node.at("proc/8/cmdline").write_text(f"containerd\0-c\0/{LONG}\0")
@@ -238,7 +248,7 @@ def test_containerd_is_asked_and_its_word_counts(
 ) -> None:
     with containerd(node.at(SOCKET), config(document), version):
         found = runtime_config(node)
-    assert f"as containerd {version} at /{SOCKET} says" == found.source
+    assert f"containerd {version} at /{SOCKET}" == found.source
     assert ("nvidia", cdi, directories) == (found.default, found.cdi, found.cdi_dirs)
     assert {"nvidia": True, "runc": False} == found.systemd
     assert () == (*found.files, *found.findings())
@@ -251,16 +261,16 @@ def test_files_that_were_edited_after_the_start_are_named(node: Node) -> None:
     write(node, {MAIN: toml(3, default="runc", **given) + other + cri})
     with containerd(node.at(SOCKET), config(of_containerd())):
         assert [
-            "runtime new is in the files, and the runtime does not have it",
-            "the default runtime is nvidia, and runc in the files",
-            "CDI is True, and False in the files",
-            "the directories of CDI is not set, and ('/srv',) in the files",
-            "the program of nvidia is /usr/bin/nvidia-container-runtime, and /bin/x in the files",
-            "systemd for nvidia is True, and False in the files",
+            "runtimes: new, nvidia in the files, and nvidia in the runtime",
+            "default runtime: runc in the files, and nvidia in the runtime",
+            "CDI: off in the files, and on in the runtime",
+            "directories of CDI: /srv in the files, and not set in the runtime",
+            f"program of nvidia: /bin/x in the files, and {PROGRAM} in the runtime",
+            "systemd of nvidia: false in the files, and true in the runtime",
         ] == [*runtime_config(node).differences]
         assert all("restart" in one.do for one in runtime_config(node).findings())
         write(node, {MAIN: toml(3)})
-        assert ["the runtime has runtime nvidia, which the files do not"] == [
+        assert ["runtimes: none in the files, and nvidia in the runtime"] == [
             *runtime_config(node).differences
         ]
         write(
@@ -333,7 +343,27 @@ def test_crio_is_asked_for_its_configuration(node: Node, http: bytes, why: str) 
     else:
         assert "CRI-O at /run/crio/crio.sock" == found.asked
         assert (True, {"nvidia": True}) == (found.cdi, found.systemd)
-        assert "the default runtime is nvidia, and runc in the files" in found.differences
+        assert "default runtime: runc in the files, and nvidia in the runtime" in found.differences
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"proc/7/comm": "kubelet\n",
+         "proc/7/cmdline": "kubelet\0--container-runtime-endpoint=unix:///run/crio/crio.sock\0"},
+        {"var/lib/kubelet/kubeadm-flags.env":
+         'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///var/run/crio/crio.sock"'},
+        {"var/lib/kubelet/config.yaml":
+         'containerRuntimeEndpoint: "unix:///run/crio/crio.sock"\n'},
+    ],
+)  # fmt: skip
+def test_the_runtime_of_the_kubelet_is_asked_first(node: Node, files: Mapping[str, str]) -> None:
+    write(node, files)
+    with (
+        containerd(node.at(SOCKET), config(of_containerd("x"))),
+        crio(node.at("run/crio/crio.sock"), HTTP + CRIO.encode()),
+    ):
+        assert "nvidia" == runtime_config(node).default
 
 
 def test_where_the_kubelet_uses_docker_nobody_is_asked(node: Node) -> None:

@@ -235,7 +235,7 @@ def inotify_instances_that_are_used_up(node: Node) -> None:
 def inotify_instances_that_are_nearly_used_up(node: Node) -> None:
     inotify_instances_that_are_used_up(node)
     for number in range(8):
-        node.at(f"proc/900/fd/{number}").unlink()
+        (node.root / f"proc/900/fd/{number}").unlink()
 
 
 def room(node: Node, *, free: int = 10**6, inodes: int = 10**6) -> Node:

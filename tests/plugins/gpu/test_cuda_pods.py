@@ -101,6 +101,12 @@ def test_each_strategy_is_told_of_as_the_table_has_it(
         assert expected.runs or found.do
 
 
+@pytest.mark.parametrize("name", ["n" * 300, r"n\u0000"])
+def test_a_program_that_cannot_be_is_one_without_settings(root: DriverRoot, name: str) -> None:
+    containerd(root, nvidia(program=f"/{name}/nvidia"))
+    assert "is not false" in about(root, TENANTS).found
+
+
 def test_that_no_strategy_would_do_is_a_failure(root: DriverRoot, tmp_path: Path) -> None:
     containerd(root, NEWEST)
     found = [one for one in findings(root) if one.looked_at.startswith("CUDA pods")]
@@ -165,7 +171,7 @@ def test_a_drop_in_counts_where_the_runtime_imports_it(root: DriverRoot) -> None
     drop_in = root.write("etc/containerd/conf.d/99-nvidia.toml", nvidia())
     assert "is there, and nothing imports it" == about(root, str(drop_in)).found
     assert ", which is the default" not in about(root, "container runtime").found
-    containerd(root, f'imports = ["conf.d/*.toml"]\n{nvidia("runc")}')
+    containerd(root, f'imports = ["/etc/containerd/conf.d/*.toml"]\n{nvidia("runc")}')
     assert ", which is the default" in about(root, "container runtime").found
 
 

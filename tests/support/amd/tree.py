@@ -22,7 +22,7 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_amd import AmdPlugin, AmdSettings
 from deviceplugin_amd.handover import Handover
 from deviceplugin_testing.fixture import FailingKernel
-from hardware.tree import Hardware, renew
+from hardware.tree import Hardware, renew, target_of
 
 BLOCKS: Final = ("umc", "sdma", "gfx", "mmhub", "pcie_bif")
 _PARTS: Final = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
@@ -171,7 +171,7 @@ class AmdTree:
         for link in [*(self.sys / "class/drm").iterdir()]:
             minor = link.name.removeprefix("renderD")
             if minor.isdigit() and int(minor) in card.minors:
-                owner = link.readlink().parents[1]
+                owner = target_of(link).parents[1]
                 self.hardware.unplug(str(owner.relative_to(self.sys / "devices")))
         (self.sys / "bus/pci/drivers/amdgpu" / address).unlink(missing_ok=True)
         self.topology()

@@ -55,7 +55,7 @@ class Hardware:
         root = self.sys / (f"bus/{subsystem}" if is_bus else f"class/{subsystem}")
         entries = root / "devices" if is_bus else root
         entries.mkdir(parents=True, exist_ok=True)
-        (entries / folder.name).symlink_to(folder)
+        (entries / folder.name).symlink_to(os.path.relpath(folder, entries))  # as in sysfs
         (folder / "subsystem").symlink_to(root)
         if driver:
             (self.sys / "drivers" / driver).mkdir(parents=True, exist_ok=True)
@@ -184,13 +184,13 @@ class Hardware:
             (self.dev / name).unlink()
         for kind in ("class", "bus", "dev"):
             for link in (self.sys / kind).rglob("*"):
-                if link.is_symlink() and _target(link).is_relative_to(folder):
+                if link.is_symlink() and target_of(link).is_relative_to(folder):
                     link.unlink()
         shutil.rmtree(folder)
         self.event()
 
 
-def _target(link: Path) -> Path:
+def target_of(link: Path) -> Path:
     """Return where a link leads, which may be gone, whether it is relative or not."""
     return Path(os.path.normpath(link.parent / link.readlink()))
 

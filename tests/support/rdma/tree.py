@@ -25,7 +25,7 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import RdmaPlugin, RdmaSettings
 from deviceplugin_testing.fixture import FailingKernel
 from discovered import found
-from hardware.tree import Hardware
+from hardware.tree import Hardware, target_of
 from rdma.machines import Machine, Port
 
 _TYPES: Final = {"ether": 1, "infiniband": 32}
@@ -198,7 +198,7 @@ class RdmaTree:
     def _unlink(self, folder: Path) -> None:
         """Remove the links of classes and buses to what is below a directory."""
         for link in [*self.sys.glob("class/*/*"), *self.sys.glob("bus/*/devices/*")]:
-            target = link.readlink()
+            target = target_of(link)
             if folder in (target, *target.parents):
                 link.unlink()
 

@@ -1,10 +1,10 @@
 """The node's file systems: where they are, links and names in them, and GPUs on the PCI bus."""
 
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
-from deviceplugin.kit import pci, vfio
+from deviceplugin.kit import files, pci, vfio
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.health import absence
 from deviceplugin.kit.sysfs import Sysfs
@@ -22,10 +22,6 @@ class Roots:
     """Where mps-root of the host is mounted for this plugin."""
 
 
-_MOST_LINKS: Final = 40
-"""The kernel's limit."""
-
-
 def resolve(root: Path, path: str) -> str | None:
     """Return what ``path`` below ``root`` resolves to, relative to ``root``.
 
@@ -33,9 +29,10 @@ def resolve(root: Path, path: str) -> str | None:
     there are too many links, or one cannot be read.
     """
     try:
-        return _resolve(root, path)
+        found = files.within(root, path).relative_to(root)
     except OSError:
         return None
+    return "/".join(found.parts)
 
 
 def text(path: Path) -> str:
@@ -69,26 +66,6 @@ def folders(root: Path, pattern: str) -> list[Path]:
         return matches(root, pattern)
     found = resolve(root, pattern)
     return [root / found] if found else []
-
-
-def _resolve(root: Path, path: str) -> str | None:
-    left = [*reversed(PurePosixPath(path).parts)]
-    done: list[str] = []
-    links = 0
-    while left:
-        part = left.pop()
-        if part == "/":
-            done.clear()
-        elif part == "..":
-            del done[-1:]
-        elif (here := root.joinpath(*done, part)).is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                return None
-            left += reversed(here.readlink().parts)
-        else:
-            done.append(part)
-    return "/".join(done)
 
 
 NVIDIA: Final = "nvidia"

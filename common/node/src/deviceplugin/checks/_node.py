@@ -1,21 +1,28 @@
 """The node for checks, findings about it, and checking for hardware on it."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from deviceplugin._config import loading
 from deviceplugin._config.documents.places import Place
+from deviceplugin._config.documents.reading import within
 from deviceplugin._config.settings import Settings
 
 S = TypeVar("S", bound=Settings)
 
 _MAX_TEXT = 1 << 20
 """Most bytes that are read of a file of the kernel or the kubelet; a checkpoint has some kB."""
+
+
+_HERE: Final = Path("/")
+PATTERN: Final = re.compile(r"[*?[]")
 
 
 class Verdict(StrEnum):
@@ -106,7 +113,14 @@ class Node:
         return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:
-        """Return the local path of ``path`` on the node."""
+        """Return the local path of ``path`` on the node.
+
+        Its links are followed, and lead to places below ``root``, unless that is ``/``. They are
+        not if there are too many, or a directory cannot be searched: the path is of no use then.
+        """
+        with suppress(OSError):
+            if self.root != _HERE:
+                return within(self.root, str(path))
         return self.root / str(path).lstrip("/")
 
     @property
@@ -146,7 +160,13 @@ class Node:
 
     def matches(self, pattern: str) -> Iterator[Path]:
         """Yield the paths on the node that match ``pattern``, including broken links."""
-        yield from self.root.glob(pattern.lstrip("/"))
+        folder, _, name = pattern.strip("/").rpartition("/")
+        for above in self.matches(folder) if folder else [self.root]:
+            place = self.at(above.relative_to(self.root))
+            if PATTERN.search(name):
+                yield from place.glob(name)
+            elif os.path.lexists(place / name):
+                yield place / name
 
     def processes(self) -> Iterator[Path]:
         """Yield the directories of all visible processes."""

@@ -1,7 +1,7 @@
 """What the node's container runtime is configured to: as it says itself, or by its files."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
@@ -46,9 +46,13 @@ _BY_DOCKER: Final = "run/cri-dockerd.sock"
 """Where the kubelet reaches Docker. Without it, Docker is not for pods."""
 _OF_DOCKER: Final = "/docker/"
 """A part of the configuration's path of the containerd that Docker starts."""
-_STARTED: Final = "(?:^|\0)(?:{})[=\0](/[^\0]+)"
-_CONFIG: Final = re.compile(_STARTED.format("-c|--config"))
-_ADDRESS: Final = re.compile(_STARTED.format("-a|--address"))
+_OPTION: Final = re.compile("(?:^|\0)--?([ca])(?:onfig|ddress)?[=\0](/[^\0]+)")
+_ENDPOINT: Final = re.compile(
+    r"container-?runtime-?endpoint[=:\0 \"']+(?:unix://)?(/[^\s\0\"']+)", re.IGNORECASE
+)
+_KUBELET: Final = ("var/lib/kubelet/kubeadm-flags.env", "var/lib/kubelet/config.yaml")
+_OF_ROOT: Final = re.compile(r"^Uid:\s+0\s+0\s", re.MULTILINE)
+"""The real and the effective user: a program of root that others may start has another real one."""
 _BUILT_IN: Final = frozenset({"runc", "crun"})
 _IS_OFF: Final = "UNIMPLEMENTED"
 _WIDEST: Final = 200
@@ -83,8 +87,8 @@ class RuntimeConfig(Section):
 
     @property
     def source(self) -> str:
-        """Who said it: the runtime, or files."""
-        return f"as {self.asked} says" if self.asked else ", ".join(map(str, self.files))
+        """Who said it: the runtime, or else its files."""
+        return self.asked or ", ".join(map(str, self.files)) or RUNTIME
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is wrong with the files, and what the runtime does not have of them."""
@@ -119,7 +123,9 @@ def runtime_config(node: Node) -> RuntimeConfig:
     there = [one for one in _PLACES if node.exists(one.socket) and not is_docker]
     silent = list[str]()
     sockets = [one.socket for one in (*started, *there)]
-    path, answer = _ask(node, [] if is_docker else [*sockets, _CRIO_SOCKET], silent)
+    first = _of_kubelet(node)
+    asked = sorted([*sockets, _CRIO_SOCKET], key=lambda one: one != first)
+    path, answer = _ask(node, [] if is_docker else asked, silent)
     places = [one for one in (*started, *there) if one.socket == path][:1] or started or there
     mains = [*_mains(reader, places or _PLACES)] if path != _CRIO_SOCKET else []
     section = reader.docker(_DOCKER) if is_docker else Section()
@@ -147,10 +153,19 @@ def _started(node: Node) -> Iterator[_Place]:
         relative = process.relative_to(node.root)
         if node.peek(relative / "comm") != "containerd" or _is_contained(process):
             continue
-        words = node.peek(relative / "cmdline")
-        config, address = _CONFIG.search(words), _ADDRESS.search(words)
-        if config and _OF_DOCKER not in config[1]:
-            yield _Place(address[1] if address else _PLACES[-1].socket, (config[1],))
+        if not _OF_ROOT.search(node.peek(relative / "status")):
+            continue  # anybody may have that name, and what it names is run by another check
+        given = dict(_OPTION.findall(node.peek(relative / "cmdline")))
+        if "c" in given and _OF_DOCKER not in given["c"]:
+            yield _Place(given.get("a", _PLACES[-1].socket), (given["c"],))
+
+
+def _of_kubelet(node: Node) -> str:
+    """Return the socket that the kubelet is configured to use; empty if that is not seen."""
+    own = (one.relative_to(node.root) for one in node.processes())
+    words = (one / "cmdline" for one in own if node.peek(one / "comm") == "kubelet")
+    found = _ENDPOINT.search("\n".join(map(node.peek, (*words, *map(Path, _KUBELET)))))
+    return found[1].replace("/var/run/", "/run/") if found else ""
 
 
 def _is_contained(process: Path) -> bool:
@@ -187,19 +202,21 @@ def _unread(reader: Reader, mains: Sequence[str]) -> Iterator[Path]:
 
 
 def _differences(files: Section, own: Section) -> Iterator[str]:
-    for name in sorted({*files.programs, *own.programs} - _BUILT_IN):
-        if name not in own.programs:
-            yield f"runtime {name} is in the files, and the runtime does not have it"
-        elif name not in files.programs:
-            yield f"the runtime has runtime {name}, which the files do not"
-    pairs = {
-        "the default runtime": (files.default, own.default),
-        "CDI": (files.cdi, own.cdi),
-        "the directories of CDI": (files.cdi_dirs, own.cdi_dirs),
+    facts = _facts(own)
+    for what, given in _facts(files).items():
+        has = facts.get(what, given)
+        if given and given != has:
+            yield f"{what}: {given} in the files, and {has or 'not set'} in the runtime"
+
+
+def _facts(section: Section) -> Mapping[str, str]:
+    """Return what can differ; empty where it is not set."""
+    cdi = {True: "on", False: "off", None: ""}
+    return {
+        "runtimes": ", ".join(sorted({*section.programs} - _BUILT_IN)) or "none",
+        "default runtime": section.default,
+        "CDI": cdi[section.cdi],
+        "directories of CDI": ", ".join(section.cdi_dirs),
+        **{f"program of {name}": one for name, one in section.programs.items()},
+        **{f"systemd of {name}": str(one).lower() for name, one in section.systemd.items()},
     }
-    for name in sorted(files.programs.keys() & own.programs.keys()):
-        pairs[f"the program of {name}"] = (files.programs[name], own.programs[name])
-        pairs[f"systemd for {name}"] = (files.systemd.get(name), own.systemd.get(name))
-    for what, (given, has) in pairs.items():
-        if given not in {None, "", ()} and given != has:
-            yield f"{what} is {has or 'not set'}, and {given} in the files"

@@ -1,11 +1,9 @@
 """The configuration files of containerd, CRI-O and Docker, read as these programs read them."""
 
-import errno
 import fnmatch
 import json
 import os
 import posixpath
-import re
 import tomllib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, cast
 
-from deviceplugin._config.documents.reading import content
+from deviceplugin._config.documents.reading import content, within
+from deviceplugin.checks._node import PATTERN
 
 _MOST_BYTES: Final = 1 << 20
 _MOST_FILES: Final = 256
 _MOST_NAMES: Final = 20_000
 """Most names that patterns of imports are compared with."""
-_MOST_LINKS: Final = 40
 _OLD: Final = "io.containerd.grpc.v1.cri"
 _NEW: Final = "io.containerd.cri.v1.runtime"
 _OF_2: Final = 3
 """The first version of a configuration that only containerd 2 has."""
 _WITHOUT_OLD: Final = 4
 """The first version in which the section of containerd 1 has no effect."""
-_CLASS: Final = re.compile(r"\\(.)|\[(\^?)(!*)((?:\\.|[^]\\])*)]")
 
 Table = Mapping[str, Any]
 
@@ -74,45 +71,44 @@ class Reader:
         ``is_2`` is whether it is containerd 2, if that is known; otherwise the files say it.
         Containerd 1 replaces the section of a plugin by that of a later file; 2 merges them.
         """
-        pending = deque([main])
+        pending, newest = deque([main]), 0
         first: Table = {}
         second: Table = {}
-        newest = 0
         while pending:
             path = pending.popleft()
             document = None if path in self._tried else self._document(path)
             if document is None:
                 continue
-            version = _version(document)
+            given = document.get("version")
+            version = given if isinstance(given, int) else 0
             if is_2 is not False and 0 < newest < version:
                 lower = f"than {newest}, that of {main}: containerd 2.3 does not start"
                 self.faults.append(f"{self.files[-1]}: version {version} is higher {lower}")
             newest = max(newest, version)
             own = _of_1(document, version)
-            first = first if own is None else own
-            second = _merged(second, _migrated(document, version))
-            pending += self._imports(path, document)
+            first = own or first
+            second = _merged(second, _migrated(document, own if version < _WITHOUT_OLD else {}))
+            by_folder = version >= _OF_2 if is_2 is None else is_2
+            pending += self._imports(posixpath.dirname(path), document, by_folder=by_folder)
         is_new = newest >= _OF_2 if is_2 is None else is_2
         return of_cri(second if is_new else first, cdi=True if is_new else None)
 
     def crio(self, main: str, folder: str) -> Section:
         """Return what CRI-O has of its file ``main`` and of all files below ``folder``."""
         found: Table = {}
-        documents = [
-            self._document(one) for one in (main, *self._below(folder)) if self.exists(one)
-        ]
-        for document in filter(None, documents):
+        paths = [one for one in (main, *self._below(folder)) if self.exists(one)]
+        for document in map(self._document, paths):
             own = table(document, "crio", "runtime")
             runtimes = {**table(found, "runtimes"), **table(own, "runtimes")}
             found = {**found, **own, "runtimes": runtimes}
-        return of_crio({"crio": {"runtime": found}}) if documents else Section()
+        return of_crio(found) if paths else Section()
 
     def docker(self, path: str) -> Section:
         """Return what Docker's file says."""
         document = self._document(path) if self.exists(path) else None
-        runtimes = table(document or {}, "runtimes")
-        programs = {name: str(table(runtimes, name).get("path", "")) for name in runtimes}
-        return Section(programs, str((document or {}).get("default-runtime", "")))
+        runtimes = table(document, "runtimes")
+        programs = {name: string(runtimes, name, "path") for name in runtimes}
+        return Section(programs, string(document, "default-runtime"))
 
     def exists(self, path: str) -> bool:
         """Return whether the node has ``path``; also if it cannot be seen from here."""
@@ -122,7 +118,7 @@ class Reader:
             return True
 
     def matches(self, pattern: str) -> Sequence[str]:
-        """Return the node's paths that match, as Go's ``filepath.Glob`` finds them."""
+        """Return the node's paths that match, as Go finds them; no part has a backslash."""
         found = ["/"]
         for part in PurePosixPath(pattern).parts[1:]:
             found = [
@@ -137,19 +133,16 @@ class Reader:
         """
         other = Reader(self._root)
         found = [main] if self.exists(main) else []
-        for path in (*found, *self.matches(f"{posixpath.dirname(main)}/*.d/*.toml")):
-            if path not in self._tried and other.is_of_pods(path):
+        found += self.matches(f"{posixpath.dirname(main)}/*.d/*.toml")
+        for path in [one for one in found[:_MOST_FILES] if one not in self._tried]:
+            document = other._document(path)
+            if document is None or {_OLD, _NEW, "cri"} & table(document, "plugins").keys():
                 yield self._root / path.lstrip("/")
-
-    def is_of_pods(self, path: str) -> bool:
-        """Return whether a file of containerd says something of pods, or cannot be read."""
-        document = self._document(path)
-        return document is None or not {_OLD, _NEW, "cri"}.isdisjoint(table(document, "plugins"))
 
     def _in(self, folder: str, part: str) -> Sequence[str]:
         try:
             place = within(self._root, folder)
-            if not re.search(r"[*?[\\]", part):
+            if not PATTERN.search(part):
                 return [part] if os.path.lexists(place / part) else []
             names = sorted(one.name for one in place.iterdir()) if place.is_dir() else []
         except OSError as error:
@@ -159,8 +152,7 @@ class Reader:
         if self._names > _MOST_NAMES:
             self.faults.append(f"{folder}: imports match more than {_MOST_NAMES} names")
             return []
-        pattern = _CLASS.sub(_for_fnmatch, part)
-        return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        return fnmatch.filter(names, part.replace("[^", "[!"))
 
     def _below(self, folder: str) -> Iterator[str]:
         for path in self.matches(f"{folder}/*"):
@@ -170,9 +162,14 @@ class Reader:
             else:
                 yield path
 
-    def _imports(self, path: str, document: Table) -> Iterator[str]:
+    def _imports(self, folder: str, document: Table, *, by_folder: bool) -> Iterator[str]:
+        """Yield what a file in ``folder`` imports.
+
+        A pattern starts at ``folder`` in containerd 2, and at the working directory, ``/``, in 1.
+        """
         for one in strings(document, "imports"):
-            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), one))
+            start = folder if by_folder or "*" not in one else "/"
+            place = posixpath.normpath(posixpath.join(start, one))
             yield from self.matches(place) if "*" in place else [place]
 
     def _document(self, path: str) -> Table | None:
@@ -192,7 +189,7 @@ class Reader:
             self.faults.append(f"{shown}: {str(error).splitlines()[0]}")
         else:
             self.files.append(shown)
-            return table({"": found}, "")
+            return table(found)
         return None
 
 
@@ -200,52 +197,40 @@ def of_cri(cri: Table, *, cdi: bool | None) -> Section:
     """Return what the table of containerd's CRI plugin says; ``cdi`` is its default."""
     own = table(cri, "containerd")
     runtimes = table(own, "runtimes")
-    options = {name: table(runtimes, name, "options") for name in runtimes}
     given = cri.get("enable_cdi")
     return Section(
-        {name: str(one.get("BinaryName", "")) for name, one in options.items()},
-        str(own.get("default_runtime_name", "")),
+        {name: string(runtimes, name, "options", "BinaryName") for name in runtimes},
+        string(own, "default_runtime_name"),
         given if isinstance(given, bool) else cdi,
         strings(cri, "cdi_spec_dirs"),
-        {name: one.get("SystemdCgroup") is True for name, one in options.items()},
+        {name: table(runtimes, name, "options").get("SystemdCgroup") is True for name in runtimes},
     )
 
 
-def of_crio(document: Table) -> Section:
-    """Return what a configuration of CRI-O says."""
-    own = table(document, "crio", "runtime")
+def of_crio(own: Table) -> Section:
+    """Return what the table ``crio.runtime`` of CRI-O says."""
     runtimes = table(own, "runtimes")
     by_systemd = bool(own.get("cgroup_manager", "systemd") == "systemd")
     return Section(
-        {name: str(table(runtimes, name).get("runtime_path", "")) for name in runtimes},
-        str(own.get("default_runtime", "")),
+        {name: string(runtimes, name, "runtime_path") for name in runtimes},
+        string(own, "default_runtime"),
         cdi=True,
         cdi_dirs=strings(own, "cdi_spec_dirs"),
         systemd=dict.fromkeys(runtimes, by_systemd),
     )
 
 
-def within(root: Path, path: str) -> Path:
-    """Return where ``path`` of a node is here: its links lead to places below ``root``.
+def table(place: object, *names: str) -> Table:
+    """Return a nested table; an empty one if it is missing."""
+    for name in names:
+        place = cast("Table", place).get(name) if isinstance(place, Mapping) else None
+    return cast("Table", place) if isinstance(place, Mapping) else {}
 
-    Raises:
-        OSError: A folder cannot be searched, or there are too many links.
-    """
-    left, done, links = [*reversed(PurePosixPath(path).parts)], list[str](), 0
-    while left:
-        part = left.pop()
-        if part == "/":
-            done.clear()
-        elif part == "..":
-            del done[-1:]
-        elif (here := root.joinpath(*done, part)).is_symlink():
-            links += 1
-            if links > _MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(here))
-            left += reversed(here.readlink().parts)
-        else:
-            done.append(part)
-    return root.joinpath(*done)
+
+def string(place: object, *names: str) -> str:
+    """Return a nested string; an empty one if it is missing."""
+    found: object = table(place, *names[:-1]).get(names[-1])
+    return found if isinstance(found, str) else ""
 
 
 def strings(place: Table, name: str) -> tuple[str, ...]:
@@ -254,46 +239,21 @@ def strings(place: Table, name: str) -> tuple[str, ...]:
     return tuple(map(str, cast("Sequence[object]", found))) if isinstance(found, list) else ()
 
 
-def _version(document: Table) -> int:
-    found: object = document.get("version")
-    return found if isinstance(found, int) else 0
-
-
-def _of_1(document: Table, version: int) -> Table | None:
-    """Return the section of the CRI plugin as containerd 1 has it; None if there is none."""
+def _of_1(document: Table, version: int) -> Table:
+    """Return the section of the CRI plugin as containerd 1 has it; empty if there is none."""
     plugins = table(document, "plugins")
-    names = (_OLD, "cri") if version <= 1 else (_OLD,)
-    return next((table(plugins, name) for name in names if name in plugins), None)
+    return table(plugins, _OLD) or (table(plugins, "cri") if version <= 1 else {})
 
 
-def _migrated(document: Table, version: int) -> Table:
-    """Return the section as containerd 2 has it: what is of containerd 1 counts less."""
+def _migrated(document: Table, old: Table) -> Table:
+    """Return the section as containerd 2 has it: ``old``, that of containerd 1, counts less."""
     new = table(document, "plugins", _NEW)
-    old = (_of_1(document, version) if version < _WITHOUT_OLD else None) or {}
-    inner = {**table(old, "containerd"), **table(new, "containerd")}
-    return {**old, **new, **({"containerd": inner} if inner else {})}
+    return {**old, **new, "containerd": {**table(old, "containerd"), **table(new, "containerd")}}
 
 
 def _merged(old: object, new: object) -> Any:
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return new
     earlier, later = cast("Table", old), cast("Table", new)
     both = {name: _merged(earlier[name], later[name]) for name in earlier.keys() & later.keys()}
     return {**earlier, **later, **both}
-
-
-def table(place: Table, *names: str) -> Table:
-    """Return a nested table; an empty one if it is missing."""
-    for name in names:
-        found: Any = place.get(name)
-        place = cast("Table", found) if isinstance(found, Mapping) else {}
-    return place
-
-
-def _for_fnmatch(found: "re.Match[str]") -> str:
-    """Return an escaped character, or a class, of Go's patterns as Python writes it."""
-    if found[1]:
-        return f"[{found[1]}]"
-    if not found[2] and not found[4]:
-        return found[3][:1]
-    return f"[{'!' if found[2] else ''}{found[4]}{found[3]}]"

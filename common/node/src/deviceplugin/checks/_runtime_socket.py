@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.checks._runtime_files import Section, of_cri, of_crio, strings, table
+from deviceplugin.checks._runtime_files import Section, of_cri, of_crio, table
 
 _MOST_BYTES: Final = 4 << 20
 _SERVICE: Final = "/runtime.v1.RuntimeService"
@@ -55,19 +55,17 @@ def ask_crio(path: Path, timeout: float) -> Answer:
         document = tomllib.loads(_over_http(path, timeout).decode())
     except (ValueError, RecursionError) as error:
         raise OSError(f"CRI-O {_ODD}: {error}") from error
-    return Answer("CRI-O", of_crio(document))
+    return Answer("CRI-O", of_crio(table(document, "crio", "runtime")))
 
 
 def of_answer(document: object, *, is_2: bool) -> Section:
     """Return the section in containerd's own spelling of its configuration as JSON."""
-    found = table({"": document}, "")
-    inner = table(found, "containerd")
+    found, inner = table(document), table(document, "containerd")
     if not inner:
         raise OSError("containerd has no configuration of runtimes")
-    own = {**inner, "default_runtime_name": inner.get("defaultRuntimeName", "")}
-    dirs = [*strings(found, "cdiSpecDirs")]
-    cri = {"containerd": own, "cdi_spec_dirs": dirs, "enable_cdi": found.get("enableCDI")}
-    return of_cri(cri, cdi=is_2)
+    own = {**inner, "default_runtime_name": inner.get("defaultRuntimeName")}
+    cri = {"cdi_spec_dirs": found.get("cdiSpecDirs"), "enable_cdi": found.get("enableCDI")}
+    return of_cri({**cri, "containerd": own}, cdi=is_2)
 
 
 def _over_http(path: Path, timeout: float) -> bytes:

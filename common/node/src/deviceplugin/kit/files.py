@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-__all__ = ["LONGEST_NAME", "name_problem", "path_problem", "remove", "write"]
+from deviceplugin._config.documents.reading import within
+
+__all__ = ["LONGEST_NAME", "name_problem", "path_problem", "remove", "within", "write"]
 
 _ENDING: Final = ".draft"
 """Readers, such as container runtimes and feature discovery, ignore hidden files with this ending.

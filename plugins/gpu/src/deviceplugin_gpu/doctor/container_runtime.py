@@ -50,12 +50,12 @@ def is_default(config: RuntimeConfig) -> bool:
     return config.default in nvidias(config)
 
 
-def requests_to(root: Path, config: RuntimeConfig) -> Requests:
+def requests_to(node: Node, config: RuntimeConfig) -> Requests:
     """Return what the settings of NVIDIA's default runtime, or else of its first one, accept."""
     used = config.default if is_default(config) else nvidias(config)[0]
     program = config.programs[used]
-    beside = root / Path(program.lstrip("/")).parent / _BESIDE
-    file = beside if beside.exists() else root / FILE
+    beside = node.at(Path(program).parent / _BESIDE)
+    file = beside if os.path.exists(beside) else node.at(FILE)  # noqa: PTH110 - never raises
     made = Requests(file, program=program, systemd=config.systemd.get(used))
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))

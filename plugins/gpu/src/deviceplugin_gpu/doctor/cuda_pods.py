@@ -68,7 +68,7 @@ def look(node: Node) -> Iterator[Finding]:
     yield from faults
     config = runtime_config(node)
     yield from _runtime(config)
-    requests = requests_to(node.root, config) if nvidias(config) else None
+    requests = requests_to(node, config) if nvidias(config) else None
     yield from look_at_tenants(node, config, requests)
     fresh = []
     generated = _generated(node)
@@ -110,9 +110,7 @@ def _runtime(config: RuntimeConfig) -> Iterator[Finding]:
 
 
 def _generated(node: Node) -> Generated:
-    # A link to /run would lead out of a node's root that is mounted elsewhere.
-    dynamic = node.at("run/cdi" if node.at("var/run").is_symlink() else "var/run/cdi")
-    return Toolkit([node.at("etc/cdi"), dynamic]).find()
+    return Toolkit([node.at("etc/cdi"), node.at("var/run/cdi")]).find()
 
 
 def _of_other_gpus(node: Node, generated: Generated, file: File) -> str:

@@ -5,6 +5,7 @@ systemd, which manages the group, knows nothing of that, and takes them away whe
 rules again. Devices that are in the OCI specification, as by CDI, are among systemd's rules.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -14,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, Final
 
 from deviceplugin.checks import Finding, Node, ok, unknown, warning
@@ -32,12 +32,14 @@ _BUNDLES: Final = (
 """Where runtimes have the OCI specifications of the containers that run."""
 _UNITS: Final = "run/systemd/transient"
 _MOST_BUNDLES: Final = 4096
+_MOST_SAID: Final = 4096
 _MOST_NAMED: Final = 10
 _HOOKS: Final = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 _NONE: Final = ("", "void", "none")
 _NODES: Final = re.compile("/dev/(nvidia|dxg)")
 _MAJOR: Final = 195
 """Of /dev/nvidiactl and the GPUs."""
+_CONTROL: Final = {"path": "/dev/nvidiactl", "major": _MAJOR, "minor": 255}
 _ALL: Final = ("*", "char-*")
 _BY_NUMBER: Final = 240
 """The version of systemd that takes a device number without a file of that name."""
@@ -110,8 +112,9 @@ def look_at_reload(
     if requests is not None and not lost:
         yield _prospect(node, host, requests, settings)
     if requests is not None and not 0 < len(bundles) < _MOST_BUNDLES:
-        seen = f"only {_MOST_BUNDLES} were examined" if bundles else "none can be seen from here"
-        yield unknown("containers with GPUs", seen, "run it as root on the node, or with --root.")
+        seen = ("none can be seen from here", "run it as root on the node, or with --root.")
+        seen = (f"only {_MOST_BUNDLES} were examined", "") if bundles else seen
+        yield unknown("containers with GPUs", *seen)
 
 
 def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings) -> Finding:
@@ -135,10 +138,8 @@ def _prospect(node: Node, host: Host, requests: Requests, settings: GpuSettings)
 
 def _mode(node: Node, host: Host, requests: Requests) -> str:
     """Return the mode of NVIDIA's runtime; empty if that depends on an unknown version."""
-    name = Path(requests.program).name
-    for mode in ("cdi", "legacy"):
-        if name.endswith(f".{mode}"):
-            return mode
+    if (of_program := Path(requests.program).suffix[1:]) in {"cdi", "legacy"}:
+        return of_program
     if requests.mode != "auto":
         return requests.mode
     if node.exists("etc/nv_tegra_release"):
@@ -163,22 +164,22 @@ def _said(node: Node, program: str) -> str:
 
     Only on the node itself, where the program is what the container runtime starts.
     """
-    if node.root != Path("/") or not os.access(program, os.X_OK) or not program.startswith("/"):
+    if node.root != Path("/") or not program.startswith("/"):
         return ""
-    with TemporaryFile() as output:  # a pipe would stay open with a child of it
-        try:
-            subprocess.run(  # noqa: S603 - what the container runtime starts, as root too
-                [program, "--version"],
-                check=False,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.DEVNULL,
-                timeout=node.timeout,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+    limits: Any = {
+        "stdin": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "timeout": node.timeout,
+    }
+    # A pipe would stay open with a child of it, and a file needs a disk.
+    with os.fdopen(os.memfd_create("version", os.MFD_ALLOW_SEALING), "r+b") as output:
+        output.truncate(_MOST_SAID)
+        fcntl.fcntl(output, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+        try:  # what the container runtime starts, as root too
+            subprocess.run([program, "--version"], check=False, stdout=output, **limits)  # noqa: S603
+        except (OSError, ValueError, subprocess.TimeoutExpired):
             return ""
-        output.seek(0)
-        return output.read(1 << 12).decode(errors="replace")
+        return os.pread(output.fileno(), _MOST_SAID, 0).decode(errors="replace")
 
 
 def _containers(
@@ -207,9 +208,8 @@ def _lost(node: Node, host: Host, requests: Requests | None, spec: Mapping[str, 
         if all(_is_kept(node, host, rules, one) for one in devices):
             return ""
         return _skipped(node, host, _MAJOR, 0) or _REFUSED
-    if not _is_by_hook(spec, requests) or any(map(_is_of_nvidia, rules or ())):
-        return ""
-    return _LEGACY
+    is_kept = rules is not None and _is_kept(node, host, rules, _CONTROL)
+    return _LEGACY if _is_by_hook(spec, requests) and not is_kept else ""
 
 
 def _is_by_hook(spec: Mapping[str, Any], requests: Requests | None) -> bool:
@@ -245,11 +245,6 @@ def _skipped(node: Node, host: Host, major: int, minor: int) -> str:
     if host.runc and first <= host.runc < fixed:
         return f"runc {_dotted(host.runc)} drops devices without a link in /dev/char"
     return ""
-
-
-def _is_of_nvidia(rule: str) -> bool:
-    known = (f"/dev/char/{_MAJOR}:", "/dev/nvidia", "char-nvidia")
-    return rule in {*_ALL, f"char-{_MAJOR}"} or rule.startswith(known)
 
 
 def _rules(node: Node, unit: str) -> Rules:

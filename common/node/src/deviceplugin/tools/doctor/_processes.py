@@ -18,7 +18,7 @@ def process_behind(node: Node, socket: Path) -> int:
 
     0 if it is not visible: it is in another PID namespace than this one.
     """
-    proc = node.at("proc/self")
+    proc = node.root / "proc/self"
     same = proc.is_symlink() and str(proc.readlink()) == str(os.getpid())
     return listener_of(socket, node.timeout) if same else 0
 

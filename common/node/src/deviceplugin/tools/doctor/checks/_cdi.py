@@ -15,10 +15,8 @@ _MEANS: Final = (
 
 def specifications(node: Node) -> Iterator[Finding]:
     owners: defaultdict[str, list[Path]] = defaultdict(list)
-    # If the node is mounted elsewhere, a link to /run would lead out of its root.
-    run = "run" if node.at("var/run").is_symlink() else "var/run"
     # What is in the second wins over what is in the first.
-    for directory in (node.at("etc/cdi"), node.at(f"{run}/cdi")):
+    for directory in (node.at("etc/cdi"), node.at("var/run/cdi")):
         if not directory.is_dir():
             yield ok(directory, "does not exist; the first program that needs it creates it")
             continue

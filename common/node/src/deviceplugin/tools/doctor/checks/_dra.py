@@ -197,23 +197,22 @@ def runtime(node: Node) -> Iterator[Finding]:
     yield from config.findings()
     if not config.is_known:
         return
-    source = config.asked or ", ".join(map(str, config.files)) or _RUNTIME
     if config.cdi is None:
         yield unknown(
-            source,
+            config.source,
             "does not say whether CDI is on; it is from containerd 2, and off in containerd 1.7",
             f"with containerd --version of 1.7, {_ENABLE}",
         )
     elif not config.cdi:
         means = "pods with claims start without their devices, or fail."
-        yield failure(source, "CDI is off", means=means, do=_ENABLE)
+        yield failure(config.source, "CDI is off", means=means, do=_ENABLE)
     else:
-        yield ok(source, "CDI is on")
+        yield ok(config.source, "CDI is on")
     directory = str(node.settings.cdi_dir)
     known = config.cdi_dirs or _STANDARD
     if _plain(directory) not in map(_plain, known):
         yield failure(
-            source,
+            config.source,
             f"it looks for CDI files in {', '.join(known)}, and not in {directory}",
             means="pods with claims fail: 'unresolvable CDI devices'.",
             do="add the directory to cdi_spec_dirs, or set cdi-dir to one of these.",

@@ -69,7 +69,7 @@ def process(node: Node) -> Iterator[Finding]:
 
 def _other_directory(node: Node, process: Path) -> Iterator[Finding]:
     """Yield that the kubelet has another plugin directory at the same path, if that is visible."""
-    theirs = node.at(process / "root") / str(node.settings.plugin_dir).lstrip("/")
+    theirs = node.root / process / "root" / str(node.settings.plugin_dir).lstrip("/")
     with suppress(OSError):  # it may be seen by root with CAP_SYS_PTRACE
         if not theirs.samefile(node.plugin_dir):
             yield failure(
