@@ -53,6 +53,7 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
         ("/", f"/../kubepods-besteffort-pod{P_}.slice:cri-containerd:{A}"),
         ("/", f"/../../../../kubepods-pod{P_}.slice/crio-{A}.scope/container"),
         ("/", f"/../../../kubelet{BEST}.slice/kubelet{BEST}-pod{P_}.slice/crio-{A}.scope"),
+        ("/", f"/../../../on\\x2dA{BEST}.slice/on\\x2dA{BEST}-pod{P_}.slice/{A}"),
         ("/system.slice/ours.service", scope(1, 0xA)),
         ("/system.slice/ours.service", f"/kubepods/besteffort/pod{P}/{A}"),
         ("/system.slice/ours.service", f"/kubepods/pod{P}/{A}/made/below"),
@@ -125,14 +126,35 @@ def test_hierarchies_without_pods_do_not_count(node: NodeProcesses) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["train-0_ml_main.log", f"a_b_c-{A}", f"A_b_c-{A}.log", f"_b_c-{A}.log"]
+    ("name", "target"),
+    [
+        ("train-0_ml_main.log", f"ml_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}", f"ml_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", "0.log"),
+        (f"train-0_ml_main-{A}.log", f"train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", f"ML_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", f"ml_train-0_{P}/0.log"),
+    ],
 )
-def test_other_names_of_logs_say_nothing(node: NodeProcesses, name: str) -> None:
+def test_other_links_say_nothing(node: NodeProcesses, name: str, target: str) -> None:
     for link in node.logs.iterdir():
         link.unlink()
-    (node.logs / name).symlink_to(f"/var/log/pods/ml_train-0_{P}/main/0.log")
+    (node.logs / name).symlink_to(f"/var/log/pods/{target}")
     node.add(7, f"/../../../pod{P}/{A}")
     assert container(node) is None
+
+
+def test_names_that_are_too_long_for_a_link_are_known_all_the_same(node: NodeProcesses) -> None:
+    pod, ids = "a" * 170, (0xA << 240, 0xB << 240)
+    for name, each in zip(("x" * 58, "y" * 58), ids, strict=True):
+        assert 255 == len(node.link(f"ml/{pod}/{name}", 3, each).name)
+    node.add(7, f"/../../../pod{uid(3)}/{number(ids[0])}")
+    node.add(8, f"/../../../pod{uid(3)}/{number(ids[1])}")
+    node.add(9, f"/../../../pod{uid(3)}/{number(0xC << 240)}")
+    node.add(10, f"/../../../pod{P}/{number(ids[0])}")
+    found = processes(node).find(range(7, 11), NOW)
+    named = [Container("ml", pod, "x" * 58), Container("ml", pod, "y" * 58)]
+    assert [*named, None, None] == [one.container for one in found.values()]
 
 
 @pytest.mark.parametrize("started", [NOW, NOW - 0.005, NOW + 5])
