@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,9 +18,11 @@ from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
+from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig, uuid
+from patience import eventually
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/metrics.md"
 GPUS = (Gpu(0, "g0", "A100", pci="0000:01:00.0"), Gpu(1, "g1", "H100", pci="0000:02:00.0"))
@@ -199,6 +202,39 @@ def test_a_driver_that_does_not_answer_costs_its_values_only(health: Health) -> 
     assert 0 == temperatures(), "too old"
     driver.answer()
     assert 2 == temperatures()
+
+
+def test_a_call_that_hangs_delays_only_the_first_scrape() -> None:
+    now, answers = 0.0, threading.Event()
+    recent = Recent("slow", "nothing", lambda: now, patience=3600)
+    begun = recent.begin(lambda: str(answers.wait()))
+    now = 3600.0
+    assert ["nothing"] * 2 == [begun(), recent.begin(str)()]
+    answers.set()
+
+
+def test_a_scrape_waits_for_measurements_and_usage_at_once(
+    rig: GpuRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, answers = rig.plugin(container_logs=tmp_path), threading.Event()
+    rig.fake.write("gpu 0\n")
+    list(plugin.discover())
+    plugin._driver.metrics = GpuMetrics(lambda _: answers.wait() and {}, patience=3600)
+    scrape = threading.Thread(target=plugin.metrics)
+    scrape.start()
+    try:
+        eventually(lambda: "GPU usage incomplete" in caplog.messages, "the usage")
+    finally:
+        answers.set()
+        scrape.join()
+
+
+def test_without_a_free_thread_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = Recent("late", "nothing", lambda: 0.0)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no thread")))
+        recent.begin(str)
+    assert "something" == recent.begin(lambda: "something")()
 
 
 def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(

@@ -91,7 +91,7 @@ class GpuMetrics:
     ) -> list[Metric]:
         """Return the metrics of ``gpus``, within ``patience``."""
         uuids = [gpu.uuid for gpu in gpus if not gpu.problem]
-        readings = self.recent.get(partial(self._ask, uuids))
+        readings = self.recent.begin(partial(self._ask, uuids))()
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
             [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]

@@ -62,9 +62,9 @@ class GpuUsage:
         self._problems = Problems(log)
         self._read_at = float("-inf")
 
-    def rows(self, snapshot: Snapshot, processes: Processes) -> Sequence[Row]:
-        """Return what is known, within half a second, of the last 5 s."""
-        return self.recent.get(partial(self._read, snapshot, processes))
+    def begin(self, snapshot: Snapshot, processes: Processes) -> Callable[[], Sequence[Row]]:
+        """Begin to measure, and return what has what is known: of the last 5 s if possible."""
+        return self.recent.begin(partial(self._read, snapshot, processes))
 
     def _read(self, snapshot: Snapshot, processes: Processes) -> Sequence[Row]:
         problems: list[str] = []
