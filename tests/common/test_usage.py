@@ -61,7 +61,9 @@ def broken(_: Metered) -> Mapping[tuple[str, ...], Mapping[str, float]]:
     raise OSError("no bus")
 
 
-@pytest.mark.parametrize("meter", [broken, lambda _: {("a",): {"b": "c"}}, lambda _: None])
+@pytest.mark.parametrize(
+    "meter", [broken, *(lambda _, it=it: it for it in (None, {"a": {"b": "c"}}, {"a": {"b": "nan"}}))]
+)
 def test_a_plugin_that_cannot_say_costs_these_numbers_alone(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture, meter: Callable[[Metered], Any]
 ) -> None:

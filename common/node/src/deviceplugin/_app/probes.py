@@ -1,5 +1,6 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -127,10 +128,12 @@ class Status:
 
 
 def _used(plugin: Plugin) -> Usage:
-    return {
+    found = {
         tuple(map(str, holder)): {str(name): float(value) for name, value in values.items()}
         for holder, values in plugin.usage().items()
     }
+    json.dumps([*found.values()], allow_nan=False)  # or nobody can read what else there is
+    return found
 
 
 def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
