@@ -62,7 +62,8 @@ def broken(_: Metered) -> Mapping[tuple[str, ...], Mapping[str, float]]:
 
 
 @pytest.mark.parametrize(
-    "meter", [broken, *(lambda _, it=it: it for it in (None, {"a": {"b": "c"}}, {"a": {"b": "nan"}}))]
+    "meter",
+    [broken, *(lambda _, it=it: it for it in (None, {"a": {"b": "c"}}, {"a": {"b": "nan"}}))],
 )
 def test_a_plugin_that_cannot_say_costs_these_numbers_alone(
     kubelet: Kubelet, caplog: pytest.LogCaptureFixture, meter: Callable[[Metered], Any]

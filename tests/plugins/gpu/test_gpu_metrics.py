@@ -231,9 +231,10 @@ def test_a_scrape_waits_for_measurements_and_usage_at_once(
 
 def test_without_a_free_thread_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     recent = Recent("late", "nothing", lambda: 0.0)
-    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="no thread"):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no thread")))
-        recent.begin(str)
+        with pytest.raises(RuntimeError, match="no thread"):
+            recent.begin(str)
     assert "something" == recent.begin(lambda: "something")()
 
 
@@ -246,8 +247,9 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     health.saw_xid("g0", 79)
     unidentified = [UnidentifiedGpu("has no driver", pci="0000:03:00.0")]
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
-    rows = [usage.Row("g0", "g0", Container("a", "b", "c"), 1, 0.5)]
-    families += usage.families([*rows, usage.Row("g0", "g0", None, 1, None)], ())
+    used = {"memory_used_bytes": 1, "utilization_ratio": 0.5}
+    rows = [usage.Row("g0", "g0", who, used) for who in (Container("a", "b", "c"), None)]
+    families += usage.families(rows, ())
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Holder: TypeAlias = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
+Usage: TypeAlias = Mapping[Holder, Mapping[str, float]]
+"""What holders use of their devices: numbers by names with units, as ``memory_used_bytes``."""
 
 
 class Plugin(ABC):
@@ -170,10 +172,9 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
-    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
+    def usage(self) -> Usage:
         """Return what each of ``holders`` uses of its device, as far as it is known.
 
-        The numbers have names with units, such as ``memory_used_bytes`` and ``utilization_ratio``.
         It is called for ``/devices`` and the page, with a time limit.
         """
         raise NotImplementedError

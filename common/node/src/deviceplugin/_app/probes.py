@@ -18,10 +18,10 @@ from deviceplugin._http.devices_report import Report, attribution
 from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._platform.hooks import HooksByResource
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered, Usage
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Holder, Plugin
+from deviceplugin.plugin import Capabilities, Holder, Plugin, Usage
 
 log = logging.getLogger(__name__)
 
