@@ -83,8 +83,7 @@ class GpuMetrics:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
-        nothing: Mapping[str, Reading] = {}
-        self.recent = Recent("gpu-metrics", nothing, clock, patience)
+        self.recent = Recent[Mapping[str, Reading]]("gpu-metrics", {}, clock, patience)
 
     def collect(
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()

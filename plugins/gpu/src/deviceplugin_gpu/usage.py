@@ -59,8 +59,7 @@ class GpuUsage:
 
     def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = session, clock
-        nothing: Sequence[Row] = ()
-        self.recent = Recent("gpu-usage", nothing, clock)
+        self.recent = Recent[Sequence[Row]]("gpu-usage", (), clock)
         self._problems = Problems(log)
         self._read_at = float("-inf")
 
