@@ -194,6 +194,14 @@ def test_one_that_ended_or_may_not_be_read_takes_nobody_else_along(node: NodePro
     assert {7: (1.0, TRAIN), 9: (NOW, None)} == processes(node).find(range(7, 12), NOW)
 
 
+def test_what_cannot_be_read_is_not_taken_for_a_process_that_has_ended(node: NodeProcesses) -> None:
+    group = node.add(7, "/").with_name("cgroup")
+    group.unlink()
+    group.symlink_to(group)
+    with pytest.raises(OSError, match="Too many levels"):
+        container(node)
+
+
 @pytest.mark.parametrize(
     ("own", "first", "namespace", "visible"),
     [

@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,7 +37,6 @@ _LOG: Final = re.compile(
     r".*/(?P<namespace>[a-z0-9-]{1,63})_(?P<pod>[a-z0-9.-]{1,253})_(?P<uid>[0-9a-f-]{32,36})"
     r"/(?P<name>[a-z0-9-]{1,63})/[^/]+"
 )
-_MOST_LINKS: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024
 _MACHINE: Final = "pid:[4026531836]"
 """The PID namespace of the machine; its number is a constant of the kernel."""
@@ -64,7 +62,8 @@ class Process(NamedTuple):
 class Processes:
     """The processes in ``proc``, and the kubelet's links in ``logs``. Reads them at each call.
 
-    ``now`` returns seconds of ``CLOCK_BOOTTIME``. Methods raise OSError if this is not a node's.
+    ``now`` returns seconds of ``CLOCK_BOOTTIME``. Methods raise OSError if this is not a node's, or
+    the system has no file descriptor left.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Processes:
                     found[pid] = Process(started, self._named(place, links))
             except PermissionError:
                 found[pid] = Process(before, None)
-            except (OSError, ValueError, IndexError):
+            except (FileNotFoundError, ProcessLookupError, ValueError, IndexError):
                 continue  # it has ended
         return found
 
@@ -126,7 +125,7 @@ class Processes:
 
     def _links(self) -> Iterator[tuple[str, str]]:
         with os.scandir(self._logs) as links:
-            for link in islice(links, _MOST_LINKS):
+            for link in links:
                 if match := _LINK.fullmatch(link.name):
                     yield match["id"], link.name
 
