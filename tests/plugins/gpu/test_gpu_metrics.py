@@ -157,6 +157,8 @@ def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> No
 def test_a_gpu_with_a_problem_is_not_asked(health: Health) -> None:
     driver = Measured(g0=WARM)
     lost = Gpu(1, "g1", problem="GPU is lost")
+    driver.metrics.collect([GPUS[0], lost], health)
+    driver.answer()
     found = values(driver.metrics.collect([GPUS[0], lost], health))
     assert (1, {*OF_HEALTH, "temperature_celsius"}) == (driver.asked, of("g0", found))
 
@@ -216,16 +218,18 @@ def test_a_call_that_hangs_delays_only_the_first_scrape() -> None:
 def test_a_scrape_waits_for_measurements_and_usage_at_once(
     rig: GpuRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin, answers = rig.plugin(container_logs=tmp_path), threading.Event()
+    plugin = rig.plugin(container_logs=tmp_path)
     rig.fake.write("gpu 0\n")
     list(plugin.discover())
-    plugin._driver.metrics = GpuMetrics(lambda _: answers.wait() and {}, patience=3600)
+    hangs = Measured()
+    hangs.answers.clear()
+    plugin._driver.metrics = GpuMetrics(hangs.read, patience=3600)
     scrape = threading.Thread(target=plugin.metrics)
     scrape.start()
     try:
         eventually(lambda: "GPU usage incomplete" in caplog.messages, "the usage")
     finally:
-        answers.set()
+        hangs.answers.set()
         scrape.join()
 
 

@@ -12,7 +12,6 @@ import deviceplugin as dp
 from deviceplugin.kit import labels
 from deviceplugin.kit.backoff import MONOTONIC, Clock
 from deviceplugin.kit.containers import Processes
-from deviceplugin.plugin import Usage
 from deviceplugin_gpu.advertised import node_labels
 from deviceplugin_gpu.advertised.devices import Placement, describe, refuse
 from deviceplugin_gpu.advertised.units import Unit, advertise
@@ -28,7 +27,7 @@ from deviceplugin_gpu.discovery.gpu_discovery import GpuDiscovery
 from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.nvml.library import Library
 from deviceplugin_gpu.snapshot import Snapshot
-from deviceplugin_gpu.usage import Row, by_holder, families
+from deviceplugin_gpu.usage import Holder, Row, by_holder, families
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class GpuPlugin(dp.Plugin):
         return [*measured, *families(used(), self.holders())]
 
     @override
-    def usage(self) -> Usage:
+    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
         return by_holder(self._used()(), self.holders())
 
     @override

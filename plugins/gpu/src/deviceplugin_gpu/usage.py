@@ -16,7 +16,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from deviceplugin.kit.containers import Container, Process, Processes
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Holder, Usage
 from deviceplugin_gpu.nvml.api import NvmlError, Session, call
 from deviceplugin_gpu.nvml.processes import Share, memory_by_pid, shares
 from deviceplugin_gpu.recent import Recent
@@ -41,6 +40,9 @@ _LONGEST: Final = 60.0
 """Seconds for which samples are averaged at most; otherwise since they were last read."""
 _TRANSLATING: Final = 515
 """The first driver known to write ids of processes as the PID namespace of the caller has them."""
+
+Holder = tuple[str, ...]
+"""Resource, device, namespace, pod and container; the first two are empty if it was not given."""
 
 
 class Row(NamedTuple):
@@ -169,7 +171,9 @@ def families(rows: Iterable[Row], holders: Iterable[Holder]) -> list[Metric]:
     return [family for family in (*found.values(), *others.values()) if family.samples]
 
 
-def by_holder(rows: Iterable[Row], holders: Iterable[Holder]) -> Usage:
+def by_holder(
+    rows: Iterable[Row], holders: Iterable[Holder]
+) -> Mapping[Holder, Mapping[str, float]]:
     """Return what holders use of their devices: of a whole GPU, what they use of its parts."""
     found = defaultdict[Holder, dict[str, float]](_zeros)
     for row, holder in _charged(rows, holders):
