@@ -36,8 +36,11 @@ def processes(node: NodeProcesses, now: float = NOW) -> Processes:
     return Processes(node.proc, node.logs, lambda: now)
 
 
-def container(node: NodeProcesses, pid: int = 7) -> Container | None:
-    return processes(node).find([pid], NOW)[pid].container
+def container(node: NodeProcesses, own: str, *paths: str) -> Container | None:
+    """Return that of a process in these control groups, as one in ``own`` sees it."""
+    node.see(own)
+    node.add(7, *paths)
+    return processes(node).find([7], NOW)[7].container
 
 
 @pytest.mark.parametrize(
@@ -68,24 +71,20 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
 def test_a_process_is_in_its_container_whatever_the_runtime_and_the_driver(
     node: NodeProcesses, own: str, path: str
 ) -> None:
-    node.see(own)
-    node.add(7, path)
-    assert TRAIN == container(node)
+    assert TRAIN == container(node, own, path)
 
 
 @pytest.mark.parametrize(
-    ("own", "paths"),
+    ("own", "path"),
     [
-        ("/", [f"/../../../pod{Q}/{B}/kubepods/pod{P}/{A}"]),
-        (OWN, [f"/kubepods.slice/kubepods-pod{Q_}.slice/crio-{B}.scope{scope(1, 0xA)}"]),
+        ("/", f"/../../../pod{Q}/{B}/kubepods/pod{P}/{A}"),
+        (OWN, f"/kubepods.slice/kubepods-pod{Q_}.slice/crio-{B}.scope{scope(1, 0xA)}"),
     ],
-)  # fmt: skip
+)
 def test_a_container_that_makes_groups_named_after_another_pod_stays_itself(
-    node: NodeProcesses, own: str, paths: list[str]
+    node: NodeProcesses, own: str, path: str
 ) -> None:
-    node.see(own)
-    node.add(7, *paths)
-    assert Container("ml", "other", "main") == container(node)
+    assert Container("ml", "other", "main") == container(node, own, path)
 
 
 @pytest.mark.parametrize(
@@ -114,15 +113,13 @@ def test_a_container_that_makes_groups_named_after_another_pod_stays_itself(
 def test_what_is_not_certainly_a_container_of_a_pod_is_in_none(
     node: NodeProcesses, own: str, paths: list[str]
 ) -> None:
-    node.see(own)
-    node.add(7, *paths)
-    assert container(node) is None
+    assert container(node, own, *paths) is None
 
 
 def test_hierarchies_without_pods_do_not_count(node: NodeProcesses) -> None:
     node.see("/user.slice", f"/kubepods/pod{uid(9)}/{number(9)}", "/")
     node.add(7, "/", f"/kubepods/pod{P}/{A}", f"/kubepods/pod{P}/{A}", "/system.slice")
-    assert TRAIN == container(node)
+    assert TRAIN == processes(node).find([7], NOW)[7].container
 
 
 @pytest.mark.parametrize(
@@ -140,8 +137,7 @@ def test_other_links_say_nothing(node: NodeProcesses, name: str, target: str) ->
     for link in node.logs.iterdir():
         link.unlink()
     (node.logs / name).symlink_to(f"/var/log/pods/{target}")
-    node.add(7, f"/../../../pod{P}/{A}")
-    assert container(node) is None
+    assert container(node, "/", f"/../../../pod{P}/{A}") is None
 
 
 def test_names_that_are_too_long_for_a_link_are_known_all_the_same(node: NodeProcesses) -> None:
@@ -199,7 +195,7 @@ def test_what_cannot_be_read_is_not_taken_for_a_process_that_has_ended(node: Nod
     group.unlink()
     group.symlink_to(group)
     with pytest.raises(OSError, match="Too many levels"):
-        container(node)
+        processes(node).find([7], NOW)
 
 
 @pytest.mark.parametrize(
@@ -232,15 +228,11 @@ def test_a_real_process_started_when_it_did_and_is_gone_when_it_ended(node: Node
     assert {} == real.find([child.pid], later)
 
 
-def test_a_directory_without_links_is_a_problem(node: NodeProcesses) -> None:
+def test_a_directory_without_links_is_a_problem_and_none_is_an_error(node: NodeProcesses) -> None:
     for link in node.logs.iterdir():
         link.unlink()
     why = "the kubelet has no links to logs of containers there"
     assert f"{node.logs}: {why}" == processes(node).problem()
-
-
-def test_what_is_not_a_node_is_an_error(node: NodeProcesses) -> None:
-    there = Processes(node.proc, node.logs / "none")
-    assert there.now() > 0
-    with pytest.raises(FileNotFoundError, match="none"):
-        there.find([], there.now())
+    node.logs.rmdir()
+    with pytest.raises(FileNotFoundError, match="logs"):
+        processes(node).problem()
