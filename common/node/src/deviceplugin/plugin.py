@@ -213,15 +213,11 @@ class Capabilities(NamedTuple):
 
 @cache
 def _capabilities(kind: type[Plugin]) -> Capabilities:
-    return Capabilities(
-        allocate=(kind.allocate, kind.allocate_with) != (Plugin.allocate, Plugin.allocate_with),
-        prefer=kind.prefer is not Plugin.prefer,
-        pre_start=kind.pre_start is not Plugin.pre_start,
-        changes=kind.changes is not Plugin.changes,
-        released=kind.released is not Plugin.released,
-        metrics=kind.metrics is not Plugin.metrics,
-        usage=kind.usage is not Plugin.usage,
-    )
+    given = {
+        hook: getattr(kind, hook) is not getattr(Plugin, hook) for hook in Capabilities._fields
+    }
+    given["allocate"] |= kind.allocate_with is not Plugin.allocate_with
+    return Capabilities(**given)
 
 
 def overrides(plugin: Plugin, hook: str) -> bool:

@@ -8,16 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from deviceplugin_gpu.nvml.api import NOT_FOUND, Handle, NvmlError, ask, call
 
-_COMPUTE: Final = "nvmlDeviceGetComputeRunningProcesses_v3"
-_OTHERS: Final = (
-    "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-)
-"""Lists that not all GPUs have."""
+_LIST: Final = "nvmlDeviceGet{}RunningProcesses_v3"
 _ALL: Final = 100
 """Percent."""
-_NO_SAMPLES: Final = frozenset({0, NOT_FOUND})
-"""What pynvml raises then."""
 
 
 class Share(NamedTuple):
@@ -35,9 +28,9 @@ def memory_by_pid(device: Handle) -> Mapping[int, float]:
     Raise NvmlError if the processes are unknown. A process can be in several lists, with the same
     memory.
     """
-    listed = [*call(_COMPUTE, device)]
-    for function in _OTHERS:
-        listed += ask((), function, device)
+    listed = [*call(_LIST.format("Compute"), device)]
+    for kind in ("Graphics", "MPSCompute"):  # not every GPU has these
+        listed += ask((), _LIST.format(kind), device)
     found = defaultdict[int, list[int]](list)
     for one in listed:
         found[one.pid] += [] if one.usedGpuMemory is None else [one.usedGpuMemory]
@@ -53,7 +46,8 @@ def shares(gpu: Handle, since: float) -> Mapping[int, Share]:
     try:
         samples = call("nvmlDeviceGetProcessUtilization", gpu, int(since * 1e6))
     except NvmlError as error:
-        if error.code not in _NO_SAMPLES or call("nvmlDeviceGetUtilizationRates", gpu).gpu:
+        # Without samples, pynvml raises success.
+        if error.code not in {0, NOT_FOUND} or call("nvmlDeviceGetUtilizationRates", gpu).gpu:
             raise
         return {}
     found = defaultdict[int, list[Any]](list)
