@@ -7,19 +7,7 @@ from typing_extensions import override
 from deviceplugin import Device, Plugin
 from deviceplugin.plugin import Capabilities, overrides
 
-HOOKS = [
-    "allocate",
-    "prefer",
-    "pre_start",
-    "changes",
-    "released",
-    "metrics",
-    "usage",
-    "let_go",
-    "take_back",
-    "start",
-    "stop",
-]
+HOOKS = [*Capabilities._fields, "start", "stop"]
 
 
 class Plain(Plugin):

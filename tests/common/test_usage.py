@@ -11,7 +11,7 @@ from typing_extensions import override
 from deviceplugin._app import probes
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
-from patience import eventually
+from patience import PATIENCE, eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
 USED = {"memory_used_bytes": 2.0**30, "utilization_ratio": 0.25}
@@ -61,22 +61,23 @@ def broken(_: Metered) -> Mapping[tuple[str, ...], Mapping[str, float]]:
     raise OSError("no bus")
 
 
-@pytest.mark.parametrize("meter", [broken, lambda _: {("a",): {"b": "c"}}, lambda _: None])
+@pytest.mark.parametrize(
+    "meter",
+    [broken, *(lambda _, it=it: it for it in (None, {"a": {"b": "c"}}, {"a": {"b": "nan"}}))],
+)
 def test_a_plugin_that_cannot_say_costs_these_numbers_alone(
-    kubelet: Kubelet, caplog: pytest.LogCaptureFixture, meter: Callable[[Metered], Any]
+    kubelet: Kubelet,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    meter: Callable[[Metered], Any],
 ) -> None:
-    plugin = Metered("a", meter=meter)
+    monkeypatch.setattr(probes, "_TIMEOUT", PATIENCE)
+    plugin = Metered("a")
     with kubelet.running(plugin) as node:
         node.wait_for(RESOURCE, {"a"})
-        assert [people(node)] * 2 == [people(node), people(node)]
-        events = [one.message for one in caplog.records]
-        assert 1 == events.count("plugin usage unavailable")
-        plugin.meter = lambda _: {}
-        people(node)
-        plugin.meter = meter
-        people(node)
-        events = [one.message for one in caplog.records]
-        assert 2 == events.count("plugin usage unavailable")
+        for plugin.meter, logged in [(meter, 1), (meter, 1), (lambda _: {}, 1), (meter, 2)]:
+            assert 1 == len(people(node))
+            assert logged == caplog.messages.count("plugin usage unavailable")
 
 
 def test_a_plugin_that_hangs_is_not_waited_for(

@@ -50,8 +50,8 @@ PRIVILEGED = {"amd-privileged", "gpu-privileged"}
 """Components that make a container privileged, which no other does."""
 HOST_PID = {"gpu-usage"}
 """Components whose pod sees the processes of the host."""
-SELINUX = {"bottlerocket": "container_t"}
-"""The type of containers with a component for an SELinux policy of another kind."""
+SELINUX = {"bottlerocket": "container_t", "gpu-usage": "spc_t"}
+"""The type of containers with a component for another policy, or whose pod needs more of it."""
 WITHOUT_RUNTIME = ("gpu-cdi", "gpu-static-cdi", "gpu-privileged")
 # Or it reads the definitions of a version, a megabyte, for each object.
 kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)

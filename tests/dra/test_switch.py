@@ -175,13 +175,13 @@ def test_health_and_the_end_of_a_resource_reach_the_slices(dra_node: DualNode) -
     )
 
 
-def test_the_page_shows_the_pod_that_has_a_claim(dra_node: DualNode) -> None:
+def test_the_page_shows_the_pod_that_has_a_claim_and_what_it_uses(dra_node: DualNode) -> None:
     (held,) = dra_node.run("one")
 
     def holders() -> list[object]:
         assert dra_node.host
         (resource,) = dra_node.host.inventory()["resources"]
         (found,) = [one["holders"] for one in resource["devices"] if one["id"] == held]
-        return [(one["pod"], bool(one["claim"])) for one in found or ()]
+        return [(one["pod"], one.get("usage"), bool(one["claim"])) for one in found or ()]
 
-    eventually(lambda: [("one", True)] == holders(), "the pod on the page")
+    eventually(lambda: [("one", {"holes": 1}, True)] == holders(), "the pod on the page")

@@ -36,8 +36,11 @@ def processes(node: NodeProcesses, now: float = NOW) -> Processes:
     return Processes(node.proc, node.logs, lambda: now)
 
 
-def container(node: NodeProcesses, pid: int = 7) -> Container | None:
-    return processes(node).find([pid], NOW)[pid].container
+def container(node: NodeProcesses, own: str, *paths: str) -> Container | None:
+    """Return that of a process in these control groups, as one in ``own`` sees it."""
+    node.see(own)
+    node.add(7, *paths)
+    return processes(node).find([7], NOW)[7].container
 
 
 @pytest.mark.parametrize(
@@ -53,6 +56,7 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
         ("/", f"/../kubepods-besteffort-pod{P_}.slice:cri-containerd:{A}"),
         ("/", f"/../../../../kubepods-pod{P_}.slice/crio-{A}.scope/container"),
         ("/", f"/../../../kubelet{BEST}.slice/kubelet{BEST}-pod{P_}.slice/crio-{A}.scope"),
+        ("/", f"/../../../on\\x2dA{BEST}.slice/on\\x2dA{BEST}-pod{P_}.slice/{A}"),
         ("/system.slice/ours.service", scope(1, 0xA)),
         ("/system.slice/ours.service", f"/kubepods/besteffort/pod{P}/{A}"),
         ("/system.slice/ours.service", f"/kubepods/pod{P}/{A}/made/below"),
@@ -67,24 +71,20 @@ def container(node: NodeProcesses, pid: int = 7) -> Container | None:
 def test_a_process_is_in_its_container_whatever_the_runtime_and_the_driver(
     node: NodeProcesses, own: str, path: str
 ) -> None:
-    node.see(own)
-    node.add(7, path)
-    assert TRAIN == container(node)
+    assert TRAIN == container(node, own, path)
 
 
 @pytest.mark.parametrize(
-    ("own", "paths"),
+    ("own", "path"),
     [
-        ("/", [f"/../../../pod{Q}/{B}/kubepods/pod{P}/{A}"]),
-        (OWN, [f"/kubepods.slice/kubepods-pod{Q_}.slice/crio-{B}.scope{scope(1, 0xA)}"]),
+        ("/", f"/../../../pod{Q}/{B}/kubepods/pod{P}/{A}"),
+        (OWN, f"/kubepods.slice/kubepods-pod{Q_}.slice/crio-{B}.scope{scope(1, 0xA)}"),
     ],
-)  # fmt: skip
+)
 def test_a_container_that_makes_groups_named_after_another_pod_stays_itself(
-    node: NodeProcesses, own: str, paths: list[str]
+    node: NodeProcesses, own: str, path: str
 ) -> None:
-    node.see(own)
-    node.add(7, *paths)
-    assert Container("ml", "other", "main") == container(node)
+    assert Container("ml", "other", "main") == container(node, own, path)
 
 
 @pytest.mark.parametrize(
@@ -113,26 +113,44 @@ def test_a_container_that_makes_groups_named_after_another_pod_stays_itself(
 def test_what_is_not_certainly_a_container_of_a_pod_is_in_none(
     node: NodeProcesses, own: str, paths: list[str]
 ) -> None:
-    node.see(own)
-    node.add(7, *paths)
-    assert container(node) is None
+    assert container(node, own, *paths) is None
 
 
 def test_hierarchies_without_pods_do_not_count(node: NodeProcesses) -> None:
     node.see("/user.slice", f"/kubepods/pod{uid(9)}/{number(9)}", "/")
     node.add(7, "/", f"/kubepods/pod{P}/{A}", f"/kubepods/pod{P}/{A}", "/system.slice")
-    assert TRAIN == container(node)
+    assert TRAIN == processes(node).find([7], NOW)[7].container
 
 
 @pytest.mark.parametrize(
-    "name", ["train-0_ml_main.log", f"a_b_c-{A}", f"A_b_c-{A}.log", f"_b_c-{A}.log"]
+    ("name", "target"),
+    [
+        ("train-0_ml_main.log", f"ml_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}", f"ml_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", "0.log"),
+        (f"train-0_ml_main-{A}.log", f"train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", f"ML_train-0_{P}/main/0.log"),
+        (f"train-0_ml_main-{A}.log", f"ml_train-0_{P}/0.log"),
+    ],
 )
-def test_other_names_of_logs_say_nothing(node: NodeProcesses, name: str) -> None:
+def test_other_links_say_nothing(node: NodeProcesses, name: str, target: str) -> None:
     for link in node.logs.iterdir():
         link.unlink()
-    (node.logs / name).symlink_to(f"/var/log/pods/ml_train-0_{P}/main/0.log")
-    node.add(7, f"/../../../pod{P}/{A}")
-    assert container(node) is None
+    (node.logs / name).symlink_to(f"/var/log/pods/{target}")
+    assert container(node, "/", f"/../../../pod{P}/{A}") is None
+
+
+def test_names_that_are_too_long_for_a_link_are_known_all_the_same(node: NodeProcesses) -> None:
+    pod, ids = "a" * 170, (0xA << 240, 0xB << 240)
+    for name, each in zip(("x" * 58, "y" * 58), ids, strict=True):
+        assert 255 == len(node.link(f"ml/{pod}/{name}", 3, each).name)
+    node.add(7, f"/../../../pod{uid(3)}/{number(ids[0])}")
+    node.add(8, f"/../../../pod{uid(3)}/{number(ids[1])}")
+    node.add(9, f"/../../../pod{uid(3)}/{number(0xC << 240)}")
+    node.add(10, f"/../../../pod{P}/{number(ids[0])}")
+    found = processes(node).find(range(7, 11), NOW)
+    named = [Container("ml", pod, "x" * 58), Container("ml", pod, "y" * 58)]
+    assert [*named, None, None] == [one.container for one in found.values()]
 
 
 @pytest.mark.parametrize("started", [NOW, NOW - 0.005, NOW + 5])
@@ -172,6 +190,14 @@ def test_one_that_ended_or_may_not_be_read_takes_nobody_else_along(node: NodePro
     assert {7: (1.0, TRAIN), 9: (NOW, None)} == processes(node).find(range(7, 12), NOW)
 
 
+def test_what_cannot_be_read_is_not_taken_for_a_process_that_has_ended(node: NodeProcesses) -> None:
+    group = node.add(7, "/").with_name("cgroup")
+    group.unlink()
+    group.symlink_to(group)
+    with pytest.raises(OSError, match="Too many levels"):
+        processes(node).find([7], NOW)
+
+
 @pytest.mark.parametrize(
     ("own", "first", "namespace", "visible"),
     [
@@ -202,15 +228,11 @@ def test_a_real_process_started_when_it_did_and_is_gone_when_it_ended(node: Node
     assert {} == real.find([child.pid], later)
 
 
-def test_a_directory_without_links_is_a_problem(node: NodeProcesses) -> None:
+def test_a_directory_without_links_is_a_problem_and_none_is_an_error(node: NodeProcesses) -> None:
     for link in node.logs.iterdir():
         link.unlink()
     why = "the kubelet has no links to logs of containers there"
     assert f"{node.logs}: {why}" == processes(node).problem()
-
-
-def test_what_is_not_a_node_is_an_error(node: NodeProcesses) -> None:
-    there = Processes(node.proc, node.logs / "none")
-    assert there.now() > 0
-    with pytest.raises(FileNotFoundError, match="none"):
-        there.find([], there.now())
+    node.logs.rmdir()
+    with pytest.raises(FileNotFoundError, match="logs"):
+        processes(node).problem()

@@ -59,6 +59,6 @@ class NodeProcesses:
     def link(self, names: str, pod: int, container: int) -> Path:
         """Have the log of a container, whose names are ``namespace/pod/container``."""
         namespace, name, own = names.split("/")
-        link = self.logs / f"{name}_{namespace}_{own}-{number(container)}.log"
+        link = self.logs / f"{f'{name}_{namespace}_{own}-{number(container)}'[:251]}.log"
         link.symlink_to(f"/var/log/pods/{namespace}_{name}_{uid(pod)}/{own}/0.log")
         return link

@@ -5,6 +5,8 @@
 #include "functions.h"
 #include "nvml_abi.h"
 
+#include <stdint.h>
+
 enum { MAX_GPUS = 64, MAX_MIGS = 16, MAX_FAULTS = 128, MAX_EVENTS = 4096, MAX_PROCESSES = 1024, TEXT = 96 };
 enum gpu_state { STATE_OK, STATE_LOST, STATE_UNREACHABLE };
 enum license { UNSUPPORTED, UNLICENSED, LICENSED };
@@ -61,8 +63,9 @@ struct event {
 
 enum process_kind { COMPUTE, GRAPHICS, MPS };
 struct process {
-    long long gpu, pid, kind, used, gi, ci; /* used -1: not available; gi -1: of the whole GPU */
-    long long sm, age;                      /* of its sample: percent, -1 for none, and ms */
+    uint64_t gpus;                     /* a bit for each slot */
+    long long pid, kind, used, gi, ci; /* used -1: not available; gi -1: of the whole GPU */
+    long long sm, age;                 /* of its sample: percent, -1 for none, and ms */
 };
 
 struct fleet {

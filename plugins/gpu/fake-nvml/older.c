@@ -89,15 +89,3 @@ NVML_API nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t set, nvmlEventData_v1_t *d
         *data = (nvmlEventData_v1_t){found.device, found.eventType, found.eventData};
     return result;
 }
-
-/* The second version of a list has the layout of the third. */
-#define SECOND_LIST(name) \
-    nvmlReturn_t name##_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos); \
-    NVML_API nvmlReturn_t name##_v2(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) \
-    { \
-        return name##_v3(device, count, infos); \
-    }
-
-SECOND_LIST(nvmlDeviceGetComputeRunningProcesses)
-SECOND_LIST(nvmlDeviceGetGraphicsRunningProcesses)
-SECOND_LIST(nvmlDeviceGetMPSComputeRunningProcesses)

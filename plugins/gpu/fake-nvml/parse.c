@@ -172,19 +172,12 @@ static int read_event(const struct reader *reader)
 static int read_process(const struct reader *reader)
 {
     struct fleet *const fleet = reader->fleet;
-    uint64_t set;
-    if (known_slots(reader, 1, &set))
+    struct process process = {0, 0, COMPUTE, -1, -1, 0, -1, 0};
+    if (known_slots(reader, 1, &process.gpus) || set_fields(reader, 2, PROCESS_KEYS, &process))
         return -1;
-    for (int slot = 0; slot < MAX_GPUS; slot++) {
-        if (!(set >> slot & 1))
-            continue;
-        struct process process = {slot, 0, COMPUTE, -1, -1, 0, -1, 0};
-        if (set_fields(reader, 2, PROCESS_KEYS, &process))
-            return -1;
-        if (fleet->process_count == MAX_PROCESSES)
-            return refuse(reader, "more than %d processes", MAX_PROCESSES);
-        fleet->processes[fleet->process_count++] = process;
-    }
+    if (fleet->process_count == MAX_PROCESSES)
+        return refuse(reader, "more than %d processes", MAX_PROCESSES);
+    fleet->processes[fleet->process_count++] = process;
     return 0;
 }
 

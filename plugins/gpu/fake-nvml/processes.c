@@ -3,24 +3,19 @@
 
 #include <time.h>
 
-static int is_on(const struct process *process, const struct target *target)
-{
-    return process->gpu == target->gpu->slot &&
-           (!target->mig || (process->gi == target->mig->gi && process->ci == target->mig->ci));
-}
-
 static nvmlReturn_t list(enum function function, enum process_kind kind, nvmlDevice_t device,
                          unsigned *count, nvmlProcessInfo_t *infos)
 {
-    struct target target;
-    nvmlReturn_t const result = enter_device(function, device, &target);
+    struct target on;
+    nvmlReturn_t const result = enter_device(function, device, &on);
     if (result)
         return leave(result);
     unsigned const room = infos ? *count : 0;
     *count = 0;
     for (int i = 0; i < fleet()->process_count; i++) {
         const struct process *const process = &fleet()->processes[i];
-        if (process->kind != (long long)kind || !is_on(process, &target))
+        if (process->kind != (long long)kind || !(process->gpus >> on.gpu->slot & 1) ||
+            (on.mig && (process->gi != on.mig->gi || process->ci != on.mig->ci)))
             continue;
         if (*count < room)
             infos[*count] = (nvmlProcessInfo_t){
@@ -31,15 +26,17 @@ static nvmlReturn_t list(enum function function, enum process_kind kind, nvmlDev
     return leave(*count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
 }
 
-#define LIST(function, kind) \
-    NVML_API nvmlReturn_t function(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) \
+/* The second version of a list has the layout of the third. */
+#define LIST(name, kind) \
+    NVML_API nvmlReturn_t name##_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) \
     { \
-        return list(F_##function, kind, device, count, infos); \
-    }
+        return list(F_##name##_v3, kind, device, count, infos); \
+    } \
+    NVML_API __typeof__(name##_v3) name##_v2 __attribute__((alias(#name "_v3")));
 
-LIST(nvmlDeviceGetComputeRunningProcesses_v3, COMPUTE)
-LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, GRAPHICS)
-LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, MPS)
+LIST(nvmlDeviceGetComputeRunningProcesses, COMPUTE)
+LIST(nvmlDeviceGetGraphicsRunningProcesses, GRAPHICS)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses, MPS)
 
 NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                       nvmlProcessUtilizationSample_t *samples,
@@ -57,7 +54,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     for (int i = 0; i < fleet()->process_count; i++) {
         const struct process *const process = &fleet()->processes[i];
         long long const at = present - 1000 * process->age;
-        if (process->gpu != gpu->slot || process->sm < 0 || at <= (long long)since)
+        if (!(process->gpus >> gpu->slot & 1) || process->sm < 0 || at <= (long long)since)
             continue;
         if (*count < room)
             samples[*count] = (nvmlProcessUtilizationSample_t){

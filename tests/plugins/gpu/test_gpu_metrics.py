@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,9 +19,11 @@ from deviceplugin_gpu.health.gpu_health import Health
 from deviceplugin_gpu.metrics import THROTTLING, GpuMetrics, Reading
 from deviceplugin_gpu.nvml.api import NvmlError
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
+from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu, License, Snapshot
 from gpu.fake_nvml import Fleet
 from gpu.rig import GpuRig, uuid
+from patience import eventually
 
 PAGE = Path(__file__).parents[3] / "plugins/gpu/docs/metrics.md"
 GPUS = (Gpu(0, "g0", "A100", pci="0000:01:00.0"), Gpu(1, "g1", "H100", pci="0000:02:00.0"))
@@ -155,6 +158,8 @@ def test_reading_stands_in_nobodys_way_when_nvml_is_shut_down(rig: GpuRig) -> No
 def test_a_gpu_with_a_problem_is_not_asked(health: Health) -> None:
     driver = Measured(g0=WARM)
     lost = Gpu(1, "g1", problem="GPU is lost")
+    driver.metrics.collect([GPUS[0], lost], health)
+    driver.answer()
     found = values(driver.metrics.collect([GPUS[0], lost], health))
     assert (1, {*OF_HEALTH, "temperature_celsius"}) == (driver.asked, of("g0", found))
 
@@ -211,6 +216,42 @@ def test_a_driver_that_does_not_answer_costs_its_values_only(health: Health) -> 
     assert 2 == temperatures()
 
 
+def test_a_call_that_hangs_delays_only_the_first_scrape() -> None:
+    now, answers = 0.0, threading.Event()
+    recent = Recent("slow", "nothing", lambda: now, patience=3600)
+    begun = recent.begin(lambda: str(answers.wait()))
+    now = 3600.0
+    assert ["nothing"] * 2 == [begun(), recent.begin(str)()]
+    answers.set()
+
+
+def test_a_scrape_waits_for_measurements_and_usage_at_once(
+    rig: GpuRig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = rig.plugin(container_logs=tmp_path)
+    rig.fake.write("gpu 0\n")
+    list(plugin.discover())
+    hangs = Measured()
+    hangs.answers.clear()
+    plugin._driver.metrics = GpuMetrics(hangs.read, patience=3600)
+    scrape = threading.Thread(target=plugin.metrics)
+    scrape.start()
+    try:
+        eventually(lambda: "GPU usage incomplete" in caplog.messages, "the usage")
+    finally:
+        hangs.answers.set()
+        scrape.join()
+
+
+def test_without_a_free_thread_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = Recent("late", "nothing", lambda: 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no thread")))
+        with pytest.raises(RuntimeError, match="no thread"):
+            recent.begin(str)
+    assert "something" == recent.begin(lambda: "something")()
+
+
 def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     rig: GpuRig, health: Health
 ) -> None:
@@ -222,8 +263,9 @@ def test_names_are_as_prometheus_wants_them_and_as_the_page_has_them(
     virtual = replace(GPUS[0], license=License(licensed=True, expires=9e9))
     health.observe(Snapshot((virtual, GPUS[1])))
     families = driver.metrics.collect([*driver.gpus, *GPUS], health, unidentified)
-    rows = [usage.Row("g0", "g0", Container("a", "b", "c"), 1, 0.5)]
-    families += usage.families([*rows, usage.Row("g0", "g0", None, 1, None)], ())
+    used = {"memory_used_bytes": 1, "utilization_ratio": 0.5}
+    rows = [usage.Row("g0", "g0", who, used) for who in (Container("a", "b", "c"), None)]
+    families += usage.families(rows, ())
     for family in families:
         assert re.fullmatch(r"deviceplugin_gpu_[a-z]+(_[a-z]+)*", family.name)
         assert re.fullmatch(r"[A-Z].+\.", family.documentation)

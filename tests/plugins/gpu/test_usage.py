@@ -157,6 +157,20 @@ def test_a_mig_device_has_the_memory_of_its_own_processes(
     )
 
 
+def test_of_a_whole_gpu_the_sum_of_parts_is_known_if_each_is(used: Usage) -> None:
+    used.run(1001, 1)
+    holder = (GPU, uuid(0), "ml", "train", "main")
+    used.has(
+        f"{MIG}process 0 pid=1001 used=1 gi=1\nprocess 0 pid=1001 gi=2\n", " ".join(holder[1:])
+    )
+    used.values()
+    assert {holder: {}} == used.plugin.usage()
+    used.has(f"{MIG}process 0 pid=1001 used=1 gi=1\nprocess 0 pid=1001 used=2 gi=2\n")
+    used.plugin.holders = lambda: [holder]
+    used.values()
+    assert {holder: {"memory_used_bytes": 3}} == used.plugin.usage()
+
+
 def test_a_gpu_that_does_not_answer_costs_its_own_numbers_and_one_line(
     used: Usage, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,6 +18,7 @@ from deviceplugin._attribution import poll_schedule
 from deviceplugin._config.settings import Settings
 from deviceplugin._dra.slices import publisher
 from deviceplugin.apiserver import ApiServer, _slices, _watch
+from deviceplugin.plugin import Usage
 from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import (
     KubeletConfig,
@@ -43,11 +44,15 @@ _WAITS: Final = (
 
 
 class Gophers(ScriptedPlugin):
-    """Has a hook for starts of containers, as few plugins do."""
+    """Has hooks for starts of containers and for what they use, as few plugins do."""
 
     @override
     def pre_start(self, devices: Sequence[dp.Device]) -> None:
         self.hooks.append(("pre_start", ",".join(device.id for device in devices)))
+
+    @override
+    def usage(self) -> Usage:
+        return {holder[:5]: {"holes": 1} for holder in self.holders()}
 
 
 def gopher(name: str) -> dp.Device:

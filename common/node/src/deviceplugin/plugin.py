@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Holder: TypeAlias = tuple[str, ...]
 """Resource, device, namespace, pod and container; more is ignored."""
+Usage: TypeAlias = Mapping[Holder, Mapping[str, float]]
+"""What holders use of their devices: numbers by names with units, as ``memory_used_bytes``."""
 
 
 class Plugin(ABC):
@@ -198,10 +200,9 @@ class Plugin(ABC):
         """
         raise NotImplementedError
 
-    def usage(self) -> Mapping[Holder, Mapping[str, float]]:
+    def usage(self) -> Usage:
         """Return what each of ``holders`` uses of its device, as far as it is known.
 
-        The numbers have names with units, such as ``memory_used_bytes`` and ``utilization_ratio``.
         It is called for ``/devices`` and the page, with a time limit.
         """
         raise NotImplementedError
@@ -240,15 +241,11 @@ class Capabilities(NamedTuple):
 
 @cache
 def _capabilities(kind: type[Plugin]) -> Capabilities:
-    return Capabilities(
-        allocate=(kind.allocate, kind.allocate_with) != (Plugin.allocate, Plugin.allocate_with),
-        prefer=kind.prefer is not Plugin.prefer,
-        pre_start=kind.pre_start is not Plugin.pre_start,
-        changes=kind.changes is not Plugin.changes,
-        released=kind.released is not Plugin.released,
-        metrics=kind.metrics is not Plugin.metrics,
-        usage=kind.usage is not Plugin.usage,
-    )
+    given = {
+        hook: getattr(kind, hook) is not getattr(Plugin, hook) for hook in Capabilities._fields
+    }
+    given["allocate"] |= kind.allocate_with is not Plugin.allocate_with
+    return Capabilities(**given)
 
 
 def overrides(plugin: Plugin, hook: str) -> bool:

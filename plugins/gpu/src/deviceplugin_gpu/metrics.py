@@ -89,15 +89,14 @@ class GpuMetrics:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read = read
-        nothing: Mapping[str, Reading] = {}
-        self.recent = Recent("gpu-metrics", nothing, clock, patience)
+        self.recent = Recent[Mapping[str, Reading]]("gpu-metrics", {}, clock, patience)
 
     def collect(
         self, gpus: Sequence[Gpu], health: Health, unidentified: Iterable[UnidentifiedGpu] = ()
     ) -> list[Metric]:
         """Return the metrics of ``gpus``, within ``patience``."""
         uuids = [gpu.uuid for gpu in gpus if gpu.answers]
-        readings = self.recent.get(partial(self._ask, uuids))
+        readings = self.recent.begin(partial(self._ask, uuids))()
         families = [*_facts(gpus), _absent(unidentified), *_health(gpus, health)]
         families += _measured(
             [(gpu.uuid, readings[gpu.uuid]) for gpu in gpus if gpu.uuid in readings]

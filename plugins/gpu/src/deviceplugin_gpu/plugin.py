@@ -1,7 +1,7 @@
 """Advertise NVIDIA GPUs and their MIG devices, shared or not."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Event as Flag
 
@@ -155,19 +155,19 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def metrics(self) -> Iterable[Metric]:
-        driver = self._driver
+        driver, used = self._driver, self._used()
         measured = driver.metrics.collect(driver.gpus, driver.health, self._discovery.absent)
-        return [*measured, *families(self._used(), self.holders())]
+        return [*measured, *families(used(), self.holders())]
 
     @override
     def usage(self) -> Mapping[Holder, Mapping[str, float]]:
-        return by_holder(self._used(), self.holders())
+        return by_holder(self._used()(), self.holders())
 
-    def _used(self) -> Sequence[Row]:
-        """Return what containers use, if that is asked for."""
+    def _used(self) -> Callable[[], Sequence[Row]]:
+        """Return what waits for what containers use, if that is asked for."""
         if (logs := self._settings.container_logs) is None:
-            return ()
-        return self._driver.usage.rows(self._driver.snapshot, Processes(self._roots.proc, logs))
+            return tuple
+        return self._driver.usage.begin(self._driver.snapshot, Processes(self._roots.proc, logs))
 
     def _passed(
         self, units: Sequence[Unit], nodes: Nodes, channels: ImexChannels

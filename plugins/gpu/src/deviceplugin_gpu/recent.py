@@ -13,8 +13,8 @@ _T = TypeVar("_T")
 class Recent(Generic[_T]):
     """The last result of a call of the driver, in a thread called ``name``. Thread-safe.
 
-    ``nothing`` stands for a result that there is not, or not any more. ``patience`` is for how many
-    seconds ``get`` waits before it returns the last result.
+    ``nothing`` stands for a result that there is not, or not any more. A call is waited for until
+    ``patience`` seconds after it began, so that one that hangs delays only who began it.
     """
 
     def __init__(
@@ -24,27 +24,36 @@ class Recent(Generic[_T]):
         self._patience = patience
         self._lock = threading.Lock()
         self._result = nothing
-        self._made_at = float("-inf")
+        self._began = self._made_at = float("-inf")
         self.asking: threading.Thread | None = None
         """The call under way."""
 
-    def get(self, make: Callable[[], _T]) -> _T:
-        """Return what ``make`` returns, or has returned within the last seconds."""
+    def begin(self, make: Callable[[], _T]) -> Callable[[], _T]:
+        """Call ``make``, unless it has been called within the last seconds.
+
+        Return what waits for it and has the last result. RuntimeError if the node has no thread.
+        """
         with self._lock:
-            if self.asking is None and self._clock() - self._made_at >= _FRESH:
+            now = self._clock()
+            if self.asking is None and now - self._made_at >= _FRESH:
                 # One at a time, even if it hangs. It does not keep the process alive.
-                self.asking = threading.Thread(
-                    target=self._ask, args=(make,), name=self._name, daemon=True
+                asking = threading.Thread(
+                    target=self._ask, args=(make, now), name=self._name, daemon=True
                 )
-                self.asking.start()
-            asking = self.asking
+                asking.start()
+                self.asking, self._began = asking, now
+        return self._wait
+
+    def _wait(self) -> _T:
+        with self._lock:
+            asking, left = self.asking, self._began + self._patience - self._clock()
         if asking is not None:
-            asking.join(self._patience)
+            asking.join(max(left, 0))
         with self._lock:
             return self._result if self._clock() - self._made_at < _STALE else self._nothing
 
-    def _ask(self, make: Callable[[], _T]) -> None:
-        began, result = self._clock(), self._nothing
+    def _ask(self, make: Callable[[], _T], began: float) -> None:
+        result = self._nothing
         try:
             result = make()
         finally:

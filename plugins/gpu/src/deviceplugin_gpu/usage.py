@@ -5,6 +5,7 @@ another's: one that has just started, whose id was given again, or that is in no
 """
 
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,22 +19,25 @@ from deviceplugin.kit.log import Problems
 from deviceplugin_gpu.nvml.api import NvmlError, Session, call
 from deviceplugin_gpu.nvml.processes import Share, memory_by_pid, shares
 from deviceplugin_gpu.recent import Recent
-from deviceplugin_gpu.snapshot import Gpu, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, Mig, Snapshot
 
 log = logging.getLogger(__name__)
 
-_PREFIX: Final = "deviceplugin_gpu_"
 _LABELS: Final = ("uuid", "resource", "device", "namespace", "pod", "container")
 _MEMORY, _RATIO = "memory_used_bytes", "utilization_ratio"
+_CONTAINER: Final = "deviceplugin_gpu_container_"
 _MEASURED: Final = {
     _MEMORY: "Memory of a GPU or MIG device that a container uses, in bytes.",
     _RATIO: "Share of time in which a container kept the multiprocessors busy, 0 to 1.",
 }
-_OTHERS: Final = "Memory that processes use whose pod is unknown, or that are in none, in bytes."
+_OTHERS: Final = (
+    f"deviceplugin_gpu_unattributed_{_MEMORY}",
+    "Memory that processes use whose pod is unknown, or that are in none, in bytes.",
+)
 _MOST: Final = 1000
 """Rows. A GPU has contexts for a few hundred processes."""
-_SHORTEST, _LONGEST = 1.0, 60.0
-"""Seconds for which samples are averaged: since they were last read, within these."""
+_LONGEST: Final = 60.0
+"""Seconds for which samples are averaged at most; otherwise since they were last read."""
 _TRANSLATING: Final = 515
 """The first driver known to write ids of processes as the PID namespace of the caller has them."""
 
@@ -42,14 +46,14 @@ Holder = tuple[str, ...]
 
 
 class Row(NamedTuple):
-    """What a container uses of a GPU or a MIG device. None is unknown."""
+    """What a container uses of a GPU or a MIG device."""
 
     gpu: str
     uuid: str
     container: Container | None
     """None: all processes of no container, or of an unknown one."""
-    memory: float | None
-    ratio: float | None
+    used: Mapping[str, float]
+    """By the end of the metric's name. NaN is unknown."""
 
 
 class GpuUsage:
@@ -57,14 +61,13 @@ class GpuUsage:
 
     def __init__(self, session: Session, clock: Callable[[], float] = time.monotonic) -> None:
         self._session, self._clock = session, clock
-        nothing: Sequence[Row] = ()
-        self.recent = Recent("gpu-usage", nothing, clock)
+        self.recent = Recent[Sequence[Row]]("gpu-usage", (), clock)
         self._problems = Problems(log)
         self._read_at = float("-inf")
 
-    def rows(self, snapshot: Snapshot, processes: Processes) -> Sequence[Row]:
-        """Return what is known, within half a second, of the last 5 s."""
-        return self.recent.get(partial(self._read, snapshot, processes))
+    def begin(self, snapshot: Snapshot, processes: Processes) -> Callable[[], Sequence[Row]]:
+        """Begin to measure, and return what has what is known: of the last 5 s if possible."""
+        return self.recent.begin(partial(self._read, snapshot, processes))
 
     def _read(self, snapshot: Snapshot, processes: Processes) -> Sequence[Row]:
         problems: list[str] = []
@@ -84,31 +87,27 @@ class GpuUsage:
     def _rows(
         self, gpus: Iterable[Gpu], processes: Processes, problems: list[str]
     ) -> Iterator[Row]:
-        now, before = self._clock(), processes.now()
-        epoch = time.time() - before
-        since = time.time() - min(max(now - self._read_at, _SHORTEST), _LONGEST)
+        now, before, wall = self._clock(), processes.now(), time.time()
+        since = wall - min(now - self._read_at, _LONGEST)
         self._read_at = now
-        used: dict[tuple[str, str], Mapping[int, int | None]] = {}
-        busy: dict[str, Mapping[int, Share | None]] = {}
-        for gpu in gpus:
-            if gpu.problem:
-                continue  # its health has the reason
-            for part in gpu.migs if gpu.mig_enabled else (gpu,):
-                try:
-                    with self._session.use():
-                        device = self._session.gpu(gpu.uuid, gpu.pci)
-                        if part is not gpu:
-                            function = "nvmlDeviceGetMigDeviceHandleByIndex"
-                            device = call(function, device, part.index)
-                        uuid = call("nvmlDeviceGetUUID", device)
-                        used[gpu.uuid, uuid] = memory_by_pid(device)
-                        if processes.of_machine():
-                            busy[uuid] = shares(device, since)
-                except NvmlError as error:
-                    problems.append(f"{gpu.uuid}: {error}")
+        used: dict[tuple[str, str], Mapping[int, float]] = {}
+        busy: dict[str, Mapping[int, Share]] = {}
+        for gpu, mig in _parts(gpus):
+            try:
+                with self._session.use():
+                    device = self._session.gpu(gpu.uuid, gpu.pci)
+                    if mig:
+                        device = call("nvmlDeviceGetMigDeviceHandleByIndex", device, mig.index)
+                    uuid = call("nvmlDeviceGetUUID", device)
+                    used[gpu.uuid, uuid] = memory_by_pid(device)
+                    if processes.of_machine():
+                        busy[uuid] = shares(device, since)
+            except NvmlError as error:
+                problems.append(f"{gpu.uuid}: {error}")
         found = processes.find({pid for pids in used.values() for pid in pids}, before)
         for names, memory in used.items():
-            yield from _of_device(names, memory, busy.get(names[1]), found, epoch)
+            sums = _sums(memory, busy.get(names[1]), found, wall - before)
+            yield from (Row(*names, *each) for each in sums.items())
 
 
 def _translation_problem(processes: Processes, driver: str) -> str:
@@ -118,41 +117,37 @@ def _translation_problem(processes: Processes, driver: str) -> str:
     return f"this node is a container: driver {driver} writes ids of processes as the machine does"
 
 
-def _of_device(
-    names: tuple[str, str],
-    memory: Mapping[int, int | None],
-    busy: Mapping[int, Share | None] | None,
+def _parts(gpus: Iterable[Gpu]) -> Iterator[tuple[Gpu, Mig | None]]:
+    """Yield GPUs with their parts, or None for the whole."""
+    for gpu in gpus:
+        if not gpu.problem:  # its health has the reason
+            for mig in gpu.migs if gpu.mig_enabled else [None]:
+                yield gpu, mig
+
+
+def _sums(
+    memory: Mapping[int, float],
+    busy: Mapping[int, Share] | None,
     found: Mapping[int, Process],
     epoch: float,
-) -> Iterator[Row]:
-    pids = defaultdict[Container | None, list[int]](list)
+) -> Mapping[Container | None, Mapping[str, float]]:
+    sums = defaultdict[Container | None, dict[str, float]](_zeros)
     for pid in memory.keys() & found.keys():
-        pids[found[pid].container].append(pid)
-
-    def ratio(pid: int) -> float | None:
-        if busy is None or pid not in busy:
-            return None if busy is None else 0.0
-        share = busy[pid]
+        share = Share() if busy is None else busy.get(pid, Share(ratio=0))
         # A sample can be older than the process that has the id now.
-        is_its = share and share.sampled >= found[pid].started + epoch
-        return share.ratio if share and is_its else None
-
-    for container, own in pids.items():
-        total = _sum(map(ratio, own))
-        used = _sum(memory[pid] for pid in own)
-        yield Row(*names, container, used, None if total is None else min(total, 1.0))
+        is_its = share.sampled >= found[pid].started + epoch
+        total = sums[found[pid].container]
+        total[_MEMORY] += memory[pid]
+        total[_RATIO] = min(total[_RATIO] + (share.ratio if is_its else math.nan), 1)
+    return sums
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum of ``values``; None if one is unknown."""
-    known = [*values]
-    return None if None in known else sum(filter(None, known))
+def _zeros() -> dict[str, float]:
+    return dict.fromkeys(_MEASURED, 0)
 
 
-def _charged(
-    rows: Iterable[Row], holders: Iterable[Holder]
-) -> Iterator[tuple[str, Holder, Mapping[str, float]]]:
-    """Yield the UUID, the container and what is known, by the end of the metric's name.
+def _charged(rows: Iterable[Row], holders: Iterable[Holder]) -> Iterator[tuple[Row, Holder]]:
+    """Yield each row with who is charged; an empty holder if that is unknown.
 
     Of several shares of one GPU that a container has, the first is charged.
     """
@@ -160,33 +155,35 @@ def _charged(
     for holder in sorted(holders, key=lambda one: (len(one[1]), one[1])):
         given.setdefault((holder[1].partition("::")[0], *holder[2:5]), holder[:5])
     for row in rows:
-        if owner := row.container:
-            held = given.get((row.uuid, *owner)) or given.get((row.gpu, *owner))
-            values = {_MEMORY: row.memory, _RATIO: row.ratio}
-            known = {name: value for name, value in values.items() if value is not None}
-            yield row.uuid, held or ("", "", *owner), known
+        owner = row.container or ()
+        held = given.get((row.uuid, *owner)) or given.get((row.gpu, *owner))
+        yield row, held or (owner and ("", "", *owner))
 
 
-def families(rows: Sequence[Row], holders: Iterable[Holder]) -> list[Metric]:
+def families(rows: Iterable[Row], holders: Iterable[Holder]) -> list[Metric]:
     """Return ``rows`` as metrics."""
     found = {
-        name: GaugeMetricFamily(f"{_PREFIX}container_{name}", text, labels=_LABELS)
+        name: GaugeMetricFamily(_CONTAINER + name, text, labels=_LABELS)
         for name, text in _MEASURED.items()
     }
-    for uuid, holder, values in _charged(rows, holders):
-        for name, value in values.items():
-            found[name].add_metric([uuid, *holder], value)
-    others = GaugeMetricFamily(f"{_PREFIX}unattributed_{_MEMORY}", _OTHERS, labels=["uuid"])
-    for row in rows:
-        if row.container is None and row.memory is not None:
-            others.add_metric([row.uuid], row.memory)
-    return [family for family in (*found.values(), others) if family.samples]
+    others = {_MEMORY: GaugeMetricFamily(*_OTHERS, labels=["uuid"])}
+    for row, holder in _charged(rows, holders):
+        for name, family in (found if holder else others).items():
+            if not math.isnan(row.used[name]):
+                family.add_metric([row.uuid, *holder], row.used[name])
+    return [family for family in (*found.values(), *others.values()) if family.samples]
 
 
-def by_holder(rows: Iterable[Row], holders: Iterable[Holder]) -> Mapping[Holder, dict[str, float]]:
+def by_holder(
+    rows: Iterable[Row], holders: Iterable[Holder]
+) -> Mapping[Holder, Mapping[str, float]]:
     """Return what holders use of their devices: of a whole GPU, what they use of its parts."""
-    found = defaultdict[Holder, dict[str, float]](dict)
-    for _, holder, values in _charged(rows, holders):
-        for name, value in values.items():
-            found[holder][name] = found[holder].get(name, 0) + value
-    return found
+    found = defaultdict[Holder, dict[str, float]](_zeros)
+    for row, holder in _charged(rows, holders):
+        for name, value in row.used.items():
+            found[holder][name] += value
+    found.pop((), None)
+    return {
+        holder: {name: value for name, value in used.items() if not math.isnan(value)}
+        for holder, used in found.items()
+    }

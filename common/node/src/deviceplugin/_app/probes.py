@@ -1,5 +1,6 @@
 """What the probes answer: the state of a process, also for the page, metrics and tests."""
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,10 @@ from deviceplugin._http.devices_report import Report, attribution
 from deviceplugin._inventory.published import Catalogue, Resource
 from deviceplugin._kubelet.liveness import Liveness
 from deviceplugin._platform.hooks import HooksByResource
-from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered, Usage
+from deviceplugin._telemetry.metrics import Attribution, DeviceCount, Offered
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
-from deviceplugin.plugin import Capabilities, Holder, Plugin
+from deviceplugin.plugin import Capabilities, Holder, Plugin, Usage
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +135,12 @@ class Status:
 
 
 def _used(plugin: Plugin) -> Usage:
-    return {
+    found = {
         tuple(map(str, holder)): {str(name): float(value) for name, value in values.items()}
         for holder, values in plugin.usage().items()
     }
+    json.dumps([*found.values()], allow_nan=False)  # or nobody can read what else there is
+    return found
 
 
 def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:

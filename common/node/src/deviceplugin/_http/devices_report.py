@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Usage
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy
 from deviceplugin.model import Device
+from deviceplugin.plugin import Usage
 
 NOT_ADVERTISED: Final = "not advertised"
 

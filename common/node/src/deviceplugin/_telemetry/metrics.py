@@ -30,8 +30,6 @@ FAILED: Final = "FAILED"
 """The codes of claims and of writes of slices."""
 ALLOCATION_CODES: Final = (OK, "NOT_FOUND", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "INTERNAL")
 """All codes with which an Allocate is answered."""
-Usage = Mapping[Holder, Mapping[str, float]]
-"""What holders use of their devices: numbers by their names."""
 DeviceCount = tuple[str, int, int]
 """A resource with its numbers of healthy and unhealthy devices."""
 MAX_NOT_HEALTHY: Final = 100

@@ -2,21 +2,21 @@
 
 A process is in the container that the outermost part of its control group's path names: what is
 below that, its container may have made itself. The links that the kubelet keeps to the logs of
-containers have the names of their pods. Neither a token nor the container runtime is needed.
+containers have their ids, and lead to directories named after their pods. Neither a token nor the
+container runtime is needed.
 """
 
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 __all__ = ["Container", "Process", "Processes"]
 
 _UID: Final = r"(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-_SLICES: Final = r"(?:[a-z0-9]+-)*kubepods"
+_SLICES: Final = r"(?:[^/]+-)?kubepods"
 _CLASS: Final = rf"(?:/(?:{_SLICES}-)?(?:burstable|besteffort)(?:\.slice)?)?"
 _POD: Final = rf"/(?:{_SLICES}-(?:burstable-|besteffort-)?)?pod{_UID}(?:\.slice)?"
 # containerd without SystemdCgroup, below a kubelet with the systemd driver, writes colons.
@@ -30,11 +30,13 @@ _ROOTS: Final = (
 _ABOVE: Final = r"(?:/\.\.)"
 """In a control group namespace: from our container up to all pods, or only to our pod."""
 _OWN: Final = re.compile(rf"(?P<root>.*?){_BELOW}{_ID}(?:/container)?")
-_LINK: Final = re.compile(
-    r"(?P<pod>[a-z0-9.-]{1,253})_(?P<namespace>[a-z0-9-]{1,63})_(?P<name>[a-z0-9-]{1,63})"
-    r"-(?P<id>[0-9a-f]{64})\.log"
+_SHORTEST: Final = 8
+"""Digits. The kubelet cuts the names of links to 255 characters, and with them the ids."""
+_LINK: Final = re.compile(rf".+-(?P<id>[0-9a-f]{{{_SHORTEST},64}})\.log")
+_LOG: Final = re.compile(
+    r".*/(?P<namespace>[a-z0-9-]{1,63})_(?P<pod>[a-z0-9.-]{1,253})_(?P<uid>[0-9a-f-]{32,36})"
+    r"/(?P<name>[a-z0-9-]{1,63})/[^/]+"
 )
-_MOST_LINKS: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024
 _MACHINE: Final = "pid:[4026531836]"
 """The PID namespace of the machine; its number is a constant of the kernel."""
@@ -60,7 +62,8 @@ class Process(NamedTuple):
 class Processes:
     """The processes in ``proc``, and the kubelet's links in ``logs``. Reads them at each call.
 
-    ``now`` returns seconds of ``CLOCK_BOOTTIME``. Methods raise OSError if this is not a node's.
+    ``now`` returns seconds of ``CLOCK_BOOTTIME``. Methods raise OSError if this is not a node's, or
+    the system has no file descriptor left.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Processes:
         is_ours = first == own or _place(first, _seen_from(own))
         if is_ours and not self.of_machine():
             return "processes of other pods are not visible: the pod needs hostPID: true"
-        if next(self._names(), None) is None:
+        if next(self._links(), None) is None:
             return f"{self._logs}: the kubelet has no links to logs of containers there"
         return ""
 
@@ -92,7 +95,7 @@ class Processes:
         With the time before the ids were learned, none is taken for a later process of its id. One
         that may not be read counts as started at ``before``, and as in no container.
         """
-        names = dict(self._names())
+        links = dict(self._links())
         pods = _seen_from(self._groups("self"))
         found: dict[int, Process] = {}
         for pid in pids:
@@ -100,10 +103,10 @@ class Processes:
                 started = self._started(pid)
                 place = _place(self._groups(str(pid)), pods)
                 if started == self._started(pid) and started + 1 / self._ticks <= before:
-                    found[pid] = Process(started, self._named(place, names))
+                    found[pid] = Process(started, self._named(place, links))
             except PermissionError:
                 found[pid] = Process(before, None)
-            except (OSError, ValueError, IndexError):
+            except (FileNotFoundError, ProcessLookupError, ValueError, IndexError):
                 continue  # it has ended
         return found
 
@@ -120,21 +123,20 @@ class Processes:
         with (self._proc / name).open(errors="replace") as file:
             return file.read(_MOST_BYTES)
 
-    def _names(self) -> Iterator[tuple[str, Container]]:
+    def _links(self) -> Iterator[tuple[str, str]]:
         with os.scandir(self._logs) as links:
-            for link in islice(links, _MOST_LINKS):
+            for link in links:
                 if match := _LINK.fullmatch(link.name):
-                    container = Container(match["namespace"], match["pod"], match["name"])
-                    yield match["id"], container
+                    yield match["id"], link.name
 
-    def _named(
-        self, place: tuple[str, str] | None, names: Mapping[str, Container]
-    ) -> Container | None:
-        if place is None or (found := names.get(place[1])) is None:
+    def _named(self, place: tuple[str, str] | None, links: Mapping[str, str]) -> Container | None:
+        uid, own = place or ("", "")
+        ids = (own[:digits] for digits in range(len(own), _SHORTEST - 1, -1))
+        link = next((links[each] for each in ids if each in links), None)
+        log = _LOG.fullmatch(str((self._logs / link).readlink())) if link else None
+        if log is None or uid not in {"", log["uid"]}:
             return None
-        link = f"{found.pod}_{found.namespace}_{found.name}-{place[1]}.log"
-        folder = f"{found.namespace}_{found.pod}_{place[0]}"
-        return found if not place[0] or folder in (self._logs / link).readlink().parts else None
+        return Container(log["namespace"], log["pod"], log["name"])
 
 
 def _seen_from(own: Iterable[str]) -> re.Pattern[str]:

@@ -43,6 +43,10 @@ OLDER: Final[Mapping[str, tuple[str, ...]]] = {
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": ("nvmlDeviceGetNvLinkRemotePciInfo",),
     "nvmlDeviceGetCurrentClocksEventReasons": ("nvmlDeviceGetCurrentClocksThrottleReasons",),
     "nvmlEventSetWait_v2": ("nvmlEventSetWait",),
+    **{
+        f"nvmlDeviceGet{kind}RunningProcesses_v3": (f"nvmlDeviceGet{kind}RunningProcesses_v2",)
+        for kind in ("Compute", "Graphics", "MPSCompute")
+    },
 }
 """Older functions that do the same, the latest first.
 

@@ -1,91 +1,63 @@
 """The processes that use a GPU or a MIG device, and how much of it."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, NamedTuple
 
-from deviceplugin_gpu.nvml.api import (
-    FUNCTION_NOT_FOUND,
-    MISSING,
-    NOT_FOUND,
-    Handle,
-    NvmlError,
-    call,
-)
+from deviceplugin_gpu.nvml.api import NOT_FOUND, Handle, NvmlError, ask, call
 
-_LISTS: Final = (
-    "nvmlDeviceGetComputeRunningProcesses",
-    "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetMPSComputeRunningProcesses",
-)
-_NONE: Final = 1 << 63
-"""From here on a number means that there is no value."""
+_LIST: Final = "nvmlDeviceGet{}RunningProcesses_v3"
 _ALL: Final = 100
 """Percent."""
-_IDLE: Final = frozenset({0, NOT_FOUND})
-"""What pynvml raises if there are no samples."""
 
 
 class Share(NamedTuple):
     """How busy a process kept the multiprocessors of a GPU, of 1."""
 
-    sampled: float
+    sampled: float = math.inf
     """In seconds since the epoch."""
-    ratio: float
+    ratio: float = math.nan
+    """NaN is unknown: the driver sometimes reports more than 100 %."""
 
 
-def memory_by_pid(device: Handle) -> Mapping[int, int | None]:
-    """Return the bytes that each process on ``device`` uses; None for one that are unknown.
+def memory_by_pid(device: Handle) -> Mapping[int, float]:
+    """Return the bytes that each process on ``device`` uses; NaN for one that are unknown.
 
     Raise NvmlError if the processes are unknown. A process can be in several lists, with the same
     memory.
     """
-    found: dict[int, int | None] = {}
-    for function in _LISTS:
-        try:
-            processes = _listed(function, device)
-        except NvmlError as error:
-            if error.code not in MISSING or function == _LISTS[0]:
-                raise
-            continue  # there are no graphics, or no MPS
-        for one in processes:
-            memory = one.usedGpuMemory
-            known = None if memory is None or memory >= _NONE else int(memory)
-            before = found.get(one.pid)
-            found[one.pid] = known if before is None else max(before, known or 0)
-    return found
+    listed = [*call(_LIST.format("Compute"), device)]
+    for kind in ("Graphics", "MPSCompute"):  # not every GPU has these
+        listed += ask((), _LIST.format(kind), device)
+    found = defaultdict[int, list[int]](list)
+    for one in listed:
+        found[one.pid] += [] if one.usedGpuMemory is None else [one.usedGpuMemory]
+    return {pid: max(own, default=math.nan) for pid, own in found.items()}
 
 
-def _listed(function: str, device: Handle) -> Any:
-    try:
-        return call(f"{function}_v3", device)
-    except NvmlError as error:
-        if error.code != FUNCTION_NOT_FOUND:
-            raise
-        return call(f"{function}_v2", device)
-
-
-def shares(gpu: Handle, since: float) -> Mapping[int, Share | None]:
+def shares(gpu: Handle, since: float) -> Mapping[int, Share]:
     """Return how busy processes kept ``gpu`` since then, which is in seconds since the epoch.
 
-    One that is missing was idle, and None is unknown: the driver sometimes reports more than 100 %.
-    Raise NvmlError if nothing is known, as of a GPU that was busy while no process was.
+    One that is missing was idle. Raise NvmlError if nothing is known, as of a GPU that was busy
+    while no process was.
     """
     try:
         samples = call("nvmlDeviceGetProcessUtilization", gpu, int(since * 1e6))
     except NvmlError as error:
-        if error.code not in _IDLE or call("nvmlDeviceGetUtilizationRates", gpu).gpu:
+        # Without samples, pynvml raises success.
+        if error.code not in {0, NOT_FOUND} or call("nvmlDeviceGetUtilizationRates", gpu).gpu:
             raise
         return {}
-    found = defaultdict[int, list[Share]](list)
+    found = defaultdict[int, list[Any]](list)
     for one in samples:
         if one.timeStamp > since * 1e6:
-            found[one.pid].append(Share(one.timeStamp / 1e6, one.smUtil / _ALL))
-    return {pid: _mean(all_of_it) for pid, all_of_it in found.items()}
+            found[one.pid].append(one)
+    return {pid: _mean(own) for pid, own in found.items()}
 
 
-def _mean(samples: Sequence[Share]) -> Share | None:
-    if any(one.ratio > 1 for one in samples):
-        return None
-    return Share(min(one.sampled for one in samples), fmean(one.ratio for one in samples))
+def _mean(samples: Sequence[Any]) -> Share:
+    percents = [one.smUtil for one in samples]
+    ratio = fmean(percents) / _ALL if max(percents) <= _ALL else math.nan
+    return Share(min(one.timeStamp for one in samples) / 1e6, ratio)
