@@ -108,14 +108,14 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, nvml_library: Path, compiled: Path) -> Iterator[Machine]:
+def machine(root: Path, nvml_library: Path, compiled: Path) -> Iterator[Machine]:
     if os.geteuid():
         pytest.skip("needs root")
     unshared("--mount")
     # One at a time: the program of another test would be a user of the GPU.
     with Path(tempfile.gettempdir(), "deviceplugin-tests-accept").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield Machine(tmp_path, nvml_library, compiled)
+        yield Machine(root, nvml_library, compiled)
 
 
 @pytest.mark.slow
