@@ -79,6 +79,8 @@ def test_an_invalid_name_is_one_error_with_its_place(name: str, why: str) -> Non
         ("gpus: [{pattern: '*'}]", "gpus[0]: name is missing"),
         ("gpus: [{name: a}]", "gpus[0]: pattern is missing"),
         ("gpus: [{pattern: ' ', name: a}]", "gpus[0].pattern: "),
+        # kubectl makes 57891 of it.
+        ("gpus: [{pattern: 0xE223, name: a}]", "pattern: 0xE223 is not a string: put it in"),
         ("mig: []", "mig: unknown key"),
     ],
 )
@@ -90,30 +92,20 @@ def test_another_mistake_is_an_error_with_its_place(text: str, why: str) -> None
 
 def test_a_pattern_that_names_nothing_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    given = Naming(
-        (Named("*", "all"), Named("*XL", "xl"), Named("*X1*", "x1")), (Named("2g", "b"),)
-    )
-    unused = UnusedNames()
-
-    def said() -> list[str]:
-        found = [getattr(one, "problem", "") for one in caplog.records]
-        caplog.clear()
-        return found
-
-    unused.observe(given, [])
-    assert [] == said()
-    expected = [
-        "pattern '*XL' for xl: earlier ones match what it matches",
-        "pattern '*X1*' for x1: nothing here matches it",
+    gpus = Named("*", "all"), Named("*XL", "xl"), Named("*X1*", "x1")
+    given, unused = Naming(gpus, (Named("2g", "b"),)), UnusedNames()
+    hidden, nothing = "earlier ones match what it matches", "nothing here matches it"
+    both, x1 = [BIG, SMALL], [BIG, ("Lamp X1",)]
+    steps: list[tuple[list[Sequence[str]], list[Sequence[str]], list[str]]] = [
+        ([], [], []),
+        (both, [], [f"pattern '*XL' for xl: {hidden}", f"pattern '*X1*' for x1: {nothing}"]),
+        ([], [], []),
+        (both, [], []),
+        ([BIG], [("1g",)], [f"pattern '2g' for b: {nothing}"]),
+        (x1, [("2g",)], [f"pattern '*X1*' for x1: {hidden}"]),
+        (x1, [("2g",)], []),
     ]
-    unused.observe(given, [BIG, SMALL])
-    assert expected == said()
-    for found in ([], [BIG, SMALL]):
-        unused.observe(given, found)
-        assert [] == said()
-    unused.observe(given, iter([BIG]), [("1g",)])
-    assert ["pattern '2g' for b: nothing here matches it"] == said()
-    unused.observe(given, [BIG, ("Lamp X1",)], [("2g",)])
-    assert ["pattern '*X1*' for x1: earlier ones match what it matches"] == said()
-    unused.observe(given, [BIG, ("Lamp X1",)], [("2g",)])
-    assert [] == said()
+    for found, parts, expected in steps:
+        caplog.clear()
+        unused.observe(given, iter(found), parts)
+        assert expected == [getattr(one, "problem", "") for one in caplog.records]
