@@ -96,7 +96,7 @@ def test_a_pattern_that_names_nothing_is_logged_once(caplog: pytest.LogCaptureFi
     given, unused = Naming(gpus, (Named("2g", "b"),)), UnusedNames()
     hidden, nothing = "earlier ones match what it matches", "nothing here matches it"
     both, x1 = [BIG, SMALL], [BIG, ("Lamp X1",)]
-    steps: list[tuple[list[Sequence[str]], list[Sequence[str]], list[str]]] = [
+    steps: list[tuple[Sequence[Sequence[str]], Sequence[Sequence[str]], list[str]]] = [
         ([], [], []),
         (both, [], [f"pattern '*XL' for xl: {hidden}", f"pattern '*X1*' for x1: {nothing}"]),
         ([], [], []),

@@ -25,8 +25,8 @@ class GpuNode:
         self.log, self._root, self._stack = root / "log", root, ExitStack()
         patch = self._stack.enter_context(pytest.MonkeyPatch.context())
         library = fake_library.build_or_skip(Path(tempfile.gettempdir(), "fake-nvml-of-alerts"))
-        licensed = {"license": "licensed", "license_expiry": "2099-01-31T12:00:00"}
-        fleet = Fleet.of(2, virtualization="vgpu", **licensed)
+        end = "2099-01-31T12:00:00"
+        fleet = Fleet.of(2, virtualization="vgpu", license="licensed", license_expiry=end)
         self.rig = GpuRig(root, library, patch).has(fleet)
         self.now = self.rig.now = 1e4
         self._stack.callback(self.rig.close)
@@ -69,7 +69,7 @@ class GpuNode:
 
 
 def trouble(
-    until: str, sign: str, before: str = "", xid: int = 0, recovery: float = 300, **values: object
+    until: str, sign: str, before: str = "", xid: int = 0, recovery: float = 300, **values: Any
 ) -> Trouble:
     """Return that metrics have ``before``, and once the second GPU has ``values``, ``until``."""
 

@@ -53,7 +53,7 @@ def seen(plugin: GpuPlugin) -> tuple[dp.Health, object, dict[str, float]]:
         ({"license_expiry": "2099-01-31T12:00:00"}, (WORN(MISSING), False, {"unlicensed": 1})),
         *(
             ({"license": "licensed", "license_expiry": one}, (SOUND, True, {"licensed": 1}))
-            for one in ("none", "invalid", "not-applicable", "permanent", "2027-13-45T12:00:00")
+            for one in ("none", "invalid", "not-applicable", "permanent", "0-0-0T0:0:0")
         ),
         (
             {"license": "licensed", "license_expiry": "2099-01-31T12:00:00"},
@@ -77,8 +77,11 @@ def test_a_virtual_gpu_is_degraded_without_a_license_or_when_it_expires(
 def test_a_date_that_is_none_is_logged_once(
     virtual: GpuRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    virtual.fake.change(0, license="licensed", license_expiry="2027-13-45T12:00:00")
     plugin = virtual.plugin()
+    virtual.fake.change(0, license="licensed")
+    devices(plugin)
+    assert "not answered" not in caplog.text
+    virtual.fake.change(0, license_expiry="2027-13-45T12:00:00")
     for _ in range(3):
         devices(plugin)
     (problem,) = (one.problem for one in caplog.records if "not answered" in one.message)  # type: ignore[attr-defined]
