@@ -1,11 +1,10 @@
 """GPUs that are as each alert on them is about, on the fake driver."""
 
 import re
-import tempfile
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.request import urlopen
 
 import pytest
@@ -18,31 +17,26 @@ from patience import eventually
 from trouble import Scrapes, Trouble, in_pod
 
 
-class GpuNode:
+class GpuNode(ExitStack):
     """A node with two virtual GPUs of the fake driver, whose plugin logs to a file."""
 
     def __init__(self, root: Path) -> None:
-        self.log, self._root, self._stack = root / "log", root, ExitStack()
-        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
-        library = fake_library.build_or_skip(Path(tempfile.gettempdir(), "fake-nvml-of-alerts"))
+        super().__init__()
+        self.log, self._root = root / "log", root
+        patch = self.enter_context(pytest.MonkeyPatch.context())
+        library = fake_library.build_or_skip(root / "library")
         end = "2099-01-31T12:00:00"
         fleet = Fleet.of(2, virtualization="vgpu", license="licensed", license_expiry=end)
         self.rig = GpuRig(root, library, patch).has(fleet)
         self.now = self.rig.now = 1e4
-        self._stack.callback(self.rig.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.callback(self.rig.close)
 
     def start(self, **settings: Any) -> int:
         """Run the plugin, and return the port of its page of metrics."""
-        kubelet = self._stack.enter_context(Kubelet(self._root / "kubelet"))
+        kubelet = self.enter_context(Kubelet(self._root / "kubelet"))
         quick = {"discovery_interval": timedelta(seconds=0.1), "http_address": "127.0.0.1:0"}
         plugin = self.rig.plugin(**settings)
-        self._node = self._stack.enter_context(kubelet.running(plugin, **quick))
+        self._node = self.enter_context(kubelet.running(plugin, **quick))
         self._node.wait_for(GPU, uuids(0, 1))
         eventually(lambda: self.rig.fake.calls()["nvmlEventSetWait_v2"])
         return self._node.host.http_port
