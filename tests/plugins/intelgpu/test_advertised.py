@@ -230,20 +230,11 @@ def test_resources_are_named_by_model(
     assert expected.keys() <= {*offered(plugin._settings)}
 
 
-MONITORING = Naming((Named("*", "gpu.intel.com/monitoring"),))
+NAMED = {"resources": Naming((Named("*", "gpu.intel.com/monitoring"),))}
+SPLIT = {"resource_name": "gpu.intel.com/{driver}_monitoring", "monitoring_mode": "split"}
 
 
-@pytest.mark.parametrize(
-    ("key", "given"),
-    [
-        ("resources", {"resources": MONITORING}),
-        ("resource-name", {"resource_name": "gpu.intel.com/monitoring"}),
-        (
-            "resource-name",
-            {"resource_name": "gpu.intel.com/{driver}_monitoring", "monitoring_mode": "split"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("key", "given"), [("resources", NAMED), ("resource-name", SPLIT)])
 def test_gpus_cannot_have_the_resource_for_monitoring(key: str, given: dict[str, Any]) -> None:
     assert not IntelGpuSettings(**given).enable_monitoring
     why = rf"^{key}: gpu.intel.com/\w+ is for monitoring: use another name$"
