@@ -21,6 +21,7 @@ SOUND, WORN, BAD = dp.Health(), dp.Health.degraded, dp.Health.unhealthy
 QUERY = "nvmlDeviceGetGridLicensableFeatures_v4"
 ACQUIRING = "vGPU license is being acquired"
 ENDED = "vGPU license expires at 2020-01-31T12:00:00Z, and was not renewed"
+LEAP = ENDED.replace("01-31", "02-29")
 
 
 @pytest.fixture
@@ -28,6 +29,10 @@ def virtual(rig: GpuRig) -> GpuRig:
     """A virtual machine that has run for long, with a vGPU without a license."""
     rig.now = 10 * GRACE
     return rig.has(Fleet.of(1, virtualization="vgpu", license="unlicensed"))
+
+
+def until(end: str) -> dict[str, Any]:
+    return {"license": "licensed", "license_expiry": end}
 
 
 def seen(plugin: GpuPlugin) -> tuple[dp.Health, object, dict[str, float]]:
@@ -52,17 +57,12 @@ def seen(plugin: GpuPlugin) -> tuple[dp.Health, object, dict[str, float]]:
         ({}, (WORN(MISSING), False, {"unlicensed": 1})),
         ({"license_expiry": "2099-01-31T12:00:00"}, (WORN(MISSING), False, {"unlicensed": 1})),
         *(
-            ({"license": "licensed", "license_expiry": one}, (SOUND, True, {"licensed": 1}))
+            (until(one), (SOUND, True, {"licensed": 1}))
             for one in ("none", "invalid", "not-applicable", "permanent", "0-0-0T0:0:0")
         ),
-        (
-            {"license": "licensed", "license_expiry": "2099-01-31T12:00:00"},
-            (SOUND, True, {"licensed": 1, "expires": 4073544000}),
-        ),
-        (
-            {"license": "licensed", "license_expiry": "2020-01-31T12:00:00"},
-            (WORN(ENDED), True, {"expiring": 1, "expires": 1580472000}),
-        ),
+        (until("2099-01-31T12:00:00"), (SOUND, True, {"licensed": 1, "expires": 4073544000})),
+        (until("2020-01-31T12:00:00"), (WORN(ENDED), True, {"expiring": 1, "expires": 1580472000})),
+        (until("2020-02-29T12:00:00"), (WORN(LEAP), True, {"expiring": 1, "expires": 1582977600})),
     ],
 )
 def test_a_virtual_gpu_is_degraded_without_a_license_or_when_it_expires(
@@ -154,7 +154,7 @@ def test_a_license_expires_by_the_clock_in_utc_wherever_the_node_is(virtual: Gpu
         found = RULES.judge(License(True, NOON), NOON - before, acquiring=True)
         wear = why if name == "expiring" else ""
         assert LicenseState(name, wear, expires=NOON) == found
-    virtual.fake.change(0, license="licensed", license_expiry="2027-01-31T12:00:00")
+    virtual.fake.change(0, **until("2027-01-31T12:00:00"))
     assert NOON == seen(virtual.plugin())[2]["expires"]
 
 
