@@ -236,9 +236,11 @@ def test_classes_are_shown_for_the_resources(capsys: pytest.CaptureFixture[str])
 
 
 def test_classes_of_several_resources_have_names_of_their_own() -> None:
-    found = device_classes("s.x.io", ["x.io/b_B", "y.io/a"])
+    found = device_classes("s.x.io", ["x.io/b_B", "y.io/a", "x.io/c", "y.io/c"])
     names = sorted((one["metadata"]["name"], one["spec"]["extendedResourceName"]) for one in found)
-    assert [("a.s.x.io", "y.io/a"), ("b-b-52dd6120.s.x.io", "x.io/b_B")] == names
+    assert ["y.io/a", "x.io/b_B", "x.io/c", "y.io/c"] == [resource for _, resource in names]
+    labels = ["a", "b-b-52dd6120", "x-io-c-f639d765", "y-io-c-3e35b946"]
+    assert [f"{one}.s.x.io" for one in labels] == [name for name, _ in names]
 
 
 def test_with_dra_the_table_can_be_asked_for_and_slices_need_the_name_of_a_driver(

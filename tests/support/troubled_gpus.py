@@ -1,11 +1,10 @@
 """GPUs that are as each alert on them is about, on the fake driver."""
 
 import re
-import tempfile
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.request import urlopen
 
 import pytest
@@ -18,29 +17,26 @@ from patience import eventually
 from trouble import Scrapes, Trouble, in_pod
 
 
-class GpuNode:
-    """A node with two GPUs of the fake driver, whose plugin logs to a file."""
+class GpuNode(ExitStack):
+    """A node with two virtual GPUs of the fake driver, whose plugin logs to a file."""
 
     def __init__(self, root: Path) -> None:
-        self.log, self._root, self._stack = root / "log", root, ExitStack()
-        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
-        library = fake_library.build_or_skip(Path(tempfile.gettempdir(), "fake-nvml-of-alerts"))
-        self.rig = GpuRig(root, library, patch).has(Fleet.of(2))
+        super().__init__()
+        self.log, self._root = root / "log", root
+        patch = self.enter_context(pytest.MonkeyPatch.context())
+        library = fake_library.build_or_skip(root / "library")
+        end = "2099-01-31T12:00:00"
+        fleet = Fleet.of(2, virtualization="vgpu", license="licensed", license_expiry=end)
+        self.rig = GpuRig(root, library, patch).has(fleet)
         self.now = self.rig.now = 1e4
-        self._stack.callback(self.rig.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self.callback(self.rig.close)
 
     def start(self, **settings: Any) -> int:
         """Run the plugin, and return the port of its page of metrics."""
-        kubelet = self._stack.enter_context(Kubelet(self._root / "kubelet"))
+        kubelet = self.enter_context(Kubelet(self._root / "kubelet"))
         quick = {"discovery_interval": timedelta(seconds=0.1), "http_address": "127.0.0.1:0"}
         plugin = self.rig.plugin(**settings)
-        self._node = self._stack.enter_context(kubelet.running(plugin, **quick))
+        self._node = self.enter_context(kubelet.running(plugin, **quick))
         self._node.wait_for(GPU, uuids(0, 1))
         eventually(lambda: self.rig.fake.calls()["nvmlEventSetWait_v2"])
         return self._node.host.http_port
@@ -66,56 +62,41 @@ class GpuNode:
         return eventually(read, until)
 
 
-def off_the_bus(node: GpuNode) -> Scrapes:
-    node.start()
-    yield node.scrape()
-    node.rig.fake.xid(1, 79)
-    yield node.scrape('_gpu_unhealthy{cause="xid_79"')
+def trouble(
+    until: str, sign: str, before: str = "", xid: int = 0, recovery: float = 300, **values: Any
+) -> Trouble:
+    """Return that metrics have ``before``, and once the second GPU has ``values``, ``until``."""
+
+    def happens(node: GpuNode) -> Scrapes:
+        node.start(recovery_time=timedelta(seconds=recovery))
+        yield node.scrape(before)
+        node.rig.fake.change(1, **values)
+        if xid:
+            node.rig.fake.xid(1, xid)
+        yield node.scrape(until)
+
+    return Trouble(happens, sign)
 
 
-def lost(node: GpuNode) -> Scrapes:
-    node.start()
-    yield node.scrape()
-    node.rig.fake.change(1, state="lost")
-    yield node.scrape('_gpu_unhealthy{cause="unreadable"')
-
-
-def beyond_repair(node: GpuNode) -> Scrapes:
-    node.start()
-    yield node.scrape()
-    node.rig.fake.change(1, remap_failed=True)
-    yield node.scrape(r"(?s)_healthy\S+ 0\.0.*_row_remapping_failed{uuid=\S+ 1\.0")
-
-
-def uncorrectable(node: GpuNode) -> Scrapes:
-    node.start()
-    yield node.scrape(r'_ecc_errors_total{type="uncorrected",uuid=\S+ 0\.0')
-    node.rig.fake.change(1, uncorrected=1)
-    node.rig.fake.dbe(1)
-    yield node.scrape(r'(?s)cause="xid_48".*_ecc_errors_total{type="uncorrected",uuid=\S+ 1\.0')
-
-
-def hot(node: GpuNode) -> Scrapes:
-    node.start(recovery_time=timedelta())
-    yield node.scrape()
-    node.rig.fake.change(1, throttle=0x48)
-    node.scrape('state="degraded"')
-    yield node.scrape(r'_throttled{reason="hardware_thermal",uuid=\S+ 1\.0')
-
-
-def unlicensed(node: GpuNode) -> Scrapes:
-    node.rig.has(Fleet.of(2, virtualization="vgpu", license="licensed"))
-    node.start()
-    yield node.scrape('state="licensed"')
-    node.rig.fake.change(1, license="unlicensed")
-    yield node.scrape('state="unlicensed"')
-
-
+_ECC: Final = r'_ecc_errors_total{type="uncorrected",uuid=\S+ '
 OF_GPUS: Final = {
-    "GpuXidError": Trouble(off_the_bus, "the GPU is off the PCIe bus"),
-    "GpuLost": Trouble(lost, "GPU is lost"),
-    "GpuRowRemappingFailed": Trouble(beyond_repair, "remapping a broken memory row failed"),
-    "GpuEccUncorrectable": Trouble(uncorrectable, "XID 48"),
-    "GpuThrottled": Trouble(hot, "the hardware slows it down: it is too hot"),
-    "GpuLicenseMissing": Trouble(unlicensed, "vGPU license missing"),
+    "GpuXidError": trouble('_unhealthy{cause="xid_79"', "the GPU is off the PCIe bus", xid=79),
+    "GpuLost": trouble('_unhealthy{cause="unreadable"', "GPU is lost", state="lost"),
+    "GpuRowRemappingFailed": trouble(
+        r"(?s)_healthy\S+ 0\.0.*_row_remapping_failed{uuid=\S+ 1\.0",
+        "remapping a broken memory row failed",
+        remap_failed=True,
+    ),
+    "GpuEccUncorrectable": trouble(
+        rf'(?s)cause="xid_48".*{_ECC}1\.0', "XID 48", rf"{_ECC}0\.0", 48, uncorrected=1
+    ),
+    "GpuThrottled": trouble(
+        r'(?s)(?=.*state="degraded").*_throttled{reason="hardware_thermal",uuid=\S+ 1\.0',
+        "the hardware slows it down: it is too hot",
+        recovery=0,
+        throttle=0x48,
+    ),
+    "GpuLicenseMissing": trouble(
+        'state="unlicensed"', "vGPU license missing", 'state="licensed"', license="unlicensed"
+    ),
 }

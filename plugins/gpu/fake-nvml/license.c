@@ -18,7 +18,7 @@ NVML_API nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, unsig
 /* Any six numbers are a date here, as a driver that errs may say. */
 static nvmlGridLicenseExpiry_t expiry(const char *text)
 {
-    static const char *const STATUS[] = {"none", "invalid", "", "not-applicable", "permanent"};
+    static const char *const STATUS[] = {"none", "invalid", "valid", "not-applicable", "permanent"};
     nvmlGridLicenseExpiry_t found = {.status = 0};
     for (unsigned char i = 0; i < sizeof STATUS / sizeof *STATUS; i++)
         if (strcmp(text, STATUS[i]) == 0)

@@ -139,7 +139,6 @@ def test_labels_go_with_the_last_gpu(build: Build, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-KIND = naming(DOMAIN, "partitions")
 NAMES = '{gpus: [{pattern: "*MI210", name: mi210}, {pattern: 740f, name: x.org/a}]%s}'
 
 
@@ -159,13 +158,14 @@ NAMES = '{gpus: [{pattern: "*MI210", name: mi210}, {pattern: 740f, name: x.org/a
 def test_resources_are_named_by_model_and_partitions_by_how_gpus_are_divided(
     build: Build, machine: Machine, names: str, expected: dict[str, int]
 ) -> None:
-    plain = {one.id: one for one in build(machine, links=False).plugin().discover()}
     tree = build(machine, links=False)
-    named = finished(of_text(names, "config.yaml"), KIND)
+    named = finished(of_text(names, "config.yaml"), naming(DOMAIN, "partitions"))
     plugin = tree.plugin(resources=named, resource_naming_strategy="mixed")
     devices = list(plugin.discover())
     assert expected == Counter(device.resource for device in devices)
-    assert [one.attributes for one in plain.values()] == [one.attributes for one in devices]
+    assert [one.attributes for one in tree.plugin().discover()] == [
+        one.attributes for one in devices
+    ]
     offered = hosted().resources
     assert offered
     patterns = offered(plugin._settings)
@@ -174,9 +174,8 @@ def test_resources_are_named_by_model_and_partitions_by_how_gpus_are_divided(
 
 def test_a_product_name_that_is_unreadable_for_once_renames_nothing(build: Build) -> None:
     tree = build(SMALL)
-    named = finished(of_text('{gpus: [{pattern: "*", name: x}]}', "config.yaml"), KIND)
-    model = Named(f"{SMALL.name[:5]}*", "amd.com/model")
-    plugin = tree.plugin(resources=Naming((model, *named.gpus)))
+    named = Naming((Named(f"{SMALL.name[:5]}*", "amd.com/model"), Named("*", "amd.com/x")))
+    plugin = tree.plugin(resources=named)
     assert {"amd.com/model"} == {one.resource for one in plugin.discover()}
     for address in SMALL.addresses:
         (tree.sys / "bus/pci/devices" / address / "product_name").unlink()

@@ -1,7 +1,7 @@
 """Which Intel GPUs the node has: by the PCI bus, and by the device nodes of their drivers."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -51,7 +51,7 @@ class Gpu:
     @property
     def names(self) -> tuple[str, ...]:
         """What settings can choose it by."""
-        return _names(self.address, self.product, self.driver)
+        return names(self.address, self.product, self.driver)
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Look:
     def _sort(self, function: pci.Function, nodes: drm.Nodes, found: Found) -> None:
         """Add a function to where it belongs in ``found``."""
         driver = self._driver(function, nodes)
-        if not self._selection.has(names(function, driver)):
+        if not self._selection.has(names(function.address, product(function), driver)):
             return
         if function.is_divided or function.virtual_functions:
             found.divided.append(function)
@@ -188,10 +188,6 @@ def product(function: pci.Function) -> str:
     return f"{function.product or 0:04x}"
 
 
-def names(function: pci.Function, driver: str) -> Iterable[str]:
-    """Return what settings can choose a function by."""
-    return _names(function.address, product(function), driver)
-
-
-def _names(address: str, model: str, driver: str) -> tuple[str, ...]:
+def names(address: str, model: str, driver: str) -> tuple[str, ...]:
+    """Return what settings can choose a GPU by."""
     return address, model, f"0x{model}", driver

@@ -93,7 +93,7 @@ class IntelGpuPlugin(dp.Plugin):
 
     def _missing(self, found: Found) -> list[str]:
         """Return why GPUs of the node are not offered."""
-        cards = (gpus.names(one, one.driver) for one in found.functions)
+        cards = (gpus.names(one.address, gpus.product(one), one.driver) for one in found.functions)
         reasons = {
             **found.skipped,
             **{card: f"is not offered: {why}" for card, why in found.hidden.items()},

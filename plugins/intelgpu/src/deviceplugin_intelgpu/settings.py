@@ -87,7 +87,8 @@ class IntelGpuSettings(dp.Settings):
         check_count(self.shares)
         for name in self.monitoring_names if self.enable_monitoring else ():
             if name in self.gpu_names:
-                raise dp.ConfigError(f"resources: {name} is for monitoring: use another name")
+                key = "resources" if name in self.resources.resources else "resource-name"
+                raise dp.ConfigError(f"{key}: {name} is for monitoring: use another name")
 
     @property
     def gpu_names(self) -> list[str]:
@@ -99,10 +100,7 @@ class IntelGpuSettings(dp.Settings):
     def monitoring_names(self) -> list[str]:
         """The resources for monitoring, of each driver."""
         split = self.monitoring_mode == "split"
-        return [
-            f"{DOMAIN}/{driver}_monitoring" if split else f"{DOMAIN}/monitoring"
-            for driver in DRIVERS
-        ]
+        return [f"{DOMAIN}/{f'{driver}_' if split else ''}monitoring" for driver in DRIVERS]
 
     @property
     def selection(self) -> Selection:

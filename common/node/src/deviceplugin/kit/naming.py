@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from deviceplugin.kit.configuration import (
     Kind,
@@ -25,7 +25,6 @@ from deviceplugin.kit.log import Problems
 __all__ = ["Named", "Naming", "UnusedNames", "matches", "naming", "resource", "resource_name"]
 
 _log = logging.getLogger(__name__)
-_PATTERN: Final = text(r"\S", "a string", strip=True, digits=True)
 Names = Iterable[str]
 """All names of one device, such as its model and its PCI address."""
 
@@ -42,11 +41,10 @@ def matches(pattern: str, name: str) -> bool:
     return fnmatchcase(name.lower(), pattern.lower())
 
 
-def _first(patterns: Sequence[Named], names: Names) -> Named | None:
+def _first(patterns: Sequence[Named], names: Names, default: Named) -> Named:
     known = [*names]
-    return next(
-        (one for one in patterns if any(matches(one.pattern, name) for name in known)), None
-    )
+    found = (one for one in patterns if any(matches(one.pattern, name) for name in known))
+    return next(found, default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +56,11 @@ class Naming:
 
     def gpu(self, names: Names, default: str = "") -> str:
         """Return the resource of a whole GPU that has all of these names."""
-        found = _first(self.gpus, names)
-        return found.name if found else default
+        return _first(self.gpus, names, Named("", default)).name
 
     def part(self, names: Names, default: str = "") -> str:
         """Return the resource of a part of a GPU that has all of these names."""
-        found = _first(self.parts, names)
-        return found.name if found else default
+        return _first(self.parts, names, Named("", default)).name
 
     @property
     def resources(self) -> list[str]:
@@ -87,7 +83,7 @@ class UnusedNames:
 
 
 def _unused(patterns: Sequence[Named], found: Sequence[Names]) -> Iterator[str]:
-    used = {_first(patterns, names) for names in found}
+    used = {_first(patterns, names, Named("", "")) for names in found}
     for one in patterns if found else ():
         if one not in used:
             hidden = any(matches(one.pattern, name) for names in found for name in names)
@@ -111,6 +107,7 @@ def resource(domain: str) -> Kind[str]:
 
 def naming(domain: str, parts: str = "") -> Kind[Naming]:
     """Return the kind of the setting: key ``gpus``, and key ``parts`` if the vendor has these."""
-    named = list_of(record(Named, {"pattern": needed(_PATTERN), "name": needed(resource(domain))}))
+    pattern = text(r"\S", "a string", strip=True)
+    named = list_of(record(Named, {"pattern": needed(pattern), "name": needed(resource(domain))}))
     keys = {"gpus": as_argument(named, "gpus")}
     return record(Naming, {**keys, **({parts: as_argument(named, "parts")} if parts else {})})

@@ -17,7 +17,7 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin_gpu.health.incidents import Incident, Record
-from deviceplugin_gpu.health.license import GRACE, LicenseRules, LicenseState
+from deviceplugin_gpu.health.license import DEFAULT, GRACE, LicenseRules, LicenseState
 from deviceplugin_gpu.health.xids import Checks, known
 from deviceplugin_gpu.snapshot import Gpu, Snapshot
 
@@ -79,15 +79,10 @@ class Health:
         self._failure = ""
         self._verdicts: dict[str, Verdict] = {}
         self._slow = SteadyHealth[str](clock=clock)
-        self._rules = LicenseRules()
+        self._rules = DEFAULT
         self._acquiring_until = GRACE
 
-    def configure(
-        self,
-        checks: Checks,
-        recovery: float,
-        rules: LicenseRules = LicenseRules(),  # noqa: B008 - frozen
-    ) -> None:
+    def configure(self, checks: Checks, recovery: float, rules: LicenseRules = DEFAULT) -> None:
         """Change which XIDs count, and after how many seconds without another error GPUs recover.
 
         A GPU that its hardware slows down is degraded after as long, and well again after as long.

@@ -48,11 +48,13 @@ class LicenseRules:
             return LicenseState()
         if not found.licensed:
             name, why = ("acquiring", _ACQUIRING) if acquiring else ("unlicensed", MISSING)
-            if self.required:
-                return LicenseState(name, fault=why)
-            return LicenseState(name, "" if acquiring else why)
+            fault = why if self.required else ""
+            return LicenseState(name, "" if fault or acquiring else why, fault)
         if found.expires is None or found.expires - now >= self.warning:
             return LicenseState("licensed", expires=found.expires)
         end = datetime.fromtimestamp(found.expires, UTC)
         why = f"vGPU license expires at {end:%Y-%m-%dT%H:%M:%SZ}, and was not renewed"
         return LicenseState("expiring", why, expires=found.expires)
+
+
+DEFAULT: Final = LicenseRules()

@@ -1,6 +1,7 @@
 """What slices say about a device, as the API server takes it, and the classes that select by it."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +123,13 @@ def _string(name: str, value: str, cuts: list[str]) -> Mapping[str, Any]:
 
 def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, Any]]:
     """Return a class for each of ``resources``, called as the driver is if it is the only one."""
+    uses = Counter(one.partition("/")[2] for one in resources)
     return [
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
             "metadata": {
-                "name": _name(driver, one, alone=len(resources) == 1),
+                "name": driver if len(resources) == 1 else f"{_label(one, uses)}.{driver}",
                 "labels": {"app.kubernetes.io/part-of": "device-plugins"},
             },
             "spec": {
@@ -139,8 +141,9 @@ def device_classes(driver: str, resources: Collection[str]) -> list[dict[str, An
     ]
 
 
-def _name(driver: str, resource: str, *, alone: bool) -> str:
-    return driver if alone else f"{label(resource.partition('/')[2])}.{driver}"
+def _label(resource: str, uses: Mapping[str, int]) -> str:
+    name = resource.partition("/")[2]
+    return label(name if uses[name] == 1 else resource)
 
 
 def _expression(driver: str, resource: str) -> str:
