@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from deviceplugin._telemetry import log as _log
+from deviceplugin._platform import log_lines as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit.log import Problems
 from deviceplugin.tools import _command_line, _plugin_pods

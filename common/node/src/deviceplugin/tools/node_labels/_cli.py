@@ -10,7 +10,7 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.signals import set_when_stopped
-from deviceplugin._telemetry import log as _log
+from deviceplugin._platform import log_lines as _log
 from deviceplugin.apiserver import ApiServer, ApiServerError, UnavailableError
 from deviceplugin.kit import files
 from deviceplugin.kit.backoff import Backoff

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from deviceplugin._telemetry import log as _log
+from deviceplugin._platform import log_lines as _log
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._plugin_pods import Visit, keep_visiting
