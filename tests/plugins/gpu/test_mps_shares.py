@@ -58,7 +58,7 @@ def reasons(plugin: GpuPlugin, count: int = 4) -> set[str]:
 @pytest.mark.parametrize(
     ("fleet", "settings", "reason"),
     [
-        (Fleet.of(1, compute_mode=2), {}, f"is Prohibited: nvidia-smi -i {A} -c DEFAULT"),
+        (Fleet.of(1, compute_mode=2), {}, f"Prohibited: nvidia-smi -i {A} -c DEFAULT"),
         (Fleet.of(1, migs=MIGS), {}, "MIG is enabled: set mig-strategy to mixed or single"),
         (Fleet.of(1, virtualization="vgpu"), {}, "it is a vGPU: share by timeSlicing"),
         (Fleet.of(1, compute="3.0"), {}, "its compute capability is below 3.5"),
@@ -201,9 +201,13 @@ def test_of_a_gpu_mps_daemon_that_was_killed_only_its_file_is_left_and_nvidias_s
     assert why.endswith("and gpu-mps-daemon does not run")
     with closing(listening(mps.root)):
         found = devices(plugin)
-        assert {} == unhealthy(found)
+        assert ({}, []) == (unhealthy(found), list(plugin.shortfalls))
         pipe = plugin.allocate([found[f"{A}::0"]]).envs["CUDA_MPS_PIPE_DIRECTORY"]
+        with alive(mps.root):
+            devices(plugin)
     assert f"/mps/{GPU}/pipe" == pipe
+    (both,) = plugin.shortfalls
+    assert f"another MPS control daemon is in {mps.root / GPU}: if NVIDIA's, delete" in both
 
 
 @pytest.mark.parametrize("name", [RUNNING, LOCK])

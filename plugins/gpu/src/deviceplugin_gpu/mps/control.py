@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from typing import IO, Final
+from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin_gpu.mps.daemons import Daemon
 
 _PROGRAM: Final = "nvidia-cuda-mps-control"
+_OUTPUT: Final = "foreground.log"
 _PATIENCE: Final = 10.0
 _DEATH: Final = 5.0
 _MOST_SERVERS: Final = 64
@@ -42,7 +43,11 @@ class Control:
 
     def __init__(self, home: Path) -> None:
         self.pipe, self.log = home / "pipe", home / "log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """Was started and not ended; it may have died."""
+        self._limited: list[int] = []
+        named = {"CUDA_MPS_PIPE_DIRECTORY": self.pipe, "CUDA_MPS_LOG_DIRECTORY": self.log}
+        self._variables = {name: str(path) for name, path in named.items()}
 
     def start(self, uuids: Iterable[str]) -> None:
         """Start it for these devices, in place of what is left of another. It answers later.
@@ -62,8 +67,9 @@ class Control:
                 shutil.rmtree(entry.path)
             else:
                 Path(entry.path).unlink(missing_ok=True)
-        with (self.log / "foreground.log").open("wb") as output:
-            self._process = self._run("-f", stdout=output, CUDA_VISIBLE_DEVICES=",".join(uuids))
+        with (self.log / _OUTPUT).open("wb") as output:
+            self._variables["CUDA_VISIBLE_DEVICES"] = ",".join(uuids)
+            self.process = self._run("-f", stdin=subprocess.DEVNULL, stdout=output)
 
     def _left(self) -> int:
         """Return how many clients another daemon here has, and end it if it has none."""
@@ -73,29 +79,25 @@ class Control:
             self.ask("quit")
         return 0
 
-    @property
-    def has_process(self) -> bool:
-        """Whether it was started and not ended; it may have died."""
-        return self._process is not None
-
     def death(self) -> str:
         """Return how its process ended, with its last words; empty if it did not."""
         # It is not reaped here: until then, its number and that of its group are nobody else's.
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        found = self._process and os.waitid(os.P_PID, self._process.pid, flags)
+        found = self.process and os.waitid(os.P_PID, self.process.pid, flags)
         if not found:
             return ""
-        with (self.log / "foreground.log").open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 300))
+        said = ""
+        with suppress(OSError), (self.log / _OUTPUT).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 300))  # before that may be a huge hole
             said = " ".join(file.read().decode(errors="replace").split())
         how = "status" if found.si_code == os.CLD_EXITED else "signal"
         return f"it ended with {how} {found.si_status}{said and f': {said}'}"
 
     def end(self, patience: float = 0.0) -> None:
         """End it and its servers: by itself within ``patience`` seconds, or else at once."""
-        if self._process is None:
+        if self.process is None:
             return
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if patience:
             with suppress(ControlError, subprocess.TimeoutExpired):
                 self.ask("quit")
@@ -106,10 +108,15 @@ class Control:
         with suppress(subprocess.TimeoutExpired):  # it hangs in the driver
             process.wait(_DEATH)
 
-    def place(self) -> object:
-        """Return which files its directory and its socket are; OSError if they are gone."""
-        found = (self.pipe.lstat(), (self.pipe / "control").lstat())
-        return [(one.st_dev, one.st_ino) for one in found]
+    def displaced(self) -> str:
+        """Return why no client finds it any more; empty if they do."""
+        with suppress(OSError):
+            if self._inodes() == self._limited:
+                return ""
+        return "its directory of pipes, or its socket there, was deleted"
+
+    def _inodes(self) -> list[int]:
+        return [path.lstat().st_ino for path in (self.pipe, self.pipe / "control")]
 
     def ask(self, command: str) -> str:
         """Return the answer to a command, or raise ControlError."""
@@ -123,31 +130,23 @@ class Control:
         timer = Timer(_PATIENCE, process.kill)
         timer.start()
         with process:
-            said = process.stdout.read(_ANSWER_BYTES) if process.stdout else b""
+            answer = process.stdout.read(_ANSWER_BYTES) if process.stdout else b""
         timer.cancel()
+        said = answer.decode(errors="replace").strip()
         if process.returncode == -signal.SIGKILL:
             raise ControlError(f"{command!r} was not answered in {_PATIENCE:g} s")
-        text = said.decode(errors="replace").strip()
         if process.returncode:
-            raise ControlError(f"{command!r} failed with {process.returncode}: {text[:200]}")
-        return text
+            raise ControlError(f"{command!r} failed with {process.returncode}: {said[:200]}")
+        return said
 
-    def _run(
-        self,
-        *words: str,
-        stdin: int | IO[bytes] = subprocess.DEVNULL,
-        stdout: int | IO[bytes],
-        **more: str,
-    ) -> subprocess.Popen[bytes]:
-        named = {"CUDA_MPS_PIPE_DIRECTORY": str(self.pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.log)}
+    def _run(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(  # noqa: S603 - the driver's program
                 [_PROGRAM, *words],
-                stdin=stdin,
-                stdout=stdout,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **named, **more},
+                env={**os.environ, **self._variables},
                 start_new_session=True,
+                **more,
             )
         except FileNotFoundError as error:
             raise ControlError(
@@ -169,6 +168,7 @@ class Control:
             if size:  # some drivers round what they show
                 shown = rf"{size}M|{size // 1024}G"
                 self._set("device_pinned_mem_limit", f"{size}M", shown, f"{ordinal} ", f"{uuid} ")
+        self._limited = self._inodes()
 
     def _set(self, what: str, value: str, shown: str, *names: str) -> None:
         for name in names:  # drivers take one or the other, and may ignore what they do not take

@@ -44,7 +44,6 @@ class Keeper(Thread):
         self.waiter = Waiter()
         self._publish = publish
         self._serves = wanted
-        self._place: object = None
         self._clients = self._silences = 0
         self._ask_at = 0.0
         self._backoff = Backoff(first=_AGAIN, longest=60.0)
@@ -53,7 +52,7 @@ class Keeper(Thread):
     @override
     def run(self) -> None:
         """Keep it until it is not wanted, or until the waiter is over."""
-        while not self.waiter.is_over() and (self.wanted or self.control.has_process):
+        while not self.waiter.is_over() and (self.wanted or self.control.process):
             pause = _LOOK
             try:
                 self._tend()
@@ -61,7 +60,7 @@ class Keeper(Thread):
                 self._fail(str(error))
                 pause = self._backoff.next_wait()
             self.waiter.until_poked(pause)
-        if self._clients and self.control.has_process:
+        if self._clients and self.control.process:
             self._fail(self._dead("gpu-mps-daemon was stopped"))
         self.control.end(_GRACE)
 
@@ -71,10 +70,10 @@ class Keeper(Thread):
         self.waiter.poke()
 
     def _tend(self) -> None:
-        if not self.control.has_process:
+        if not self.control.process:
             if self.wanted:
                 self._start(self.wanted)
-        elif lost := self.control.death() or self._displaced():
+        elif lost := self.control.death() or self.control.displaced():
             self.control.end()
             raise ControlError(self._dead(lost))
         elif self.waiter.clock.now() >= self._ask_at:
@@ -87,7 +86,6 @@ class Keeper(Thread):
         try:
             self._await_answer()
             self.control.limit(wanted)
-            self._place = self.control.place()
         except (ControlError, OSError) as error:
             why = self.control.death() or str(error)
             self.control.end()
@@ -105,12 +103,6 @@ class Keeper(Thread):
 
         if not self.waiter.until(answers, _START, every=0.2):
             raise ControlError(f"it did not answer within {_START:g} s")
-
-    def _displaced(self) -> str:
-        with suppress(OSError):
-            if self.control.place() == self._place:
-                return ""
-        return "its directory of pipes, or its socket there, was deleted"
 
     def _ask(self) -> None:
         """Count its clients, and end it if it is to be another one and has none."""

@@ -8,7 +8,8 @@ several GPUs. NVIDIA's serves all GPUs of a resource, as one of those does. With
 import errno
 import os
 import socket
-from collections.abc import Container, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -51,11 +52,11 @@ def _refusal(unit: Unit, cuda: tuple[int, int]) -> str:
     """Return why MPS cannot serve a unit, whatever the daemon says; empty if it can."""
     gpu, most = unit.gpu, _most_clients(unit)
     for is_so, why in (
-        (not gpu.uuid.startswith("GPU-"), "there is no MPS on a Jetson and on WSL: timeSlicing"),
+        (not gpu.uuid.startswith("GPU-"), "no MPS on a Jetson and on WSL: share by timeSlicing"),
         (gpu.is_virtual, "it is a vGPU: share by timeSlicing"),
         (
             gpu.compute_mode == PROHIBITED,
-            f"its compute mode is Prohibited: nvidia-smi -i {gpu.uuid} -c DEFAULT",
+            f"its mode is Prohibited: nvidia-smi -i {gpu.uuid} -c DEFAULT",
         ),
         (_UNKNOWN < gpu.compute < _KEPLER, "its compute capability is below 3.5"),
         (gpu.mig_enabled and not unit.mig, "MIG is enabled: set mig-strategy to mixed or single"),
@@ -115,6 +116,12 @@ class Shares:
             return problems | {unit.id: str(error) for unit in usable}, []
         warnings = self._want([unit for unit in usable if unit.uuid not in held])
         silences = {name: _silence(self._root, name) for name in {*map(self.name, usable)}}
+        theirs = {unit.resource for unit in usable} - (self._running or {}).keys() - silences.keys()
+        warnings += [
+            f"another MPS control daemon is in {self._root / one}: if NVIDIA's, delete its DaemonSet"
+            for one in sorted(theirs)
+            if not _silence(self._root, one)
+        ]
         if self._running is None:
             more = ", and gpu-mps-daemon does not run"
             silences = {name: why and why + more for name, why in silences.items()}
@@ -140,10 +147,10 @@ class Shares:
         return unit.resource
 
     def _want(self, units: Sequence[Unit]) -> list[str]:
-        path, found = self._root / WANTED, dict[str, dict[str, Unit]]()
+        path, found = self._root / WANTED, defaultdict[str, dict[str, Unit]](dict)
         for unit in units:
-            found.setdefault(self._own_name(unit), {})[unit.uuid] = unit
-        self._wanted = {name: _daemon([*own.values()]) for name, own in found.items()}
+            found[self._own_name(unit)][unit.uuid] = unit
+        self._wanted = {name: _daemon(own.values()) for name, own in found.items()}
         if not units and not path.exists():
             return []
         try:
@@ -158,14 +165,13 @@ class Shares:
         if self._running is None:
             return ""
         name = self.name(unit)
-        daemon = self._running.get(name)
-        if daemon is None:
+        if not (daemon := self._running.get(name)):
             return f"gpu-mps-daemon has not started the MPS control daemon {name}"
         if daemon.problem:
             return f"the MPS control daemon {name}: {daemon.problem}"
-        wanted = self._wanted.get(name, daemon)  # that of a held GPU is not wanted
-        own = wanted.devices.get(unit.uuid, daemon.devices.get(unit.uuid))
-        if (wanted.threads, own) == (daemon.threads, daemon.devices.get(unit.uuid)):
+        wanted, size = self._wanted.get(name, daemon), daemon.devices.get(unit.uuid)
+        # That of a held GPU is not wanted.
+        if (daemon.threads, size) == (wanted.threads, wanted.devices.get(unit.uuid, size)):
             return ""
         return (
             f"the MPS control daemon {name} has other limits or devices until the last of its "
@@ -173,7 +179,7 @@ class Shares:
         )
 
 
-def _daemon(units: Sequence[Unit]) -> Daemon:
+def _daemon(units: Collection[Unit]) -> Daemon:
     """Return the daemon for units of different devices. Limits came with Volta."""
     limited = [unit for unit in units if unit.gpu.compute >= _VOLTA]
     sizes = {unit.uuid: (unit in limited) * memory(unit) // _MIB for unit in units}

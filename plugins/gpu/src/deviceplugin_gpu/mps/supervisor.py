@@ -68,8 +68,7 @@ class Supervisor:
         with self._lock:
             self._keepers = {name: one for name, one in self._keepers.items() if one.is_alive()}
         self.publish()
-        wanted = read(self._root / WANTED)
-        if wanted is None:
+        if (wanted := read(self._root / WANTED)) is None:
             return
         for name, keeper in self._keepers.items():
             if keeper.wanted != wanted.get(name):
