@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin_gpu.mps import control, keeper, supervisor
-from deviceplugin_gpu.mps.daemons import RUNNING, WANTED
+from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, Daemons
 from gpu.mps import FakeMps, daemon, fake_mps
 from patience import eventually
 
@@ -43,9 +43,7 @@ def test_a_daemon_has_its_limits_before_it_is_ready(mps: FakeMps, takes: str) ->
         f"nvidia.com/mig/{MIG}": daemon(MIG, memory=2432, threads=50),
         "nvidia.com/old": daemon(B, memory=0, threads=0),
     }
-    mps.want(wanted)
-    with mps.supervised():
-        mps.wait_for(wanted)
+    with mps.serving(wanted):
         said = {name: {*mps.commands(name)} for name in wanted}
     percent, limit = (
         f"set_default_{one}" for one in ("active_thread_percentage", "device_pinned_mem_limit")
@@ -115,10 +113,8 @@ def test_what_a_dead_daemon_left_is_replaced_and_no_link_of_a_pod_is_followed(
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
         dead.bind(str(pipe / "control"))
     before = pipe.stat().st_ino
-    mps.want(ONE)
-    with mps.supervised():
-        mps.wait_for(ONE)
-    assert before == pipe.stat().st_ino, "containers have it mounted"
+    with mps.serving(ONE):
+        assert before == pipe.stat().st_ino, "containers have it mounted"
     assert [] == [*pipe.glob("*link"), *pipe.glob("folder")]
     assert (precious / "file").exists()
 
@@ -126,58 +122,43 @@ def test_what_a_dead_daemon_left_is_replaced_and_no_link_of_a_pod_is_followed(
 # Its life.
 
 
-def test_a_death_under_clients_says_that_their_contexts_are_dead(mps: FakeMps) -> None:
-    mps.want(ONE | TWO)
-    with mps.supervised():
-        mps.wait_for(ONE | TWO)
-        before = {name: mps.pid(name) for name in ONE | TWO}
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        ("signal", "it ended with signal 9; "),
+        ("pipe", "its directory of pipes, or its socket there, was deleted; "),
+        ("pipe/control", "its directory of pipes, or its socket there, was deleted; "),
+        ("never", "'get_server_list' was not answered in 0.2 s, 3 times; "),
+        ("flood", "'get_server_list' failed with "),
+    ],
+)
+def test_a_daemon_that_fails_under_clients_is_replaced_and_says_that_their_contexts_are_dead(
+    mps: FakeMps, monkeypatch: pytest.MonkeyPatch, harm: str, why: str
+) -> None:
+    with mps.serving(ONE | TWO):
+        before, path = {name: mps.pid(name) for name in ONE | TWO}, mps.root / NAME / harm
         with mps.client(NAME) as client:
-            os.kill(before[NAME], signal.SIGKILL)
-            assert f"it ended with signal 9; {DEAD}" == mps.problem(NAME, "it ended with signal 9")
+            if harm == "signal":
+                os.kill(before[NAME], signal.SIGKILL)
+            elif harm in {"never", "flood"}:
+                monkeypatch.setattr(control, "_PATIENCE", 0.2 if harm == "never" else 60.0)
+                mps.behave(**{A: {"answers": harm}})
+            else:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            said = mps.problem(NAME, DEAD)
+            assert said.startswith(why)
+            assert len(said) < 500
             assert b"" == client.recv(1)
+        monkeypatch.setattr(control, "_PATIENCE", 10.0)
+        mps.behave()
         mps.wait_for(ONE | TWO)
         assert [NAME] == [name for name, pid in before.items() if pid != mps.pid(name)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answers", ["never", "flood"])
-def test_a_daemon_that_stops_answering_is_replaced_after_three_questions(
-    mps: FakeMps, monkeypatch: pytest.MonkeyPatch, answers: str
-) -> None:
-    mps.want(ONE)
-    with mps.supervised():
-        mps.wait_for(ONE)
-        before = mps.pid(NAME)
-        monkeypatch.setattr(control, "_PATIENCE", 0.2 if answers == "never" else 60.0)
-        mps.behave(**{A: {"answers": answers}})
-        why = mps.problem(NAME, ", 3 times; its clients (0")
-        assert ("not answered in 0.2 s" if answers == "never" else "failed with") in why
-        assert len(why) < 500
-        monkeypatch.setattr(control, "_PATIENCE", 10.0)
-        mps.behave()
-        mps.wait_for(ONE)
-        assert before != mps.pid(NAME)
-
-
-@pytest.mark.parametrize("what", ["pipe", "pipe/control"])
-def test_a_directory_of_pipes_deleted_under_a_live_daemon_is_made_again(
-    mps: FakeMps, what: str
-) -> None:
-    mps.want(ONE)
-    with mps.supervised():
-        mps.wait_for(ONE)
-        before, path = mps.pid(NAME), mps.root / NAME / what
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-        mps.problem(NAME, "was deleted")
-        mps.wait_for(ONE)
-        assert before != mps.pid(NAME)
-
-
 def test_long_logs_are_emptied(mps: FakeMps, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_LOG_BYTES", 1 << 14)
-    mps.want(ONE)
-    with mps.supervised():
-        mps.wait_for(ONE)
+    with mps.serving(ONE):
         log = mps.root / NAME / "log/server.log"
         log.write_bytes(b"x" * (1 << 16))
         eventually(lambda: not log.stat().st_size)
@@ -187,33 +168,21 @@ def test_long_logs_are_emptied(mps: FakeMps, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_changed_limits_wait_until_the_last_client_has_ended(mps: FakeMps) -> None:
-    other = {NAME: daemon(A, memory=5120, threads=12)}
-    mps.want(ONE)
-    with mps.supervised():
-        mps.wait_for(ONE)
+@pytest.mark.parametrize("then", [TWO | {NAME: daemon(A, memory=5120, threads=12)}, TWO])
+def test_other_limits_and_ends_wait_until_the_last_client_has_ended(
+    mps: FakeMps, then: Daemons
+) -> None:
+    with mps.serving(ONE | TWO):
         before = mps.pid(NAME)
         with mps.client(NAME):
-            mps.want(other)
-            mps.counted(NAME)
-            assert ONE == mps.running()
-        mps.wait_for(other)
-        assert before != mps.pid(NAME)
-
-
-@pytest.mark.slow
-def test_a_daemon_that_is_no_longer_wanted_ends_after_its_last_client(mps: FakeMps) -> None:
-    mps.want(ONE | TWO)
-    with mps.supervised():
-        mps.wait_for(ONE | TWO)
-        with mps.client(NAME):
-            mps.want(TWO)
+            mps.want(then)
             mps.counted(NAME)
             assert ONE | TWO == mps.running()
-        mps.wait_for(TWO)
-        assert not (mps.root / NAME / "pipe/control").exists()
+        mps.wait_for(then)
+        assert (NAME in then) == (mps.root / NAME / "pipe/control").exists()
         mps.want(ONE | TWO)
         mps.wait_for(ONE | TWO)
+        assert before != mps.pid(NAME)
 
 
 ENTRY = '{"version": 1, "daemons": {"%s": {"devices": {%s}}}}'

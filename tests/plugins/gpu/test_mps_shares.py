@@ -64,24 +64,19 @@ def reasons(plugin: GpuPlugin, count: int = 4) -> set[str]:
         (Fleet.of(1, compute="3.0"), {}, "its compute capability is below 3.5"),
         (Fleet.of(1, uuid="54d0709b-0000-4000-8000-000000000000"), {}, "no MPS on a Jetson"),
         (Fleet(), {"device_discovery_strategy": "tegra"}, "no MPS on a Jetson and on WSL"),
+        (Fleet(), {}, "MPS cannot serve all: no MPS on a Jetson and on WSL"),
         (replace(Fleet.of(1), driver={"cuda": "11.4"}), {}, "install one for CUDA 11.5"),
     ],
 )  # fmt: skip
 def test_where_mps_cannot_be_shares_are_unhealthy_and_no_daemon_is_wanted(
     rig: GpuRig, mps: FakeMps, fleet: Fleet, settings: dict[str, Any], reason: str
 ) -> None:
+    rig.has_nodes(*([] if fleet.gpus or settings else ["dxg"]))
     plugin = plugin_of(rig.has(fleet), mps_of(), **settings)
     with closing(listening(mps.root)):
         (why,) = reasons(plugin)
     assert reason in why
     assert not (mps.root / WANTED).exists()
-
-
-@pytest.mark.usefixtures("mps")
-def test_wsl_is_refused_too(rig: GpuRig) -> None:
-    rig.has_nodes("dxg")
-    (why,) = reasons(plugin_of(rig, mps_of()))
-    assert "no MPS on a Jetson and on WSL" in why
 
 
 @pytest.mark.parametrize(
@@ -207,7 +202,7 @@ def test_of_a_gpu_mps_daemon_that_was_killed_only_its_file_is_left_and_nvidias_s
             devices(plugin)
     assert f"/mps/{GPU}/pipe" == pipe
     (both,) = plugin.shortfalls
-    assert f"another MPS control daemon is in {mps.root / GPU}: if NVIDIA's, delete" in both
+    assert f"another MPS control daemon is in {mps.root / GPU}: delete NVIDIA's" in both
 
 
 @pytest.mark.parametrize("name", [RUNNING, LOCK])

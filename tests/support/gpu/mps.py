@@ -41,6 +41,7 @@ class FakeMps:
         draft.replace(self._behaviour)
 
     def want(self, daemons: Daemons) -> None:
+        """Want these, as the plugin does."""
         write(self.root / WANTED, daemons)
 
     def wanted(self) -> Daemons:
@@ -99,6 +100,14 @@ class FakeMps:
         finally:
             waiter.end()
             thread.join()
+
+    @contextmanager
+    def serving(self, daemons: Daemons) -> Iterator[None]:
+        """Have gpu-mps-daemon serve these."""
+        self.want(daemons)
+        with self.supervised():
+            self.wait_for(daemons)
+            yield
 
     @contextmanager
     def process(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -100,7 +100,7 @@ class Daemon:
             return f"{int(said[:-1]) // 1024}G" if does("memory") == "rounded" and words else said
         elif command == "get_client_list":
             return "\n".join(str(number) for number, _ in enumerate(self.clients, 1))
-        return SERVER if command == "get_server_list" and self.clients else does("answers")
+        return does("answers") or SERVER * (command == "get_server_list" and bool(self.clients))
 
 
 if __name__ == "__main__":

@@ -115,17 +115,16 @@ class Shares:
         except dp.DiscoveryError as error:
             return problems | {unit.id: str(error) for unit in usable}, []
         warnings = self._want([unit for unit in usable if unit.uuid not in held])
-        silences = {name: _silence(self._root, name) for name in {*map(self.name, usable)}}
+        more = ", and gpu-mps-daemon does not run" if self._running is None else ""
+        names = {*map(self.name, usable)}
+        silences = {name: (why := _silence(self._root, name)) and why + more for name in names}
+        found = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
         theirs = {unit.resource for unit in usable} - (self._running or {}).keys() - silences.keys()
         warnings += [
-            f"another MPS control daemon is in {self._root / one}: if NVIDIA's, delete its DaemonSet"
-            for one in sorted(theirs)
+            f"another MPS control daemon is in {self._root / one}: delete NVIDIA's DaemonSet of it"
+            for one in theirs
             if not _silence(self._root, one)
         ]
-        if self._running is None:
-            more = ", and gpu-mps-daemon does not run"
-            silences = {name: why and why + more for name, why in silences.items()}
-        found = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
         return problems | {one: why for one, why in found.items() if why}, warnings
 
     def name(self, unit: Unit) -> str:

@@ -37,22 +37,14 @@ class Supervisor:
 
     def run(self, waiter: Waiter) -> None:
         """Run them until the waiter is over, and end them."""
-
-        def has_lock() -> bool:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._problems.say("lock", "another gpu-mps-daemon runs: waiting for its end")
-                return False
-            return True
-
         with (self._root / LOCK).open("w") as file:
-            if not waiter.until(has_lock, every=_EVERY):
-                return
             while not waiter.is_over():
                 try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it may have it already
                     self._follow()
                     self._problems.over("follow")
+                except BlockingIOError:
+                    self._problems.say("lock", "another gpu-mps-daemon runs: waiting for its end")
                 except (dp.DiscoveryError, OSError) as error:
                     self._problems.say("follow", "MPS daemons not updated", error=str(error))
                 waiter.until_poked(_EVERY)
@@ -88,8 +80,8 @@ class Supervisor:
             keeper.join(max(0.0, deadline - MONOTONIC.now()))
             if keeper.is_alive():
                 keeper.control.end()
-        # The sockets are dead, so no container gets a share; another daemon may come.
-        (self._root / RUNNING).unlink(missing_ok=True)
+        if self._keepers:  # or another gpu-mps-daemon has written it
+            (self._root / RUNNING).unlink(missing_ok=True)
 
 
 def _problem(root: Path, shm: Path) -> str:
@@ -126,6 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     configure("info", "auto")
     if problem := _problem(options.mps_root, options.shm):
         parser.exit(2, f"gpu-mps-daemon: {problem}\n")
+    log.info("gpu-mps-daemon started", extra={"mps_root": str(options.mps_root)})
     signals: list[int] = []  # a handler must take no lock, which this thread may have
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: signals.append(number))
