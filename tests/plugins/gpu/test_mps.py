@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -93,10 +94,12 @@ def test_a_daemon_that_never_answers_is_given_up_and_tried_again(
         mps.wait_for(ONE)
 
 
-def test_without_the_program_the_reason_says_where_it_comes_from(mps: FakeMps) -> None:
+def test_without_the_program_or_a_short_path_the_reason_says_so(mps: FakeMps) -> None:
     mps.program.unlink()
-    mps.want(ONE)
+    long = f"nvidia.com/{'a' * 63}/{B}"
+    mps.want({**ONE, long: daemon(B)})
     with mps.supervised():
+        mps.problem(long, "pipe/control is too long: use a shorter resource")
         mps.problem(NAME, "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
 
 
@@ -192,10 +195,8 @@ ENTRY = '{"version": 1, "daemons": {"%s": {"devices": {%s}}}}'
 def test_a_file_that_cannot_be_used_ends_no_daemon(
     mps: FakeMps, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mps.want(ONE)
     path = mps.root / WANTED
-    with mps.supervised():
-        mps.wait_for(ONE)
+    with mps.serving(ONE):
         before = mps.pid(NAME)
         for content in (
             "{",
@@ -259,15 +260,24 @@ def test_two_commands_on_a_node_do_not_fight_and_one_that_was_killed_is_followed
         os.kill(pid, 0)
 
 
+@pytest.mark.parametrize(
+    ("module", "limit", "holds"), [(keeper, "_GRACE", "\0"), (supervisor, "_STOP", "quit")]
+)
 def test_a_client_at_the_end_is_named_and_does_not_hold_it_up(
-    mps: FakeMps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    mps: FakeMps,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    module: ModuleType,
+    limit: str,
+    holds: str,
 ) -> None:
-    monkeypatch.setattr(keeper, "_GRACE", 0.2)
-    mps.want(ONE)
+    monkeypatch.setattr(module, limit, 0.2)
     with ExitStack() as clients:
-        with mps.supervised():
-            mps.wait_for(ONE)
-            client = clients.enter_context(mps.client(NAME))
+        with mps.serving(ONE):
+            client, pid = clients.enter_context(mps.client(NAME)), mps.pid(NAME)
+            mps.behave(**{A: {"holds": holds}})
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
         assert b"" == client.recv(1)
     said = [getattr(one, "problem", "") for one in caplog.records]
     assert f"gpu-mps-daemon was stopped; {DEAD}" in said

@@ -24,6 +24,8 @@ _PATIENCE: Final = 10.0
 _DEATH: Final = 5.0
 _MOST_SERVERS: Final = 64
 _ANSWER_BYTES: Final = 1 << 16
+_MAX_PATH: Final = 107
+"""Bytes of the path of a socket."""
 _LOG_BYTES: Final = 4 << 20
 _SELINUX: Final = Path("/sys/fs/selinux/enforce")
 
@@ -54,6 +56,8 @@ class Control:
 
         ControlError while the other has clients.
         """
+        if len(os.fsencode(self.pipe / "control")) > _MAX_PATH:
+            raise ControlError(f"the path {self.pipe}/control is too long: use a shorter resource")
         for path in (self.pipe, self.log):
             path.mkdir(parents=True, exist_ok=True)
         open_to_containers(self.pipe)
@@ -95,18 +99,18 @@ class Control:
 
     def end(self, patience: float = 0.0) -> None:
         """End it and its servers: by itself within ``patience`` seconds, or else at once."""
-        if self.process is None:
+        if not (process := self.process):
             return
-        process, self.process = self.process, None
         if patience:
             with suppress(ControlError, subprocess.TimeoutExpired):
                 self.ask("quit")
                 process.wait(patience)
-                return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):  # it hangs in the driver
-            process.wait(_DEATH)
+        if process.returncode is None:  # until here, another thread may lose patience
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):  # it hangs in the driver
+                process.wait(_DEATH)
+        self.process = None
 
     def displaced(self) -> str:
         """Return why no client finds it any more; empty if they do."""

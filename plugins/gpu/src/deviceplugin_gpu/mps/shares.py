@@ -6,7 +6,6 @@ several GPUs. NVIDIA's serves all GPUs of a resource, as one of those does. With
 """
 
 import errno
-import os
 import socket
 from collections import defaultdict
 from collections.abc import Collection, Container, Sequence
@@ -30,7 +29,6 @@ _LIMITS: Final = (11, 5)
 _FOUR_SLICES: Final = ("A30", "RTX PRO")
 _SLICES: Final = 7
 _MIB: Final = 1 << 20
-_MAX_PATH: Final = 107
 
 
 def memory(unit: Unit) -> int:
@@ -71,8 +69,6 @@ def _refusal(unit: Unit, cuda: tuple[int, int]) -> str:
 def _silence(root: Path, name: str) -> str:
     """Return why nobody listens on the socket of a daemon; empty if somebody does."""
     path = root / name / "pipe" / "control"
-    if len(os.fsencode(path)) > _MAX_PATH:
-        return f"the path of the MPS control daemon is too long: {path}"
     # NVIDIA's has packets. A socket of another type says so, and only if it is listened on.
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.settimeout(0)  # a local socket answers at once, or its queue is full
@@ -80,7 +76,7 @@ def _silence(root: Path, name: str) -> str:
             client.connect(str(path))
         except OSError as error:
             if error.errno != errno.EPROTOTYPE:
-                reason = error.strerror or type(error).__name__
+                reason = error.strerror or str(error)
                 return f"no MPS control daemon answers on {path}: {reason}"
     return ""
 
