@@ -56,6 +56,7 @@ def test_a_daemon_has_its_limits_before_it_is_ready(mps: FakeMps, takes: str) ->
     assert not [one for one in said["nvidia.com/old"] if one.startswith("set_")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("does", "why"),
     [
