@@ -63,7 +63,7 @@ def test_a_daemon_has_its_limits_before_it_is_ready(mps: FakeMps, takes: str) ->
         ({"start": "die"}, "it ended with status 1: MPS: cannot open the device"),
         (
             {"memory": "none"},
-            f"the driver does not take the limit device_pinned_mem_limit 0  or {A}",
+            f"the driver does not take device_pinned_mem_limit 10240M for 0 or {A}",
         ),
         ({"holds": "set_default_active_thread"}, "it is being started"),
         ({"holds": "pinned_mem"}, "it is being started"),

@@ -167,21 +167,23 @@ class Control:
     def limit(self, daemon: Daemon) -> None:
         """Set the limits of clients that come from now on, and read each back."""
         if percent := daemon.threads:
-            self._set("active_thread_percentage", f"{percent}", rf"{percent}(\.\d*)?", "")
+            self._set("active_thread_percentage", f"{percent}", rf"{percent}(\.\d*)?")
         for ordinal, (uuid, size) in enumerate(daemon.devices.items()):
             if size:  # some drivers round what they show
                 shown = rf"{size}M|{size // 1024}G"
-                self._set("device_pinned_mem_limit", f"{size}M", shown, f"{ordinal} ", f"{uuid} ")
+                self._set("device_pinned_mem_limit", f"{size}M", shown, str(ordinal), uuid)
         self._limited = self._inodes()
 
     def _set(self, what: str, value: str, shown: str, *names: str) -> None:
-        for name in names:  # drivers take one or the other, and may ignore what they do not take
+        # Drivers take one name of a device or the other, and may ignore what they do not take.
+        for words in [f"{what} {name}" for name in names] or [what]:
             with suppress(ControlError):
-                self.ask(f"set_default_{what} {name}{value}")
-                said = self.ask(f"get_default_{what} {name}".rstrip())
+                self.ask(f"set_default_{words} {value}")
+                said = self.ask(f"get_default_{words}")
                 if re.search(rf"(^|\s)({shown})$", said):  # the linker's warnings may come first
                     return
-        raise ControlError(f"the driver does not take the limit {what} {' or '.join(names)}{value}")
+        where = f" for {' or '.join(names)}" if names else ""
+        raise ControlError(f"the driver does not take {what} {value}{where}")
 
     def bound_logs(self) -> None:
         """Empty logs that are too long. The daemon goes on writing at its place: a hole is free."""
