@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deviceplugin._telemetry import log as _log
+from deviceplugin._platform import log_lines as _log
 
 log = logging.getLogger("tests.log")
 

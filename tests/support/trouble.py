@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cluster.container import BIN
-from deviceplugin._telemetry import log
+from deviceplugin._platform import log_lines as log
 
 Scrapes = Iterator[str]
 """What Prometheus gets while the trouble begins, each for a minute, and the last one for long."""

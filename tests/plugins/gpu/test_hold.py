@@ -22,6 +22,7 @@ from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, read, write
 from deviceplugin_gpu.plugin import GpuPlugin
 from deviceplugin_testing.fixture import Kubelet, Node
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
+from gpu.mps import alive
 from gpu.rig import GPU, GpuRig, uuid, uuids
 from patience import eventually
 
@@ -196,17 +197,17 @@ def test_the_mps_daemon_of_a_held_gpu_ends_and_the_gpu_is_let_go(
     wanted, there = rig.roots.mps / WANTED, rig.roots.mps / RUNNING
     sharing = {"mps": {"resources": [{"name": GPU, "replicas": 2}]}}
     shared: dict[str, Any] = {"sharing": sharing, "mps_root": rig.roots.mps}
-    write(there, ())
-    with running(rig, kubelet, **shared) as node:
+    with alive(rig.roots.mps), running(rig, kubelet, **shared) as node:
         eventually(lambda: len(read(wanted) or ()) == 2)
-        both = read(wanted) or ()
+        both = read(wanted) or {}
         node.wait_for(GPU, set(), {f"{uuid(slot)}::{share}" for slot in (0, 1) for share in (0, 1)})
         write(there, both)  # as gpu-mps-daemon does
         ask(node, "hold", uuid(0))
-        eventually(lambda: [uuid(1)] == [one.devices[0].uuid for one in read(wanted) or ()])
-        expected = f"not let go: the MPS control daemon {both[0].name} has it open"
+        names = [f"{GPU}/{uuid(slot)}" for slot in (0, 1)]
+        eventually(lambda: [*(read(wanted) or ())] == names[1:])
+        expected = f"not let go: the MPS control daemon {names[0]} has it open"
         eventually(lambda: state(node) == expected)
-        write(there, both[1:])
+        write(there, {names[1]: both[names[1]]})
         eventually(lambda: state(node) == "let go")
 
 

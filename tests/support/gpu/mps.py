@@ -1,5 +1,6 @@
 """MPS without a GPU: the stand-in for NVIDIA's program, its clients, and ``gpu-mps-daemon``."""
 
+import fcntl
 import json
 import os
 import socket
@@ -8,10 +9,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
+import pytest
+
 from deviceplugin.kit.backoff import Waiter
-from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, Daemon, Limited, read, write
+from deviceplugin_gpu.mps.daemons import LOCK, RUNNING, WANTED, Daemon, Daemons, read, write
 from deviceplugin_gpu.mps.supervisor import Supervisor
 from patience import eventually
 
@@ -19,19 +23,16 @@ SCRIPT = Path(__file__).with_name("nvidia_cuda_mps_control.py")
 
 
 class FakeMps:
-    """A node's mps-root at ``root``, and the program below ``path``."""
+    """A node's mps-root at ``root``, and the program in the path of this process."""
 
-    def __init__(self, path: Path, root: Path) -> None:
-        self.root, self.program = root, path / "nvidia-cuda-mps-control"
-        self._behaviour = path / "behaviour.json"
-        (root / "shm").mkdir(parents=True)
-        script = f'#!/bin/sh\nexec {sys.executable} -ISs {SCRIPT} "$@"\n'
-        self.program.write_text(script)
+    def __init__(self, folder: Path, patched: pytest.MonkeyPatch) -> None:
+        self.root, self.program = folder / "mps", folder / "nvidia-cuda-mps-control"
+        self.log, self._behaviour = folder / "supervisor.log", folder / "behaviour.json"
+        (self.root / "shm").mkdir(parents=True)
+        self.program.write_text(f'#!/bin/sh\nexec {sys.executable} -ISs {SCRIPT} "$@"\n')
         self.program.chmod(0o755)
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "FAKE_MPS": str(self._behaviour)}
+        patched.setenv("FAKE_MPS", str(self._behaviour))
+        patched.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def behave(self, **devices: Mapping[str, str]) -> None:
         """Have the daemons of devices fail, by UUID: see the program."""
@@ -39,16 +40,23 @@ class FakeMps:
         draft.write_text(json.dumps(devices))
         draft.replace(self._behaviour)
 
-    def want(self, *daemons: Daemon) -> None:
+    def want(self, daemons: Daemons) -> None:
+        """Want these, as the plugin does."""
         write(self.root / WANTED, daemons)
 
-    def running(self) -> dict[str, Daemon]:
-        return {one.name: one for one in read(self.root / RUNNING) or ()}
+    def wanted(self) -> Daemons:
+        return read(self.root / WANTED) or {}
 
-    def wait_for(self, *daemons: Daemon) -> None:
+    def run(self, daemons: Daemons) -> None:
+        """Say that these are there, as ``gpu-mps-daemon`` does."""
+        write(self.root / RUNNING, daemons)
+
+    def running(self) -> Daemons:
+        return read(self.root / RUNNING) or {}
+
+    def wait_for(self, daemons: Daemons) -> None:
         """Wait until these are ready, and there are no others."""
-        expected = {one.name: one for one in daemons}
-        eventually(lambda: self.running() == expected, lambda: str(self.running()))
+        eventually(lambda: self.running() == daemons, lambda: str(self.running()))
 
     def problem(self, name: str, words: str) -> str:
         """Wait until a daemon has a problem with these words, and return it."""
@@ -66,20 +74,26 @@ class FakeMps:
         lines = (self.root / name / "log/control.log").read_text().splitlines()
         return [line.removeprefix("Cmd:") for line in lines]
 
+    def counted(self, name: str) -> None:
+        """Wait until the clients of a daemon have been counted once more."""
+        asked = len(self.commands(name))
+        eventually(lambda: len(self.commands(name)) > asked + 3)
+
     @contextmanager
     def client(self, name: str) -> Iterator[socket.socket]:
-        """Be a client of a daemon, as a container is."""
+        """Be a client of a daemon, as a container is, and have it counted."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(str(self.root / name / "pipe/control"))
             client.send(b"client")
             assert b"served" == client.recv(100)
+            self.counted(name)
             yield client
 
     @contextmanager
     def supervised(self) -> Iterator[None]:
         """Have gpu-mps-daemon in a thread."""
         waiter = Waiter()
-        thread = Thread(target=Supervisor(self.root, str(self.program)).run, args=(waiter,))
+        thread = Thread(target=Supervisor(self.root).run, args=(waiter,))
         thread.start()
         try:
             yield
@@ -88,29 +102,49 @@ class FakeMps:
             thread.join()
 
     @contextmanager
-    def process(self, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    def serving(self, daemons: Daemons) -> Iterator[None]:
+        """Have gpu-mps-daemon serve these."""
+        self.want(daemons)
+        with self.supervised():
+            self.wait_for(daemons)
+            yield
+
+    @contextmanager
+    def process(self) -> Iterator[subprocess.Popen[bytes]]:
         """Have gpu-mps-daemon as a process; what it writes is in ``log``."""
-        words = [f"--mps-root={self.root}", f"--control={self.program}", f"--shm={self.root}/shm"]
-        command = [sys.executable, "-m", "deviceplugin_gpu.mps", *words, *more]
+        words = [f"--mps-root={self.root}", f"--shm={self.root}/shm"]
         with self.log.open("ab") as log:
-            process = subprocess.Popen(command, env=self.environment, stderr=log)
+            command = [sys.executable, "-m", "deviceplugin_gpu.mps", *words]
+            process = subprocess.Popen(command, stderr=log)
         try:
             yield process
         finally:
             process.terminate()
             process.wait()
 
-    @property
-    def log(self) -> Path:
-        return self.program.with_name("supervisor.log")
-
     def events(self) -> list[str]:
         return [json.loads(line)["event"] for line in self.log.read_text().splitlines()]
 
 
-def daemon(name: str, *uuids: str, memory: int = 10240, threads: int = 25) -> Daemon:
+@contextmanager
+def fake_mps(patched: pytest.MonkeyPatch) -> Iterator[FakeMps]:
+    """Have a node's mps-root by a short path: that of a socket has 107 bytes."""
+    with TemporaryDirectory(prefix="mps") as folder:
+        yield FakeMps(Path(folder), patched)
+
+
+@contextmanager
+def alive(root: Path) -> Iterator[None]:
+    """Have the lock of a ``gpu-mps-daemon`` that runs."""
+    root.mkdir(exist_ok=True)
+    with (root / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def daemon(*uuids: str, memory: int = 10240, threads: int = 25) -> Daemon:
     """Return a daemon with the same limit for each device."""
-    return Daemon(name, tuple(Limited(uuid, memory) for uuid in uuids), threads)
+    return Daemon(dict.fromkeys(uuids, memory), threads)
 
 
 def listening(

@@ -7,23 +7,21 @@ the file that FAKE_MPS names, by the UUID of the daemon's first device.
 
 import json
 import os
-import selectors
+import select
 import socket
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
-PIPE = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
-LOG = Path(os.environ["CUDA_MPS_LOG_DIRECTORY"])
-SERVER = "4242"
+PIPE, LOG = (os.environ[f"CUDA_MPS_{name}_DIRECTORY"] for name in ("PIPE", "LOG"))
+CONTROL, SERVER = f"{PIPE}/control", "4242"
+DEVICES = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
 
 
-def behaviour(device: str) -> dict[str, str]:
-    with suppress(FileNotFoundError):
-        known: dict[str, dict[str, str]] = json.loads(Path(os.environ["FAKE_MPS"]).read_text())
-        return known.get(device, {})
-    return {}
+def does(what: str, default: str = "") -> str:
+    with suppress(FileNotFoundError), open(os.environ["FAKE_MPS"]) as file:  # noqa: PTH123
+        return str(json.load(file).get(DEVICES[0], {}).get(what, default))
+    return default
 
 
 def packets() -> socket.socket:
@@ -33,83 +31,83 @@ def packets() -> socket.socket:
 def ask() -> int:
     with packets() as client:
         try:
-            client.connect(str(PIPE / "control"))
+            client.connect(CONTROL)
         except OSError:
             sys.stdout.write("Cannot find MPS control daemon process\n")
             return 1
         client.send(sys.stdin.read().strip().encode())
-        sys.stdout.write(client.recv(65536).decode())
+        said = client.recv(65536).decode()
+    while "flood" in said:
+        sys.stdout.write(said * 1000)
+    os.write(sys.stderr.fileno(), b"ld.so: a library cannot be preloaded\n")
+    sys.stdout.write(said)
     return 0
 
 
 class Daemon:
     def __init__(self) -> None:
-        self.devices = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
-        self.threads, self.memory = "100.0", dict[str, str]()
+        self.values = {"active_thread_percentage": "100.0"}
         self.clients: list[socket.socket] = []
         self.quits = False
-        self.selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
-        does = behaviour(self.devices[0])
-        if does.get("start") == "die":
-            sys.exit("MPS: cannot open the device")
-        while behaviour(self.devices[0]).get("start") == "hang":
-            time.sleep(0.02)
         with suppress(OSError), packets() as other:
-            other.connect(str(PIPE / "control"))
+            other.connect(CONTROL)
             sys.exit("An instance of this daemon is already running")
-        (PIPE / "nvidia-cuda-mps-control.pid").write_text(str(os.getpid()))
+        with open(f"{PIPE}/nvidia-cuda-mps-control.pid", "w") as file:  # noqa: PTH123
+            file.write(str(os.getpid()))
         server = packets()
-        server.bind(str(PIPE / "control"))
+        server.bind(CONTROL)
         server.listen()
-        self.selector.register(server, selectors.EVENT_READ)
-        while not (self.quits and not self.clients):
-            for key, _ in self.selector.select():
-                if key.fileobj is server:
-                    self.selector.register(server.accept()[0], selectors.EVENT_READ)
-                elif isinstance(key.fileobj, socket.socket):
-                    self.read(key.fileobj)
-        (PIPE / "control").unlink(missing_ok=True)
+        peers = [server]
+        while self.clients or not self.quits:
+            for peer in select.select(peers, [], [])[0]:
+                if peer is server:
+                    peers.append(server.accept()[0])
+                elif not self.hears(peer):
+                    peers.remove(peer)
+                    peer.close()
+        with suppress(FileNotFoundError):
+            os.unlink(CONTROL)  # noqa: PTH108
 
-    def read(self, peer: socket.socket) -> None:
+    def hears(self, peer: socket.socket) -> bool:
+        """Serve a peer; return whether it stays, as clients do."""
         command = peer.recv(65536).decode()
         if command == "client":
             self.clients.append(peer)
             peer.send(b"served")
-            return
-        if command:
-            with (LOG / "control.log").open("a") as log:
-                log.write(f"Cmd:{command}\n")
-            while behaviour(self.devices[0]).get("answers") == "never":
-                time.sleep(0.02)
-            while behaviour(self.devices[0]).get("holds", "\0") in command:
+        elif command:
+            with open(f"{LOG}/control.log", "a") as file:  # noqa: PTH123
+                file.write(f"Cmd:{command}\n")
+            while does("answers") == "never" or does("holds", "\0") in command:
                 time.sleep(0.02)
             with suppress(OSError):
                 peer.send(self.answer(*command.split()).encode() + b"\n")
-        if peer in self.clients:
+        elif peer in self.clients:
             self.clients.remove(peer)
-        self.selector.unregister(peer)
-        peer.close()
+        return command == "client"
 
     def answer(self, command: str, *words: str) -> str:
-        takes = behaviour(self.devices[0]).get("memory", "index")
-        known = self.devices if takes == "uuid" else [str(n) for n in range(len(self.devices))]
         self.quits = self.quits or command == "quit"
-        if command == "set_default_active_thread_percentage":
-            self.threads = f"{float(words[0]):.1f}"
-        elif command == "set_default_device_pinned_mem_limit":
-            if takes != "none" and words[0] in known:
-                self.memory[words[0]] = words[1]
-        elif command == "get_default_device_pinned_mem_limit":
-            said = self.memory.get(words[0], "0G")
-            return f"{int(said[:-1]) // 1024}G" if takes == "rounded" else said
-        return {
-            "get_server_list": SERVER if self.clients else "",
-            "get_client_list": "\n".join(str(n) for n, _ in enumerate(self.clients, 1)),
-            "get_default_active_thread_percentage": self.threads,
-        }.get(command, "")
+        kind, _, what = command.partition("_default_")
+        names = DEVICES if does("memory") == "uuid" else map(str, range(len(DEVICES)))
+        if kind == "set" and len(words) == 1:
+            self.values[what] = f"{float(words[0]):.1f}"
+        elif kind == "set" and words[0] in names and does("memory") != "none":
+            self.values[f"{what} {words[0]}"] = words[1]
+        elif kind == "get":
+            said = self.values.get(" ".join([what, *words]), "0G")
+            return f"{int(said[:-1]) // 1024}G" if does("memory") == "rounded" and words else said
+        elif command == "get_client_list":
+            return "\n".join(str(number) for number, _ in enumerate(self.clients, 1))
+        return does("answers") or SERVER * (command == "get_server_list" and bool(self.clients))
 
 
 if __name__ == "__main__":
-    Daemon().serve() if sys.argv[1:] == ["-f"] else sys.exit(ask())
+    if sys.argv[1:] != ["-f"]:
+        sys.exit(ask())
+    if does("start") == "die":
+        sys.exit("MPS: cannot open the device")
+    while does("start") == "hang":
+        time.sleep(0.02)
+    Daemon().serve()

@@ -85,7 +85,8 @@ class GpuPlugin(dp.Plugin):
         if found.units:
             strange += device_nodes.missing_channels(self._settings.imex_channel_ids, channels)
             self._channels = tuple(channels)
-        refused, unshared = self._mps.check(found.units, snapshot.cuda)
+        held = {device.id.partition("::")[0] for device in self.held}
+        refused, unshared = self._mps.check(found.units, snapshot.cuda, held)
         labelled = self._label(snapshot, found.units)
         self.shortfalls = [*found.warnings, *strange, *unshared, *labelled]
         self._placement = Placement(

@@ -31,8 +31,8 @@ from deviceplugin._config.node_choice import NodeLabels
 from deviceplugin._config.settings import Settings, dump
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
+from deviceplugin._platform import log_lines as _log
 from deviceplugin._platform import open_files
-from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
 

@@ -1,4 +1,7 @@
-"""Log a lasting problem when it begins and when it changes, and not at each check."""
+"""Log a lasting problem when it begins and when it changes, and not at each check.
+
+``configure`` is for commands of plugins: ``deviceplugin.main`` does it for a plugin.
+"""
 
 import logging
 import math
@@ -10,7 +13,9 @@ from itertools import count
 from threading import Lock
 from typing import Any, Final
 
-__all__ = ["Problems", "shape"]
+from deviceplugin._platform.log_lines import configure
+
+__all__ = ["Problems", "configure", "shape"]
 
 _MAYBE_VARYING: Final = re.compile(r"[0-9a-fx.]+", re.IGNORECASE)
 """Matches numbers, addresses and random names if there is a digit in it."""

@@ -6,21 +6,22 @@ several GPUs. NVIDIA's serves all GPUs of a resource, as one of those does. With
 """
 
 import errno
-import os
 import socket
-from collections.abc import Container, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Sequence
 from pathlib import Path
 from typing import Final
 
 import deviceplugin as dp
 from deviceplugin_gpu.advertised.units import Unit
 from deviceplugin_gpu.configuration.settings import GpuSettings
-from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, Daemon, Limited, read, write
-from deviceplugin_gpu.snapshot import PROHIBITED, Gpu
+from deviceplugin_gpu.mps.daemons import RUNNING, WANTED, Daemon, Daemons, running, write
+from deviceplugin_gpu.snapshot import PROHIBITED
 
 _VOLTA_CLIENTS: Final = 48
 _OLDER_CLIENTS: Final = 16
 """Clients that MPS serves on one GPU."""
+_UNKNOWN: Final = (0, 0)
 _KEPLER: Final = (3, 5)
 _VOLTA: Final = (7, 0)
 _LIMITS: Final = (11, 5)
@@ -28,7 +29,6 @@ _LIMITS: Final = (11, 5)
 _FOUR_SLICES: Final = ("A30", "RTX PRO")
 _SLICES: Final = 7
 _MIB: Final = 1 << 20
-_MAX_PATH: Final = 107
 
 
 def memory(unit: Unit) -> int:
@@ -36,7 +36,7 @@ def memory(unit: Unit) -> int:
     return (unit.mig or unit.gpu).memory // unit.replicas
 
 
-def most_clients(unit: Unit) -> int:
+def _most_clients(unit: Unit) -> int:
     """Return how many clients MPS serves on the device: on MIG in proportion to its size."""
     if unit.gpu.compute < _VOLTA:
         return _OLDER_CLIENTS
@@ -46,40 +46,29 @@ def most_clients(unit: Unit) -> int:
     return _VOLTA_CLIENTS * min(unit.mig.compute_slices, slices) // slices
 
 
-def refusal(unit: Unit, cuda: tuple[int, int]) -> str:
+def _refusal(unit: Unit, cuda: tuple[int, int]) -> str:
     """Return why MPS cannot serve a unit, whatever the daemon says; empty if it can."""
-    gpu, most = unit.gpu, most_clients(unit)
-    if why := _of_gpu(gpu):
-        return f"MPS cannot serve GPU {gpu.uuid}: {why}"
-    if gpu.mig_enabled and unit.mig is None:
-        return (
-            f"MPS cannot serve GPU {gpu.uuid}: MIG is enabled: set mig-strategy to mixed or single"
-        )
-    if (0, 0) < cuda < _LIMITS:
-        return f"MPS of the driver limits no memory: install one for CUDA {_LIMITS[0]}.{_LIMITS[1]}"
-    if unit.replica is not None and unit.replica >= most:
-        kind, uuid = ("MIG device", unit.uuid) if unit.mig else ("GPU", gpu.uuid)
-        return f"{kind} {uuid} can have {most} replicas with MPS at most"
-    return ""
-
-
-def _of_gpu(gpu: Gpu) -> str:
-    if not gpu.uuid.startswith("GPU-"):
-        return "there is no MPS on a Jetson and on WSL: share by timeSlicing"
-    if gpu.is_virtual:
-        return "it is a vGPU: share by timeSlicing"
-    if gpu.compute_mode == PROHIBITED:
-        return f"its compute mode is Prohibited: nvidia-smi -i {gpu.uuid} -c DEFAULT"
-    if (0, 0) < gpu.compute < _KEPLER:
-        return "its compute capability is below 3.5: share by timeSlicing"
+    gpu, most = unit.gpu, _most_clients(unit)
+    for is_so, why in (
+        (not gpu.uuid.startswith("GPU-"), "no MPS on a Jetson and on WSL: share by timeSlicing"),
+        (gpu.is_virtual, "it is a vGPU: share by timeSlicing"),
+        (
+            gpu.compute_mode == PROHIBITED,
+            f"its mode is Prohibited: nvidia-smi -i {gpu.uuid} -c DEFAULT",
+        ),
+        (_UNKNOWN < gpu.compute < _KEPLER, "its compute capability is below 3.5"),
+        (gpu.mig_enabled and not unit.mig, "MIG is enabled: set mig-strategy to mixed or single"),
+        (_UNKNOWN < cuda < _LIMITS, "the driver limits no memory: install one for CUDA 11.5"),
+        ((unit.replica or 0) >= most, f"it can have {most} replicas with MPS at most"),
+    ):
+        if is_so:
+            return f"MPS cannot serve {unit.uuid}: {why}"
     return ""
 
 
 def _silence(root: Path, name: str) -> str:
     """Return why nobody listens on the socket of a daemon; empty if somebody does."""
     path = root / name / "pipe" / "control"
-    if len(os.fsencode(path)) > _MAX_PATH:
-        return f"the path of the MPS control daemon is too long: {path}"
     # NVIDIA's has packets. A socket of another type says so, and only if it is listened on.
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
         client.settimeout(0)  # a local socket answers at once, or its queue is full
@@ -87,8 +76,8 @@ def _silence(root: Path, name: str) -> str:
             client.connect(str(path))
         except OSError as error:
             if error.errno != errno.EPROTOTYPE:
-                reason = error.strerror or type(error).__name__
-                return f"the MPS control daemon does not answer on {path}: {reason}"
+                reason = error.strerror or str(error)
+                return f"no MPS control daemon answers on {path}: {reason}"
     return ""
 
 
@@ -97,9 +86,9 @@ class Shares:
 
     def __init__(self, root: Path, settings: GpuSettings) -> None:
         self._root, self._settings = root, settings
-        self._running: Mapping[str, Daemon] | None = None
-        """The daemons of gpu-mps-daemon by name; None if it does not run."""
-        self._wanted: Mapping[str, Daemon] = {}
+        self._running: Daemons | None = None
+        """The daemons of gpu-mps-daemon; None if it does not run."""
+        self._wanted: Daemons = {}
 
     @property
     def watched(self) -> list[Path]:
@@ -111,21 +100,28 @@ class Shares:
     ) -> tuple[dict[str, str], list[str]]:
         """Want daemons for ``units``; return why some cannot be used now, by id, and warnings.
 
-        That of a GPU that is ``held``, by UUID, is not wanted: it ends once it has no clients.
+        None is wanted for the GPUs and MIG devices that are ``held``, by UUID.
         """
         is_on = self._settings.sharing.mps
         shared = [unit for unit in units if is_on and unit.replica is not None]
-        problems = {unit.id: why for unit in shared if (why := refusal(unit, cuda))}
+        problems = {unit.id: why for unit in shared if (why := _refusal(unit, cuda))}
         usable = [unit for unit in shared if unit.id not in problems]
         try:
-            found = read(self._root / RUNNING) if shared else ()
-            self._running = None if found is None else {one.name: one for one in found}
+            self._running = running(self._root) if shared else {}
         except dp.DiscoveryError as error:
             return problems | {unit.id: str(error) for unit in usable}, []
-        warnings = self._want([unit for unit in usable if unit.gpu.uuid not in held])
-        silences = {name: _silence(self._root, name) for name in {*map(self.name, usable)}}
-        found_here = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
-        return problems | {one: why for one, why in found_here.items() if why}, warnings
+        warnings = self._want([unit for unit in usable if unit.uuid not in held])
+        more = ", and gpu-mps-daemon does not run" if self._running is None else ""
+        names = {*map(self.name, usable)}
+        silences = {name: (why := _silence(self._root, name)) and why + more for name in names}
+        found = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
+        theirs = {unit.resource for unit in usable} - (self._running or {}).keys() - silences.keys()
+        warnings += [
+            f"another MPS control daemon is in {self._root / one}: delete NVIDIA's DaemonSet of it"
+            for one in theirs
+            if not _silence(self._root, one)
+        ]
+        return problems | {one: why for one, why in found.items() if why}, warnings
 
     def name(self, unit: Unit) -> str:
         """Return the name of the daemon that serves a unit: its directory below mps-root."""
@@ -134,10 +130,10 @@ class Shares:
 
     def user(self, resource: str, uuid: str) -> str:
         """Return the daemon that may have a GPU or MIG device open; empty if none has."""
-        found = read(self._root / RUNNING)
+        found = running(self._root)
         if found is None:
             return "" if _silence(self._root, resource) else resource
-        return next((one.name for one in found if uuid in {it.uuid for it in one.devices}), "")
+        return next((name for name, one in found.items() if uuid in one.devices), "")
 
     def _own_name(self, unit: Unit) -> str:
         # A process sees one MIG device at most, and the daemon of several cannot serve them.
@@ -146,14 +142,14 @@ class Shares:
         return unit.resource
 
     def _want(self, units: Sequence[Unit]) -> list[str]:
-        path, found = self._root / WANTED, dict[str, dict[str, Unit]]()
+        path, found = self._root / WANTED, defaultdict[str, dict[str, Unit]](dict)
         for unit in units:
-            found.setdefault(self._own_name(unit), {})[unit.uuid] = unit
-        self._wanted = {name: _daemon(name, [*own.values()]) for name, own in found.items()}
+            found[self._own_name(unit)][unit.uuid] = unit
+        self._wanted = {name: _daemon(own.values()) for name, own in found.items()}
         if not units and not path.exists():
             return []
         try:
-            write(path, self._wanted.values())
+            write(path, self._wanted)
         except OSError as error:
             if self._running is not None:  # or it is NVIDIA's, which reads no such file
                 return [f"gpu-mps-daemon does not learn what is shared: {path}: {error.strerror}"]
@@ -163,25 +159,23 @@ class Shares:
         """Return why our own daemon does not serve the unit; empty if it does, or is not ours."""
         if self._running is None:
             return ""
-        daemon = self._running.get(self.name(unit))
-        if daemon is None:
-            return f"gpu-mps-daemon has not started the MPS control daemon {self.name(unit)}"
+        name = self.name(unit)
+        if not (daemon := self._running.get(name)):
+            return f"gpu-mps-daemon has not started the MPS control daemon {name}"
         if daemon.problem:
-            return f"the MPS control daemon {daemon.name}: {daemon.problem}"
-        wanted = self._wanted.get(daemon.name, daemon)  # that of a held GPU is not wanted
-        own = {one for one in wanted.devices if one.uuid == unit.uuid}
-        if daemon.threads == wanted.threads and own <= {*daemon.devices}:
+            return f"the MPS control daemon {name}: {daemon.problem}"
+        wanted, size = self._wanted.get(name, daemon), daemon.devices.get(unit.uuid)
+        # That of a held GPU is not wanted.
+        if (daemon.threads, size) == (wanted.threads, wanted.devices.get(unit.uuid, size)):
             return ""
         return (
-            f"the MPS control daemon {daemon.name} has other limits or devices until the last of "
-            "its clients has ended"
+            f"the MPS control daemon {name} has other limits or devices until the last of its "
+            "clients has ended"
         )
 
 
-def _daemon(name: str, units: Sequence[Unit]) -> Daemon:
+def _daemon(units: Collection[Unit]) -> Daemon:
     """Return the daemon for units of different devices. Limits came with Volta."""
     limited = [unit for unit in units if unit.gpu.compute >= _VOLTA]
-    threads = min((100 // unit.replicas for unit in limited), default=0)
-    sizes = [(unit in limited) * memory(unit) // _MIB for unit in units]
-    devices = [Limited(unit.uuid, size) for unit, size in zip(units, sizes, strict=True)]
-    return Daemon(name, tuple(devices), threads)
+    sizes = {unit.uuid: (unit in limited) * memory(unit) // _MIB for unit in units}
+    return Daemon(sizes, min((100 // unit.replicas for unit in limited), default=0))

@@ -10,8 +10,7 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.signals import set_when_stopped
-from deviceplugin._telemetry import log as _log
-from deviceplugin.kit.log import Problems
+from deviceplugin.kit.log import Problems, configure
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._devices_page import Credentials, NoAnswerError, add_options
@@ -50,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     post = _post(options)
-    _log.configure("warning" if options.dry_run else "info", "auto")
+    configure("warning" if options.dry_run else "info", "auto")
     watch = Watch(options.quiet_period, all_news=options.once)
     sender = Sender(watch, post)
     if options.once:

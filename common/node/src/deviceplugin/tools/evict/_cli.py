@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from deviceplugin._telemetry import log as _log
 from deviceplugin.errors import ConfigError
-from deviceplugin.kit.log import Problems
+from deviceplugin.kit.log import Problems, configure
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._command_line import add_repeated, add_seconds
 from deviceplugin.tools._devices_page import NoAnswerError
@@ -50,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
     of = _patience(options.patience)
     _plugin_pods.check(options)
     api = _plugin_pods.api_server(options, _NAME)
-    _log.configure("info", "auto")
+    configure("info", "auto")
     all_nodes = Budget(options.total_per_minute, options.total_per_hour)
 
     kept = ["kube-system", *options.keep_namespace]

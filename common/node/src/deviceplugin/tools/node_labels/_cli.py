@@ -10,11 +10,10 @@ from typing import Final
 
 from deviceplugin._app.exit_status import FAILED
 from deviceplugin._app.signals import set_when_stopped
-from deviceplugin._telemetry import log as _log
 from deviceplugin.apiserver import ApiServer, ApiServerError, UnavailableError
 from deviceplugin.kit import files
 from deviceplugin.kit.backoff import Backoff
-from deviceplugin.kit.log import Problems
+from deviceplugin.kit.log import Problems, configure
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._plugin_pods import advised, api_server
@@ -49,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _keep(options: argparse.Namespace) -> int:
     api = api_server(options, _NAME)
-    _log.configure("info", "auto")
+    configure("info", "auto")
     stop = threading.Event() if options.once else set_when_stopped()
     problems, backoff = Problems(log), Backoff(1.0, max(1.0, options.interval))
     while True:

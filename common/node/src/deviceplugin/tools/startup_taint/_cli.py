@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from deviceplugin._telemetry import log as _log
+from deviceplugin.kit.log import configure
 from deviceplugin.tools import _command_line, _plugin_pods
 from deviceplugin.tools._command_line import add_seconds
 from deviceplugin.tools._plugin_pods import Visit, keep_visiting
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     _plugin_pods.check(options)
     api = _plugin_pods.api_server(options, _NAME)
-    _log.configure("info", "auto")
+    configure("info", "auto")
 
     def make(name: str) -> Visit:
         node = TaintedNode(api, name, options.taint)
