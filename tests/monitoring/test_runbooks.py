@@ -68,7 +68,9 @@ def variables() -> str:
 
 
 def test_there_is_a_node_for_each_alert() -> None:
-    assert {one["alert"] for group in RULES["groups"] for one in group["rules"]} == set(TROUBLES)
+    alerts = {one["alert"] for group in RULES["groups"] for one in group["rules"]}
+    assert {"DeviceHeldLong"} == alerts - {*TROUBLES}, "after a day: alerts.yaml has it"
+    assert {*TROUBLES} <= alerts
 
 
 @each_alert
