@@ -9,7 +9,7 @@ import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem
 from deviceplugin_gpu.advertised.devices import describe
 from deviceplugin_gpu.advertised.units import GPU, Unit
-from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, License, Link, Mig, Snapshot
 from discovered import found
 from dra.selecting import candidates, chosen, shipped
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
@@ -180,7 +180,8 @@ def test_peers_are_absent_unless_all_links_are_known() -> None:
 
 
 def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
-    migs = [Mig("MIG-0", 0, 0, 0, memory=size, engines={"copy": 1}) for size in (1 << 63, 1 << 30)]
+    sizes = {"MIG-0": 1 << 63, "MIG-1": 1 << 30}
+    migs = [Mig(one, 0, 0, 0, memory=size, engines={"copy": 1}) for one, size in sizes.items()]
     units = [Unit(GPU, Gpu(0, "GPU-0", memory=1 << 64)), *(Unit(GPU, Gpu(0, "G"), m) for m in migs)]
     health = {unit.id: dp.Health() for unit in units}
     devices = describe(units, health, {}, {}, Snapshot())
@@ -188,6 +189,28 @@ def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
     assert [set(), set(), {"memory", "multiprocessors", "copyEngines"}] == [
         {*device.capacity} for device in devices
     ]
+
+
+def test_a_mig_device_of_which_all_is_known_has_room_in_slices(fleet: GpuRig) -> None:
+    engines = dict.fromkeys(("copy", "decoder", "encoder", "jpeg", "ofa"), 1)
+    mig = Mig("MIG-0", 0, 1, 1, "1g.5gb", 1 << 30, 1, 1, 14, (0, 1), engines)
+    known = {"brand": "Nvidia", "addressing": "ATS", "license": License(licensed=True)}
+    gpu = Gpu(1, "GPU-0", "x" * 64, 0, FakeGpu(1).pci, 3, 1 << 40, (9, 0), **known)
+    snapshot = Snapshot((gpu,), driver="580.95.05", cuda=(13, 0))
+    for unit in (Unit(GPU, gpu, mig), Unit(GPU, gpu, mig, replica=0, replicas=2)):
+        assert candidates(
+            describe([unit], {unit.id: dp.Health()}, {}, {}, snapshot), DRIVER, fleet.roots.sys
+        )
+
+
+def test_shares_have_the_facts_of_their_device_once_in_memory() -> None:
+    gpu = Gpu(0, "GPU-0", "T4", memory=1 << 30)
+    units = [Unit(GPU, gpu, replica=number, replicas=3) for number in range(3)]
+    first, *others = describe(units, {one.id: dp.Health() for one in units}, {}, {}, Snapshot())
+    assert ["GPU-0::1", "GPU-0::2"] == [one.id for one in others]
+    for one in others:
+        assert (first.attributes, first.capacity) == (one.attributes, one.capacity)
+        assert (True, True) == (first.attributes is one.attributes, first.capacity is one.capacity)
 
 
 @pytest.mark.parametrize(("brand", "expected"), [(0, None), (15, "GeForceRTX"), (99, None)])

@@ -59,18 +59,19 @@ def devices(
     """Yield the devices of GPUs, each with its health by the address of its GPU."""
     for gpu in gpus:
         device = _device(gpu, health[gpu.address], settings)
-        for share, one in zip(sharing.shares(device, settings.shares), ids(gpu, settings)):  # noqa: B905
-            yield replace(share, id=one)
+        yield from (replace(device, id=one) for one in ids(gpu, settings))
     if settings.enable_monitoring:
         yield from _monitors(gpus, settings)
 
 
 def ids(gpu: Gpu, settings: IntelGpuSettings) -> list[str]:
     """Return the ids of the shares of a GPU, in order."""
+    numbers = range(settings.shares)
     if settings.device_ids == "card":
-        return [f"{gpu.card}-{number}" for number in range(settings.shares)]
-    whole = dp.Device(gpu.address)
-    return [share.id for share in sharing.shares(whole, settings.shares)]
+        return [f"{gpu.card}-{number}" for number in numbers]
+    if settings.shares == 1:
+        return [gpu.address]
+    return [sharing.share_id(gpu.address, number) for number in numbers]
 
 
 def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
@@ -94,6 +95,7 @@ def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Devic
     return dp.Device(
         gpu.address,
         resource=resource(gpu, settings),
+        share_of=gpu.address if settings.shares > 1 else "",
         health=health,
         topology=numa.topology(gpu.numa),
         nodes=[_node(settings, name) for name in gpu.nodes],

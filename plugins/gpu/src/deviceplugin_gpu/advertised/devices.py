@@ -1,6 +1,7 @@
 """The framework's devices for units, and which of them a container may have and should get."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Final, Literal
 
@@ -29,21 +30,24 @@ def describe(
     snapshot: Snapshot,
 ) -> list[dp.Device]:
     """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
-    return [
-        dp.Device(
-            unit.id,
-            resource=unit.resource,
-            share_of="" if unit.replica is None else unit.uuid,
-            hardware=_hardware(unit),
-            health=health[unit.id],
-            topology=numa.topology(unit.gpu.numa),
-            nodes=nodes.get(unit.id, ()),
-            cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
-            attributes=_attributes(unit, snapshot),
-            capacity=_capacity(unit),
-        )
-        for unit in units
-    ]
+    found: list[dp.Device] = []
+    first: dict[str, dp.Device] = {}
+    for unit in units:
+        if (device := first.get(unit.uuid)) is None:
+            device = first[unit.uuid] = dp.Device(
+                unit.id,
+                resource=unit.resource,
+                share_of="" if unit.replica is None else unit.uuid,
+                hardware=_hardware(unit),
+                health=health[unit.id],
+                topology=numa.topology(unit.gpu.numa),
+                nodes=nodes.get(unit.id, ()),
+                cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
+                attributes=_attributes(unit, snapshot),
+                capacity=_capacity(unit),
+            )
+        found.append(device if device.id == unit.id else replace(device, id=unit.id))
+    return found
 
 
 def _hardware(unit: Unit) -> list[str]:
