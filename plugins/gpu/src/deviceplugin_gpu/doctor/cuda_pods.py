@@ -59,9 +59,7 @@ def look(node: Node) -> Iterator[Finding]:
     """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
     found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
     is_wsl, is_integrated = node.exists("dev/dxg"), is_tegra(node)
-    if found is None and not (
-        is_wsl or is_integrated
-    ):  # the hardware checks report what is missing then
+    if not (found or is_wsl or is_integrated):  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
     settings, faults = _settings(node)
