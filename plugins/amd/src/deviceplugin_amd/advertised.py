@@ -1,7 +1,7 @@
 """Which units are advertised and in how many shares, which a container should get, and labels."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -167,13 +167,12 @@ class Placement:
         self, fabric: Fabric | None, offers: Iterable[AdvertisedUnit], policy: Policy = "spread"
     ) -> None:
         self._fabric = fabric
-        self._policy: Policy = policy
-        self._chosen_by: dict[frozenset[str], Shares] = {}
         self._places = {
             device.id: _Place(device.resource, offer.unit.gpu.address, offer.unit.id)
             for offer in offers
             for device in offer.devices
         }
+        self._shares = Shares(self._places, policy)
 
     def prefer(
         self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
@@ -185,7 +184,7 @@ class Placement:
         known = {device.id: device for device in (*available, *required)}
         places = {one: self._places.get(one, _Place("", one, one)) for one in known}
         if any(place.unit != one for one, place in places.items()):
-            return self._shares(places.values()).prefer(available, required, size)
+            return self._shares.prefer(available, required, size)
         gpus = {one: place.gpu for one, place in places.items()}
         ids, needed = list(known), [device.id for device in required]
         if len({*gpus.values()}) == len(ids):
@@ -199,17 +198,6 @@ class Placement:
 
     def _score(self, one: str, other: str) -> int:
         return self._fabric.score(one, other) if self._fabric else 0
-
-    def _shares(self, asked: Collection[_Place]) -> Shares:
-        resources = frozenset(place.resource for place in asked)
-        if resources not in self._chosen_by:
-            places = {
-                one: (place.gpu, place.unit)
-                for one, place in self._places.items()
-                if place.resource in resources
-            }
-            self._chosen_by[resources] = Shares(places, self._policy)
-        return self._chosen_by[resources]
 
 
 def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:

@@ -158,7 +158,10 @@ class Placement:
     def __init__(self, gpus: Sequence[Gpu], settings: IntelGpuSettings) -> None:
         self._gpus = {one: gpu for gpu in gpus for one in ids(gpu, settings)}
         self._settings = settings
-        self._chosen_by: dict[frozenset[str], sharing.Shares] = {}
+        policy: sharing.Policy = "packed" if settings.share_policy == "packed" else "spread"
+        names = {gpu: (resource(gpu, settings), gpu.physical, gpu.address) for gpu in gpus}
+        places = {one: names[gpu] for one, gpu in self._gpus.items()}
+        self._shares = sharing.Shares(places, policy)
         self._parts = settings.shares > 1 or any(gpu.physical != gpu.address for gpu in gpus)
 
     def prefer(
@@ -174,7 +177,7 @@ class Placement:
         if self._settings.share_policy == "none":
             chosen = self._any(list(known), needed, size)
         elif self._parts:
-            chosen = self._shares(known.values()).choose(known, needed, size)
+            chosen = self._shares.choose(known, needed, size)
         else:
             chosen = placement.choose(list(known), needed, size, self._nearness)
         return [known[one] for one in chosen]
@@ -189,18 +192,6 @@ class Placement:
         for one in (*needed, *free):
             first.setdefault(self._gpu(one), one)
         return list(dict.fromkeys([*needed, *first.values(), *free]))[:size]
-
-    def _shares(self, asked: Iterable[dp.Device]) -> sharing.Shares:
-        policy: sharing.Policy = "packed" if self._settings.share_policy == "packed" else "spread"
-        resources = frozenset(device.resource for device in asked)
-        if resources not in self._chosen_by:
-            places = {
-                one: (gpu.physical, gpu.address)
-                for one, gpu in self._gpus.items()
-                if resource(gpu, self._settings) in resources
-            }
-            self._chosen_by[resources] = sharing.Shares(places, policy)
-        return self._chosen_by[resources]
 
     def _nearness(self, one: str, other: str) -> int:
         first, second = self._gpus.get(one), self._gpus.get(other)

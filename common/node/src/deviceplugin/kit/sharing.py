@@ -84,6 +84,7 @@ class Shares:
     Args:
         places: The device of each id; or the names from the outermost device to the device itself,
             if it is a part of others. All shares must be there, allocated or not, in their order.
+            Those of several resources can be, with the resource as the outermost name.
         policy: ``spread`` or ``packed``.
         distinct: Make ``packed``, too, take each share from another device while there are any.
     """

@@ -46,7 +46,7 @@ def describe(
                 attributes=_attributes(unit, snapshot),
                 capacity=_capacity(unit),
             )
-        found.append(device if device.id == unit.id else replace(device, id=unit.id))
+        found.append(replace(device, id=unit.id, health=health[unit.id]))  # MPS serves some shares
     return found
 
 
@@ -144,9 +144,8 @@ class Placement:
     ) -> None:
         self._nearness = nearness(snapshot)
         self._units = {unit.id: unit for unit in units}
-        self._policy = policy
-        self._distinct = distinct
-        self._shares: dict[frozenset[str], Shares] = {}
+        places = {one: (unit.resource, *_parents(unit)) for one, unit in self._units.items()}
+        self._shares = Shares(places, _POLICIES[policy], distinct=distinct)
 
     def prefer(self, available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
         """Return ``size`` of ``available``, with all of ``required`` among them.
@@ -159,7 +158,7 @@ class Placement:
         asked = needed.union(available)
         known = [unit for one in asked if (unit := self._units.get(one))]
         if any(unit.mig or unit.replica is not None for unit in known):
-            return self._shares_of(known).choose(asked, needed, size)
+            return self._shares.choose(asked, needed, size)
         free = sorted(asked, key=self._order)
         size = min(max(size, len(needed)), len(free))
         return choose(free, needed, size, self._score)
@@ -170,16 +169,6 @@ class Placement:
     def _order(self, device_id: str) -> tuple[int, int, int, str]:
         unit = self._units.get(device_id)
         return unit.key if unit else (len(self._units), -1, -1, device_id)
-
-    def _shares_of(self, asked: Iterable[Unit]) -> Shares:
-        """Return all units, used or not, of the resources of those that are asked about."""
-        resources = frozenset(unit.resource for unit in asked)
-        if resources not in self._shares:
-            own = [unit for unit in self._units.values() if unit.resource in resources]
-            places = {unit.id: _parents(unit) for unit in sorted(own, key=lambda one: one.key)}
-            policy = _POLICIES[self._policy]
-            self._shares[resources] = Shares(places, policy, distinct=self._distinct)
-        return self._shares[resources]
 
 
 def _parents(unit: Unit) -> tuple[str, ...]:
