@@ -1,5 +1,6 @@
 """What slices say about GPUs: selectors for NVIDIA's driver need only another driver's name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pynvml
@@ -185,8 +186,8 @@ def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
 def test_a_mig_device_of_which_all_is_known_has_room_in_slices(fleet: GpuRig) -> None:
     engines = dict.fromkeys(("copy", "decoder", "encoder", "jpeg", "ofa"), 1)
     mig = Mig("MIG-0", 0, 1, 1, "1g.5gb", 1 << 30, 1, 1, 14, (0, 1), engines)
-    known = {"brand": "Nvidia", "addressing": "ATS", "license": License(licensed=True)}
-    gpu = Gpu(1, "GPU-0", "x" * 64, 0, FakeGpu(1).pci, 3, 1 << 40, (9, 0), **known)
+    gpu = Gpu(1, "GPU-0", "x" * 64, 0, FakeGpu(1).pci, 3, 1 << 40, (9, 0), brand="Nvidia")
+    gpu = replace(gpu, addressing="ATS", license=License(licensed=True))
     snapshot = Snapshot((gpu,), driver="580.95.05", cuda=(13, 0))
     for unit in (Unit(GPU, gpu, mig), Unit(GPU, gpu, mig, replica=0, replicas=2)):
         assert candidates(

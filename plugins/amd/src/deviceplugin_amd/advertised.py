@@ -76,8 +76,7 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
 def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
     """Return the units whose resource is not too long a list for the kubelet."""
     names = {unit.id: _resource(unit, settings) for unit in units}
-    counts = {name: count * settings.shares for name, count in Counter(names.values()).items()}
-    refused = sharing.excess(counts)
+    refused = sharing.excess(Counter(names.values()), settings.shares)
     snapshot.skipped |= {
         unit.gpu.address: refused[names[unit.id]] for unit in units if names[unit.id] in refused
     }

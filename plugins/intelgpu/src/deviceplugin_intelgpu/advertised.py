@@ -81,8 +81,7 @@ def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
 
 def excess(gpus: Iterable[Gpu], settings: IntelGpuSettings) -> dict[str, str]:
     """Return which resources are too long a list for the kubelet, and why."""
-    counts = Counter(resource(gpu, settings) for gpu in gpus)
-    return sharing.excess({name: count * settings.shares for name, count in counts.items()})
+    return sharing.excess(Counter(resource(gpu, settings) for gpu in gpus), settings.shares)
 
 
 def resources(settings: IntelGpuSettings) -> list[str]:
