@@ -86,7 +86,7 @@ def parse_selector(expression: str) -> Selector:
     """Return whether a candidate is selected, as a function; raise ``ValueError``."""
     try:
         tree = ast.parse("".join(_respelled(expression)), mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError):
+    except (KeyError, SyntaxError, RecursionError, MemoryError):
         raise ValueError(_UNKNOWN) from None
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):
@@ -111,13 +111,7 @@ def _respelled(expression: str) -> Iterator[str]:
             yield f"{_SPELLED.get(word, word)} "
         else:
             text = found["double"] or found["single"] or ""
-            yield repr(text if found["raw"] else _ESCAPE.sub(_unescaped, text))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1] not in _ESCAPED:
-        raise ValueError(_UNKNOWN)
-    return _ESCAPED[found[1]]
+            yield repr(text if found["raw"] else _ESCAPE.sub(lambda one: _ESCAPED[one[1]], text))
 
 
 def _is_known(node: ast.AST) -> bool:
@@ -133,10 +127,7 @@ def _is_known(node: ast.AST) -> bool:
             known = isinstance(function, ast.Attribute) and function.attr in _METHODS
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             known = isinstance(operand, ast.Constant) and type(operand.value) is int
-        case ast.Compare(
-            left=ast.Attribute(value=ast.Name(), attr="driver"),
-            comparators=[ast.Constant(value=of)],
-        ):
+        case ast.Compare(ast.Attribute(ast.Name(), "driver"), _, [ast.Constant(of)]):
             known = isinstance(of, str)
         case ast.Compare():
             known = len(node.ops) == 1
@@ -200,10 +191,9 @@ def _compare(node: ast.Compare, of: Candidate) -> bool:
     one, other = _value(node.left, of), _value(right, of)
     if isinstance(symbol, ast.Eq | ast.NotEq):
         return _equal(one, other) is isinstance(symbol, ast.Eq)
-    if isinstance(symbol, ast.In) and isinstance(other, list):
+    if isinstance(symbol, ast.In) and isinstance(other, list | Mapping):
         return any(_equal(one, each) for each in other)
-    is_ordered = isinstance(one, int | str) and type(one) is type(other)
-    fits = isinstance(other, Mapping) if isinstance(symbol, ast.In) else is_ordered
+    fits = isinstance(one, int | str) and type(one) is type(other)
     call = _OPERATORS[type(symbol)] if fits else _no_overload
     return bool(_apply(type(symbol).__name__, call, one, other))
 
@@ -257,12 +247,10 @@ def _order(one: Any, other: Any) -> int:
 
 
 _OPERATORS: Final[Mapping[type, Any]] = {
-    ast.Lt: lt,
-    ast.LtE: le,
-    ast.Gt: gt,
-    ast.GtE: ge,
-    ast.In: lambda one, of: one in of,
-    **dict.fromkeys((ast.Eq, ast.NotEq, ast.And, ast.Or, ast.Invert, ast.USub, ast.Load)),
+    **dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE), (lt, le, gt, ge), strict=True)),
+    **dict.fromkeys(
+        (ast.Eq, ast.NotEq, ast.In, ast.And, ast.Or, ast.Invert, ast.USub, ast.Load), _no_overload
+    ),
 }
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {"value": _quantity, "version": _semver}
 _FUNCTIONS: Final[Mapping[str, Any]] = {"has": bool, "quantity": _quantity, "semver": _semver}
