@@ -55,6 +55,7 @@ def test_more_shares_than_a_list_has_room_for_are_refused_before_they_are_made()
     assert {} == excess({"a/b": MOST, "a/c": 1})
     (why,) = excess({"a/b": MOST + 1, "a/c": MOST}).values()
     assert f"a/b: {MOST + 1} shares have no room in the kubelet's list: use {MOST} at most" == why
+    assert ["a/b"] == [*excess({"a/b": 4, "a/c": 1}, 30_000)]
     assert 41 == MAX_LIST_BYTES // MOST, "bytes for each"
 
 

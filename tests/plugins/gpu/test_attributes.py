@@ -1,5 +1,6 @@
 """What slices say about GPUs: selectors for NVIDIA's driver need only another driver's name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pynvml
@@ -9,7 +10,7 @@ import deviceplugin as dp
 from deviceplugin._inventory.validation import device_problem
 from deviceplugin_gpu.advertised.devices import describe
 from deviceplugin_gpu.advertised.units import GPU, Unit
-from deviceplugin_gpu.snapshot import Gpu, Link, Mig, Snapshot
+from deviceplugin_gpu.snapshot import Gpu, License, Link, Mig, Snapshot
 from discovered import found
 from dra.selecting import candidates, chosen, shipped
 from gpu.fake_nvml import FakeGpu, FakeMig, Fleet
@@ -40,12 +41,6 @@ NAMES = {
     "2g": LARGE.uuid(1),
     "gh200": FakeGpu(2).uuid,
 }
-WORDS = {
-    "MEMORY": "device.capacity['gpu.nvidia.com'].memory",
-    "SMS": "device.capacity['gpu.nvidia.com'].multiprocessors",
-    "STANDARD": "device.attributes['resource.kubernetes.io']",
-    "THEIRS": "device.attributes['gpu.nvidia.com']",
-}
 
 
 @pytest.fixture
@@ -69,8 +64,8 @@ def facts(rig: GpuRig) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
-        ("device.driver == 'gpu.nvidia.com' && THEIRS.type == 'gpu'", "a100 gh200"),
-        ("device.driver == 'gpu.nvidia.com' && THEIRS.type == 'mig'", "1g 2g"),
+        ("device.driver == 'VENDOR' && THEIRS.type == 'gpu'", "a100 gh200"),
+        ("device.driver == 'VENDOR' && THEIRS.type == 'mig'", "1g 2g"),
         ("THEIRS.productName.lowerAscii().matches('^.*a100.*$')", "a100 1g 2g"),
         ("THEIRS.productName.matches('GH200') && THEIRS.brand == 'Nvidia'", "gh200"),
         ("THEIRS.brand == 'Tesla'", "a100"),
@@ -79,14 +74,14 @@ def facts(rig: GpuRig) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         ("THEIRS.type == 'mig' && THEIRS.profile == '1g.5gb'", "1g"),
         (f"THEIRS.type == 'mig' && THEIRS.parentUUID == '{FakeGpu(1).uuid}'", "1g 2g"),
         (f"THEIRS.uuid == '{NAMES['gh200']}' || THEIRS.uuid == '{NAMES['1g']}'", "gh200 1g"),
-        ('MEMORY.isGreaterThan(quantity("39Gi"))', "a100 gh200"),
-        ('MEMORY.compareTo(quantity("40Gi")) == 0', "a100"),
-        ('device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("79Gi")) >= 0', "gh200"),
-        ('THEIRS.type == "mig" && SMS.isLessThan(quantity("20"))', "1g"),
+        ('AMOUNTS.memory.isGreaterThan(quantity("39Gi"))', "a100 gh200"),
+        ('AMOUNTS.memory.compareTo(quantity("40Gi")) == 0', "a100"),
+        ('AMOUNTS.memory.compareTo(quantity("79Gi")) >= 0', "gh200"),
+        ('THEIRS.type == "mig" && AMOUNTS.multiprocessors.isLessThan(quantity("20"))', "1g"),
         (
-            """THEIRS.type == 'mig' && SMS.isGreaterThan(quantity("10"))
+            """THEIRS.type == 'mig' && AMOUNTS.multiprocessors.isGreaterThan(quantity("10"))
             &&
-            MEMORY.isGreaterThan(quantity("8Gi"))
+            AMOUNTS.memory.isGreaterThan(quantity("8Gi"))
             """,
             "2g",
         ),
@@ -107,12 +102,9 @@ def facts(rig: GpuRig) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 def test_a_selector_for_nvidias_driver_chooses_the_same(
     fleet: GpuRig, expression: str, expected: str
 ) -> None:
-    for name, text in WORDS.items():
-        expression = expression.replace(name, text)
     devices = fleet.plugin(mig_strategy="mixed").discover()
     among = candidates(devices, DRIVER, fleet.roots.sys)
-    ours = expression.replace("gpu.nvidia.com", DRIVER)
-    assert {NAMES[name] for name in expected.split()} == chosen(among, ours)
+    assert {NAMES[name] for name in expected.split()} == chosen(among, expression)
 
 
 def test_the_shipped_class_selects_gpus(fleet: GpuRig) -> None:
@@ -180,7 +172,8 @@ def test_peers_are_absent_unless_all_links_are_known() -> None:
 
 
 def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
-    migs = [Mig("MIG-0", 0, 0, 0, memory=size, engines={"copy": 1}) for size in (1 << 63, 1 << 30)]
+    sizes = {"MIG-0": 1 << 63, "MIG-1": 1 << 30}
+    migs = [Mig(one, 0, 0, 0, memory=size, engines={"copy": 1}) for one, size in sizes.items()]
     units = [Unit(GPU, Gpu(0, "GPU-0", memory=1 << 64)), *(Unit(GPU, Gpu(0, "G"), m) for m in migs)]
     health = {unit.id: dp.Health() for unit in units}
     devices = describe(units, health, {}, {}, Snapshot())
@@ -188,6 +181,28 @@ def test_an_amount_that_cannot_be_leaves_the_device_valid() -> None:
     assert [set(), set(), {"memory", "multiprocessors", "copyEngines"}] == [
         {*device.capacity} for device in devices
     ]
+
+
+def test_a_mig_device_of_which_all_is_known_has_room_in_slices(fleet: GpuRig) -> None:
+    engines = dict.fromkeys(("copy", "decoder", "encoder", "jpeg", "ofa"), 1)
+    mig = Mig("MIG-0", 0, 1, 1, "1g.5gb", 1 << 30, 1, 1, 14, (0, 1), engines)
+    gpu = Gpu(1, "GPU-0", "x" * 64, 0, FakeGpu(1).pci, 3, 1 << 40, (9, 0), brand="Nvidia")
+    gpu = replace(gpu, addressing="ATS", license=License(licensed=True))
+    snapshot = Snapshot((gpu,), driver="580.95.05", cuda=(13, 0))
+    for unit in (Unit(GPU, gpu, mig), Unit(GPU, gpu, mig, replica=0, replicas=2)):
+        assert candidates(
+            describe([unit], {unit.id: dp.Health()}, {}, {}, snapshot), DRIVER, fleet.roots.sys
+        )
+
+
+def test_shares_have_the_facts_of_their_device_once_in_memory() -> None:
+    gpu = Gpu(0, "GPU-0", "T4", memory=1 << 30)
+    units = [Unit(GPU, gpu, replica=number, replicas=3) for number in range(3)]
+    first, *others = describe(units, {one.id: dp.Health() for one in units}, {}, {}, Snapshot())
+    assert ["GPU-0::1", "GPU-0::2"] == [one.id for one in others]
+    for one in others:
+        assert (first.attributes, first.capacity) == (one.attributes, one.capacity)
+        assert (True, True) == (first.attributes is one.attributes, first.capacity is one.capacity)
 
 
 @pytest.mark.parametrize(("brand", "expected"), [(0, None), (15, "GeForceRTX"), (99, None)])

@@ -404,18 +404,20 @@ def test_the_status_of_a_pod_is_written_apart(make: Simulated) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "devices"),
+    ("expression", "devices", "why"),
     [
-        ({}, {"constraints": [{"matchAttribute": "a.b/c"}]}),
-        ({"selectors": [{"cel": {"expression": "device.foo == 1"}}]}, {}),
-        ({"selectors": [{"cel": {"expression": "device.driver == 1"}}]}, {}),
+        ("true", {"constraints": [{"matchAttribute": "a.b/c"}]}, "not simulated"),
+        ("device.foo == 1", {}, "not simulated"),
+        ("device.driver == 1", {}, "not simulated"),
+        (f"true && '{chr(233) * 5120}' == ''", {}, "Too long: may not be more than 10240 bytes"),
     ],
 )
 def test_a_claim_that_the_scheduler_would_not_understand_is_refused(
-    make: Simulated, request_: dict[str, Any], devices: dict[str, Any]
+    make: Simulated, expression: str, devices: dict[str, Any], why: str
 ) -> None:
-    exactly = {"deviceClassName": "gopher", **request_}
-    with pytest.raises(RefusedError, match="not simulated"):
+    selector = {"cel": {"expression": expression}}
+    exactly = {"deviceClassName": "gopher", "selectors": [selector]}
+    with pytest.raises(RefusedError, match=why):
         make.claim_of("c", [{"name": "r", "exactly": exactly}], **devices)
 
 

@@ -11,6 +11,11 @@ from deviceplugin_testing.simulator._control_plane.rules.slices import check_sli
 from deviceplugin_testing.simulator._control_plane.selectors import Candidate, parse_selector
 
 ROOT = Path(__file__).parents[3]
+WORDS = {
+    "THEIRS": "device.attributes['VENDOR']",
+    "AMOUNTS": "device.capacity['VENDOR']",
+    "STANDARD": "device.attributes['resource.kubernetes.io']",
+}
 
 
 def candidates(
@@ -31,8 +36,11 @@ def candidates(
 
 
 def chosen(among: Mapping[str, Candidate], expression: str) -> set[str]:
-    """Return the ids of the devices that ``expression`` selects."""
-    selects = parse_selector(expression)
+    """Return the ids of the devices that ``expression`` selects, in which words stand for more."""
+    for word, text in WORDS.items():
+        expression = expression.replace(word, text)
+    driver = next(one.driver for one in among.values())
+    selects = parse_selector(expression.replace("VENDOR", driver))
     return {name for name, candidate in among.items() if selects(candidate)}
 
 

@@ -1,7 +1,7 @@
 """Which units are advertised and in how many shares, which a container should get, and labels."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -76,8 +76,7 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
 def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
     """Return the units whose resource is not too long a list for the kubelet."""
     names = {unit.id: _resource(unit, settings) for unit in units}
-    counts = {name: count * settings.shares for name, count in Counter(names.values()).items()}
-    refused = sharing.excess(counts)
+    refused = sharing.excess(Counter(names.values()), settings.shares)
     snapshot.skipped |= {
         unit.gpu.address: refused[names[unit.id]] for unit in units if names[unit.id] in refused
     }
@@ -167,13 +166,12 @@ class Placement:
         self, fabric: Fabric | None, offers: Iterable[AdvertisedUnit], policy: Policy = "spread"
     ) -> None:
         self._fabric = fabric
-        self._policy: Policy = policy
-        self._chosen_by: dict[frozenset[str], Shares] = {}
         self._places = {
             device.id: _Place(device.resource, offer.unit.gpu.address, offer.unit.id)
             for offer in offers
             for device in offer.devices
         }
+        self._shares = Shares(self._places, policy)
 
     def prefer(
         self, available: Sequence[dp.Device], required: Sequence[dp.Device], size: int
@@ -185,7 +183,7 @@ class Placement:
         known = {device.id: device for device in (*available, *required)}
         places = {one: self._places.get(one, _Place("", one, one)) for one in known}
         if any(place.unit != one for one, place in places.items()):
-            return self._shares(places.values()).prefer(available, required, size)
+            return self._shares.prefer(available, required, size)
         gpus = {one: place.gpu for one, place in places.items()}
         ids, needed = list(known), [device.id for device in required]
         if len({*gpus.values()}) == len(ids):
@@ -199,17 +197,6 @@ class Placement:
 
     def _score(self, one: str, other: str) -> int:
         return self._fabric.score(one, other) if self._fabric else 0
-
-    def _shares(self, asked: Collection[_Place]) -> Shares:
-        resources = frozenset(place.resource for place in asked)
-        if resources not in self._chosen_by:
-            places = {
-                one: (place.gpu, place.unit)
-                for one, place in self._places.items()
-                if place.resource in resources
-            }
-            self._chosen_by[resources] = Shares(places, self._policy)
-        return self._chosen_by[resources]
 
 
 def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:

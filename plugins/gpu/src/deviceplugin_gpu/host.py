@@ -1,5 +1,6 @@
 """The node's file systems: where they are, links and names in them, and GPUs on the PCI bus."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,18 +72,27 @@ def folders(root: Path, pattern: str) -> list[Path]:
 NVIDIA: Final = "nvidia"
 """The kernel driver whose GPUs NVML lists."""
 _VENDOR: Final = 0x10DE
+_THOR: Final = 0x2B00
+"""The only integrated GPU that is on the PCI bus."""
 _DISPLAY: Final = "03"
 """The PCI classes of GPUs. NVIDIA's bridges and sound devices have others."""
 
 
 def cards(sys: Path) -> dict[str, str]:
     """Return the kernel driver of each GPU by PCI address, in order. Empty means no driver."""
-    return {
-        card.address: card.driver
-        for card in pci.functions(Tree(Sysfs(sys)))
-        if card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
-        if not vfio.is_reserved(card.device)
-    }
+    return {card.address: card.driver for card in _gpus(sys)}
+
+
+def has_discrete(sys: Path) -> bool:
+    """Return whether the driver has a GPU on the PCI bus that is not a part of the processor."""
+    return any(card.driver == NVIDIA and card.product != _THOR for card in _gpus(sys))
+
+
+def _gpus(sys: Path) -> Iterator[pci.Function]:
+    for card in pci.functions(Tree(Sysfs(sys))):
+        is_gpu = card.vendor == _VENDOR and card.pci_class.startswith(_DISPLAY)
+        if is_gpu and not vfio.is_reserved(card.device):
+            yield card
 
 
 def served(sys: Path) -> list[str]:

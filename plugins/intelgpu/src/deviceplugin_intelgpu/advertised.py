@@ -59,18 +59,19 @@ def devices(
     """Yield the devices of GPUs, each with its health by the address of its GPU."""
     for gpu in gpus:
         device = _device(gpu, health[gpu.address], settings)
-        for share, one in zip(sharing.shares(device, settings.shares), ids(gpu, settings)):  # noqa: B905
-            yield replace(share, id=one)
+        yield from (replace(device, id=one) for one in ids(gpu, settings))
     if settings.enable_monitoring:
         yield from _monitors(gpus, settings)
 
 
 def ids(gpu: Gpu, settings: IntelGpuSettings) -> list[str]:
     """Return the ids of the shares of a GPU, in order."""
+    numbers = range(settings.shares)
     if settings.device_ids == "card":
-        return [f"{gpu.card}-{number}" for number in range(settings.shares)]
-    whole = dp.Device(gpu.address)
-    return [share.id for share in sharing.shares(whole, settings.shares)]
+        return [f"{gpu.card}-{number}" for number in numbers]
+    if settings.shares == 1:
+        return [gpu.address]
+    return [sharing.share_id(gpu.address, number) for number in numbers]
 
 
 def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
@@ -80,8 +81,7 @@ def resource(gpu: Gpu, settings: IntelGpuSettings) -> str:
 
 def excess(gpus: Iterable[Gpu], settings: IntelGpuSettings) -> dict[str, str]:
     """Return which resources are too long a list for the kubelet, and why."""
-    counts = Counter(resource(gpu, settings) for gpu in gpus)
-    return sharing.excess({name: count * settings.shares for name, count in counts.items()})
+    return sharing.excess(Counter(resource(gpu, settings) for gpu in gpus), settings.shares)
 
 
 def resources(settings: IntelGpuSettings) -> list[str]:
@@ -94,6 +94,7 @@ def _device(gpu: Gpu, health: dp.Health, settings: IntelGpuSettings) -> dp.Devic
     return dp.Device(
         gpu.address,
         resource=resource(gpu, settings),
+        share_of=gpu.address if settings.shares > 1 else "",
         health=health,
         topology=numa.topology(gpu.numa),
         nodes=[_node(settings, name) for name in gpu.nodes],
@@ -156,7 +157,10 @@ class Placement:
     def __init__(self, gpus: Sequence[Gpu], settings: IntelGpuSettings) -> None:
         self._gpus = {one: gpu for gpu in gpus for one in ids(gpu, settings)}
         self._settings = settings
-        self._chosen_by: dict[frozenset[str], sharing.Shares] = {}
+        policy: sharing.Policy = "packed" if settings.share_policy == "packed" else "spread"
+        names = {gpu: (resource(gpu, settings), gpu.physical, gpu.address) for gpu in gpus}
+        places = {one: names[gpu] for one, gpu in self._gpus.items()}
+        self._shares = sharing.Shares(places, policy)
         self._parts = settings.shares > 1 or any(gpu.physical != gpu.address for gpu in gpus)
 
     def prefer(
@@ -172,7 +176,7 @@ class Placement:
         if self._settings.share_policy == "none":
             chosen = self._any(list(known), needed, size)
         elif self._parts:
-            chosen = self._shares(known.values()).choose(known, needed, size)
+            chosen = self._shares.choose(known, needed, size)
         else:
             chosen = placement.choose(list(known), needed, size, self._nearness)
         return [known[one] for one in chosen]
@@ -187,18 +191,6 @@ class Placement:
         for one in (*needed, *free):
             first.setdefault(self._gpu(one), one)
         return list(dict.fromkeys([*needed, *first.values(), *free]))[:size]
-
-    def _shares(self, asked: Iterable[dp.Device]) -> sharing.Shares:
-        policy: sharing.Policy = "packed" if self._settings.share_policy == "packed" else "spread"
-        resources = frozenset(device.resource for device in asked)
-        if resources not in self._chosen_by:
-            places = {
-                one: (gpu.physical, gpu.address)
-                for one, gpu in self._gpus.items()
-                if resource(gpu, self._settings) in resources
-            }
-            self._chosen_by[resources] = sharing.Shares(places, policy)
-        return self._chosen_by[resources]
 
     def _nearness(self, one: str, other: str) -> int:
         first, second = self._gpus.get(one), self._gpus.get(other)

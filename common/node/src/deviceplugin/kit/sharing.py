@@ -59,15 +59,15 @@ def check_count(count: int, setting: str = "shares") -> None:
         raise ConfigError(f"{setting}: {count} is not a number of shares: use 1 to {MOST}")
 
 
-def excess(counts: Mapping[str, int]) -> dict[str, str]:
-    """Return why resources cannot have as many shares, by name; none for those that can.
+def excess(counts: Mapping[str, int], each: int = 1) -> dict[str, str]:
+    """Return why resources cannot have so many devices with ``each`` shares, by name, if any.
 
     Ask before shares are made: millions of them would take the node's memory first.
     """
     return {
-        name: f"{name}: {count} shares have no room in the kubelet's list: use {MOST} at most"
+        name: f"{name}: {total} shares have no room in the kubelet's list: use {MOST} at most"
         for name, count in counts.items()
-        if count > MOST
+        if (total := count * each) > MOST
     }
 
 
@@ -84,6 +84,7 @@ class Shares:
     Args:
         places: The device of each id; or the names from the outermost device to the device itself,
             if it is a part of others. All shares must be there, allocated or not, in their order.
+            Those of several resources can be, with the resource as the outermost name.
         policy: ``spread`` or ``packed``.
         distinct: Make ``packed``, too, take each share from another device while there are any.
     """

@@ -1,6 +1,7 @@
 """The framework's devices for units, and which of them a container may have and should get."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Final, Literal
 
@@ -29,21 +30,24 @@ def describe(
     snapshot: Snapshot,
 ) -> list[dp.Device]:
     """Return a device for each unit. Device nodes and CDI names are by id, for those with any."""
-    return [
-        dp.Device(
-            unit.id,
-            resource=unit.resource,
-            share_of="" if unit.replica is None else unit.uuid,
-            hardware=_hardware(unit),
-            health=health[unit.id],
-            topology=numa.topology(unit.gpu.numa),
-            nodes=nodes.get(unit.id, ()),
-            cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
-            attributes=_attributes(unit, snapshot),
-            capacity=_capacity(unit),
-        )
-        for unit in units
-    ]
+    found: list[dp.Device] = []
+    first: dict[str, dp.Device] = {}
+    for unit in units:
+        if (device := first.get(unit.uuid)) is None:
+            device = first[unit.uuid] = dp.Device(
+                unit.id,
+                resource=unit.resource,
+                share_of="" if unit.replica is None else unit.uuid,
+                hardware=_hardware(unit),
+                health=health[unit.id],
+                topology=numa.topology(unit.gpu.numa),
+                nodes=nodes.get(unit.id, ()),
+                cdi_names=[cdi_names[unit.id]] if unit.id in cdi_names else (),
+                attributes=_attributes(unit, snapshot),
+                capacity=_capacity(unit),
+            )
+        found.append(replace(device, id=unit.id, health=health[unit.id]))  # MPS serves some shares
+    return found
 
 
 def _hardware(unit: Unit) -> list[str]:
@@ -140,9 +144,8 @@ class Placement:
     ) -> None:
         self._nearness = nearness(snapshot)
         self._units = {unit.id: unit for unit in units}
-        self._policy = policy
-        self._distinct = distinct
-        self._shares: dict[frozenset[str], Shares] = {}
+        places = {one: (unit.resource, *_parents(unit)) for one, unit in self._units.items()}
+        self._shares = Shares(places, _POLICIES[policy], distinct=distinct)
 
     def prefer(self, available: Iterable[str], required: Iterable[str], size: int) -> list[str]:
         """Return ``size`` of ``available``, with all of ``required`` among them.
@@ -155,7 +158,7 @@ class Placement:
         asked = needed.union(available)
         known = [unit for one in asked if (unit := self._units.get(one))]
         if any(unit.mig or unit.replica is not None for unit in known):
-            return self._shares_of(known).choose(asked, needed, size)
+            return self._shares.choose(asked, needed, size)
         free = sorted(asked, key=self._order)
         size = min(max(size, len(needed)), len(free))
         return choose(free, needed, size, self._score)
@@ -166,16 +169,6 @@ class Placement:
     def _order(self, device_id: str) -> tuple[int, int, int, str]:
         unit = self._units.get(device_id)
         return unit.key if unit else (len(self._units), -1, -1, device_id)
-
-    def _shares_of(self, asked: Iterable[Unit]) -> Shares:
-        """Return all units, used or not, of the resources of those that are asked about."""
-        resources = frozenset(unit.resource for unit in asked)
-        if resources not in self._shares:
-            own = [unit for unit in self._units.values() if unit.resource in resources]
-            places = {unit.id: _parents(unit) for unit in sorted(own, key=lambda one: one.key)}
-            policy = _POLICIES[self._policy]
-            self._shares[resources] = Shares(places, policy, distinct=self._distinct)
-        return self._shares[resources]
 
 
 def _parents(unit: Unit) -> tuple[str, ...]:

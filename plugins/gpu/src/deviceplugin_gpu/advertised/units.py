@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from deviceplugin.kit.naming import Naming, matches
@@ -209,8 +209,7 @@ def _shared(made: Advertised, sharing: Sharing) -> Iterable[Unit]:
     for unit, share in plan:
         resource, count = share.rename or unit.resource, share.replicas
         for number in range(0 if resource in refused else count):
-            replica = None if count == 1 else number
-            yield replace(unit, resource=resource, replica=replica, replicas=count)
+            yield Unit(resource, unit.gpu, unit.mig, None if count == 1 else number, count)
 
 
 def _without_effect(share: Share, units: Sequence[Unit], own: Sequence[Unit]) -> str:

@@ -18,7 +18,7 @@ def look(node: Node) -> Iterable[Finding]:
     """NVIDIA GPUs: driver, device files, libraries, and whether a CUDA pod would run."""
     if node.exists("dev/dxg"):
         gpus: Iterable[Finding] = [ok(_GPUS.what, "/dev/dxg exists: Windows has the driver")]
-    elif cuda_pods.is_tegra(node) and not host.cards(node.at("sys")):
+    elif cuda_pods.is_integrated(node) and not host.cards(node.at("sys")):
         gpus = [ok(_GPUS.what, "a Tegra system: its GPU is integrated, and a pod gets it as 0")]
     else:
         gpus = _GPUS.look(node)

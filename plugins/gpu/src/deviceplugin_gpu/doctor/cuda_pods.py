@@ -50,18 +50,17 @@ _EVERYBODY: Final = stat.S_IROTH | stat.S_IWOTH
 _STARTS: Final = "the pod starts, and CUDA finds no driver or no device in it."
 
 
-def is_tegra(node: Node) -> bool:
-    """Return whether the node is a Tegra system, such as a Jetson."""
-    return host.is_tegra(host.Roots(etc=node.at("etc"), sys=node.at("sys")))
+def is_integrated(node: Node) -> bool:
+    """Return whether the GPU is a part of the processor. An IGX may have a discrete one instead."""
+    sys = node.at("sys")
+    return host.is_tegra(host.Roots(etc=node.at("etc"), sys=sys)) and not host.has_discrete(sys)
 
 
 def look(node: Node) -> Iterator[Finding]:
     """Yield what a CUDA pod needs besides a GPU, and with which strategy it would run."""
     found = _VERSION.search(node.peek("proc/driver/nvidia/version"))
-    is_wsl, is_integrated = node.exists("dev/dxg"), is_tegra(node)
-    if found is None and not (
-        is_wsl or is_integrated
-    ):  # the hardware checks report what is missing then
+    is_wsl, integrated = node.exists("dev/dxg"), is_integrated(node)
+    if not (found or is_wsl or integrated):  # the hardware checks report what is missing then
         return
     version = "" if found is None or is_wsl else found[0]
     settings, faults = _settings(node)
@@ -81,7 +80,7 @@ def look(node: Node) -> Iterator[Finding]:
         fresh.append(not reason)
         yield _specification(file, reason)
     root = ""
-    if not is_integrated:  # else the toolkit has lists of files and device nodes
+    if not integrated:  # else the toolkit has lists of files and device nodes
         problems = {one: _files(node, one, version) for one in _ROOTS}
         root = next((one for one, why in problems.items() if not why), "")
         yield _libraries(node, root, version, problems)
@@ -90,7 +89,7 @@ def look(node: Node) -> Iterator[Finding]:
         nvidia_runtime=is_default(config) or (False if config.is_complete else None),
         cdi=config.cdi,
         toolkit=bool(fresh) and all(fresh),
-        libraries=None if is_integrated else bool(root),
+        libraries=None if integrated else bool(root),
         by_variable=requests is None or requests.by_variable,
         by_mounts=requests.by_mounts if requests else None,
     )

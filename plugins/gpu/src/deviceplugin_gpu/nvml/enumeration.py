@@ -212,11 +212,10 @@ def _answered(handles: Mapping[str, Handle], ask: Callable[[Handle], Any]) -> di
 
 def _advice(handle: Handle) -> bool | None:
     """Return whether the driver calls for a reset; None if it does not say."""
-    try:
-        (field,) = call("nvmlDeviceGetFieldValues", handle, [api.RECOVERY_ACTION])
-    except NvmlError:
+    (field,) = _value((None,), "nvmlDeviceGetFieldValues", handle, [api.RECOVERY_ACTION])
+    if field is None or field.nvmlReturn:
         return None
-    return None if field.nvmlReturn else int(field.value.uiVal) not in api.NO_RECOVERY_NEEDED
+    return int(field.value.uiVal) not in api.NO_RECOVERY_NEEDED
 
 
 def _missing(
@@ -247,8 +246,7 @@ def _pci(info: Any) -> str:
     """
     if info is None:
         return ""
-    raw = info.busId
-    text = (raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)).lower()
+    text = gpu_facts.text(info.busId).lower()
     if not _ADDRESS.fullmatch(text):
         return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
     domain, _, rest = text.partition(":")
@@ -259,10 +257,8 @@ def _links(
     gpus: Sequence[Gpu], handles: Mapping[str, Handle], is_late: Callable[[], bool]
 ) -> dict[tuple[str, str], Link]:
     """Return how near all pairs are. Unknown pairs count as far."""
-    remotes = {}
-    for gpu in gpus:
-        if gpu.uuid in handles and not is_late():
-            remotes[gpu.uuid] = _remotes(handles[gpu.uuid], gpus, is_late)
+    known = [gpu.uuid for gpu in gpus if gpu.uuid in handles]
+    remotes = {one: _remotes(handles[one], gpus, is_late) for one in known if not is_late()}
     found: dict[tuple[str, str], Link] = {}
     for a in remotes:
         for b in remotes:

@@ -159,12 +159,13 @@ def _named_profile(gpu: Questions, mig: Mig, instance: Any) -> str:
     for number in range(api.PROFILES if instance else 0):
         found = asked.ask(None, "nvmlDeviceGetGpuInstanceProfileInfo", number)
         if found and found.id == instance.profileId:
-            name = _PROFILE.search(_text(found.name))
+            name = _PROFILE.search(text(found.name))
             return _part(mig) + name[1].lower() if name else ""
     return ""
 
 
-def _text(raw: Any) -> str:
+def text(raw: Any) -> str:
+    """Return a string of NVML, which older bindings give as bytes."""
     return raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
 
 

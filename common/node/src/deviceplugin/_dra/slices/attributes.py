@@ -24,10 +24,11 @@ _OURS: Final = ("id", "resource", "numaNode")
 _ADDRESS: Final = re.compile(r"(?:0000)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 _VERSION: Final = re.compile(
-    r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?"
+    r"v?([0-9]{1,19})(?:\.([0-9]{1,19}))?(?:\.([0-9]{1,19}))?"
     r"((?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"
 )
-_LEADING_ZERO: Final = re.compile(r"[-.]0[0-9]+(?=[.+]|\Z)")
+_NO_NUMBER: Final = re.compile(r"[-.](?:0[0-9]+|[0-9]{20,})(?=[.+]|\Z)")
+"""In a pre-release. A number of over 64 bits ends the scheduler's work on every claim."""
 
 Described = dict[str, Any]
 """What slices say about a device, as JSON: its attributes, its capacity, and if it is shared."""
@@ -96,7 +97,7 @@ def pcie_root(address: str, sysfs: Path) -> str:
 def semantic(version: str) -> str:
     """Return ``version`` as semver.org writes it, or an empty string if it is none."""
     found = _VERSION.fullmatch(version)
-    if found is None or _LEADING_ZERO.search(found[4].partition("+")[0]):
+    if found is None or _NO_NUMBER.search(found[4].partition("+")[0]):
         return ""
     return ".".join((number or "").lstrip("0") or "0" for number in found.groups()[:3]) + found[4]
 

@@ -14,7 +14,8 @@ _DECIMAL: Final = {
     "n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
 }  # fmt: skip
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_EXPONENT: Final = re.compile(r"[eE]([-+]?\d+)")
+_EXPONENT: Final = re.compile(r"[eE]([-+]?\d{1,3})")
+"""The server takes more digits, and works on some of these numbers for minutes."""
 _DIGITS: Final = 18
 """Digits of which the server knows that they fit into 64 bits."""
 _FINEST: Final = -9

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from operator import attrgetter, contains, eq, ge, gt, le, lt, ne
+from operator import attrgetter, contains, ge, gt, le, lt
 from typing import Any, Final, NamedTuple
 
 from deviceplugin._dra.slices.attributes import semantic
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount
+from deviceplugin_testing.simulator._control_plane.rules.slices import VERSION
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<raw>[rR]?)(?:"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)')"""
-    r"""|(?P<word>[A-Za-z_]\w*|(?:0|[1-9]\d*)(?![\w.])|&&|\|\||[=!<>]=|[!<>().,\[\]-]))\s*""",
+    r"""|(?P<word>[A-Za-z_]\w*|(?:0|[1-9]\d{0,18})(?![\w.])|&&|\|\||[=!<>]=|[!<>().,\[\]-]))\s*""",
     re.ASCII,
 )
 _SPELLED: Final = {"&&": "and", "||": "or", "!": "~", "true": "True", "false": "False"}
@@ -34,10 +35,10 @@ _UNKNOWN: Final = (
 )
 _DEEPEST: Final = 100
 """Levels of an expression."""
-_NUMBER: Final = r"(0|[1-9]\d*)"
-_VERSION: Final = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII
-)
+_NOT_RE2: Final = re.compile(r"\(\?(?:[=!<>(]|P[=>])|\\[1-9]")
+_REPEATED: Final = re.compile(r"\)[*+{]|(?:(?<!\()[*+?{][^*+?{]*){6}")
+_MOST_TEXT: Final = 64
+"""Characters in which Python finds what RE2 does, and soon, if it is not ``_REPEATED``."""
 
 
 class SelectorError(Exception):
@@ -53,7 +54,7 @@ class _Semver(NamedTuple):
     minor: int
     patch: int
     is_final: bool
-    early: Sequence[tuple[bool, str]]
+    early: Sequence[tuple[bool, int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def parse_selector(expression: str) -> Selector:
     """Return whether a candidate is selected, as a function; raise ``ValueError``."""
     try:
         tree = ast.parse("".join(_respelled(expression)), mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError):
+    except (KeyError, SyntaxError, RecursionError, MemoryError):
         raise ValueError(_UNKNOWN) from None
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):
@@ -98,25 +99,19 @@ def parse_selector(expression: str) -> Selector:
 
 
 def _respelled(expression: str) -> Iterator[str]:
-    place = 0
+    place, was_text = 0, False
     while place < len(expression):
         found = _TOKEN.match(expression, place)
-        if found is None:
+        if found is None or (was_text and not found["word"]):  # Python would join two strings
             raise ValueError(_UNKNOWN)
-        place = found.end()
+        place, was_text = found.end(), not found["word"]
         if word := found["word"]:
             if keyword.iskeyword(word) and word != "in":
                 raise ValueError(_UNKNOWN)
             yield f"{_SPELLED.get(word, word)} "
         else:
             text = found["double"] or found["single"] or ""
-            yield repr(text if found["raw"] else _ESCAPE.sub(_unescaped, text))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    if found[1] not in _ESCAPED:
-        raise ValueError(_UNKNOWN)
-    return _ESCAPED[found[1]]
+            yield repr(text if found["raw"] else _ESCAPE.sub(lambda one: _ESCAPED[one[1]], text))
 
 
 def _is_known(node: ast.AST) -> bool:
@@ -132,7 +127,7 @@ def _is_known(node: ast.AST) -> bool:
             known = isinstance(function, ast.Attribute) and function.attr in _METHODS
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             known = isinstance(operand, ast.Constant) and type(operand.value) is int
-        case ast.Compare(left=ast.Attribute(attr="driver"), comparators=[ast.Constant(value=of)]):
+        case ast.Compare(ast.Attribute(ast.Name(), "driver"), _, [ast.Constant(of)]):
             known = isinstance(of, str)
         case ast.Compare():
             known = len(node.ops) == 1
@@ -149,7 +144,7 @@ def _call(node: ast.Call, of: Candidate) -> Any:
     given: tuple[Any, ...] = ()
     match node:
         case ast.Call(func=ast.Name(id="has"), args=[ast.Attribute(value=subject, attr=name)]):
-            return name in _value(subject, of)
+            return isinstance(subject, ast.Name) or name in _value(subject, of)
         case ast.Call(func=ast.Attribute(value=subject, attr=name)):
             given = (_value(subject, of),)
             call = _METHODS[name].get(type(given[0]), _no_overload)
@@ -162,7 +157,7 @@ def _call(node: ast.Call, of: Candidate) -> Any:
 def _apply(name: str, call: Callable[..., Any], *given: Any) -> Any:
     try:
         return call(*given)
-    except (TypeError, ValueError, re.error):
+    except (AttributeError, TypeError, ValueError, re.error):
         raise SelectorError(f"no such overload: {name}") from None
 
 
@@ -194,11 +189,20 @@ def _logic(node: ast.BoolOp, of: Candidate) -> bool:
 def _compare(node: ast.Compare, of: Candidate) -> bool:
     (symbol,), (right,) = node.ops, node.comparators
     one, other = _value(node.left, of), _value(right, of)
-    if isinstance(symbol, ast.Eq | ast.NotEq) and type(one) is not type(other):
-        return isinstance(symbol, ast.NotEq)
-    fits = isinstance(other, list | Mapping if isinstance(symbol, ast.In) else type(one))
+    if isinstance(symbol, ast.Eq | ast.NotEq):
+        return _equal(one, other) is isinstance(symbol, ast.Eq)
+    if isinstance(symbol, ast.In) and isinstance(other, list | Mapping):
+        return any(_equal(one, each) for each in other)
+    fits = isinstance(one, int | str) and type(one) is type(other)
     call = _OPERATORS[type(symbol)] if fits else _no_overload
     return bool(_apply(type(symbol).__name__, call, one, other))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two values are equal, which true and 1 are not."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return type(one) is type(other) and one == other
 
 
 def _unary(node: ast.UnaryOp, of: Candidate) -> Any:
@@ -213,15 +217,26 @@ def _truth(value: Any) -> bool:
 
 
 def _quantity(text: str) -> _Quantity:
+    if text.strip() != text:
+        raise ValueError(text)
     return _Quantity(amount(text))
 
 
+def _matches(text: str, pattern: str) -> bool:
+    if _NOT_RE2.search(pattern):
+        raise ValueError(pattern)
+    if _REPEATED.search(pattern) or len(text) > _MOST_TEXT:
+        raise SelectorError("not simulated: repeated groups, 6 repetitions, or a long string")
+    return bool(re.search(pattern, text, re.ASCII))
+
+
 def _semver(text: str, normalize: bool = False) -> _Semver:  # noqa: FBT001, FBT002 - as in CEL
-    found = _VERSION.fullmatch(semantic(text) if normalize else text)
-    if found is None:
+    found = VERSION.fullmatch(semantic(text) if normalize else text)
+    if found is None or not isinstance(normalize, bool):
         raise ValueError(text)
-    major, minor, patch, early = found.groups()
-    parts = [(not one.isdigit(), one.zfill(20)) for one in early.split(".")] if early else []
+    major, minor, patch, early = found.groups()[:4]
+    names = early[1:].split(".") if early else ()
+    parts = [(False, int(one), "") if one.isdigit() else (True, 0, one) for one in names]
     return _Semver(int(major), int(minor), int(patch), not early, parts)
 
 
@@ -232,9 +247,10 @@ def _order(one: Any, other: Any) -> int:
 
 
 _OPERATORS: Final[Mapping[type, Any]] = {
-    **dict(zip((ast.Eq, ast.NotEq, ast.Lt, ast.LtE), (eq, ne, lt, le), strict=True)),
-    **dict(zip((ast.Gt, ast.GtE, ast.In), (gt, ge, lambda one, of: one in of), strict=True)),
-    **dict.fromkeys((ast.And, ast.Or, ast.Invert, ast.USub, ast.Load)),
+    **dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE), (lt, le, gt, ge), strict=True)),
+    **dict.fromkeys(
+        (ast.Eq, ast.NotEq, ast.In, ast.And, ast.Or, ast.Invert, ast.USub, ast.Load), _no_overload
+    ),
 }
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {"value": _quantity, "version": _semver}
 _FUNCTIONS: Final[Mapping[str, Any]] = {"has": bool, "quantity": _quantity, "semver": _semver}
@@ -244,10 +260,10 @@ _METHODS: Final[Mapping[str, Mapping[type, Callable[..., Any]]]] = {
     "isGreaterThan": dict.fromkeys(_AMOUNTS, lambda one, other: _order(one, other) > 0),
     "isLessThan": dict.fromkeys(_AMOUNTS, lambda one, other: _order(one, other) < 0),
     **{name: {_Semver: attrgetter(name)} for name in ("major", "minor", "patch")},
-    "startsWith": {str: str.startswith},
-    "endsWith": {str: str.endswith},
+    "startsWith": {str: lambda text, start: text.startswith(start)},
+    "endsWith": {str: lambda text, end: text.endswith(end)},
     "contains": {str: contains},
-    "matches": {str: lambda text, pattern: bool(re.search(pattern, text))},
+    "matches": {str: _matches},
     "lowerAscii": {str: lambda text: text.encode().lower().decode()},
     "upperAscii": {str: lambda text: text.encode().upper().decode()},
 }

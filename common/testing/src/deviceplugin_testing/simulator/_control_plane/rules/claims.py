@@ -10,6 +10,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     forbidden,
     invalid,
     required,
+    too_long,
     too_many,
     unsupported,
 )
@@ -20,6 +21,7 @@ from deviceplugin_testing.simulator._control_plane.selectors import parse_select
 EXACT_COUNT: Final = "ExactCount"
 _MODES: Final = ("All", EXACT_COUNT)
 _OPERATORS: Final = ("Equal", "Exists")
+_LONGEST_EXPRESSION: Final = 10 * 1024
 _MOST_REQUESTS: Final = 32
 _MOST_PODS: Final = 256
 _UNION: Final = "exactly one of `exactly` or `firstAvailable` is required"
@@ -168,6 +170,9 @@ def _check_selectors(place: str, selectors: list[Object]) -> Iterator[FieldError
             yield required(at)
             continue
         expression = selector["cel"]["expression"]
+        if len(expression.encode(errors="replace")) > _LONGEST_EXPRESSION:
+            yield too_long(f"{at}.expression", _LONGEST_EXPRESSION)
+            continue
         try:
             parse_selector(expression)
         except ValueError as error:

@@ -34,7 +34,7 @@ _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection
 _NUMBER: Final = r"(0|[1-9]\d*)"
 _PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _BUILD: Final = r"[0-9a-zA-Z-]+"
-_VERSION: Final = re.compile(
+VERSION: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
     re.ASCII,
 )
@@ -195,7 +195,7 @@ def _check_attribute(place: str, attribute: Object) -> Iterator[FieldError]:
         text = attribute.get(kind)
         if text is None:
             continue
-        if kind == "version" and _VERSION.fullmatch(text) is None:
+        if kind == "version" and VERSION.fullmatch(text) is None:
             problem = "must be a string compatible with semver.org spec 2.0.0"
             yield invalid(f"{place}.version", text, problem)
         if len(text.encode()) > _LONGEST_VALUE:
