@@ -76,8 +76,8 @@ class Progress:
 class Holding:
     """The holds of a process. ``run`` is the thread that lets go; the rest is thread-safe.
 
-    Only the process with the lock on ``folder`` has holds: of two with one name, the second says so
-    and waits.
+    Only the process with the lock on ``folder`` makes and ends holds: of two with one name, the
+    second says so, and gives out nothing that the first holds.
     """
 
     folder: Path
@@ -105,8 +105,8 @@ class Holding:
     def open(self) -> bool:
         """Read what was held before, and return whether that is new.
 
-        If another process has the folder, its holds count here too. So a pod that starts before the
-        one that it replaces has ended gives out nothing held.
+        Those of another process that has the folder count here too: a pod may start before the one
+        that it replaces has ended.
         """
         try:
             locked = self._lock_folder()
@@ -145,11 +145,6 @@ class Holding:
             raise
         return found
 
-    def _close(self) -> None:
-        if self.locked is not None:
-            os.close(self.locked)
-            self.locked = None
-
     # Its thread.
 
     def run(self) -> None:
@@ -168,7 +163,8 @@ class Holding:
         finally:
             end()
             self.socket.close()
-            self._close()
+            if self.locked is not None:
+                os.close(self.locked)
 
     def stop(self) -> None:
         self._stopped = True
@@ -226,8 +222,8 @@ class Holding:
 
     def equip(self, plugin: Plugin, name: str) -> None:
         """Give ``plugin`` what it must not open: before it is used, and before ``let_go``."""
-        progress = self.progress
-        holds = [one for one in self.holds.all if not progress[one.name].in_use]
+        in_use = {name for name, one in self.progress.items() if one.in_use}
+        holds = [one for one in self.holds.all if one.name not in in_use]
         members = [each for one in holds for each in self.holds.members(one)]
         plugin.held = [one.device for one in members if one.plugin == name]
 
@@ -246,8 +242,8 @@ class Holding:
         }
 
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is held, for JSON."""
-        return [self.described(one) for one in self.holds.all]
+        """Return what is held, for JSON; not what another process says."""
+        return [self.described(one) for one in self.holds.all if self.locked is not None]
 
     def described(self, hold: Hold) -> Mapping[str, Any]:
         progress = self.progress.get(hold.name)
