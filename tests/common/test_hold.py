@@ -512,6 +512,15 @@ def test_a_value_of_an_attribute_without_all_holds_what_has_it_now(kubelet: Kube
         node.wait_for(RESOURCE, {"b", "c"}, {"a"})
 
 
+def test_a_second_hold_with_all_is_one_of_later_devices_too(kubelet: Kubelet) -> None:
+    plugin = Lamps(lamp("a", "serial-1", parent="card"))
+    with running(kubelet, plugin) as node:
+        hold(node, "card")
+        assert ask(node, "hold", "card", all=True)["was_held"]
+        plugin.set(*plugin.discover(), lamp("b", "serial-2", parent="card"), "c")
+        node.wait_for(RESOURCE, {"c"}, {"a", "b"})
+
+
 def test_a_device_is_let_go_again_where_it_is_now(kubelet: Kubelet) -> None:
     plugin = Lamps(lamp("a", "serial-1", pci="3b"), lamp("b", "serial-2", pci="af"))
     with running(kubelet, plugin) as node:

@@ -145,7 +145,7 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def take_back(self, devices: Sequence[dp.Device]) -> None:
-        wanted = {str(device.attributes.get("pci", "")) for device in devices}
+        wanted = frozenset(str(device.attributes.get("pci", "")) for device in devices)
         self._driver.take_back(wanted - self._let_go_of())
 
     def _let_go_of(self) -> frozenset[str]:

@@ -44,7 +44,9 @@ class Requests:
                 raise HoldError(f"{MOST} devices are held: release one first")
             if same:  # another reason, maybe by another name
                 known = {each.key: each for one in (*same, hold) for each in one.devices}
-                hold = replace(same[0], reason=hold.reason, devices=list(known.values()))
+                every = hold.by_attribute or same[0].by_attribute
+                devices = list(known.values())
+                hold = replace(same[0], reason=hold.reason, devices=devices, by_attribute=every)
             if not dry_run:
                 self._holding.file.save([*others, hold])
                 self._holding.set([*others, hold])
