@@ -404,6 +404,18 @@ def test_of_two_processes_with_one_name_the_second_has_no_holds_until_the_first_
         assert {"a"} == states(node).keys()
 
 
+def test_what_was_held_is_held_where_nothing_can_be_changed(kubelet: Kubelet) -> None:
+    with running(kubelet, Lamps("a", "b")) as node:
+        hold(node, "a")
+    lock = folder_of(kubelet) / "lock"
+    lock.unlink()
+    lock.mkdir()
+    with running(kubelet, Lamps("a", "b", "c")) as node:
+        node.wait_for(RESOURCE, {"b", "c"}, {"a"})
+        with pytest.raises(HoldError, match=r"devices cannot be held here: .*Is a directory"):
+            ask(node, "hold", "b")
+
+
 def test_a_folder_that_cannot_be_made_keeps_nobody_from_serving(kubelet: Kubelet) -> None:
     (kubelet.simulated.plugin_dir / FOLDER).write_text("in the way")
     with running(kubelet, Lamps("a")) as node:

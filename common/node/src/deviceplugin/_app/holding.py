@@ -105,25 +105,23 @@ class Holding:
     def open(self) -> bool:
         """Read what was held before, and return whether that is new.
 
-        Those of another process that has the folder count here too: a pod may start before the one
-        that it replaces has ended.
+        What is held counts also where nothing can be changed: a pod may start before the one it
+        replaces has ended, or a disk has become read-only.
         """
         try:
             locked = self._lock_folder()
-        except BlockingIOError:
-            self.problem = f"{self.folder}: another process has it: give each its own instance"
-            self._problems.say("folder", "holds unavailable", error=self.problem)
-            if (known := self.file.peek()) is not None:
-                self.set(known, in_use=False, adds=False)
-                return True
         except OSError as error:
-            self.problem = f"{self.folder}: {advised(error)}"
+            why = "another process has it: give each its own instance"
+            text = why if isinstance(error, BlockingIOError) else advised(error)
+            self.problem = f"{self.folder}: {text}"
             self._problems.say("folder", "holds unavailable", error=self.problem)
+            if (known := self.file.peek()) is None:
+                return False
+            self.set(known, in_use=False, adds=False)
         else:
             self._read()
             self.locked = locked  # from now on requests are answered
-            return True
-        return False
+        return True
 
     def _read(self) -> None:
         self._problems.over("folder")
