@@ -1,10 +1,11 @@
 """Holding a device: no pod gets it, its plugin lets go of it, and a restart changes nothing."""
 
 import json
+import os
 import re
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -189,7 +190,7 @@ def test_a_name_that_matches_several_devices_holds_none_unless_all_are_meant(
 
 def test_a_name_is_looked_for_in_one_resource_if_that_is_given(kubelet: Kubelet) -> None:
     other = "example.com/other"
-    plugins = Lamps(lamp("a", "x")), Lamps(lamp("a", "y"), resource=other)
+    plugins = Lamps("a"), Lamps("a", resource=other)  # of nothing that has a name
     with running(kubelet, *plugins) as node:
         with pytest.raises(
             HoldError, match=f"'a' matches 2 devices: a of {other}, a of {RESOURCE}"
@@ -300,13 +301,6 @@ def test_a_device_that_is_released_while_it_is_let_go_of_is_not_let_go(kubelet: 
         assert ({}, []) == (states(node), list(plugin.held))
 
 
-def test_a_plugin_without_the_hooks_lets_go_at_once(kubelet: Kubelet) -> None:
-    with running(kubelet, ScriptedPlugin("a")) as node:
-        hold(node, "a")
-        ask(node, "release", "a")
-        node.wait_for(RESOURCE, {"a"})
-
-
 def test_restored_hooks_that_hang_do_not_delay_the_first_list(kubelet: Kubelet) -> None:
     names = [f"d{n}" for n in range(6)]
     with running(kubelet, Lamps(*names, "free")) as node:
@@ -332,9 +326,13 @@ def test_a_reload_gives_the_new_plugin_what_it_must_not_open(kubelet: Kubelet) -
         node.wait_for(RESOURCE, {"b"}, {"a"})
 
 
-def file_of(kubelet: Kubelet) -> Path:
-    (path,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/holds.json")
+def folder_of(kubelet: Kubelet) -> Path:
+    (path,) = (kubelet.simulated.plugin_dir / FOLDER).iterdir()
     return path
+
+
+def file_of(kubelet: Kubelet) -> Path:
+    return folder_of(kubelet) / "holds.json"
 
 
 def test_a_hold_that_cannot_be_saved_is_not_made_nor_ended(kubelet: Kubelet) -> None:
@@ -406,6 +404,18 @@ def test_of_two_processes_with_one_name_the_second_has_no_holds_until_the_first_
         assert {"a"} == states(node).keys()
 
 
+def test_what_was_held_is_held_where_nothing_can_be_changed(kubelet: Kubelet) -> None:
+    with running(kubelet, Lamps("a", "b")) as node:
+        hold(node, "a")
+    lock = folder_of(kubelet) / "lock"
+    lock.unlink()
+    lock.mkdir()
+    with running(kubelet, Lamps("a", "b", "c")) as node:
+        node.wait_for(RESOURCE, {"b", "c"}, {"a"})
+        with pytest.raises(HoldError, match=r"devices cannot be held here: .*Is a directory"):
+            ask(node, "hold", "b")
+
+
 def test_a_folder_that_cannot_be_made_keeps_nobody_from_serving(kubelet: Kubelet) -> None:
     (kubelet.simulated.plugin_dir / FOLDER).write_text("in the way")
     with running(kubelet, Lamps("a")) as node:
@@ -463,6 +473,15 @@ def test_a_client_that_says_nonsense_or_nothing_harms_nobody(tmp_path: Path) -> 
         hold_socket.ask(tmp_path, {}, PATIENCE)
 
 
+def test_a_request_that_finds_a_fault_of_ours_keeps_nobody_from_asking(tmp_path: Path) -> None:
+    served = HoldSocket(lambda request: {"found": 1 / request["by"]})
+    served.open(tmp_path)
+    for _ in range(2):
+        assert "ZeroDivisionError" in hold_socket.ask(tmp_path, {"by": 0}, PATIENCE)["error"]
+    assert {"found": 1.0} == hold_socket.ask(tmp_path, {"by": 1}, PATIENCE)
+    served.close()
+
+
 def test_a_socket_that_cannot_be_made_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -472,3 +491,97 @@ def test_a_socket_that_cannot_be_made_is_logged_once(
         served.open(tmp_path)
     served.close()
     assert ["hold socket unavailable"] == caplog.messages
+
+
+@pytest.mark.slow
+def test_a_pod_that_starts_before_its_predecessor_ends_gives_out_nothing_held(
+    kubelet: Kubelet,
+) -> None:
+    held = lamp("a", "serial-1")
+    with running(kubelet, Lamps(held, "b")) as node:
+        hold(node, "a")
+        with running(kubelet, Lamps(held, "b", "c")) as second:
+            second.wait_for(RESOURCE, {"b", "c"}, {"a"})
+            ask(node, "hold", "b")
+            second.wait_for(RESOURCE, {"c"}, {"a", "b"})
+            ask(node, "release", "b")
+            second.wait_for(RESOURCE, {"b", "c"}, {"a"})
+
+
+def test_a_value_of_an_attribute_without_all_holds_what_has_it_now(kubelet: Kubelet) -> None:
+    plugin = Lamps(lamp("a", "serial-1", place=1), lamp("b", "serial-2", place=2))
+    with running(kubelet, plugin) as node:
+        hold(node, "1")
+        node.wait_for(RESOURCE, {"b"}, {"a"})
+        plugin.set(lamp("a", "serial-1", place=2), lamp("b", "serial-2", place=1), "c")
+        node.wait_for(RESOURCE, {"b", "c"}, {"a"})
+
+
+def test_a_second_hold_with_all_is_one_of_later_devices_too(kubelet: Kubelet) -> None:
+    plugin = Lamps(lamp("a", "serial-1", parent="card"))
+    with running(kubelet, plugin) as node:
+        hold(node, "card")
+        assert ask(node, "hold", "card", all=True)["was_held"]
+        plugin.set(*plugin.discover(), lamp("b", "serial-2", parent="card"), "c")
+        node.wait_for(RESOURCE, {"c"}, {"a", "b"})
+
+
+def test_a_device_is_let_go_again_where_it_is_now(kubelet: Kubelet) -> None:
+    plugin = Lamps(lamp("a", "serial-1", pci="3b"), lamp("b", "serial-2", pci="af"))
+    with running(kubelet, plugin) as node:
+        hold(node, "a")
+        plugin.set(lamp("a", "serial-1", pci="af"), lamp("b", "serial-2", pci="3b"))
+        eventually(lambda: ["let go a", "let go a"] == plugin.asked)
+        plugin.set(lamp("b", "serial-2", pci="3b"))  # it does not look at the other any more
+        eventually(lambda: ["af"] == [one.attributes["pci"] for one in plugin.held])
+        node.wait_for(RESOURCE, {"b"}, {"a"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda holds: holds * 2,
+        lambda holds: [{**holds[0], "name": f"a{n}"} for n in range(10_000)],
+        lambda holds: [{**holds[0], "since": float("inf")}],
+        lambda holds: [{**holds[0], "since": float("nan")}],
+        lambda holds: [{**holds[0], "reason": "a\nb"}],
+        lambda holds: [{**holds[0], "name": "\x1b[31m"}],
+        lambda holds: [{**holds[0], "devices": []}],
+        lambda holds: [{**holds[0], "devices": [{**holds[0]["devices"][0], "hardware": "x"}]}],
+        lambda _holds: {},
+    ],
+)
+def test_what_no_hold_can_be_counts_as_damaged(
+    tmp_path: Path, change: Callable[[list[dict[str, Any]]], object]
+) -> None:
+    file = HoldFile(tmp_path / "holds.json")
+    file.save([make("a", WHY, {(RESOURCE, "a"): ("Lamps", lamp("a"))}, 0.0)])
+    document = json.loads(file.path.read_text())
+    document["holds"] = change(document["holds"])
+    file.path.write_text(json.dumps(document))
+    found, problem = HoldFile(file.path).load()
+    assert (["a"], f"{file.path} was damaged: its copy is used") == (
+        [one.name for one in found],
+        problem,
+    )
+
+
+@pytest.mark.parametrize("kind", ["folder", "link to itself", "pipe", "socket"])
+@pytest.mark.parametrize("name", ["holds.json", "holds.json.bak", "lock", ".socket"])
+def test_whatever_is_in_the_way_keeps_no_plugin_from_serving(
+    kubelet: Kubelet, name: str, kind: str
+) -> None:
+    with running(kubelet, Lamps("a")):
+        path = folder_of(kubelet) / name
+    path.unlink(missing_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as other, ShortPath(path.parent) as short:
+            other.bind(f"{short}/{name}")
+    else:
+        path.symlink_to(name)
+    with running(kubelet, Lamps("a")) as node:
+        node.wait_for(RESOURCE, {"a"})

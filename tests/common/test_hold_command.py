@@ -2,16 +2,19 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Event
 
 import pytest
+from typing_extensions import override
 
+import deviceplugin as dp
 from deviceplugin.__main__ import main
 from deviceplugin._app.holding import FOLDER
+from deviceplugin._platform.clock import Clock
 from deviceplugin.tools.hold import _cli
 from deviceplugin_testing.fixture import Kubelet
-from driven_clock import DrivenClock
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
 
@@ -85,13 +88,18 @@ def test_of_two_plugins_the_one_that_has_the_device_is_asked(kubelet: Kubelet, r
         node.wait_for(RESOURCE, {"a", "b"})
         assert 0 == run("hold", "b", "--reason=x")[0]
         assert 4 == len(run("hold")[1].splitlines()) + 1
-        (kubelet.simulated.plugin_dir / FOLDER / "one" / ".socket").unlink()
-        assert 0 == run("release", "a")[0]
+        path = kubelet.simulated.plugin_dir / FOLDER / "one" / ".socket"
+        path.unlink()
+        path.touch()
+        status, _, said = run("release", "a")
+        assert (0, True) == (status, f"{path.parent} does not answer: " in said)
 
 
 def test_without_a_plugin_it_says_where_one_was_looked_for(kubelet: Kubelet, run: Run) -> None:
     where = kubelet.simulated.plugin_dir / FOLDER
-    expected = f"deviceplugin hold: no plugin has a socket in {where}\n"
+    expected = (
+        f"deviceplugin hold: no plugin has a socket in {where}, as far as this user can see\n"
+    )
     assert (1, "", expected) == run("hold")
     folder: Path = where / "one"
     folder.mkdir(parents=True)
@@ -116,20 +124,40 @@ def test_a_wait_ends_at_its_timeout_and_the_device_stays_held(
 def test_a_wait_ends_if_somebody_else_releases_the_device(
     kubelet: Kubelet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plugin = ScriptedPlugin("a")
+    class Pauses(Clock):
+        """A clock by which the device is released in the third pause."""
 
-    class Clock(DrivenClock):
-        """A clock by which the device is released before the second look."""
+        passed = 0.0
 
+        @override
         def now(self) -> float:
-            holds = node.host.inventory()["holds"]
-            if holds and holds[0]["state"].startswith("waiting for"):
-                node.host.ask_hold({"do": "release", "device": "a"})
-            return 0.0
+            return self.passed
 
-    with kubelet.running(plugin) as node:
-        node.wait_for(RESOURCE, {"a"})
+        @override
+        def wait(self, event: Event, until: float) -> None:
+            self.passed = until
+            if until == 3:
+                node.host.ask_hold({"do": "release", "device": "a"})
+            else:
+                eventually(lambda: node.host.inventory()["holds"][1]["state"].endswith("users"))
+
+    with kubelet.running(ScriptedPlugin("a", "z")) as node:
+        node.wait_for(RESOURCE, {"a", "z"})
+        node.host.ask_hold({"do": "hold", "device": "z", "reason": "x"})
         node.allocate("a")
         words = ["a", "--reason=x", "--wait", f"--plugin-dir={kubelet.simulated.plugin_dir}"]
-        eventually(lambda: _cli.hold(words, Clock()) == 1)
+        assert 1 == _cli.hold(words, Pauses())
         assert "a is not held any more" in capsys.readouterr().err
+
+
+def test_a_release_that_the_plugin_refuses_fails(kubelet: Kubelet, run: Run) -> None:
+    class Hot(ScriptedPlugin):
+        @override
+        def take_back(self, devices: Sequence[dp.Device]) -> None:
+            raise dp.DiscoveryError("it is hot")
+
+    with kubelet.running(Hot("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert 0 == run("hold", "a", "--reason=x")[0]
+        said = "deviceplugin release: a stays held: it is not ready: it is hot\n"
+        assert (1, "", said) == run("release", "a")

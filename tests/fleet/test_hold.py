@@ -77,6 +77,7 @@ def test_nobody_is_asked_if_no_plugin_or_more_than_one_has_the_device(
         (["n3", "a"], "", 2, "no plugin runs on node 'n3'"),
         (["n1", "a", "-n", "A"], "", 2, "--namespace 'A': is not the name of a namespace"),
         (["n1", "a"], Says(error="forbidden", status=1), 1, "gpu/p: forbidden"),
+        (["n1", "a"], Says(error="no \x1b[31m", status=1), 1, "gpu/p: 'no \\x1b[31m'"),
         (["n1", "a"], Says(status=7), 7, "gpu/p: the command did not end"),
     ],
 )

@@ -131,6 +131,37 @@ def test_a_gpu_is_not_opened_by_a_start_while_it_is_held(rig: GpuRig, kubelet: K
         node.wait_for(GPU, uuids(0, 1))
 
 
+def test_a_held_gpu_that_is_elsewhere_on_the_bus_after_a_reboot_costs_no_other_gpu(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with_cards(rig, Fleet.of(2))
+    with running(rig, kubelet) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        hold(node, uuid(0))
+    rig.close()
+    rig.has(Fleet(tuple(FakeGpu(slot, values={"uuid": uuid(1 - slot)}) for slot in (0, 1))))
+    with running(rig, kubelet) as node:
+        node.wait_for(GPU, uuids(1), uuids(0))
+        eventually(lambda: is_open(rig, 0) and not is_open(rig, 1))
+        eventually(lambda: state(node) == "let go")
+        node.wait_for(GPU, uuids(1), uuids(0))
+
+
+def test_the_release_of_a_gpu_that_was_never_let_go_interrupts_no_other(
+    rig: GpuRig, kubelet: Kubelet
+) -> None:
+    with_cards(rig, Fleet.of(2))
+    with running(rig, kubelet) as node:
+        node.wait_for(GPU, uuids(0, 1))
+        node.allocate(uuid(0))
+        inits = rig.fake.calls()["nvmlInitWithFlags"]
+        ask(node, "hold", uuid(0))
+        eventually(lambda: state(node) == "waiting for its users")
+        ask(node, "release", uuid(0))
+        node.wait_for(GPU, uuids(0, 1))
+        assert inits == rig.fake.calls()["nvmlInitWithFlags"]
+
+
 def test_a_gpu_is_not_let_go_while_a_pod_has_it(rig: GpuRig, kubelet: Kubelet) -> None:
     with_cards(rig, Fleet.of(1))
     with running(rig, kubelet) as node:

@@ -220,7 +220,11 @@ class FakeNvml:
     def is_open(self, slot: int) -> bool:
         """Return whether any process has the device node of a GPU open."""
         node = (self.nodes / f"nvidia{slot}").stat()
-        for link in Path("/proc").glob("[0-9]*/fd/*"):
+        links: list[Path] = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended
+                links += (process / "fd").iterdir()
+        for link in links:
             with suppress(OSError):  # closed meanwhile
                 if os.path.samestat(link.stat(), node):
                     return True

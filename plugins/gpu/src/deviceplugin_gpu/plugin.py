@@ -146,8 +146,8 @@ class GpuPlugin(dp.Plugin):
 
     @override
     def take_back(self, devices: Sequence[dp.Device]) -> None:
-        held = self._driver.session.held
-        self._driver.take_back(held - self._let_go_of())
+        wanted = frozenset(str(device.attributes.get("pci", "")) for device in devices)
+        self._driver.take_back(wanted - self._let_go_of())
 
     def _let_go_of(self) -> frozenset[str]:
         """Return the PCI addresses of the GPUs that must not be opened."""

@@ -18,7 +18,7 @@ from deviceplugin.tools import _command_line
 from deviceplugin.tools.hold import _cli as node
 from deviceplugin_cli.diagnosis._answers import PROGRAM, in_pod
 from deviceplugin_cli.diagnosis._cluster import Asked
-from deviceplugin_cli.diagnosis._kubectl import Kubectl, add_kubectl
+from deviceplugin_cli.diagnosis._kubectl import Kubectl, Ran, add_kubectl
 from deviceplugin_cli.diagnosis._pods import SELECTOR, PluginPod, plugin_pod
 from deviceplugin_cli.fleet._question import Progress, Reader
 from deviceplugin_cli.kubeconfig import add_cluster, cluster_of
@@ -92,7 +92,7 @@ def _able(
     able = [pod for pod, ran in tried if ran.status == 0]
     if not able:
         for pod, ran in tried:
-            complain(_NAME, f"{pod}: {ran.error}")
+            _complain(pod, ran)
     elif len(able) > 1:
         named = ", ".join(map(str, able))
         complain(_NAME, f"{named} have {device!r}: give --namespace or --selector")
@@ -101,8 +101,12 @@ def _able(
 
 def _in(pod: PluginPod, kubectl: Kubectl, words: Sequence[str]) -> int:
     ran = in_pod(pod, kubectl, *PROGRAM, *words)
-    sys.stdout.write(ran.out)
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in ran.out.splitlines()))
     if ran.status != 0:
-        text = ran.error or "the command did not end"
-        complain(_NAME, f"{pod}: {printable(text)}")
+        _complain(pod, ran)
     return FAILED if ran.status is None else ran.status
+
+
+def _complain(pod: PluginPod, ran: Ran) -> None:
+    lines = ran.error.splitlines() or ["the command did not end"]
+    complain(_NAME, "\n".join(f"{pod}: {printable(line)}" for line in lines))

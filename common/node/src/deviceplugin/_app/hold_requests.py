@@ -44,10 +44,11 @@ class Requests:
                 raise HoldError(f"{MOST} devices are held: release one first")
             if same:  # another reason, maybe by another name
                 known = {each.key: each for one in (*same, hold) for each in one.devices}
-                hold = replace(same[0], reason=hold.reason, devices=list(known.values()))
+                every = hold.by_attribute or same[0].by_attribute
+                devices = list(known.values())
+                hold = replace(same[0], reason=hold.reason, devices=devices, by_attribute=every)
             if not dry_run:
                 self._holding.file.save([*others, hold])
-                self._holding.progress.setdefault(hold.name, Progress(in_use=True))
                 self._holding.set([*others, hold])
         if not dry_run:
             self._holding.report("device held", hold)
@@ -61,7 +62,8 @@ class Requests:
                 return {"holds": [self._holding.described(hold)]}
             self._holding.progress[hold.name] = Progress(in_use=True, state=RELEASING)
             self._holding.equip_all()
-        problem = self._take_back(hold)
+        why = self._holding.have(hold, "take_back", _TIMEOUT)
+        problem = why and f"it is not ready: {why}"
         left = [one for one in self._holding.holds.all if one.name != hold.name]
         with self._holding.lock:
             try:
@@ -80,13 +82,6 @@ class Requests:
         self._holding.changed()
         return {"holds": [self._holding.described(hold)]}
 
-    def _take_back(self, hold: Hold) -> str:
-        """Have plugins check what is about to be released; return why it cannot be used yet."""
-        for discovery, devices in self._holding.concerned(hold):
-            if why := self._holding.call(discovery, "take_back", devices, _TIMEOUT):
-                return f"it is not ready: {why}"
-        return ""
-
     def _named(self, name: str) -> Hold:
         holds = self._holding.holds.all
         found = [one for one in holds if one.name == name] or [
@@ -95,6 +90,6 @@ class Requests:
         known = ", ".join(one.name for one in holds) or "nothing is"
         if not found:
             raise HoldError(f"{name!r} is not held: {known}")
-        if len(found) > 1 or (found[0].name != name and not found[0].is_one_thing):
+        if len(found) > 1 or (found[0].name != name and len(found[0].things) > 1):
             raise HoldError(f"{name!r} is a part of what is held as {known}: release that")
         return found[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final
 
+from deviceplugin._platform import hooks
 from deviceplugin._platform.hooks import reason_of
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
@@ -77,7 +78,7 @@ class HoldSocket:
         reply: Mapping[str, Any]
         try:
             request: Mapping[str, Any] = dict(json.loads(read_line(client, _TIMEOUT)))
-            reply = self._answer(request)
+            reply = hooks.call(self._answer, request)  # whatever it raises, others are served
         except DevicePluginError as error:
             reply = {"error": reason_of(error)}
         except (ValueError, TypeError, RecursionError) as error:

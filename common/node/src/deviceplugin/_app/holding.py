@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Found, HeldDevice, Hold, Holds
+from deviceplugin._attribution.holds import Found, Hold, Holds
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._discovery.found import Groups
 from deviceplugin._discovery.loop import Discovery
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.hooks import HooksByResource, reason_of
@@ -60,22 +59,25 @@ class Progress:
     """Whether plugins may have the devices open. Not after a restart: they have never opened them.
     """
     state: str = "waiting"
-    done: frozenset[Key] = frozenset()
-    """The devices that were let go of, or tried to. Parts of the same hardware may appear later."""
+    done: Mapping[Key, object] = field(default_factory=dict)
+    """The devices that were let go of, or tried to. Parts of the same hardware may appear later, or
+    what is known of them change, such as their place."""
     rest: float = _FIRST_REST
     not_before: float = 0.0
 
-    def is_over(self, keys: frozenset[Key]) -> bool:
-        """Return whether nothing is left to be done for the devices ``keys``."""
-        return self.state == RELEASING or (self.state == LET_GO and keys <= self.done)
+    def is_over(self, known: Mapping[Key, object]) -> bool:
+        """Return whether nothing is left to be done for the devices ``known``."""
+        return self.state == RELEASING or (
+            self.state == LET_GO and known.items() <= self.done.items()
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Holding:
     """The holds of a process. ``run`` is the thread that lets go; the rest is thread-safe.
 
-    Only the process with the lock on ``folder`` has holds: of two with one name, the second says so
-    and waits.
+    Only the process with the lock on ``folder`` makes and ends holds: of two with one name, the
+    second says so, and gives out nothing that the first holds.
     """
 
     folder: Path
@@ -100,14 +102,12 @@ class Holding:
         self._problems = Problems(log)
         self._hooks = HooksByResource()
 
-    # For discoveries.
+    def open(self) -> bool:
+        """Read what was held before, and return whether that is new.
 
-    def apply(self, plugin: str, groups: Groups) -> None:
-        """Add what is held and was not discovered."""
-        self.holds.apply(plugin, groups)
-
-    def open(self) -> None:
-        """Read what was held before, unless another process has the folder."""
+        What is held counts also where nothing can be changed: a pod may start before the one it
+        replaces has ended, or a disk has become read-only.
+        """
         try:
             locked = self._lock_folder()
         except OSError as error:
@@ -115,16 +115,22 @@ class Holding:
             text = why if isinstance(error, BlockingIOError) else advised(error)
             self.problem = f"{self.folder}: {text}"
             self._problems.say("folder", "holds unavailable", error=self.problem)
-            return
+            if (known := self.file.peek()) is None:
+                return False
+            self.set(known, in_use=False, adds=False)
+        else:
+            self._read()
+            self.locked = locked  # from now on requests are answered
+        return True
+
+    def _read(self) -> None:
         self._problems.over("folder")
         holds, self.problem = self.file.load()
         if self.problem:
             log.error("holds damaged", extra={"error": self.problem})
-        with self.lock:
-            self.set(holds)
+        self.set(holds, in_use=False)
         for hold in holds:
             log.info("device still held", extra=_fields(hold))
-        self.locked = locked  # from now on requests are answered
 
     def _lock_folder(self) -> int:
         for one in (self.folder.parent, self.folder):
@@ -137,11 +143,6 @@ class Holding:
             raise
         return found
 
-    def _close(self) -> None:
-        if self.locked is not None:
-            os.close(self.locked)
-            self.locked = None
-
     # Its thread.
 
     def run(self) -> None:
@@ -150,17 +151,18 @@ class Holding:
         try:
             while not self._stopped:
                 self.wake.clear()
-                if self.locked is None:
-                    self.open()
+                if self.locked is None and self.open():
                     self.changed()
+                wait = _AGAIN
                 if self.locked is not None:
                     self.socket.open(self.folder)
-                wait = min([_AGAIN, *map(self._advance, self.holds.all)])
+                    wait = min([wait, *map(self._advance, self.holds.all)])
                 self.wake.wait(wait)
         finally:
             end()
             self.socket.close()
-            self._close()
+            if self.locked is not None:
+                os.close(self.locked)
 
     def stop(self) -> None:
         self._stopped = True
@@ -169,32 +171,25 @@ class Holding:
 
     def _advance(self, hold: Hold) -> float:
         """Let go of what ``hold`` has, if nobody uses it; return for how long to do nothing."""
-        keys = frozenset(one.key for one in self.members(hold))
+        known = {one.key: _facts(one.device) for one in self.holds.members(hold)}
         progress = self.progress.get(hold.name)
-        if progress is None or progress.is_over(keys):
+        if progress is None or progress.is_over(known):
             return _AGAIN
         if (left := progress.not_before - time.monotonic()) > 0:
             return left
-        users = self.ownership.users(keys)
+        users = self.ownership.users(known.keys())
         if users is None or users:
             progress.state = "waiting for its users" if users else UNKNOWN
             return _AGAIN
         with self.lock:
-            progress.done, progress.in_use = keys, False
+            progress.done, progress.in_use = known, False
             self.equip_all()
-        problem = self._let_go(hold)
+        problem = self.have(hold, "let_go", _LET_GO_TIMEOUT)
         with self.lock:
             if self.progress.get(hold.name) is not progress:
                 return 0.0  # it was released meanwhile
             progress.state = f"not let go: {problem}" if problem else LET_GO
         return self._rest(hold, progress, problem)
-
-    def _let_go(self, hold: Hold) -> str:
-        """Have plugins close what they have open; return why one has not."""
-        for discovery, devices in self.concerned(hold):
-            if why := self.call(discovery, "let_go", devices, _LET_GO_TIMEOUT):
-                return why
-        return ""
 
     def _rest(self, hold: Hold, progress: Progress, problem: str) -> float:
         """Report an attempt; return for how long to do nothing."""
@@ -207,37 +202,27 @@ class Holding:
         progress.not_before = time.monotonic() + rest
         return rest
 
-    def call(self, discovery: Discovery, hook: str, devices: Sequence[Device], limit: float) -> str:
-        plugin = discovery.plugin
-        if not overrides(plugin, hook):
-            return ""
-        try:
-            self._hooks[discovery.name].call(hook, getattr(plugin, hook), devices, timeout=limit)
-        except DevicePluginError as error:
-            return reason_of(error)
+    def have(self, hold: Hold, hook: str, limit: float) -> str:
+        """Have plugins do something with the devices of ``hold``; return why one cannot."""
+        members = self.holds.members(hold)
+        for each in self.discoveries:
+            devices = [one.device for one in members if one.plugin == each.name]
+            if not (devices and overrides(each.plugin, hook)):
+                continue
+            try:
+                called = getattr(each.plugin, hook)
+                self._hooks[each.name].call(hook, called, devices, timeout=limit)
+            except DevicePluginError as error:
+                return reason_of(error)
         return ""
 
     # Which devices.
-
-    def members(self, hold: Hold) -> Sequence[HeldDevice]:
-        """Return the devices of a hold: those at that time, and its parts that are there now."""
-        found = {one.key: one for one in hold.devices}
-        for key, (plugin, device) in self.there().items():
-            if key not in found and hold.covers(key[0], device):
-                found[key] = HeldDevice(plugin, key[0], device)
-        return list(found.values())
-
-    def concerned(self, hold: Hold) -> Iterator[tuple[Discovery, Sequence[Device]]]:
-        members = self.members(hold)
-        for each in self.discoveries:
-            if devices := [one.device for one in members if one.plugin == each.name]:
-                yield each, devices
 
     def equip(self, plugin: Plugin, name: str) -> None:
         """Give ``plugin`` what it must not open: before it is used, and before ``let_go``."""
         in_use = {name for name, one in self.progress.items() if one.in_use}
         holds = [one for one in self.holds.all if one.name not in in_use]
-        members = [each for one in holds for each in self.members(one)]
+        members = [each for one in holds for each in self.holds.members(one)]
         plugin.held = [one.device for one in members if one.plugin == name]
 
     def equip_all(self) -> None:
@@ -254,12 +239,9 @@ class Holding:
             for device in one.devices.values()
         }
 
-    def users(self, hold: Hold) -> Sequence[str] | None:
-        return self.ownership.users([one.key for one in self.members(hold)])
-
     def listed(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is held, for JSON."""
-        return [self.described(one) for one in self.holds.all]
+        """Return what is held, for JSON; not what another process says."""
+        return [self.described(one) for one in self.holds.all if self.locked is not None]
 
     def described(self, hold: Hold) -> Mapping[str, Any]:
         progress = self.progress.get(hold.name)
@@ -269,13 +251,14 @@ class Holding:
             "since": hold.since,
             "state": progress.state if progress else "not held",
             "devices": [{"resource": name, "id": one} for name, one in sorted(hold.keys)],
-            "users": self.users(hold),
+            "users": self.ownership.users([one.key for one in self.holds.members(hold)]),
         }
 
-    def set(self, holds: Sequence[Hold]) -> None:
-        """Make ``holds`` what is held."""
-        self.progress = {one.name: self.progress.get(one.name, Progress()) for one in holds}
-        self.holds.set(holds, self.there())
+    def set(self, holds: Sequence[Hold], *, in_use: bool = True, adds: bool = True) -> None:
+        """Make ``holds`` what is held; plugins may have what is new open if it is ``in_use``."""
+        known = self.progress
+        self.progress = {one.name: known.get(one.name, Progress(in_use)) for one in holds}
+        self.holds.set(holds, self.there(), adds=adds)
         self.metrics.held.labels().set(sum(len(one.things) for one in holds))
         self.metrics.oldest_hold.labels().set(min((one.since for one in holds), default=0.0))
 
@@ -292,3 +275,7 @@ class Holding:
 
 def _fields(hold: Hold) -> dict[str, Any]:
     return {"device": hold.name, "reason": hold.reason}
+
+
+def _facts(device: Device) -> object:
+    return device.hardware, dict(device.attributes)

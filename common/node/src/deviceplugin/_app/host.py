@@ -138,7 +138,7 @@ class Host:
             watcher=self._watcher,
             metrics=self._metrics,
             lost=self._lost,
-            hold=self._holding.apply,
+            hold=self._holding.holds.apply,
         )
         self._introduce(plugins)
         named = zip(plugins, _names(plugins), strict=True)

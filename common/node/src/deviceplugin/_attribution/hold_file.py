@@ -1,11 +1,14 @@
 """The file that remembers what is held, for the next process of the plugin."""
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from deviceplugin._attribution.holds import HeldDevice, Hold, HoldError
+from deviceplugin._attribution.holds import MOST, HeldDevice, Hold, HoldError, check
 from deviceplugin._inventory.validation import device_problem
 from deviceplugin.kit.state import State
 from deviceplugin.model import Attribute, Device, Version
@@ -19,19 +22,31 @@ class HoldFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._states = [State(one, _FORM) for one in (path, path.with_name(f"{path.name}.bak"))]
+        self._peeked = (0, 0)
 
     def load(self) -> tuple[Sequence[Hold], str]:
         """Return the holds, and what is wrong with that, if anything is.
 
         A file that is damaged is set aside, and what the copy names is held.
         """
-        was_there = self.path.exists()
+        was_there = os.path.lexists(self.path)
         for number, state in enumerate(self._states):
             found = state.load(_read, None)
             if found is not None:
                 return found, f"{self.path} was damaged: its copy is used" if number else ""
         lost = "is damaged, and so is its copy: what was held is not known, and not held"
         return (), f"{self.path} {lost}" if was_there else ""
+
+    def peek(self) -> Sequence[Hold] | None:
+        """Return the holds of the process that has the file; None if they are known, or not there.
+
+        Such a file is replaced at each change.
+        """
+        before = self._peeked
+        with suppress(OSError):
+            status = self.path.stat()
+            self._peeked = status.st_ino, status.st_mtime_ns
+        return None if self._peeked == before else self._states[0].load(_read, None)
 
     def save(self, holds: Collection[Hold]) -> None:
         """Write all holds to the disk; HoldError if that fails, and then the file is as it was."""
@@ -72,15 +87,28 @@ def _read(document: Mapping[str, Any]) -> Sequence[Hold]:
             str(one["name"]),
             str(one["reason"]),
             float(one["since"]),
-            [HeldDevice(*each) for entry in one["devices"] for each in _devices(entry)],
+            [HeldDevice(*each) for entry in _list(one["devices"]) for each in _devices(entry)],
             bool(one["by_attribute"]),
         )
-        for one in document["holds"]
+        for one in _list(document["holds"])
     ]
-    for one in (each.device for hold in holds for each in hold.devices):
-        if problem := device_problem(one):
-            raise ValueError(problem)
+    if not len({one.name for one in holds}) == len(holds) <= MOST:
+        raise ValueError(f"there are more than {MOST} holds, or two of one name")
+    for hold in holds:
+        check(hold)
+        if not hold.devices:
+            raise ValueError(f"the hold of {hold.name} is of no device")
+        datetime.fromtimestamp(hold.since, UTC)  # it can be shown
+        for _, _, one in hold.devices:
+            if problem := device_problem(one):
+                raise ValueError(problem)
     return holds
+
+
+def _list(found: object) -> list[Any]:
+    if not isinstance(found, list):
+        raise TypeError(f"{type(found).__name__} is not a list")
+    return found
 
 
 def _devices(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Device]]:
@@ -92,9 +120,9 @@ def _devices(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Device]]:
         "",
         resource=str(entry["resource"]),
         share_of=entry["share_of"],
-        hardware=tuple(map(str, entry["hardware"])),
+        hardware=tuple(map(str, _list(entry["hardware"]))),
         attributes=facts,
         capacity=entry["capacity"],
     )
-    for one in entry["ids"]:
+    for one in _list(entry["ids"]):
         yield str(entry["plugin"]), common.resource, replace(common, id=str(one))

@@ -1,6 +1,7 @@
 """Devices that an operator holds: which they are, by their hardware."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
@@ -20,12 +21,11 @@ LONGEST: Final = 256
 """Characters of a reason, and of a name."""
 _SHOWN: Final = 8
 
-DevicesByResource = Mapping[str, Mapping[str, Device]]
 Found = Mapping[Key, tuple[str, Device]]
 """Devices, each with the name of its plugin."""
 
 
-class HoldError(DevicePluginError):
+class HoldError(DevicePluginError, ValueError):
     """A hold cannot be made or ended as it was asked for."""
 
 
@@ -41,7 +41,7 @@ class HeldDevice(NamedTuple):
         return self.resource, self.device.id
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Hold:
     """One hold, of all devices that are parts of the same hardware."""
 
@@ -59,93 +59,61 @@ class Hold:
         return frozenset(one.key for one in self.devices)
 
     @cached_property
-    def things(self) -> Sequence[HeldDevice]:
-        """One device for each piece of hardware: there can be very many shares of one."""
-        found = {(one.resource, identity(one.device)): one for one in self.devices}
-        return list(found.values())
-
-    @property
-    def is_one_thing(self) -> bool:
-        return len({identity(one.device) for one in self.things}) == 1
-
-    @property
-    def health(self) -> Health:
-        return Health.unhealthy(f"{PREFIX}{self.reason}")
-
-    def covers(self, resource: str, device: Device) -> bool:
-        """Return whether ``device`` is held: whether its hardware is, whatever its id is now."""
-        if self.by_attribute and has_fact(device, self.name):
-            return True
-        return any(_is_part(resource, device, one) for one in self.things)
+    def things(self) -> frozenset[frozenset[str]]:
+        """The pieces of hardware: there can be very many shares of one."""
+        return frozenset(identity(one.resource, one.device) for one in self.devices)
 
     def concerns(self, name: str) -> bool:
-        return any(
-            is_called(one.device, name) or has_piece(one.device, name) for one in self.devices
-        )
+        return any(rule(one.device, name) for one in self.devices for rule in (_is_called, _has))
 
 
-def _is_part(resource: str, device: Device, held: HeldDevice) -> bool:
-    """Return whether a device is the same hardware as one that is held, or a part of it.
-
-    By names, such as a PCI address, if both have any. Device nodes may be common to several
-    devices, so one without names is a part only if it has no other nodes.
-    """
-    if device is held.device:
-        return True
-    ours, theirs = _names(device), _names(held.device)
-    if ours and theirs:
-        return not ours.isdisjoint(theirs)
-    known = resource == held.resource and device.id == held.device.id
-    shared = device.share_of != "" and (resource, device.share_of) == (
-        held.resource,
-        held.device.share_of,
-    )
-    own = pieces.of(device)
-    return known or shared or bool(own and own <= pieces.of(held.device))
+def check(hold: Hold) -> None:
+    """Raise HoldError unless a name and a reason can be shown."""
+    for what, text in (("device", hold.name), ("reason", hold.reason)):
+        if not 0 < len(text) <= LONGEST or not text.isprintable():
+            raise HoldError(f"the {what} must have 1 to {LONGEST} printable characters, in a line")
 
 
 def _names(device: Device) -> frozenset[str]:
     return frozenset(one for one in device.hardware if not one.startswith("/"))
 
 
-def is_called(device: Device, name: str) -> bool:
+def _is_called(device: Device, name: str) -> bool:
     return name in {device.id, device.share_of}
 
 
-def has_piece(device: Device, name: str) -> bool:
-    return (
-        name in device.hardware
-        or pieces.pci(name) in device.hardware
-        or any(name == node.host_path for node in device.nodes)
-    )
+def _has(device: Device, name: str) -> bool:
+    nodes = (node.host_path for node in device.nodes)
+    return not {name, pieces.pci(name)}.isdisjoint(device.hardware) or name in nodes
 
 
-def has_fact(device: Device, name: str) -> bool:
+def _has_fact(device: Device, name: str) -> bool:
     return any(str(value) == name for value in device.attributes.values())
 
 
-def find(name: str, there: Found, *, every: bool = False) -> tuple[Found, bool]:
-    """Return the devices that ``name`` means, and whether it is the value of an attribute.
+def _find(name: str, there: Found, *, every: bool) -> tuple[Found, bool]:
+    """Return the devices that ``name`` means, and whether all that ever have such an attribute.
 
     It is an id, the name of a piece of hardware, or the value of an attribute, in this order.
     HoldError if there is none, or if they are several things and not ``every`` one is meant.
     """
-    for rule in (is_called, has_piece, has_fact):
+    for rule in (_is_called, _has, _has_fact):
         found = {key: one for key, one in there.items() if rule(one[1], name)}
         if not found:
             continue
-        things = {identity(one) for _, one in found.values()}
-        if len(things) > 1 and rule is not has_piece and not every:
+        things = {identity(key[0], one) for key, (_, one) in found.items()}
+        if len(things) > 1 and rule is not _has and not every:
             known = _listed(found)
             raise HoldError(f"{name!r} matches {len(things)} devices: {known}: name one, or --all")
-        return found, rule is has_fact
+        return found, rule is _has_fact and every
     known = _listed(there) or "none"
     raise HoldError(f"no device here is called {name!r}: there are {known}")
 
 
-def identity(device: Device) -> frozenset[str]:
+def identity(resource: str, device: Device) -> frozenset[str]:
     """Return what tells a piece of hardware from others; the same for all shares of it."""
-    return _names(device) or pieces.of(device) or frozenset({device.share_of or device.id})
+    own = f"{resource} {device.share_of or device.id}"
+    return _names(device) or pieces.of(device) or frozenset({own})
 
 
 def _listed(keys: Iterable[Key]) -> str:
@@ -159,18 +127,71 @@ def make(name: str, reason: str, there: Found, now: float, *, every: bool = Fals
 
     HoldError if the name or the reason cannot be used.
     """
-    for what, text in (("device", name), ("reason", reason)):
-        if not 0 < len(text) <= LONGEST or not text.isprintable():
-            raise HoldError(f"the {what} must have 1 to {LONGEST} printable characters, in a line")
-    found, by_attribute = find(name, there, every=every)
+    check(Hold(name, reason, now, ()))
+    found, by_attribute = _find(name, there, every=every)
     chosen = [HeldDevice(plugin, key[0], one) for key, (plugin, one) in found.items()]
     hold = Hold(name, reason, now, chosen, by_attribute)
+    index = _Index([hold])
     parts = [
         HeldDevice(plugin, key[0], one)
         for key, (plugin, one) in there.items()
-        if key in found or hold.covers(key[0], one)
+        if key in found or index.holds(key[0], one)
     ]
     return replace(hold, devices=parts)
+
+
+class _Index:
+    """Finds the holds of a device: those of the hardware that it is, or is a part of.
+
+    By names, such as a PCI address, if both have any. Device nodes may be common to several
+    devices, so one without names is a part only if it has no other nodes. However many holds and
+    devices there are, a device is looked up by the few things that it is known by.
+    """
+
+    def __init__(self, holds: Sequence[Hold]) -> None:
+        self._holds = holds
+        self._marked: dict[object, set[int]] = defaultdict(set)
+        self._nodes: dict[str, set[tuple[int, frozenset[str]]]] = defaultdict(set)
+        for number, hold in enumerate(holds):
+            if hold.by_attribute:
+                self._marked["value", hold.name].add(number)
+            for one in hold.devices:
+                names = _names(one.device)
+                for mark in (*names, *_marks(one.resource, one.device, named=bool(names))):
+                    self._marked[mark].add(number)
+                for piece in (own := pieces.of(one.device) - names):
+                    self._nodes[piece].add((number, own))
+
+    def holds(self, resource: str, device: Device) -> Sequence[Hold]:
+        found = {one for mark in self._known_by(resource, device) for one in self._marked[mark]}
+        if self._nodes and not _names(device) and (own := pieces.of(device)):
+            theirs = self._nodes.get(min(own), ())
+            found |= {number for number, nodes in theirs if own <= nodes}
+        return [self._holds[number] for number in sorted(found)]
+
+    def _known_by(self, resource: str, device: Device) -> Iterator[object]:
+        names = _names(device)
+        marks: set[object] = {*names, *_marks(resource, device, named=False)}
+        marks |= {("value", str(one)) for one in device.attributes.values()}
+        if not names:
+            marks.update(_marks(resource, device, named=True))
+        return (mark for mark in marks if mark in self._marked)
+
+
+def _marks(resource: str, device: Device, *, named: bool) -> Iterator[object]:
+    """Yield what a device is known by apart from names, if one of two has no ``named`` hardware."""
+    yield "id", named, resource, device.id
+    if device.share_of:
+        yield "share", named, resource, device.share_of
+
+
+class _Match(NamedTuple):
+    device: Device
+    holds: Sequence[Hold]
+
+    @property
+    def why(self) -> str:
+        return PREFIX + "; ".join(dict.fromkeys(one.reason for one in self.holds))
 
 
 class Holds:
@@ -184,25 +205,23 @@ class Holds:
         self._lock = Lock()
         """Held during all changes, so that none is of holds that are not in force any more."""
         self.all: Sequence[Hold] = ()
-        self._matched: dict[str, Mapping[Key, str]] = {}
+        self._adds = True
+        self._matched: dict[str, Mapping[Key, _Match]] = {}
 
-    def set(self, holds: Sequence[Hold], there: Found) -> None:
-        """Hold exactly ``holds``. ``there`` are all devices that are known now."""
+    def set(self, holds: Sequence[Hold], there: Found, *, adds: bool = True) -> None:
+        """Hold exactly ``holds``. ``there`` are all devices that are known now.
+
+        Without ``adds``, another process lists what is not discovered.
+        """
         with self._lock:
-            self._set(holds, there)
-
-    def _set(self, holds: Sequence[Hold], there: Found) -> None:
-        self.all = holds
-        matched: dict[str, dict[Key, str]] = {plugin: {} for plugin, _ in there.values()}
-        for key, (plugin, device) in there.items() if holds else ():
-            if why := self._why(key[0], device):
-                matched[plugin][key] = why
-        self._matched = {**matched}
-        self._publish()
-
-    def _why(self, resource: str, device: Device) -> str:
-        reasons = [one.reason for one in self.all if one.covers(resource, device)]
-        return "; ".join(dict.fromkeys(reasons))
+            self.all, self._adds = holds, adds
+            matched: dict[str, dict[Key, _Match]] = {plugin: {} for plugin, _ in there.values()}
+            index = _Index(holds)
+            for key, (plugin, device) in there.items() if holds else ():
+                if found := index.holds(key[0], device):
+                    matched[plugin][key] = _Match(device, found)
+            self._matched = {**matched}
+            self._publish()
 
     def apply(self, plugin: str, groups: dict[str, dict[str, Device]]) -> None:
         """Find what is held among the devices that ``plugin`` discovered, and add what is missing.
@@ -212,36 +231,57 @@ class Holds:
         if not (self.all or self._matched.get(plugin)):
             return
         with self._lock:
-            self._apply(plugin, groups, self.all)
-
-    def _apply(
-        self, plugin: str, groups: dict[str, dict[str, Device]], holds: Sequence[Hold]
-    ) -> None:
-        found = {
-            (resource, one.id): why
-            for resource, devices in groups.items()
-            for one in devices.values()
-            if (why := self._why(resource, one))
-        }
-        there = {identity(groups[name][one]) for name, one in found}
-        for hold in holds:
-            for owner, resource, device in hold.devices:
-                gone = owner == plugin and identity(device) not in there
-                if gone and device.id not in (group := groups.setdefault(resource, {})):
-                    group[device.id] = replace(device, resource=resource, health=hold.health)
-                    found[resource, device.id] = hold.reason
-        if found != self._matched.get(plugin):
+            index, before = _Index(self.all), self._matched.get(plugin, {})
+            found = {
+                (resource, one.id): _Match(one, holds)
+                for resource, devices in groups.items()
+                for one in devices.values()
+                if (holds := index.holds(resource, one))
+            }
+            if self._adds:
+                found |= self._missing(plugin, groups, found)
             self._matched = {**self._matched, plugin: found}
-            self._publish()
+            if found != before:
+                self._publish()
+
+    def _missing(
+        self, plugin: str, groups: dict[str, dict[str, Device]], found: Mapping[Key, _Match]
+    ) -> Mapping[Key, _Match]:
+        """Add to ``groups`` what is held of ``plugin`` and was not found, as it was seen last."""
+        there = {identity(name, one.device) for (name, _), one in found.items()}
+        before, added = self._matched.get(plugin, {}), {}
+        for hold in self.all:
+            for owner, resource, device in hold.devices:
+                thing, key = identity(resource, device), (resource, device.id)
+                if owner != plugin or thing in there or device.id in groups.get(resource, ()):
+                    continue
+                last = before[key].device if key in before else device
+                one = last if identity(resource, last) == thing else device
+                added[key] = match = _Match(replace(one, resource=resource), [hold])
+                health = Health.unhealthy(match.why)
+                groups.setdefault(resource, {})[one.id] = replace(match.device, health=health)
+        return added
+
+    def members(self, hold: Hold) -> Sequence[HeldDevice]:
+        """Return the devices of a hold: those at that time, and its parts, as they were seen last.
+
+        So a plugin lets go of a device where it is now, and of nothing else that took its place.
+        """
+        found = {one.key: one for one in hold.devices}
+        for plugin, matched in self._matched.items():
+            for key, one in matched.items():
+                if hold in one.holds:
+                    found[key] = HeldDevice(plugin, key[0], one.device)
+        return list(found.values())
 
     def _publish(self) -> None:
         # What a plugin has not discovered yet is known by its id alone.
         held = {
-            one.key: hold.reason
+            one.key: f"{PREFIX}{hold.reason}"
             for hold in self.all
             for one in hold.devices
             if one.plugin not in self._matched
         }
         for found in self._matched.values():
-            held.update(found)
-        self._changed({key: f"{PREFIX}{why}" for key, why in held.items()})
+            held.update((key, one.why) for key, one in found.items())
+        self._changed(held)

@@ -142,14 +142,17 @@ class Driver:
 
     def take_back(self, addresses: frozenset[str]) -> None:
         """Use these GPUs again; NvmlError if one that the driver has cannot be read."""
+        closed = addresses & (self._closed | self.session.held)
         self.session.held -= addresses
         self._closed -= addresses
+        if not closed:
+            return  # the others are not interrupted for what has been open all along
         if self.session.is_open:
             self.session.reopen()
         else:
             self.session.open()
         with self.session.use():
-            for address in addresses & {*host.served(self._sysfs)}:
+            for address in closed & {*host.served(self._sysfs)}:
                 call("nvmlDeviceGetUUID", Place(0, address).handle())
 
     def _read(self, uuid: str) -> Reading:

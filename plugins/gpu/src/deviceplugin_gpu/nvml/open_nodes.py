@@ -23,7 +23,7 @@ def users(dev: Path, wanted: Wanted, *, own: bool = False) -> list[str]:
 
     Those of other containers cannot be seen, unless they share the namespace of processes.
     """
-    files = {_identity(path) for path in _nodes(dev, wanted)} - {None}
+    files = {*_files(dev, wanted)}
     found = []
     for process in [_PROC / "self"] if own else sorted(_PROC.glob("[0-9]*")):
         # It may have ended, or belong to somebody else.
@@ -34,20 +34,15 @@ def users(dev: Path, wanted: Wanted, *, own: bool = False) -> list[str]:
     return found
 
 
-def _nodes(dev: Path, wanted: Wanted) -> Iterator[Path]:
+def _files(dev: Path, wanted: Wanted) -> Iterator[tuple[int, int]]:
     for path in dev.glob("nvidia*"):
         if (name := _NODE.fullmatch(path.name)) and wanted(int(name[1])):
-            yield path
+            with suppress(OSError):
+                status = path.stat()
+                yield status.st_dev, status.st_ino
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    with suppress(OSError):
-        status = path.stat()
-        return status.st_dev, status.st_ino
-    return None
-
-
-def _is_meant(entry: "os.DirEntry[str]", wanted: Wanted, files: object) -> bool:
+def _is_meant(entry: "os.DirEntry[str]", wanted: Wanted, files: set[tuple[int, int]]) -> bool:
     try:
         status = entry.stat()
     except OSError:  # closed meanwhile
@@ -55,4 +50,4 @@ def _is_meant(entry: "os.DirEntry[str]", wanted: Wanted, files: object) -> bool:
     if stat.S_ISCHR(status.st_mode):
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
         return major == _MAJOR and minor not in _NOT_GPUS and wanted(minor)
-    return (status.st_dev, status.st_ino) in files  # type: ignore[operator]
+    return (status.st_dev, status.st_ino) in files

@@ -8,17 +8,20 @@ from datetime import timedelta
 from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED, complain
-from deviceplugin._app.holding import LET_GO
+from deviceplugin._app.hold_socket import SOCKET, ask
+from deviceplugin._app.holding import FOLDER, LET_GO
 from deviceplugin._app.text_table import aligned
+from deviceplugin._config.settings import Settings
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import ConfigError, DevicePluginError
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import add_output, add_seconds, add_settings, settings_of
-from deviceplugin.tools.hold._client import NoPluginError, Reply, ask_all
 
 _SETTINGS: Final = ("plugin-dir", "registry-dir")
 _POLL: Final = 1.0
+_ANSWER: Final = 60.0
+"""Seconds: a release waits until the plugin has checked the device."""
 _HEADER: Final = ("DEVICE", "FOR", "STATE", "USED BY", "REASON")
 DESCRIPTION: Final = """\
 Keep pods off a device, and have its plugin let go of it: for a reset, a change of its partitions or
@@ -37,6 +40,12 @@ examples:
 
 Exit status: 0 if it was done, 1 if not, or not within --timeout, 2 if the command line is wrong."""
 _RELEASE: Final = "Give a held device to pods again, once its plugin finds that it can be used."
+
+Reply = Mapping[str, Any]
+
+
+class NoPluginError(DevicePluginError):
+    """No plugin answers."""
 
 
 def hold(argv: Sequence[str], clock: Clock = MONOTONIC) -> int:
@@ -64,6 +73,28 @@ def _hold(options: argparse.Namespace, clock: Clock) -> int:
 
 def _release(options: argparse.Namespace) -> int:
     return _show(options, [_one(options, "release")[1]])
+
+
+def ask_all(settings: Settings, request: Reply, *, only: str = "*") -> Mapping[str, Reply]:
+    """Return what each plugin whose socket can be seen answers, or ``only`` one, by its name.
+
+    NoPluginError if none does.
+    """
+    replies: dict[str, Reply] = {}
+    silent: list[str] = []
+    for directory in (settings.plugin_dir, settings.registry_dir):
+        for path in sorted((directory / FOLDER).glob(f"{only}/{SOCKET}")):
+            try:
+                replies[path.parent.name] = ask(path.parent, request, _ANSWER)
+            except (OSError, ValueError) as error:
+                silent.append(f"{path.parent} does not answer: {error}")
+    if not replies:
+        where = settings.plugin_dir / FOLDER
+        silent = silent or [f"no plugin has a socket in {where}, as far as this user can see"]
+        raise NoPluginError("\n".join(silent))
+    if silent:
+        complain("deviceplugin hold", "\n".join(silent))
+    return replies
 
 
 def _one(options: argparse.Namespace, what: str) -> tuple[str, Reply]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar
 
 from deviceplugin._config.settings import Settings
 from deviceplugin.checks import Finding, Node, failure, ok, warning
@@ -84,9 +84,9 @@ def holds(node: Node) -> Iterator[Finding]:
     if problem:
         means = "no device can be held here, or what was held before is given to pods again."
         yield warning(page, f"holds: {problem}", means=means, do="do as it says; see the log.")
-    for name, why, since, state in found:
+    for name, why, since in found:
         lasts = max(0.0, node.wall() - since)
-        text = f"held for {timedelta(seconds=round(lasts))}: {why} ({state})"
+        text = f"held for {timedelta(seconds=round(lasts))}: {why}"
         if lasts > _LONG:
             means = "no pod gets it. Somebody may have forgotten it."
             yield warning(name, text, means=means, do=f"deviceplugin release {name}")
@@ -96,10 +96,12 @@ def holds(node: Node) -> Iterator[Finding]:
         yield ok(page, "nothing is held")
 
 
-def _holds(page: Any) -> tuple[list[tuple[str, str, float, str]], str]:
-    fields = ("device", "reason", "since", "state")
-    found = [tuple(one[field] for field in fields) for one in page.get("holds", ())]
-    return cast("Any", found), str(page.get("holds_problem", ""))
+def _holds(page: Any) -> tuple[list[tuple[str, str, float]], str]:
+    found = [
+        (str(one["device"]), f"{one['reason']} ({one['state']})", float(one["since"]))
+        for one in page.get("holds", ())
+    ]
+    return found, str(page.get("holds_problem", ""))
 
 
 class _Offer(NamedTuple):
