@@ -27,16 +27,17 @@ def judge(device: Found, result: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare the devices that CUDA has in a container with the one that was allocated."""
     found, uuid = result["devices"], _UUID.fullmatch(device.hardware)
     if not found or (len(found) > 1 and uuid):
-        wrong = [f"has {len(found)} devices, not 1"]
-    else:
-        expected = {"uuid": uuid[1].lower()} if uuid else {}
-        if "pci" in device.attributes:
-            expected["pci"] = str(device.attributes["pci"]).lower()
-        wrong = [f"{k} {found[0][k]}, not {v}" for k, v in expected.items() if found[0][k] != v]
-        size, total = found[0]["memory"] / _GIB, gib(device)
-        if total and not _RANGE[0] * total <= size <= _RANGE[1] * total:
-            wrong.append(f"memory {size:.4g}Gi, not {total:g}Gi")
+        yield failure("CUDA", f"has {len(found)} devices, not 1", means=_MEANS, do=ISSUE)
+        return
+    expected = {"uuid": uuid[1].lower()} if uuid else {}
+    if "pci" in device.attributes:
+        expected["pci"] = str(device.attributes["pci"]).lower()
+    wrong = [f"{k} {found[0][k]}, not {v}" for k, v in expected.items() if found[0][k] != v]
+    size, total = found[0]["memory"] / _GIB, gib(device)
+    if total and not _RANGE[0] * total <= size <= _RANGE[1] * total:
+        wrong.append(f"memory {size:.4g}Gi, not {total:g}Gi")
     if wrong:
         yield failure("CUDA", "; ".join(wrong), means=_MEANS, do=ISSUE)
-        return
-    yield ok("CUDA", f"{result['cuda']} on {found[0]['name']}, {size:.4g}Gi: the kernel is right")
+    else:
+        text = f"{result['cuda']} on {found[0]['name']}, {size:.4g}Gi: the kernel is right"
+        yield ok("CUDA", text)

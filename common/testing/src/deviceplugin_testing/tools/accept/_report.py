@@ -11,7 +11,7 @@ from deviceplugin.checks import Finding
 from deviceplugin.tools.doctor._check import Result
 from deviceplugin.tools.doctor._cli import failed, line, text
 
-_WIDTH = len("nvidia-smi")
+_WIDTH = len("provocation")
 
 
 class Report:
