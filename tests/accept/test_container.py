@@ -4,7 +4,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from deviceplugin.kit import hosting
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.conformance._process import family
 from deviceplugin_testing.simulator import RunOptions
-from deviceplugin_testing.tools.accept import _cli, _container, _steps, _users
+from deviceplugin_testing.tools.accept import _container, _steps, _users
 from deviceplugin_testing.tools.accept._node import place
 from gpu.fake_library import compile_c, kept
 from hardware.namespaces import unshared
@@ -247,20 +247,6 @@ def test_without_the_package_that_has_it_the_command_says_what_to_install(
     monkeypatch.setattr(hosting, "entry_points", lambda **_: ())
     with pytest.raises(ConfigError, match=r"needs deviceplugin-testing: .*\./common/testing"):
         hosting.acceptance("lamp")([])
-
-
-WRONG: list[tuple[Sequence[str], str]] = [
-    (["lamp"], "'lamp' is not a plugin with an acceptance: installed are "),
-    (["amd", "--provoke"], "--provoke: amd has no error that leaves a device healthy"),
-]
-
-
-@pytest.mark.parametrize(("words", "expected"), WRONG)
-def test_a_plugin_without_it_is_named(
-    words: Sequence[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 2 == _cli.main(words)
-    assert expected in capsys.readouterr().err
 
 
 def as_render_nodes(folder: Path) -> None:

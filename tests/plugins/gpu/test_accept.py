@@ -45,6 +45,12 @@ HOLD, UVM, HELD = "exec 7<>/dev/nvidia0", "8<>/dev/nvidia-uvm", "echo held; exec
 CTR_PATH = "driver-root-ctr-path"
 
 
+def script(path: Path, text: str) -> None:
+    """Have a program of a shell, or of the interpreter that its first line names."""
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 class Machine:
     """Root's machine with one GPU of the fake driver, in a mount namespace of its own."""
 
@@ -64,9 +70,7 @@ class Machine:
 
     def program(self, name: str, text: str) -> None:
         """Have a program of this name on the machine."""
-        path = self.path / "bin" / name
-        path.write_text(text)
-        path.chmod(0o755)
+        script(self.path / "bin" / name, text)
 
     def tell_xids(self) -> None:
         """Have the fake NVML report the faults of the fake CUDA."""
@@ -170,7 +174,7 @@ def toolkit(machine: Machine) -> None:
     }
     (machine.path / "toolkit.json").write_text(json.dumps(document))
     copy = f'for word; do case $word in --output=*) cp {machine.path}/toolkit.json "${{word#*=}}"'
-    machine.program("nvidia-ctk", f"#!/bin/sh\n{copy};; esac; done\n")
+    machine.program("nvidia-ctk", f"{copy};; esac; done")
     program = """#!{python}
 import json, subprocess, sys
 state = json.load(sys.stdin)
@@ -296,7 +300,7 @@ def test_two_at_once_do_not_mix(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_a_report_is_written_in_time_whatever_hangs(machine: Machine) -> None:
-    machine.program("nvidia-smi", "#!/bin/sh\nexec sleep 1000\n")
+    machine.program("nvidia-smi", "exec sleep 1000")
     words = f"import sys; from {_cli.__name__} import *; import {_cli.__name__} as cli"
     limited = f"{words}; cli._LIMIT = 1; sys.exit(main(['gpu', *sys.argv[5:]]))"
     wrap = [sys.executable, "-c", limited]
@@ -376,10 +380,7 @@ def test_what_nvidia_smi_says_is_compared(
     (tmp_path / "topo").write_text(TOPOLOGY.format(numa))
     program = tmp_path / "root/usr/bin/nvidia-smi"
     program.parent.mkdir(parents=True)
-    program.write_text(
-        f"#!/bin/sh\n[ $1 = topo ] && exec cat {tmp_path}/topo; cat {tmp_path}/rows\n"
-    )
-    program.chmod(0o755)
+    script(program, f"[ $1 = topo ] && exec cat {tmp_path}/topo; cat {tmp_path}/rows")
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
     ours = Found("nvidia.com/gpu", uuid(0), numa=[1], attributes=OURS)
     found = [*compare([ours], {"driver-root-ctr-path": str(tmp_path / "root")})]
@@ -399,9 +400,7 @@ def test_without_nvidia_smi_nothing_is_compared(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     if program:
-        path = tmp_path / "nvidia-smi"
-        path.write_text(f"#!/bin/sh\n{program}\n")
-        path.chmod(0o755)
+        script(tmp_path / "nvidia-smi", program)
     (found,) = compare([], {"driver-root-ctr-path": "/nowhere"})
     assert (Verdict.UNKNOWN, expected) == (found.verdict, found.found)
 
@@ -434,9 +433,7 @@ def test_devices_of_nvidias_runtime_are_those_that_the_answer_names(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     if program:
-        path = tmp_path / "nvidia-ctk"
-        path.write_text(f"#!/bin/sh\n{program}\n")
-        path.chmod(0o755)
+        script(tmp_path / "nvidia-ctk", program)
     elif shutil.which("nvidia-ctk", path="/usr/bin:/usr/local/bin"):
         pytest.skip("NVIDIA's toolkit is on this machine")
     given = {"NVIDIA_VISIBLE_DEVICES": variable}
@@ -447,22 +444,26 @@ def test_devices_of_nvidias_runtime_are_those_that_the_answer_names(
 
 
 WRONG: list[tuple[list[str], str]] = [
-    (["--strategy=cdi"], "no strategy 'cdi': did you mean cdi-cri?"),
-    (["--", "--device-list-strategy=envvar"], "--device-list-strategy=envvar: each strategy is"),
-    (["--report=/nowhere/report.md"], "--report /nowhere/report.md: cannot be written"),
-    (["--prvoke"], "--provoke"),
+    (["gpu", "--strategy=cdi"], "no strategy 'cdi': did you mean cdi-cri?"),
+    (
+        ["gpu", "--", "--device-list-strategy=envvar"],
+        "--device-list-strategy=envvar: each strategy is",
+    ),
+    (["gpu", "--report=/nowhere/report.md"], "--report /nowhere/report.md: cannot be written"),
+    (["gpu", "--prvoke"], "--provoke"),
+    (["lamp"], "'lamp' is not a plugin with an acceptance: installed are "),
+    (["amd", "--provoke"], "--provoke: amd has no error that leaves a device healthy"),
+    (["gpu"], "needs root: it makes device nodes and namespaces"),
 ]
 
 
 @pytest.mark.parametrize(("words", "expected"), WRONG)
 def test_a_wrong_command_line_ends_with_status_2(
-    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert 2 == _cli.main(["gpu", *words])
+    monkeypatch.setattr(os, "geteuid", lambda: 65534 if words == ["gpu"] else 0)
+    assert 2 == _cli.main(words)
     assert expected in capsys.readouterr().err
-
-
-def test_it_needs_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 65534)
-    assert 2 == _cli.main(["gpu"])
-    assert "needs root: it makes device nodes and namespaces\n" in capsys.readouterr().err

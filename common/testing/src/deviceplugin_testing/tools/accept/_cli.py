@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from deviceplugin.checks import Acceptance, unknown
 from deviceplugin.errors import ConfigError
@@ -52,22 +53,29 @@ def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
     report = Report(f"{options.plugin}-device-plugin {' '.join(sys.argv[1:])}", options.report)
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was started is ended
         signal.signal(number, signal.default_int_handler)
-    with place() as folder:
-        # A thread, since this one may hang in the kernel. What was started ends with this process.
-        limit = threading.Timer(_LIMIT, _over, [report])
-        limit.daemon = True
-        limit.start()
+    with _limited(report), place() as folder:
         steps = Steps(acceptance, Trial(acceptance, flags, folder), report)
         steps.run(options.strategy or [*acceptance.strategies], provokes=options.provoke)
-    limit.cancel()
     return report.write()
 
 
-def _over(report: Report) -> None:
-    report.add("time", [unknown("the rest", f"not tried: {_LIMIT:g} s are over")])
-    status = report.write()
-    sys.stdout.flush()
-    os._exit(status)
+@contextmanager
+def _limited(report: Report) -> Iterator[None]:
+    """Write the report and exit when the time is over; what was started ends with this process."""
+
+    def end() -> None:
+        report.add("time", [unknown("the rest", f"not tried: {_LIMIT:g} s are over")])
+        status = report.write()
+        sys.stdout.flush()
+        os._exit(status)
+
+    timer = threading.Timer(_LIMIT, end)  # a thread, since this one may hang in the kernel
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _check(options: argparse.Namespace, acceptance: Acceptance, flags: Sequence[str]) -> None:
@@ -88,9 +96,7 @@ def _acceptance(name: str) -> Acceptance:
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
         raise ConfigError(f"{name!r} is not a plugin with an acceptance: installed are {known}")
-    acceptance: Any = found[name].load()
-    if not isinstance(acceptance, Acceptance):
-        raise ConfigError(f"{name}: its entry point is not an Acceptance")
+    acceptance: Acceptance = found[name].load()
     return acceptance
 
 
