@@ -365,6 +365,7 @@ OURS = {"index": 0, "model": "NVIDIA A100, big", "memory": "39.56Gi", "pci": "00
 SMI = [
     (ROW.format(uuid=uuid(0), memory=40510), "1", "driver 580.95.05; same index, PCI, "),
     (ROW.format(uuid=uuid(0), memory=40510), "0", "NUMA [1] is 0"),
+    (ROW.format(uuid=uuid(0), memory=40510), None, "memory; it tells no NUMA node"),
     (ROW.format(uuid=uuid(0), memory=80000), "N/A", "memory 39.56Gi is 80000 MiB"),
     (ROW.format(uuid=uuid(0), memory=40510).replace("01:00", "02:00"), "1", "pci 0000:01:00.0 is "),
     (ROW.format(uuid="GPU-other", memory=1), "1", "GPU 0 (NVIDIA A100, big) is not offered"),
@@ -374,10 +375,11 @@ SMI = [
 
 @pytest.mark.parametrize(("rows", "numa", "expected"), SMI)
 def test_what_nvidia_smi_says_is_compared(
-    tmp_path: Path, rows: str, numa: str, expected: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rows: str, numa: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "rows").write_text(rows)
-    (tmp_path / "topo").write_text(TOPOLOGY.format(numa))
+    if numa:
+        (tmp_path / "topo").write_text(TOPOLOGY.format(numa))
     program = tmp_path / "root/usr/bin/nvidia-smi"
     program.parent.mkdir(parents=True)
     script(program, f"[ $1 = topo ] && exec cat {tmp_path}/topo; cat {tmp_path}/rows")

@@ -27,10 +27,13 @@ def compare(devices: Sequence[Found], config: Mapping[str, Any]) -> Iterator[Fin
     try:
         smi = _program(Path(config["driver-root-ctr-path"]))
         rows = _gpus(smi(f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"))
-        numa = _affinity(smi("topo", "-m"))
     except ProgramError as error:
         yield unknown(_PROGRAM, str(error))
         return
+    try:
+        numa = _affinity(smi("topo", "-m"))
+    except ProgramError:  # not in each release, nor on each platform
+        numa = {}
     whole = {one.hardware: one for one in devices if not one.attributes.get("parentUUID")}
     parents = {one.attributes.get("parentUUID") for one in devices}
     for row in rows:
