@@ -23,6 +23,11 @@ class Found:
     numa: Sequence[int] = ()
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    @property
+    def hardware(self) -> str:
+        """The id without the number of a share."""
+        return self.id.partition("::")[0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
@@ -30,12 +35,11 @@ class Container:
 
     device: Found
     run: Callable[..., Mapping[str, Any]]
-    """Runs the probe with arguments in a new container, and returns its result; ``error`` says what
-    failed."""
+    """Runs the probe with arguments in a new container, and returns its result."""
     metrics: Callable[[], str]
     """Returns what ``/metrics`` of the plugin has."""
     log: Callable[[], str]
-    """Returns what the plugin has logged."""
+    """Returns what the plugin has logged, in JSON."""
     is_healthy: Callable[[], bool]
     """Returns whether the kubelet has the device as healthy."""
     eventually: Callable[[Callable[[], bool]], bool]
@@ -44,20 +48,16 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """How a plugin is tried. ``config`` is what ``--print-config`` prints for the given flags.
-
-    All functions end within seconds, and change nothing of a device.
-    """
+    """How a plugin is tried. ``config`` is what ``--print-config`` prints for the given flags."""
 
     module: str
     """What ``python -m`` runs as the plugin."""
     strategies: Mapping[str, Sequence[str]]
     """Flags for each way in which the plugin can give a device."""
-    outside: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
+    outside: Callable[[Mapping[str, Any]], Sequence[str]] = lambda _config: ()
     """Returns flags for a plugin that is not in its pod, where a default is no path of a host."""
     drivers: frozenset[str] = frozenset()
-    """Kernel drivers of the render nodes that a device has. Their version is asked if there is no
-    ``probe``."""
+    """Kernel drivers of the render nodes that a device has, if there is no ``probe``."""
     probe: Path | None = None
     """A program in Python's own library, which runs in a container that has one device.
 

@@ -38,94 +38,81 @@ class CudaError(Exception):
     """A call failed."""
 
 
-class Cuda:
-    """CUDA's driver."""
+def call(function: str, *arguments: Any) -> None:
+    """Call a function of the driver, or raise CudaError."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        code = getattr(cuda, function)(*arguments)
+    except (AttributeError, OSError) as error:  # not in this driver, or no driver
+        raise CudaError(f"{function}: {error}") from error
+    if code:
+        name = ctypes.c_char_p()
+        cuda.cuGetErrorName(code, ctypes.byref(name))
+        raise CudaError(f"{function}: {(name.value or b'error').decode()} ({code})")
 
-    def __init__(self) -> None:
+
+def number(function: str, *arguments: Any, kind: Any = ctypes.c_int) -> Any:
+    """Return what a function writes to its first argument."""
+    found = kind()
+    call(function, ctypes.byref(found), *arguments)
+    return found.value
+
+
+def describe(device: int) -> dict[str, Any]:
+    """Return what identifies a device."""
+    raw, text = (ctypes.c_ubyte * 16)(), ctypes.create_string_buffer(256)
+    call("cuDeviceGetUuid_v2", ctypes.byref(raw), device)
+    found = {"uuid": str(uuid.UUID(bytes=bytes(raw)))}
+    for key, function in {"name": "cuDeviceGetName", "pci": "cuDeviceGetPCIBusId"}.items():
+        call(function, text, len(text), device)
+        found[key] = text.value.decode(errors="replace")
+    memory = number("cuDeviceTotalMem_v2", device, kind=ctypes.c_size_t)
+    return {**found, "pci": found["pci"].lower(), "memory": memory}
+
+
+def compute(device: int, *, faults: bool) -> None:
+    """Run the kernel, and check what it wrote."""
+    pointer, address, size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t(4 * _THREADS)
+    context = number("cuDevicePrimaryCtxRetain", device, kind=pointer)
+    call("cuCtxSetCurrent", pointer(context))
+    entry = number("cuModuleGetFunction", pointer(load()), b"accept", kind=pointer)
+    memory = number("cuMemAlloc_v2", size, kind=address)
+    target = address(_NOWHERE if faults else memory)
+    parameters = (pointer * 1)(ctypes.cast(ctypes.byref(target), pointer))
+    shape = map(ctypes.c_uint, (1, 1, 1, _THREADS, 1, 1, 0))
+    call("cuLaunchKernel", pointer(entry), *shape, None, parameters, None)
+    call("cuCtxSynchronize")
+    found = (ctypes.c_uint32 * _THREADS)()
+    call("cuMemcpyDtoH_v2", ctypes.byref(found), address(memory), size)
+    if [*found] != [n * n + 7 for n in range(_THREADS)]:
+        raise CudaError("the kernel computed wrong numbers")
+    call("cuMemFree_v2", address(memory))
+    call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+def load() -> Any:
+    """Return the module of the kernel in the oldest form that this driver takes."""
+    refused = CudaError("no kernel")
+    for version, target in _VERSIONS:
+        text = _KERNEL.format(version=version, target=target).encode()
         try:
-            self._library = ctypes.CDLL("libcuda.so.1")
-        except OSError as error:
-            raise CudaError(f"libcuda.so.1: {error}") from error
-
-    def call(self, function: str, *arguments: Any) -> None:
-        """Call a function, or raise CudaError."""
-        try:
-            code = getattr(self._library, function)(*arguments)
-        except AttributeError:
-            raise CudaError(f"{function}: not in this driver") from None
-        if code:
-            name = ctypes.c_char_p()
-            self._library.cuGetErrorName(code, ctypes.byref(name))
-            raise CudaError(f"{function}: {(name.value or b'error').decode()} ({code})")
-
-    def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_int) -> Any:
-        """Return what a function writes to its first argument."""
-        found = kind()
-        self.call(function, ctypes.byref(found), *arguments)
-        return found.value
-
-    def describe(self, device: int) -> dict[str, Any]:
-        """Return what identifies a device."""
-        raw = (ctypes.c_ubyte * 16)()
-        self.call("cuDeviceGetUuid_v2", ctypes.byref(raw), device)
-        text = ctypes.create_string_buffer(256)
-        self.call("cuDeviceGetName", text, len(text), device)
-        name = text.value.decode(errors="replace")
-        self.call("cuDeviceGetPCIBusId", text, len(text), device)
-        return {
-            "uuid": str(uuid.UUID(bytes=bytes(raw))),
-            "name": name,
-            "pci": text.value.decode(errors="replace").lower(),
-            "memory": self.number("cuDeviceTotalMem_v2", device, kind=ctypes.c_size_t),
-        }
-
-    def compute(self, device: int, *, faults: bool) -> None:
-        """Run the kernel, and check what it wrote."""
-        context = self.number("cuDevicePrimaryCtxRetain", device, kind=ctypes.c_void_p)
-        self.call("cuCtxSetCurrent", ctypes.c_void_p(context))
-        module = self._module()
-        entry = self.number(
-            "cuModuleGetFunction", ctypes.c_void_p(module), b"accept", kind=ctypes.c_void_p
-        )
-        size = 4 * _THREADS
-        memory = self.number("cuMemAlloc_v2", ctypes.c_size_t(size), kind=ctypes.c_uint64)
-        target = ctypes.c_uint64(_NOWHERE if faults else memory)
-        parameters = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(target), ctypes.c_void_p))
-        shape = map(ctypes.c_uint, (1, 1, 1, _THREADS, 1, 1, 0))
-        self.call("cuLaunchKernel", ctypes.c_void_p(entry), *shape, None, parameters, None)
-        self.call("cuCtxSynchronize")
-        found = (ctypes.c_uint32 * _THREADS)()
-        self.call(
-            "cuMemcpyDtoH_v2", ctypes.byref(found), ctypes.c_uint64(memory), ctypes.c_size_t(size)
-        )
-        if [*found] != [n * n + 7 for n in range(_THREADS)]:
-            raise CudaError("the kernel computed wrong numbers")
-        self.call("cuMemFree_v2", ctypes.c_uint64(memory))
-        self.call("cuDevicePrimaryCtxRelease_v2", device)
-
-    def _module(self) -> Any:
-        refused = CudaError("no kernel")
-        for version, target in _VERSIONS:
-            text = _KERNEL.format(version=version, target=target).encode()
-            try:
-                return self.number("cuModuleLoadData", text, kind=ctypes.c_void_p)
-            except CudaError as error:
-                refused = error
-        raise refused
+            return number("cuModuleLoadData", text, kind=ctypes.c_void_p)
+        except CudaError as error:
+            refused = error
+    raise refused
 
 
 def main() -> None:
     """Print what CUDA says of all devices that it has here."""
     result: dict[str, Any] = {"devices": []}
     try:
-        cuda = Cuda()
-        cuda.call("cuInit", 0)
-        version = cuda.number("cuDriverGetVersion")
+        call("cuInit", 0)
+        version = number("cuDriverGetVersion")
         result["cuda"] = f"{version // 1000}.{version % 1000 // 10}"
-        for ordinal in range(cuda.number("cuDeviceGetCount")):
-            device = cuda.number("cuDeviceGet", ordinal)
-            result["devices"].append(cuda.describe(device))
-            cuda.compute(device, faults="fault" in sys.argv[1:])
+        for ordinal in range(number("cuDeviceGetCount")):
+            device = number("cuDeviceGet", ordinal)
+            result["devices"].append(describe(device))
+            compute(device, faults="fault" in sys.argv[1:])
     except CudaError as error:
         result["error"] = str(error)
     print(json.dumps(result))  # noqa: T201

@@ -11,46 +11,33 @@ _UUID: Final = re.compile(
 )
 """Ids of other forms, as in WSL, on Tegra and of old MIG devices, are not CUDA's."""
 _GIB: Final = 1 << 30
-_LEAST: Final = 0.8
-"""Share of a GPU's memory that CUDA has at least: the driver keeps some."""
-_MORE: Final = 1.01
-"""The plugin's figure is rounded."""
+_RANGE: Final = (0.8, 1.01)
+"""Share of a device's memory that CUDA has: the driver keeps some, and figures are rounded."""
 _MEANS: Final = "a pod would not get the device that the kubelet counts."
-_DO: Final = "attach the report to an issue."
+ISSUE: Final = "attach the report to an issue."
 
 
-def hardware(device_id: str) -> str:
-    """Return the UUID of a device, whose replicas have numbers after it."""
-    return device_id.partition("::")[0]
+def gib(device: Found) -> float | None:
+    """Return the memory that the plugin says; None if it says none."""
+    memory = str(device.attributes.get("memory", ""))
+    return float(memory.removesuffix("Gi")) if memory.endswith("Gi") else None
 
 
 def judge(device: Found, result: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare the devices that CUDA has in a container with the one that was allocated."""
-    if error := result.get("error"):
-        yield failure("CUDA", str(error), means="a CUDA program of a pod would fail.", do=_DO)
+    found, uuid = result["devices"], _UUID.fullmatch(device.hardware)
+    if not found or (len(found) > 1 and uuid):
+        yield failure("CUDA", f"has {len(found)} devices, not 1", means=_MEANS, do=ISSUE)
         return
-    found = result.get("devices", ())
-    if not found or (len(found) > 1 and _UUID.fullmatch(hardware(device.id))):
-        yield failure("CUDA", f"has {len(found)} devices, not 1", means=_MEANS, do=_DO)
-        return
-    only = found[0]
-    wrong = [*_differences(device, only)]
+    expected = {"uuid": uuid[1].lower()} if uuid else {}
+    if "pci" in device.attributes:
+        expected["pci"] = str(device.attributes["pci"]).lower()
+    wrong = [f"{k} {found[0][k]}, not {v}" for k, v in expected.items() if found[0][k] != v]
+    size, total = found[0]["memory"] / _GIB, gib(device)
+    if total and not _RANGE[0] * total <= size <= _RANGE[1] * total:
+        wrong.append(f"memory {size:.4g}Gi, not {total:g}Gi")
     if wrong:
-        yield failure("CUDA", "; ".join(wrong), means=_MEANS, do=_DO)
-        return
-    size = f"{only['memory'] / _GIB:.4g}Gi"
-    yield ok("CUDA", f"{result['cuda']} on {only['name']}, {size}: the kernel is right")
-
-
-def _differences(device: Found, found: Mapping[str, Any]) -> Iterator[str]:
-    named = _UUID.fullmatch(hardware(device.id))
-    uuid = named[1].lower() if named else found["uuid"]
-    pci = str(device.attributes.get("pci", found["pci"])).lower()
-    for name, wanted in {"uuid": uuid, "pci": pci}.items():
-        if found[name] != wanted:
-            yield f"{name} {found[name]}, not {wanted}"
-    memory = str(device.attributes.get("memory", ""))
-    if memory.endswith("Gi"):
-        total = float(memory.removesuffix("Gi")) * _GIB
-        if not _LEAST * total <= found["memory"] <= _MORE * total:
-            yield f"memory {found['memory'] / _GIB:.4g}Gi, not {memory}"
+        yield failure("CUDA", "; ".join(wrong), means=_MEANS, do=ISSUE)
+    else:
+        text = f"{result['cuda']} on {found[0]['name']}, {size:.4g}Gi: the kernel is right"
+        yield ok("CUDA", text)

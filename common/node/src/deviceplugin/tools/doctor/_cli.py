@@ -70,15 +70,17 @@ def text(results: Sequence[Result], *, verbose: bool, colour: bool) -> str:
     """Return ``results`` as lines; findings that are ok only if ``verbose``."""
     shown = [r for r in results if verbose or r.finding.verdict is not Verdict.OK]
     width = max((len(result.check) for result in shown), default=0)
-    lines = [_line(result).show((_WIDTH, width), colour=colour) for result in shown]
+    lines = [line(result, width, colour=colour) for result in shown]
     return "\n".join([*lines, *([""] if lines else []), _summary(results), ""])
 
 
-def _line(result: Result) -> Line:
+def line(result: Result, width: int, *, colour: bool) -> str:
+    """Return one of ``results``, with its notes below it; ``width`` is that of the checks."""
     finding = result.finding
     notes = [("means", finding.means), ("do", finding.do)]
     tone, text = SHOWN[finding.verdict][0], f"{finding.looked_at}: {finding.found}"
-    return Line(finding.verdict, tone, result.check, text, notes)
+    shown = Line(finding.verdict, tone, result.check, text, notes)
+    return shown.show((_WIDTH, width), colour=colour)
 
 
 def _summary(results: Iterable[Result]) -> str:

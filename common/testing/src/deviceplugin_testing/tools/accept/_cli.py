@@ -3,15 +3,16 @@
 import argparse
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Final
 
-from deviceplugin._app.exit_status import FAILED, complain
-from deviceplugin.checks import Acceptance, Verdict
+from deviceplugin.checks import Acceptance, unknown
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin_testing.tools.accept._node import Trial, TrialError, place
@@ -20,7 +21,7 @@ from deviceplugin_testing.tools.accept._steps import Steps
 
 GROUP: Final = "deviceplugin.accept"
 _LIMIT: Final = 170.0
-"""Seconds for all steps."""
+"""Seconds for everything."""
 _DESCRIPTION: Final = """\
 Try a plugin's devices on this machine as containers would get them, and write a report.
 
@@ -32,7 +33,7 @@ While others use a device, nothing is started on it."""
 _EXAMPLES: Final = """\
 examples:
   lamp-device-plugin accept
-  lamp-device-plugin accept --provoke --report report.md
+  lamp-device-plugin accept --provoke --report report.txt
   lamp-device-plugin accept -- --config=/etc/lamp.yaml
 
 Exit status: 0 if nothing failed, 1 if something did or there is no device, 2 if the command line is
@@ -48,6 +49,36 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
     acceptance = _acceptance(options.plugin)
+    _check(options, acceptance, flags)
+    report = Report(f"{options.plugin}-device-plugin {' '.join(sys.argv[1:])}", options.report)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was started is ended
+        signal.signal(number, signal.default_int_handler)
+    with _limited(report), place() as folder:
+        steps = Steps(acceptance, Trial(acceptance, flags, folder), report)
+        steps.run(options.strategy or [*acceptance.strategies], provokes=options.provoke)
+    return report.write()
+
+
+@contextmanager
+def _limited(report: Report) -> Iterator[None]:
+    """Write the report and exit when the time is over; what was started ends with this process."""
+
+    def end() -> None:
+        report.add("time", [unknown("the rest", f"not tried: {_LIMIT:g} s are over")])
+        status = report.write()
+        sys.stdout.flush()
+        os._exit(status)
+
+    timer = threading.Timer(_LIMIT, end)  # a thread, since this one may hang in the kernel
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _check(options: argparse.Namespace, acceptance: Acceptance, flags: Sequence[str]) -> None:
     _command_line.check_names("strategy", options.strategy, acceptance.strategies)
     taken = {word.partition("=")[0] for each in acceptance.strategies.values() for word in each}
     if given := [word for word in flags if word.partition("=")[0] in taken]:
@@ -58,26 +89,6 @@ def _run(options: argparse.Namespace, flags: Sequence[str]) -> int:
         raise ConfigError("needs root: it makes device nodes and namespaces")
     if not os.access(options.report.parent, os.W_OK) or options.report.is_dir():
         raise ConfigError(f"--report {options.report}: cannot be written: name another file")
-    report = Report(
-        options.plugin, " ".join([*_shown(options), *(["--", *flags] if flags else [])])
-    )
-    with _interrupted_by_signals(), place() as folder:
-        trial = Trial(acceptance, flags, folder, _LIMIT)
-        steps = Steps(acceptance, trial, report, is_idle=options.assume_idle)
-        steps.run(options.strategy or [*acceptance.strategies], provokes=options.provoke)
-    return _finish(options.report, report, has_devices=bool(steps.devices))
-
-
-def _finish(path: Path, report: Report, *, has_devices: bool) -> int:
-    passed = has_devices and not report.count(Verdict.FAILURE)
-    try:
-        path.write_text(report.page(), encoding="utf-8")
-    except OSError as error:  # such as a full disk: what was found is not lost
-        print(report.page())  # noqa: T201
-        complain("deviceplugin accept", f"{path}: {error.strerror}: the report is above")
-        return FAILED
-    print(f"{report.summary}; the report is in {path}")  # noqa: T201
-    return 0 if passed else FAILED
 
 
 def _acceptance(name: str) -> Acceptance:
@@ -85,35 +96,8 @@ def _acceptance(name: str) -> Acceptance:
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
         raise ConfigError(f"{name!r} is not a plugin with an acceptance: installed are {known}")
-    acceptance: Any = found[name].load()
-    if not isinstance(acceptance, Acceptance):
-        raise ConfigError(f"{name}: its entry point is not an Acceptance")
+    acceptance: Acceptance = found[name].load()
     return acceptance
-
-
-def _shown(options: argparse.Namespace) -> list[str]:
-    names = [f"--{name}" for name in ("provoke", "assume-idle") if vars(options)[_key(name)]]
-    return [*names, *(f"--strategy={one}" for one in options.strategy)]
-
-
-def _key(name: str) -> str:
-    return name.replace("-", "_")
-
-
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does: everything that was started is ended."""
-
-    def interrupt(_number: int, _frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    kinds = (signal.SIGTERM, signal.SIGHUP)
-    before = {kind: signal.signal(kind, interrupt) for kind in kinds}
-    try:
-        yield
-    finally:
-        for kind, action in before.items():
-            signal.signal(kind, action)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -123,10 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     add("plugin", help="which plugin; NAME-device-plugin accept passes its own name")
     words = "also provoke an application's error on one device that nobody has open"
     add("--provoke", action="store_true", help=words)
-    words = "start programs even if users of devices cannot be seen from here; not for --provoke"
-    add("--assume-idle", action="store_true", help=words)
     words = "try this strategy only; can be repeated"
     _command_line.add_repeated(parser, "--strategy", "NAME", words)
-    words = "write the report to FILE (accept.md)"
-    add("--report", type=Path, default=Path("accept.md"), metavar="FILE", help=words)
+    words = "write the report to FILE (accept.txt)"
+    add("--report", type=Path, default=Path("accept.txt"), metavar="FILE", help=words)
     return parser

@@ -20,14 +20,14 @@ from deviceplugin.checks import Acceptance, Found
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit import cdi
 from deviceplugin_testing.conformance._process import Plugin
-from deviceplugin_testing.conformance._subject import free_port
+from deviceplugin_testing.conformance._subject import Place
 from deviceplugin_testing.simulator import Pod, RunOptions, SimulatedKubelet
 from deviceplugin_testing.simulator._containers.runtime import (
     Specifications,
     UnresolvableError,
     edited,
 )
-from deviceplugin_testing.tools.accept._container import INIT
+from deviceplugin_testing.tools.accept._container import tied
 
 PLACE: Final = Path("/run/deviceplugin-accept")
 """Everything that is written but for the report is here, and short enough for sockets."""
@@ -50,71 +50,64 @@ class MissingRuntimeError(TrialError):
 
 @contextmanager
 def place(path: Path = PLACE) -> Iterator[Path]:
-    """Yield the empty directory ``path``, which nobody else has meanwhile; delete it at the end.
+    """Yield the directory ``path``, empty and nobody else's meanwhile; empty it at the end.
 
     Raises:
         ConfigError: Another process has it.
     """
-    lock = _locked(path)
+    path.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for entry in path.iterdir():  # of one that was killed
-            shutil.rmtree(entry, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigError(f"another accept has {path}: wait until it has ended") from None
+    try:
+        _clear(path)  # of one that was killed
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _clear(path)
         os.close(lock)
 
 
-def _locked(path: Path) -> int:
-    while True:
-        path.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_ino == path.stat().st_ino:
-                return lock
-        except BlockingIOError:
-            os.close(lock)
-            raise ConfigError(f"another accept has {path}: wait until it has ended") from None
-        except FileNotFoundError:
-            pass
-        os.close(lock)  # the one before has deleted the directory
+def _clear(path: Path) -> None:
+    for entry in path.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink()
 
 
 class Trial:
     """A plugin with the user's ``flags``, kept from writing anywhere but below ``folder``."""
 
-    def __init__(
-        self, acceptance: Acceptance, flags: Sequence[str], folder: Path, limit: float
-    ) -> None:
-        self._acceptance, self._flags, self.folder = acceptance, flags, folder
-        self._end = time.monotonic() + limit
-        self.config: Mapping[str, Any] = json.loads(self._ask("--print-config")[0])
-        if more := acceptance.outside(self.config) if acceptance.outside else ():
-            self._flags = [*flags, *more]
-            self.config = json.loads(self._ask("--print-config")[0])
-        own = [f"--{name}={folder}/{name}" for name in _OWN if name in self.config]
-        self._own = [*own, f"--cdi-dir={folder}/cdi", "--protocol=device-plugin"]
+    def __init__(self, acceptance: Acceptance, flags: Sequence[str], folder: Path) -> None:
+        self._acceptance, self._flags, self.folder = acceptance, [*flags], folder
+        self.config: Mapping[str, Any] = self._config()
+        if more := acceptance.outside(self.config):
+            self._flags += more
+            self.config = self._config()
+        self._flags += [f"--{name}={folder}/{name}" for name in _OWN if name in self.config]
+        self._flags += [f"--cdi-dir={folder}/cdi", "--protocol=device-plugin"]
 
-    def left(self) -> float:
-        """Return for how many seconds there is time."""
-        return self._end - time.monotonic()
-
-    def _patience(self) -> float:
-        return max(1.0, min(_START, self.left()))
+    def _config(self) -> Mapping[str, Any]:
+        done = self._ask("--print-config")
+        if done.returncode:
+            why = "\n".join(done.stderr.strip().splitlines()[-20:])
+            raise ConfigError(why or f"{self._acceptance.module} does not start")
+        config: Mapping[str, Any] = json.loads(done.stdout)
+        return config
 
     def discover(self) -> tuple[list[Found], list[str]]:
-        """Return what the plugin offers, and what it says of it.
+        """Return what the plugin offers, and the problems that it logs.
 
         Raises:
             TrialError: The discovery failed.
         """
-        output, said = self._ask(
-            *self._own, "--log-format=json", "--once", "--output=json", is_checked=False
-        )
-        said = [text for text in map(_problem, said) if text]
+        done = self._ask("--log-level=warning", "--log-format=text", "--once", "--output=json")
+        said = done.stderr.strip().splitlines()
         try:
-            resources = json.loads(output)["resources"]
+            resources = json.loads(done.stdout)["resources"]
         except ValueError:
             raise TrialError("; ".join(said) or "the plugin prints no devices") from None
         found = [
@@ -130,24 +123,22 @@ class Trial:
         ]
         return found, said
 
-    def _ask(self, *words: str, is_checked: bool = True) -> tuple[str, list[str]]:
-        command = [sys.executable, "-m", self._acceptance.module, *self._flags, *words]
+    def _command(self, *words: str) -> list[str]:
+        return tied(sys.executable, "-m", self._acceptance.module, *self._flags, *words)
+
+    def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         try:
-            done = subprocess.run(  # noqa: S603 - the plugin
-                _tied(command),
+            return subprocess.run(  # noqa: S603 - the plugin
+                self._command(*words),
                 capture_output=True,
+                text=True,
+                errors="replace",
                 start_new_session=True,
-                timeout=self._patience(),
+                timeout=_START,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise TrialError(
-                f"{words[-1]}: no end within {_START:g} s, or the time is over"
-            ) from None
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        if is_checked and done.returncode:
-            raise ConfigError("\n".join(said[-20:]) or f"{self._acceptance.module} does not start")
-        return done.stdout.decode(errors="replace"), said
+            raise TrialError(f"{words[-1]}: no end within {_START:g} s") from None
 
     @contextmanager
     def serving(self, strategy: str, expected: Sequence[Found]) -> Iterator["Serving"]:
@@ -159,26 +150,20 @@ class Trial:
         root = self.folder / "kubelet"
         shutil.rmtree(root, ignore_errors=True)
         with SimulatedKubelet(root) as kubelet:
-            kubelet.run(Pod.of(socket.gethostname(), plugin={}))
-            address = f"127.0.0.1:{free_port()}"
-            paths = {
-                "plugin-dir": kubelet.plugin_dir,
-                "registry-dir": kubelet.registry_dir,
-                "pod-resources-socket": kubelet.pod_resources_socket,
-                "http-address": address,
-                "log-format": "json",
-            }
+            kubelet.run(Pod.of(socket.gethostname(), plugin={}))  # the plugin's own
+            at = Place(root, self.folder).placeholders()
+            names = ["plugin_dir", "registry_dir", "pod_resources_socket", "http_address"]
+            flags = ["--log-format=json"]
+            flags += [f"--{name.replace('_', '-')}={{{name}}}" for name in names]
             if "kubelet-socket" in self.config:
-                paths["kubelet-socket"] = kubelet.kubelet_socket
-            flags = [*self._flags, *self._own, *self._acceptance.strategies[strategy]]
-            flags += [f"--{name}={value}" for name, value in paths.items()]
-            command = _tied([sys.executable, "-m", self._acceptance.module, *flags])
+                flags.append(f"--kubelet-socket={kubelet.kubelet_socket}")
+            command = self._command(*self._acceptance.strategies[strategy], *flags)
             output = self.folder / "log"
             output.unlink(missing_ok=True)
-            plugin = Plugin(command, placeholders={}, output=output)
+            plugin = Plugin(command, placeholders=at, output=output)
             try:
-                serving = Serving(kubelet, plugin, output, address)
-                serving.wait_for(expected, self._patience())
+                serving = Serving(kubelet, plugin, output, at["http_address"])
+                serving.wait_for(expected)
                 yield serving
             finally:
                 if plugin.terminate(_CALL) is None:
@@ -216,43 +201,39 @@ class Serving:
     ) -> None:
         self._kubelet, self._plugin, self._output, self._address = kubelet, plugin, output, address
 
-    def wait_for(self, expected: Sequence[Found], timeout: float) -> None:
-        """Wait until the kubelet has all these devices; raise TrialError after ``timeout``."""
+    def wait_for(self, expected: Sequence[Found]) -> None:
+        """Wait until the kubelet has all these devices, or raise TrialError."""
 
-        def is_listed() -> bool:
-            return self._plugin.status is not None or all(
-                one.id in self._kubelet.devices(one.resource) for one in expected
-            )
+        def missing() -> list[str]:
+            return [e.id for e in expected if e.id not in self._kubelet.devices(e.resource)]
 
         with suppress(TimeoutError):
-            self._kubelet.wait(is_listed, timeout=timeout)
+            self._kubelet.wait(
+                lambda: self._plugin.status is not None or not missing(), timeout=_START
+            )
         if self._plugin.status is not None:
             raise TrialError(f"the plugin ended: {self._plugin.last_words()}")
-        if missing := [
-            one.id for one in expected if one.id not in self._kubelet.devices(one.resource)
-        ]:
-            raise TrialError(f"not listed within {timeout:.0f} s: {', '.join(missing[:5])}")
+        if lost := missing():
+            raise TrialError(f"not listed within {_START:g} s: {', '.join(lost[:5])}")
 
     def allocate(self, device: Found) -> RunOptions:
         """Return the plugin's answer for one device, or raise TrialError."""
         try:
             answer = self._kubelet.allocate(device.resource, [device.id], timeout=_CALL)
-        except grpc.RpcError as error:
-            raise TrialError(f"Allocate: {error.details()}") from None
-        except LookupError as error:
-            raise TrialError(f"Allocate: {error}") from None
+        except (grpc.RpcError, LookupError) as error:
+            why = error.details() if isinstance(error, grpc.RpcError) else error
+            raise TrialError(f"Allocate: {why}") from None
         return RunOptions.merge([answer])
 
     def is_healthy(self, device: Found) -> bool:
         return device.id in self._kubelet.healthy(device.resource)
 
     def metrics(self) -> str:
-        try:
+        with suppress(OSError):
             address = f"http://{self._address}/metrics"
             with urllib.request.urlopen(address, timeout=_CALL) as answer:
                 return str(answer.read(_LARGEST).decode(errors="replace"))
-        except OSError:
-            return ""
+        return ""
 
     def log(self) -> str:
         with self._output.open(errors="replace") as file:
@@ -266,20 +247,3 @@ class Serving:
                 return False
             time.sleep(0.1)
         return True
-
-
-def _problem(line: str) -> str:
-    """Return a line of a plugin's standard error; empty for an event that is not a problem."""
-    try:
-        event = json.loads(line)
-        if event["level"] in {"debug", "info"}:
-            return ""
-        fields = {k: v for k, v in event.items() if k not in {"time", "level", "event"}}
-        return " ".join([event["event"], *(f"{k}={v}" for k, v in fields.items())])
-    except (ValueError, KeyError, TypeError):
-        return line
-
-
-def _tied(command: Sequence[str]) -> list[str]:
-    """Return a command that ends with this process, even if this is killed."""
-    return [sys.executable, "-I", "-S", str(INIT), str(os.getpid()), *command]

@@ -1,88 +1,45 @@
-"""What was found: lines while it runs, and a page in Markdown that a user can attach."""
+"""What was found: lines while it runs, and a text that a user can attach."""
 
 import platform
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from importlib.metadata import version
-from typing import Final
+from pathlib import Path
 
-from deviceplugin.checks import Finding, Verdict
+from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin.checks import Finding
+from deviceplugin.tools.doctor._check import Result
+from deviceplugin.tools.doctor._cli import failed, line, text
 
-_WORDS: Final[Mapping[Verdict, str]] = {
-    Verdict.OK: "ok",
-    Verdict.WARNING: "warning",
-    Verdict.FAILURE: "**failed**",
-    Verdict.UNKNOWN: "not possible",
-}
-_LONGEST: Final = 500
+_WIDTH = len("provocation")
 
 
-@dataclass
 class Report:
-    """The findings by section, in their order. Each is also a line of standard error."""
+    """The findings, each of a step. Each is also printed to standard error at once."""
 
-    plugin: str
-    options: str
-    facts: dict[str, str] = field(default_factory=dict[str, str])
-    sections: dict[str, list[Finding]] = field(default_factory=dict[str, list[Finding]])
+    def __init__(self, title: str, path: Path) -> None:
+        self._path = path
+        self._facts = [
+            f"{title}, deviceplugin {version('deviceplugin')}, Python {platform.python_version()}",
+            f"{platform.system()} {platform.release()} {platform.machine()}",
+        ]
+        self._results: list[Result] = []
 
-    def begin(self, section: str) -> None:
-        """Begin a section, which the page has even if nothing is found."""
-        self.sections.setdefault(section, [])
-        self._progress(f"-- {section}")
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Add findings to the last section."""
+    def add(self, step: str, findings: Iterable[Finding]) -> None:
+        """Add findings."""
         for one in findings:
-            self.sections[[*self.sections][-1]].append(one)
-            word = _WORDS[one.verdict].strip("*")
-            self._progress(f"   {word:12}  {_plain(one.looked_at)}: {_plain(one.found)}")
+            self._results.append(Result(step, one))
+            sys.stderr.write(f"{line(self._results[-1], _WIDTH, colour=False)}\n")
 
-    def _progress(self, line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-
-    def count(self, verdict: Verdict) -> int:
-        """Return how many findings have this verdict."""
-        return sum(one.verdict == verdict for found in self.sections.values() for one in found)
-
-    @property
-    def summary(self) -> str:
-        """One line."""
-        numbers = [f"{self.count(verdict)} {word.strip('*')}" for verdict, word in _WORDS.items()]
-        return ", ".join(numbers)
-
-    def page(self) -> str:
-        """Return the page. It has no name of the machine, and no pods."""
-        facts = {
-            "deviceplugin": version("deviceplugin"),
-            "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
-            "python": platform.python_version(),
-            "options": self.options or "none",
-            **self.facts,
-        }
-        lines = [f"# {self.plugin}-device-plugin accept", "", f"{self.summary}.", ""]
-        lines += [f"* {name}: {_cell(value)}" for name, value in facts.items()]
-        for section, findings in self.sections.items():
-            lines += ["", f"## {section}", ""]
-            if findings:
-                lines += ["| | What | Result |", "|---|---|---|", *map(_row, findings)]
-            else:
-                lines.append("Nothing.")
-        return "\n".join([*lines, ""])
-
-
-def _row(one: Finding) -> str:
-    more = [text for text in (one.found, one.means, one.do) if text]
-    return f"| {_WORDS[one.verdict]} | {_cell(one.looked_at)} | {_cell('; '.join(more))} |"
-
-
-def _plain(text: str) -> str:
-    shown = "".join(one if one.isprintable() else " " for one in text)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
-
-
-def _cell(text: str) -> str:
-    """Return a string that may come from a device, such that it is only text in a table."""
-    return "".join(f"\\{one}" if one in r"\`|<[*_" else one for one in _plain(text))
+    def write(self) -> int:
+        """Write the file, which has no name of the machine and no pods; return the exit status."""
+        results = [*self._results]
+        page = "\n".join([*self._facts, "", text(results, verbose=True, colour=False)])
+        try:
+            self._path.write_text(page, encoding="utf-8")
+        except OSError as error:  # such as a full disk: what was found is not lost
+            sys.stdout.write(page)
+            complain("deviceplugin accept", f"{self._path}: {error.strerror}: see it above")
+            return FAILED
+        sys.stdout.write(f"{page.splitlines()[-1]}; the report is in {self._path}\n")
+        return FAILED if failed(results) else 0
