@@ -23,19 +23,19 @@ SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
     "lines of source": 86_400,
-    "of deviceplugin": 33_250,
-    "of deviceplugin-testing": 19_300,
-    "of deviceplugin-cli": 8_200,
+    "of deviceplugin": 33_400,
+    "of deviceplugin-testing": 19_350,
+    "of deviceplugin-cli": 8_250,
     "of the plugins": 22_150,
     "of the operator": 3_600,
     "lines of build and demo": 5_450,
-    "lines of tests, with e2e": 107_600,
+    "lines of tests, with e2e": 108_300,
     "lines of generated files": 5_150,
     "pages": 95,
-    "words on pages": 89_500,
+    "words on pages": 89_800,
     "words on the longest page": 2_600,
-    "KiB of the wheel that a node installs": 1_420,
-    "arrows between rooms": 112,
+    "KiB of the wheel that a node installs": 1_430,
+    "arrows between rooms": 113,
 }
 """The most that each figure may be."""
 

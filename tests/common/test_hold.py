@@ -1,5 +1,6 @@
 """Holding a device: no pod gets it, its plugin lets go of it, and a restart changes nothing."""
 
+import fcntl
 import json
 import os
 import re
@@ -128,6 +129,38 @@ def test_a_hold_is_kept_over_a_restart_also_of_what_is_not_discovered(kubelet: K
         again.set("b", lamp("a", "serial-1"))
         ask(node, "release", "a")
         node.wait_for(RESOURCE, {"a", "b"})
+
+
+def test_a_plugin_that_ends_leaves_nothing_behind_unless_something_is_held(
+    kubelet: Kubelet,
+) -> None:
+    folder = kubelet.simulated.plugin_dir / FOLDER
+    with running(kubelet, Lamps("a")) as node:
+        assert folder.is_dir()
+        ask(node, "hold", "a")
+    assert ["holds.json", "holds.json.bak"] == sorted(
+        one.name for one in folder.rglob("holds.json*")
+    )
+    with running(kubelet, Lamps("a")) as node:
+        ask(node, "release", "a")
+    assert not folder.exists()
+
+
+def test_a_folder_that_its_process_removes_meanwhile_is_made_again(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", locked)
+        (lock,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/lock")
+        lock.unlink()
+        locked(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with running(kubelet, Lamps("a")) as node:
+        eventually(lambda: node.host._holding.locked is not None, "the lock")
+        assert ask(node, "hold", "a")
 
 
 def test_the_hardware_is_held_and_not_an_id_that_comes_to_mean_another(kubelet: Kubelet) -> None:
@@ -573,7 +606,7 @@ def test_whatever_is_in_the_way_keeps_no_plugin_from_serving(
 ) -> None:
     with running(kubelet, Lamps("a")):
         path = folder_of(kubelet) / name
-    path.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True)
     if kind == "folder":
         path.mkdir()
     elif kind == "pipe":

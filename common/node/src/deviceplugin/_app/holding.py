@@ -6,12 +6,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Final
 
-from deviceplugin._app.hold_socket import HoldSocket
+from deviceplugin._app.hold_socket import SOCKET, HoldSocket
 from deviceplugin._attribution.hold_file import HoldFile
 from deviceplugin._attribution.holds import Found, Hold, Holds
 from deviceplugin._attribution.ownership import Ownership
@@ -138,6 +139,8 @@ class Holding:
         found = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(found), (self.folder / "lock").stat()):
+                raise BlockingIOError  # removed by a process that ended meanwhile
         except OSError:
             os.close(found)
             raise
@@ -162,7 +165,17 @@ class Holding:
             end()
             self.socket.close()
             if self.locked is not None:
+                if not self.holds.all and not self.problem:
+                    self._remove_folder()
                 os.close(self.locked)
+
+    def _remove_folder(self) -> None:
+        """Leave nothing behind where nothing is held: the plugin may be uninstalled."""
+        with suppress(OSError):
+            for name in (SOCKET, *self.file.names, "lock"):
+                (self.folder / name).unlink(missing_ok=True)
+            self.folder.rmdir()
+            self.folder.parent.rmdir()
 
     def stop(self) -> None:
         self._stopped = True

@@ -21,7 +21,8 @@ class HoldFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._states = [State(one, _FORM) for one in (path, path.with_name(f"{path.name}.bak"))]
+        self.names = (path.name, f"{path.name}.bak")
+        self._states = [State(path.with_name(name), _FORM) for name in self.names]
         self._peeked = (0, 0)
 
     def load(self) -> tuple[Sequence[Hold], str]:
