@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from fuzzing import cluster, files, kubelet, network, node
+from fuzzing import cluster, files, holds, kubelet, network, node
 from fuzzing.samples import Sample, changed_bytes, changed_places
 from fuzzing.target import Read, Target
 
-TARGETS = [*kubelet.TARGETS, *cluster.TARGETS, *files.TARGETS, *network.TARGETS, *node.TARGETS]
+TARGETS = [
+    one for every in (kubelet, cluster, files, network, node, holds) for one in every.TARGETS
+]
 CASES = [
     pytest.param(one, change(one.seeds), id=f"{one.name}, {name}")
     for one in TARGETS

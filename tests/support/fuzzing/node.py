@@ -2,25 +2,15 @@
 
 import json
 import os
-import socket
 import struct
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 from containers.answering_runtime import of_containerd
-from deviceplugin._app.hold_requests import Requests
-from deviceplugin._app.hold_socket import SOCKET, HoldSocket, ShortPath, read_line
-from deviceplugin._app.holding import Holding
-from deviceplugin._attribution.hold_file import HoldFile
-from deviceplugin._attribution.holds import Holds, make
-from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._inventory.published import Resource
 from deviceplugin._inventory.validation import natural_key
-from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.checks import Node
 from deviceplugin.checks._runtime_files import Reader
 from deviceplugin.checks._runtime_socket import of_answer
@@ -28,7 +18,6 @@ from deviceplugin.kit.containers import Processes
 from deviceplugin.kit.drm import Hangs
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin.model import Device, Version
 from deviceplugin_fpga.hook import bitstreams, container_request, files
 from deviceplugin_fpga.hook.files import HookError
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
@@ -42,8 +31,6 @@ from fuzzing.samples import Form, Sample, Seed, seeds
 from fuzzing.target import Read, Target, as_object, reads, reads_file
 from hardware.tree import Hardware
 from node_processes import NodeProcesses, scope
-from patience import PATIENCE
-from scripted_plugin import ScriptedPlugin
 
 
 def _bitstream(path: Path) -> None:
@@ -234,64 +221,6 @@ def _process(folder: Path) -> Iterator[Read]:
     yield read
 
 
-_DEVICE: Final = Device("a", hardware=["pci/0000:3b:00.0"], attributes={"v": Version("1.2.3")})
-_THERE: Final = {("example.com/a", "a"): ("P", _DEVICE)}
-
-
-def _hold() -> Mapping[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        file = HoldFile(Path(folder, "holds.json"))
-        file.save([make("a", "why", _THERE, 0.0)])
-        return dict(json.loads(file.path.read_text()))
-
-
-def _held(path: Path) -> None:
-    file = HoldFile(path)
-    holds, problem = file.load()
-    assert not (holds and problem)
-    found = Holds(lambda _held: None)
-    found.set(holds, {})
-    groups: dict[str, dict[str, Device]] = {}
-    found.apply("P", groups)
-    assert not any(one.health for each in groups.values() for one in each.values())
-    file.save(holds)
-    assert [one.keys for one in holds] == [one.keys for one in HoldFile(path).load()[0]]
-    for one in path.parent.glob("sample*"):  # with what was set aside, and the copy
-        one.unlink()
-
-
-@contextmanager
-def _requests(folder: Path) -> Iterator[Read]:
-    """Ask over the socket of a plugin that has one device."""
-    resource = Resource("example.com/a", ScriptedPlugin())
-    resource.publish([_DEVICE])
-    resources = {resource.name: resource}
-    holding = Holding(
-        folder=folder / "holds" / "a",
-        ownership=Ownership(),
-        resources=lambda: resources,
-        metrics=Metrics(),
-    )
-    holding.open()
-    served = HoldSocket(Requests(holding).answer)
-    served.open(holding.folder)
-
-    def read(sample: Sample) -> None:
-        with socket.socket(socket.AF_UNIX) as client, ShortPath(holding.folder) as short:
-            client.connect(f"{short}/{SOCKET}")
-            with suppress(BrokenPipeError, ConnectionResetError):  # it is too long
-                client.sendall(sample.content.replace(b"\n", b" ") + b"\n")
-                reply = json.loads(read_line(client, PATIENCE))
-                assert {"holds"} <= reply.keys() or str(reply["error"]).isprintable()
-
-    try:
-        yield read
-    finally:
-        served.close()
-        os.close(holding.locked or -1)
-
-
-_ASKED: Final = ({"do": "list"}, {"do": "hold", "device": "a", "reason": "b", "all": True})
 _GBS: Final = Form(".gbs", str)
 _AOCX: Final = Form(".aocx", str)
 _SUM: Final = Form(".sha256", str)
@@ -329,7 +258,5 @@ TARGETS: Final = (
     Target("event of the kernel", seeds(_EVENT), _events),
     Target("process", seeds(_PROCESS), _process),
     Target("state of a plugin", seeds({"version": 1, "names": ["a", "b"]}), reads_file(_saved)),
-    Target("file of holds", seeds(_hold()), reads_file(_held)),
-    Target("request to hold", seeds(*_ASKED), _requests),
     Target("values of a USB device", seeds(_VALUES), _usb),
 )

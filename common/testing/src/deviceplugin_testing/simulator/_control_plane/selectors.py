@@ -18,8 +18,14 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._dra.slices.attributes import semantic
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.quantities import amount
-from deviceplugin_testing.simulator._control_plane.rules.slices import VERSION
 
+_NUMBER: Final = r"(0|[1-9]\d*)"
+_PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD: Final = r"[0-9a-zA-Z-]+"
+VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
+    re.ASCII,
+)
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<raw>[rR]?)(?:"(?P<double>(?:[^"\\\n]|\\.)*)"|'(?P<single>(?:[^'\\\n]|\\.)*)')"""
     r"""|(?P<word>[A-Za-z_]\w*|(?:0|[1-9]\d{0,18})(?![\w.])|&&|\|\||[=!<>]=|[!<>().,\[\]-]))\s*""",

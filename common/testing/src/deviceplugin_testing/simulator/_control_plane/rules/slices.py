@@ -1,6 +1,5 @@
 """What is wrong with a ResourceSlice: the limits of Kubernetes 1.36, in its words and its order."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -17,6 +16,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
 from deviceplugin_testing.simulator._control_plane.rules.shares import check_policy
+from deviceplugin_testing.simulator._control_plane.selectors import VERSION
 
 MOST_DEVICES: Final = 128
 MOST_WITH_TAINTS: Final = 64
@@ -31,13 +31,6 @@ _LONGEST_VALUE: Final = 64
 _LONGEST_KEY: Final = _LONGEST_DRIVER + 1 + _LONGEST_IDENTIFIER
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
-_NUMBER: Final = r"(0|[1-9]\d*)"
-_PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_BUILD: Final = r"[0-9a-zA-Z-]+"
-VERSION: Final = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?",
-    re.ASCII,
-)
 _ONE_VALUE: Final = "exactly one value must be specified"
 _GO_VALUES: Final = (
     ("IntValue", "int"), ("BoolValue", "bool"), ("StringValue", "string"),
