@@ -3,7 +3,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
@@ -18,6 +18,7 @@ from patience import PATIENCE, eventually
 NEVER = 365 * 24 * 3600.0
 """Longer than the kernel can count."""
 SOON = 0.01
+OTHERS: set[str] = set()
 
 
 class Changes:
@@ -68,11 +69,25 @@ def running(watcher: FileWatcher) -> Iterator[FileWatcher]:
     assert [] == errors
 
 
+def watches() -> dict[str, int]:
+    """The inotify watches of this process, by file descriptor."""
+    found = {}
+    for path in Path("/proc/self/fdinfo").iterdir():
+        with suppress(OSError):  # it has been closed meanwhile
+            found[path.name] = path.read_text().count("inotify wd:")
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _others() -> None:
+    """Find what others have, such as a plugin of an earlier test that is about to end."""
+    OTHERS.clear()
+    OTHERS.update(name for name, count in watches().items() if count)
+
+
 def watches_in_the_kernel() -> int:
-    """How many inotify watches this process has."""
-    descriptors = Path("/proc/self/fdinfo").iterdir()
-    texts = [path.read_text() for path in descriptors if path.exists()]
-    return sum(line.startswith("inotify wd:") for text in texts for line in text.splitlines())
+    """How many inotify watches the test has."""
+    return sum(count for name, count in watches().items() if name not in OTHERS)
 
 
 def failing(number: int) -> Callable[..., NoReturn]:
