@@ -5,6 +5,7 @@ Tests make 160,000 small files. On a disk these took a fifth of all time.
 
 import gc
 import os
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import pytest
 
 MEMORY: Final = Path("/dev/shm")
+_PREFIX: Final = "dp-tests-"
 ENOUGH: Final = 2**30
 """Bytes that must be free there: a run with slow tests needs a quarter of it."""
 
@@ -24,11 +26,24 @@ def has_room(folder: Path) -> bool:
     return found.f_bavail * found.f_frsize >= ENOUGH and not found.f_flag & os.ST_NOEXEC
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # Somebody's own choice counts: --basetemp, TMPDIR, or this variable of pytest's.
+    # Somebody's own choice counts: --basetemp, TMPDIR, or a variable of pytest's.
     chosen = {"PYTEST_DEBUG_TEMPROOT", "TMPDIR"} & os.environ.keys() or config.option.basetemp
-    if not chosen and has_room(MEMORY):
-        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
+    if chosen or not has_room(MEMORY):
+        return
+    for left in MEMORY.glob(f"{_PREFIX}*"):  # with failed tests
+        if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    # Short, because the path of a socket has 107 bytes at most.
+    config.option.basetemp = str(MEMORY / f"{_PREFIX}{os.getpid()}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    place = session.config.option.basetemp or ""
+    if exitstatus == pytest.ExitCode.OK and place == str(MEMORY / f"{_PREFIX}{os.getpid()}"):
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
