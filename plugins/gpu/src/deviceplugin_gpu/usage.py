@@ -112,7 +112,7 @@ class GpuUsage:
 
 def _translation_problem(processes: Processes, driver: str) -> str:
     major = driver.partition(".")[0]
-    if processes.of_machine() or (major.isdigit() and int(major) >= _TRANSLATING):
+    if processes.of_machine() or (major.isdecimal() and int(major) >= _TRANSLATING):
         return ""
     return f"this node is a container: driver {driver} writes ids of processes as the machine does"
 

@@ -50,6 +50,16 @@ _BY_CDI: Final = (1, 18)
 """The version of the toolkit from which its mode auto is not legacy."""
 _NUMBER: Final = r" version v?(\d+)\.(\d+)(?:\.(\d+))?"
 _SYSTEMD: Final = ("lib/systemd", "usr/lib/systemd", "usr/lib/*/systemd")
+_ODD: Final = (
+    OSError,
+    ValueError,
+    RecursionError,
+    AttributeError,
+    TypeError,
+    KeyError,
+    OverflowError,
+)
+"""What a file raises that is not the specification of a container, or whose container has ended."""
 _SHARED: Final = re.compile(r"libsystemd-shared-(\d+)")
 _MEANS: Final = (
     "after it, or an update of packages that calls it, CUDA and nvidia-smi in the container fail "
@@ -192,8 +202,8 @@ def _containers(
             spec: Any = json.loads(text) if "nvidia" in text else {}
             if why := _lost(node, host, requests, spec):
                 yield _name(spec, path), why
-        except (OSError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
-            continue  # it is not a specification of a container, or has ended
+        except _ODD:
+            continue
 
 
 def _lost(node: Node, host: Host, requests: Requests | None, spec: Mapping[str, Any]) -> str:
