@@ -172,8 +172,8 @@ def test_containers_are_named_where_the_runtime_is_unknown(node: Node) -> None:
      '{"nvidia": 1, "linux": {"cgroupsPath": "a:b:c\\u0000"}}',
      f'{{"nvidia": 1, "linux": {{"cgroupsPath": "a:b:{"c" * 300}"}}}}',
      '{"nvidia": 1, "linux": {"cgroupsPath": "a:b:c", "devices": [{}]}}',
-     '{"linux": {"cgroupsPath": "a:b:c", "devices": [{"path": "/dev/nvidia0", "major": 1e999, "minor": 0}]}}',
-     ],
+     '{"linux": {"cgroupsPath": "a:b:c", "devices": [{"path": "/dev/nvidia0", "major": 1e999}]}}',
+     '{"linux": {"cgroupsPath": "a:b:c", "devices": [{"path": "/dev/nvidia0", "minor": 1e9}]}}'],
 )  # fmt: skip
 def test_what_is_not_a_specification_is_passed_over(node: Node, text: str) -> None:
     write(node.at(f"{TASKS}/x/config.json"), text)
