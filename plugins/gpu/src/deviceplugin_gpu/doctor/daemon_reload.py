@@ -53,13 +53,12 @@ _SYSTEMD: Final = ("lib/systemd", "usr/lib/systemd", "usr/lib/*/systemd")
 _ODD: Final = (
     OSError,
     ValueError,
-    RecursionError,
+    ArithmeticError,
     AttributeError,
-    TypeError,
     KeyError,
-    OverflowError,
+    RecursionError,
+    TypeError,
 )
-"""What a file raises that is not the specification of a container, or whose container has ended."""
 _SHARED: Final = re.compile(r"libsystemd-shared-(\d+)")
 _MEANS: Final = (
     "after it, or an update of packages that calls it, CUDA and nvidia-smi in the container fail "
