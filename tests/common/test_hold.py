@@ -155,6 +155,7 @@ def test_a_folder_that_its_process_removes_meanwhile_is_made_again(
         monkeypatch.setattr(fcntl, "flock", locked)
         (lock,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/lock")
         lock.unlink()
+        lock.touch()  # by another process
         locked(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
@@ -486,6 +487,7 @@ def test_an_instance_has_the_name_of_its_daemonset(
 def test_the_name_of_an_instance_is_the_name_of_a_folder() -> None:
     with pytest.raises(dp.ConfigError, match=r"instance.*is not 1 to 63 letters"):
         load(Settings, flags={"instance": "../x"}, environ={})
+    assert "gpu-plugin-a" == load(Settings, flags={"instance": "gpu-plugin-a"}, environ={}).instance
 
 
 def test_a_client_that_says_nonsense_or_nothing_harms_nobody(tmp_path: Path) -> None:
