@@ -14,6 +14,8 @@ import pytest
 
 MEMORY: Final = Path("/dev/shm")
 _PREFIX: Final = "dp-tests-"
+_OWN: Final = MEMORY / f"{_PREFIX}{os.getpid()}"
+"""Short, because the path of a socket has 107 bytes at most."""
 ENOUGH: Final = 2**30
 """Bytes that must be free there: a run with slow tests needs a quarter of it."""
 
@@ -35,15 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     for left in MEMORY.glob(f"{_PREFIX}*"):  # with failed tests
         if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
             shutil.rmtree(left, ignore_errors=True)
-    # Short, because the path of a socket has 107 bytes at most.
-    config.option.basetemp = str(MEMORY / f"{_PREFIX}{os.getpid()}")
+    config.option.basetemp = str(_OWN)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    place = session.config.option.basetemp or ""
-    if exitstatus == pytest.ExitCode.OK and place == str(MEMORY / f"{_PREFIX}{os.getpid()}"):
-        shutil.rmtree(place, ignore_errors=True)
+    if exitstatus == pytest.ExitCode.OK and session.config.option.basetemp == str(_OWN):
+        shutil.rmtree(_OWN, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
