@@ -60,8 +60,12 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
     """
     selection = Selection(settings.include, settings.exclude)
     units = [unit for unit in snapshot.units if selection.has(unit.gpu.names)]
-    if settings.resource_naming_strategy == "mixed":
-        return _with_room(units, snapshot, settings)
+    if settings.resource_naming_strategy == "single":
+        units = _of_one_kind(units, snapshot)
+    return _with_room(units, snapshot, settings)
+
+
+def _of_one_kind(units: Sequence[Unit], snapshot: Snapshot) -> list[Unit]:
     counts = Counter(_kind(gpu) for gpu in {unit.gpu for unit in units})
     most = min(counts, key=lambda kind: (-counts[kind], kind), default="")
     for unit in units:
@@ -69,8 +73,7 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
             snapshot.skipped[unit.gpu.address] = (
                 f"it is {kind}, most are {most}, and resource-naming-strategy is single: use mixed"
             )
-    units = [unit for unit in units if _kind(unit.gpu) == most]
-    return _with_room(units, snapshot, settings)
+    return [unit for unit in units if _kind(unit.gpu) == most]
 
 
 def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
