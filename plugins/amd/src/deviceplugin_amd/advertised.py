@@ -37,6 +37,8 @@ class AdvertisedUnit:
 
     unit: Unit
     devices: tuple[dp.Device, ...]
+    amounts: Mapping[str, int]
+    """What the unit has of memory, and to compute with."""
 
 
 def shortfalls(snapshot: Snapshot, settings: AmdSettings) -> Iterator[str]:
@@ -93,9 +95,10 @@ def offers(
     versions = described.versions(sysfs)
     for unit in units:
         facts = {**described.description(unit), **versions}
+        amounts = described.amounts(unit, sysfs)
         device = _device(unit, health[unit.id], settings)
-        device = replace(device, attributes=facts, capacity=described.amounts(unit, sysfs))
-        yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)))
+        device = replace(device, attributes=facts, capacity=amounts)
+        yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)), amounts)
 
 
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
@@ -202,18 +205,18 @@ class Placement:
         return self._fabric.score(one, other) if self._fabric else 0
 
 
-def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:
+def labels(offers: Sequence[AdvertisedUnit], sysfs: Sysfs) -> dict[str, str]:
     """Return all labels; none without GPUs.
 
     If all units have the same value, it is the value of a label. Otherwise each value has a label
     with the number of units. The older domain always has these too.
     """
-    if not units:
+    if not offers:
         return {}
-    found = dict(_of_node(units, sysfs))
+    found = dict(_of_node((offer.unit for offer in offers), sysfs))
     facts: dict[str, list[str]] = {}
-    for unit in units:
-        for kind, value in _facts(unit, sysfs):
+    for offer in offers:
+        for kind, value in _facts(offer.unit, offer.amounts):
             facts.setdefault(kind, []).append(value)
     for kind, values in facts.items():
         found.update(_counted(kind, values))
@@ -233,11 +236,10 @@ def _of_node(units: Iterable[Unit], sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     yield key(DOMAIN, "gpu.memory-partitioning-supported"), str(memory).lower()
 
 
-def _facts(unit: Unit, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
+def _facts(unit: Unit, amounts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     yield "device-id", unit.gpu.product
     if unit.gpu.name:
         yield "product-name", clean(unit.gpu.name, "_")
-    amounts = described.amounts(unit, sysfs)
     if memory := amounts.get("memory"):
         yield "vram", f"{round((memory >> 20) / 1024)}G"
     for kind, name in {"simd-count": "simdUnits", "cu-count": "computeUnits"}.items():
