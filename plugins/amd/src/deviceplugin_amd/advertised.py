@@ -37,6 +37,8 @@ class AdvertisedUnit:
 
     unit: Unit
     devices: tuple[dp.Device, ...]
+    amounts: Mapping[str, int]
+    """What the unit has of memory, and to compute with."""
 
 
 def shortfalls(snapshot: Snapshot, settings: AmdSettings) -> Iterator[str]:
@@ -60,8 +62,12 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
     """
     selection = Selection(settings.include, settings.exclude)
     units = [unit for unit in snapshot.units if selection.has(unit.gpu.names)]
-    if settings.resource_naming_strategy == "mixed":
-        return _with_room(units, snapshot, settings)
+    if settings.resource_naming_strategy == "single":
+        units = _of_one_kind(units, snapshot)
+    return _with_room(units, snapshot, settings)
+
+
+def _of_one_kind(units: Sequence[Unit], snapshot: Snapshot) -> list[Unit]:
     counts = Counter(_kind(gpu) for gpu in {unit.gpu for unit in units})
     most = min(counts, key=lambda kind: (-counts[kind], kind), default="")
     for unit in units:
@@ -69,8 +75,7 @@ def chosen(snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
             snapshot.skipped[unit.gpu.address] = (
                 f"it is {kind}, most are {most}, and resource-naming-strategy is single: use mixed"
             )
-    units = [unit for unit in units if _kind(unit.gpu) == most]
-    return _with_room(units, snapshot, settings)
+    return [unit for unit in units if _kind(unit.gpu) == most]
 
 
 def _with_room(units: Sequence[Unit], snapshot: Snapshot, settings: AmdSettings) -> list[Unit]:
@@ -90,9 +95,10 @@ def offers(
     versions = described.versions(sysfs)
     for unit in units:
         facts = {**described.description(unit), **versions}
+        amounts = described.amounts(unit, sysfs)
         device = _device(unit, health[unit.id], settings)
-        device = replace(device, attributes=facts, capacity=described.amounts(unit, sysfs))
-        yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)))
+        device = replace(device, attributes=facts, capacity=amounts)
+        yield AdvertisedUnit(unit, tuple(sharing.shares(device, settings.shares)), amounts)
 
 
 def _device(unit: Unit, health: dp.Health, settings: AmdSettings) -> dp.Device:
@@ -199,18 +205,18 @@ class Placement:
         return self._fabric.score(one, other) if self._fabric else 0
 
 
-def labels(units: Sequence[Unit], sysfs: Sysfs) -> dict[str, str]:
+def labels(offers: Sequence[AdvertisedUnit], sysfs: Sysfs) -> dict[str, str]:
     """Return all labels; none without GPUs.
 
     If all units have the same value, it is the value of a label. Otherwise each value has a label
     with the number of units. The older domain always has these too.
     """
-    if not units:
+    if not offers:
         return {}
-    found = dict(_of_node(units, sysfs))
+    found = dict(_of_node((offer.unit for offer in offers), sysfs))
     facts: dict[str, list[str]] = {}
-    for unit in units:
-        for kind, value in _facts(unit, sysfs):
+    for offer in offers:
+        for kind, value in _facts(offer.unit, offer.amounts):
             facts.setdefault(kind, []).append(value)
     for kind, values in facts.items():
         found.update(_counted(kind, values))
@@ -230,11 +236,10 @@ def _of_node(units: Iterable[Unit], sysfs: Sysfs) -> Iterator[tuple[str, str]]:
     yield key(DOMAIN, "gpu.memory-partitioning-supported"), str(memory).lower()
 
 
-def _facts(unit: Unit, sysfs: Sysfs) -> Iterator[tuple[str, str]]:
+def _facts(unit: Unit, amounts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     yield "device-id", unit.gpu.product
     if unit.gpu.name:
         yield "product-name", clean(unit.gpu.name, "_")
-    amounts = described.amounts(unit, sysfs)
     if memory := amounts.get("memory"):
         yield "vram", f"{round((memory >> 20) / 1024)}G"
     for kind, name in {"simd-count": "simdUnits", "cu-count": "computeUnits"}.items():

@@ -85,7 +85,7 @@ class AmdPlugin(dp.Plugin):
         self._measure(found)
         self._placement = Placement(self._fabric, offers, settings.share_policy)
         self.shortfalls = [*advertised.shortfalls(found, settings), *found.topology.problems]
-        facts = advertised.labels(units, self._sysfs) if settings.labels_file else {}
+        facts = advertised.labels(offers, self._sysfs) if settings.labels_file else {}
         unwritten = label_file.update(settings.labels_file, facts)
         self._unlabelled.say_all("labels not written", unwritten)
         return [device for one in offers for device in one.devices]

@@ -165,7 +165,7 @@ class _Part:
 
     def take(self, size: int, rule: _Rule) -> Iterator[str]:
         """Yield ``size`` shares, one at a time where each may be of another device."""
-        while size > 0 and not rule.is_spread and not (rule.is_distinct and not self.is_idle()):
+        while size > 0 and not rule.is_spread and (not rule.is_distinct or self.is_idle()):
             found = self.fill(rule, size, 1 if rule.is_distinct else size)
             yield from found
             size -= len(found)
