@@ -15,13 +15,7 @@ from prometheus_client.core import GaugeMetricFamily as _Gauge
 from prometheus_client.core import Metric
 
 from deviceplugin_gpu.health.gpu_health import Health
-from deviceplugin_gpu.nvml.api import (
-    GPU_IS_LOST,
-    Handle,
-    NvmlError,
-    Session,
-    call,
-)
+from deviceplugin_gpu.nvml.api import GPU_IS_LOST, Handle, NvmlError, Session, call
 from deviceplugin_gpu.nvml.enumeration import UnidentifiedGpu
 from deviceplugin_gpu.recent import Recent
 from deviceplugin_gpu.snapshot import Gpu

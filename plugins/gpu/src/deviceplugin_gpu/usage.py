@@ -90,6 +90,7 @@ class GpuUsage:
         now, before, wall = self._clock(), processes.now(), time.time()
         since = wall - min(now - self._read_at, _LONGEST)
         self._read_at = now
+        of_machine = processes.of_machine()
         used: dict[tuple[str, str], Mapping[int, float]] = {}
         busy: dict[str, Mapping[int, Share]] = {}
         for gpu, mig in _parts(gpus):
@@ -100,7 +101,7 @@ class GpuUsage:
                         device = call("nvmlDeviceGetMigDeviceHandleByIndex", device, mig.index)
                     uuid = call("nvmlDeviceGetUUID", device)
                     used[gpu.uuid, uuid] = memory_by_pid(device)
-                    if processes.of_machine():
+                    if of_machine:
                         busy[uuid] = shares(device, since)
             except NvmlError as error:
                 problems.append(f"{gpu.uuid}: {error}")

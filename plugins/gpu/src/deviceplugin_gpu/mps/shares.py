@@ -177,5 +177,6 @@ class Shares:
 def _daemon(units: Collection[Unit]) -> Daemon:
     """Return the daemon for units of different devices. Limits came with Volta."""
     limited = [unit for unit in units if unit.gpu.compute >= _VOLTA]
-    sizes = {unit.uuid: (unit in limited) * memory(unit) // _MIB for unit in units}
+    sizes = dict.fromkeys((unit.uuid for unit in units), 0)
+    sizes |= {unit.uuid: memory(unit) // _MIB for unit in limited}
     return Daemon(sizes, min((100 // unit.replicas for unit in limited), default=0))
