@@ -3,10 +3,11 @@
 from typing import Final
 
 from deviceplugin.checks import Acceptance
+from deviceplugin_intelgpu.settings import DRIVERS
 
 ACCEPTANCE: Final = Acceptance(
     module="deviceplugin_intelgpu",
     strategies={"device-nodes": ()},
-    drivers=frozenset({"i915", "xe"}),
+    drivers=frozenset(DRIVERS),
     node=r".*/renderD\d+",
 )

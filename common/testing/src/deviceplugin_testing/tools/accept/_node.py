@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import grpc
 
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin.checks import Acceptance, Found
 from deviceplugin.errors import ConfigError
 from deviceplugin.kit import cdi
@@ -241,9 +241,4 @@ class Serving:
 
     def eventually(self, condition: Callable[[], bool]) -> bool:
         """Return whether ``condition`` comes true within some seconds."""
-        end = time.monotonic() + _EVENT
-        while not condition():
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.1)
-        return True
+        return Waiter().until(condition, _EVENT, every=0.1)

@@ -6,11 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from deviceplugin_testing.conformance._process import family
-
-_ALL: Final = "pid:[4026531836]"
-"""The kernel's number of the first PID namespace, whose /proc has the processes of all others."""
-
+from deviceplugin.kit.containers import Processes
+from deviceplugin_testing.conformance._process import PROC, family
 
 _SYS_PTRACE: Final = 19
 """The capability without which the descriptors of others cannot be read."""
@@ -30,9 +27,9 @@ class User(NamedTuple):
 
 def sees_all() -> bool:
     """Return whether ``users`` sees the processes of all containers, and what they have open."""
-    rights = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
-    is_first = str(Path("/proc/self/ns/pid").readlink()) == _ALL
-    return is_first and bool(rights >> _SYS_PTRACE & 1)
+    rights = int((PROC / "self/status").read_text().partition("CapEff:")[2].split()[0], 16)
+    sees_others = Processes(PROC, Path("/var/log/containers")).of_machine()
+    return sees_others and bool(rights >> _SYS_PTRACE & 1)
 
 
 def users(nodes: Iterable[str]) -> list[User]:
@@ -43,7 +40,7 @@ def users(nodes: Iterable[str]) -> list[User]:
     numbers = {Path(node).stat().st_rdev: node for node in nodes if Path(node).exists()}
     own = {*map(str, family(os.getpid()))}
     found = []
-    for entry in Path("/proc").iterdir():
+    for entry in PROC.iterdir():
         if entry.name.isdecimal() and entry.name not in own:
             with suppress(OSError):  # it has ended
                 if held := frozenset(_held(entry, numbers)):
