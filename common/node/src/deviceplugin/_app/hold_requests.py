@@ -76,7 +76,7 @@ class Requests:
             else:
                 self._holding.set(left)
         if problem:
-            self._holding.wake.set()
+            self._holding.waiter.poke()
             raise HoldError(f"{hold.name} stays held: {problem}")
         self._holding.report("hold released", hold)
         self._holding.changed()

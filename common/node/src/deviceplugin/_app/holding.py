@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, Final
 
 from deviceplugin._app.hold_socket import SOCKET, HoldSocket
@@ -21,6 +21,7 @@ from deviceplugin._discovery.loop import Discovery
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.hooks import HooksByResource, reason_of
 from deviceplugin._platform.unix_sockets import advised
+from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.kit.log import Problems
@@ -93,8 +94,7 @@ class Holding:
     progress: dict[str, Progress] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     """Held while the holds change."""
-    wake: Event = field(default_factory=Event)
-    _stopped: bool = False
+    waiter: Waiter = field(default_factory=Waiter)
     locked: int | None = None
 
     def __post_init__(self) -> None:
@@ -150,17 +150,16 @@ class Holding:
 
     def run(self) -> None:
         """Let go of what is held as soon as nobody uses it, until stopped."""
-        end = self.ownership.subscribe(self.wake.set)
+        end = self.ownership.subscribe(self.waiter.poke)
         try:
-            while not self._stopped:
-                self.wake.clear()
+            while not self.waiter.is_over():
                 if self.locked is None and self.open():
                     self.changed()
                 wait = _AGAIN
                 if self.locked is not None:
                     self.socket.open(self.folder)
                     wait = min([wait, *map(self._advance, self.holds.all)])
-                self.wake.wait(wait)
+                self.waiter.until_poked(wait)
         finally:
             end()
             self.socket.close()
@@ -178,9 +177,8 @@ class Holding:
             self.folder.parent.rmdir()
 
     def stop(self) -> None:
-        self._stopped = True
         self._hooks.close()
-        self.wake.set()
+        self.waiter.end()
 
     def _advance(self, hold: Hold) -> float:
         """Let go of what ``hold`` has, if nobody uses it; return for how long to do nothing."""
@@ -276,7 +274,7 @@ class Holding:
         self.metrics.oldest_hold.labels().set(min((one.since for one in holds), default=0.0))
 
     def changed(self) -> None:
-        self.wake.set()
+        self.waiter.poke()
         for each in self.discoveries:
             each.rediscover()
 
