@@ -125,8 +125,6 @@ class Host:
         self.ask_hold = Requests(holding).answer  # as over the socket, for tests
         holding.socket = HoldSocket(self.ask_hold)
         holding.open()
-        for plugin, called in zip(plugins, _names(plugins), strict=True):
-            holding.equip(plugin, called)
         return holding
 
     def _make_discoveries(self, plugins: Sequence[Plugin]) -> list[Discovery]:
@@ -146,6 +144,7 @@ class Host:
         for each in discoveries:
             self._directories.subscribe(each.rediscover)
         self._holding.discoveries = discoveries
+        self._holding.equip_all()
         return discoveries
 
     def _introduce(self, plugins: Sequence[Plugin]) -> None:
