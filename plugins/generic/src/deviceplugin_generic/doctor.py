@@ -40,7 +40,6 @@ _SAMPLES: Final = (
 
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
-_MAGIC: Final = re.compile(r"([*?\[\\])")
 
 
 def exposed(entry: Entry) -> Iterator[str]:
@@ -162,4 +161,4 @@ def _exposure(looked_at: str, exposed: Sequence[str]) -> Iterator[Finding]:
 
 def _below(root: Path, pattern: str) -> str:
     """Return a pattern of the node, whose ``/`` is at ``root``."""
-    return _MAGIC.sub(r"\\\1", str(root)).rstrip("/") + pattern
+    return globs.literal(str(root)).rstrip("/") + pattern

@@ -172,6 +172,11 @@ class Node:
         """Yield the directories of all visible processes."""
         yield from self.matches("proc/[0-9]*")
 
+    def processes_named(self, name: str) -> Iterator[Path]:
+        """Yield the directories, relative to ``root``, of visible processes called ``name``."""
+        own = (process.relative_to(self.root) for process in self.processes())
+        return (one for one in own if self.peek(one / "comm") == name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:

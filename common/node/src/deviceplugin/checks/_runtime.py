@@ -149,21 +149,19 @@ def runtime_config(node: Node) -> RuntimeConfig:
 
 def _started(node: Node) -> Iterator[_Place]:
     """Yield what the command lines of this machine's own containerds name."""
-    for process in node.processes():
-        relative = process.relative_to(node.root)
-        if node.peek(relative / "comm") != "containerd" or _is_contained(process):
+    for process in node.processes_named("containerd"):
+        if _is_contained(node.root / process):
             continue
-        if not _OF_ROOT.search(node.peek(relative / "status")):
+        if not _OF_ROOT.search(node.peek(process / "status")):
             continue  # anybody may have that name, and what it names is run by another check
-        given = dict(_OPTION.findall(node.peek(relative / "cmdline")))
+        given = dict(_OPTION.findall(node.peek(process / "cmdline")))
         if "c" in given and _OF_DOCKER not in given["c"]:
             yield _Place(given.get("a", _PLACES[-1].socket), (given["c"],))
 
 
 def _of_kubelet(node: Node) -> str:
     """Return the socket that the kubelet is configured to use; empty if that is not seen."""
-    own = (one.relative_to(node.root) for one in node.processes())
-    words = (one / "cmdline" for one in own if node.peek(one / "comm") == "kubelet")
+    words = (process / "cmdline" for process in node.processes_named("kubelet"))
     found = _ENDPOINT.search("\n".join(map(node.peek, (*words, *map(Path, _KUBELET)))))
     return found[1].replace("/var/run/", "/run/") if found else ""
 

@@ -58,6 +58,11 @@ def is_magic(pattern: str) -> bool:
     return bool(_MAGIC.search(pattern))
 
 
+def literal(text: str) -> str:
+    """Return a pattern that matches only ``text``."""
+    return _MAGIC.sub(r"\\\g<0>", text)
+
+
 def matches(text: str, pattern: str) -> bool:
     """Return whether all of ``text`` matches ``pattern``. Only a slash matches a slash."""
     return _regex(pattern).fullmatch(text) is not None

@@ -11,13 +11,13 @@ import yaml
 
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.usb import Ledger
+from deviceplugin_generic.configuration.globs import literal
 from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.devices import of_entry
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 from deviceplugin_generic.explanation.candidates import Candidate
 
-_MAGIC: Final = re.compile(r"([*?\[\\])")
 _COMMON_SERIAL: Final = re.compile("0*1?|0?123456[0-9]*(abcdef)?|0+[1-9]|(.)\\2+", re.IGNORECASE)
 """Serial numbers that vendors give to all devices of a model."""
 _TIMER: Final = "/dev/snd/timer"
@@ -70,7 +70,7 @@ def _usb(some: Sequence[Candidate], tree: Tree) -> Proposal:
     owner, numbers = one.owner, _numbers(one.owner)
     serial, warnings = _serial(one, tree)
     model = " ".join(filter(None, map(owner.attribute, ("manufacturer", "product"))))
-    select = {"subsystem": "usb", **numbers, **({"serial": _literal(serial)} if serial else {})}
+    select = {"subsystem": "usb", **numbers, **({"serial": literal(serial)} if serial else {})}
     group: dict[str, Any]
     if serial and one.subsystem == "tty" and len(one.parts) > 1:
         group = {"select": {**select, "subsystem": "tty"}}
@@ -138,7 +138,7 @@ def _pci(some: Sequence[Candidate], tree: Tree) -> Proposal:
 def _other(some: Sequence[Candidate], _tree: Tree) -> Proposal:
     (one,) = some
     owner = one.owner
-    group: dict[str, Any] = {"select": {"subsystem": owner.subsystem, "name": _literal(owner.name)}}
+    group: dict[str, Any] = {"select": {"subsystem": owner.subsystem, "name": literal(owner.name)}}
     if owner.subsystem == "misc":
         # Its state is in the open file, so containers do not disturb each other.
         group = {"count": "unlimited", **group}
@@ -174,11 +174,6 @@ def _numbers(owner: Device) -> dict[str, str]:
 
 def _listed(one: Candidate) -> str:
     return f" ({', '.join(one.paths)})" if one.parts else ""
-
-
-def _literal(text: str) -> str:
-    """Return a pattern that matches only ``text``."""
-    return _MAGIC.sub(r"\\\1", text)
 
 
 def _slug(text: str) -> str:

@@ -46,8 +46,8 @@ _NO_NAME: Final = (
     "nvidia-ctk has generated none"
 )
 _INTEGRATED: Final = (
-    "only the CDI specification of NVIDIA's toolkit has what an integrated GPU needs: run "
-    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node"
+    "only the CDI specification of NVIDIA's toolkit has what an integrated GPU needs: "
+    f"{nvidia_ctk.GENERATE}"
 )
 
 

@@ -1,6 +1,6 @@
 """Which GPUs are let go of: those of which every device is held."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import deviceplugin as dp
 from deviceplugin_gpu import host
@@ -9,13 +9,13 @@ from deviceplugin_gpu.host import Roots
 from deviceplugin_gpu.mps.shares import Shares
 
 
-def is_part(device: dp.Device) -> bool:
+def _is_part(device: dp.Device) -> bool:
     """Return whether it is a MIG device, of a GPU that may have others."""
     return "parentUUID" in device.attributes
 
 
 def addresses(
-    held: Sequence[dp.Device], units: Iterable[Unit], already: Collection[str]
+    held: Sequence[dp.Device], units: Collection[Unit], already: Collection[str]
 ) -> frozenset[str]:
     """Return the PCI addresses of the GPUs of which every device is ``held``.
 
@@ -25,16 +25,16 @@ def addresses(
     others = {unit.gpu.pci for unit in units if unit.id not in own}
     known = {unit.gpu.pci for unit in units}
     return frozenset(
-        str(device.attributes["pci"])
+        str(pci)
         for device in held
         if (pci := device.attributes.get("pci")) and pci not in others
-        if not is_part(device) or pci in known or pci in already
+        if not _is_part(device) or pci in known or pci in already
     )
 
 
 def check(held: Sequence[dp.Device], units: Collection[Unit], shares: Shares, roots: Roots) -> None:
     """Raise DiscoveryError if something that this process cannot see has the devices open."""
-    if not units and any(map(is_part, held)):
+    if not units and any(map(_is_part, held)):
         raise dp.DiscoveryError("its GPU has not been discovered since the plugin started")
     if not host.served(roots.sys) and host.matches(roots.dev, "nvidia[0-9]*"):
         raise dp.DiscoveryError(f"the GPUs on the PCI bus cannot be seen in {roots.sys}")

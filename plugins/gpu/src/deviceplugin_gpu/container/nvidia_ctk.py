@@ -23,6 +23,7 @@ from deviceplugin_gpu.snapshot import Gpu, Mig
 log = logging.getLogger(__name__)
 
 KIND: Final = "nvidia.com/gpu"
+GENERATE: Final = "run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node"
 _UUID: Final = ("GPU-", "MIG-")
 _DRIVER: Final = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(?:(\d{3,}\.[0-9.]+)|\d+\.)")
 """A main library of the driver with its version; libcuda.so.1.1 of a Jetson has none."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from deviceplugin.checks import Finding, Node, RuntimeConfig, ok, unknown, warning
 from deviceplugin_gpu.configuration.setting_kinds import STRATEGIES
+from deviceplugin_gpu.container import nvidia_ctk
 
 BY_VARIABLE: Final = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 """The setting of NVIDIA's runtime by which any container gets the GPUs that it names itself."""
@@ -175,14 +176,10 @@ _NO_CDI: Final = Prospect(
 _NO_DRIVER: Final = Prospect(
     runs=False,
     why="nothing provides the driver's libraries",
-    do="mount the driver's root for the plugin (deployments/components/gpu-cdi), or run "
-    "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node.",
+    do="mount the driver's root for the plugin (deployments/components/gpu-cdi), or "
+    f"{nvidia_ctk.GENERATE}.",
 )
-
-
-_INTEGRATED: Final = replace(
-    _NO_DRIVER, do="run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml on the node."
-)
+_INTEGRATED: Final = replace(_NO_DRIVER, do=f"{nvidia_ctk.GENERATE}.")
 
 
 def table(node: NodeKind) -> dict[str, Prospect]:

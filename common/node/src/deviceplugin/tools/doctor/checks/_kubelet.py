@@ -40,8 +40,7 @@ _WITHOUT: Final = (
 
 
 def process(node: Node) -> Iterator[Finding]:
-    found = [one.relative_to(node.root) for one in node.processes()]
-    process = next((one for one in found if node.peek(one / "comm") == "kubelet"), None)
+    process = next(node.processes_named("kubelet"), None)
     if process is None:
         yield unknown(
             "kubelet process",
