@@ -5,7 +5,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -150,6 +150,11 @@ def test_a_daemon_that_fails_under_clients_is_replaced_and_says_that_their_conte
         problems = (getattr(one, "problem", "") for one in caplog.records)
         return next((one for one in problems if DEAD in one), "")
 
+    def replaced() -> list[str]:
+        with suppress(OSError, ValueError):  # it is being started
+            return [name for name, pid in before.items() if pid != mps.pid(name)]
+        return []
+
     with mps.serving(served):
         before, path = {name: mps.pid(name) for name in served}, mps.root / NAME / harm
         with mps.client(NAME) as client:
@@ -166,8 +171,9 @@ def test_a_daemon_that_fails_under_clients_is_replaced_and_says_that_their_conte
             assert b"" == client.recv(1)
         monkeypatch.setattr(control, "_PATIENCE", 10.0)
         mps.behave()
+        eventually(lambda: [NAME] == replaced(), lambda: f"{replaced()} were replaced")
         mps.wait_for(served)
-        assert [NAME] == [name for name, pid in before.items() if pid != mps.pid(name)]
+        assert [NAME] == replaced()
 
 
 def test_long_logs_are_emptied(mps: FakeMps, monkeypatch: pytest.MonkeyPatch) -> None:
