@@ -365,6 +365,8 @@ OURS = {"index": 0, "model": "NVIDIA A100, big", "memory": "39.56Gi", "pci": "00
 SMI = [
     (ROW.format(uuid=uuid(0), memory=40510), "1", "driver 580.95.05; same index, PCI, "),
     (ROW.format(uuid=uuid(0), memory=40510), "0", "NUMA [1] is 0"),
+    (ROW.format(uuid=uuid(1), memory=40510), "0", "same index, PCI, "),
+    (ROW.format(uuid=uuid(1), memory=40510), "1", "NUMA [] is 1"),
     (ROW.format(uuid=uuid(0), memory=40510), None, "memory; it tells no NUMA node"),
     (ROW.format(uuid=uuid(0), memory=80000), "N/A", "memory 39.56Gi is 80000 MiB"),
     (ROW.format(uuid=uuid(0), memory=40510).replace("01:00", "02:00"), "1", "pci 0000:01:00.0 is "),
@@ -384,7 +386,9 @@ def test_what_nvidia_smi_says_is_compared(
     program.parent.mkdir(parents=True)
     script(program, f"[ $1 = topo ] && exec cat {tmp_path}/topo; cat {tmp_path}/rows")
     monkeypatch.setenv("PATH", "/bin:/usr/bin")
-    ours = Found("nvidia.com/gpu", uuid(0), numa=[1], attributes=OURS)
+    where = {uuid(0): [1], uuid(1): []}
+    here = next((one for one in where if one in rows), uuid(0))
+    ours = Found("nvidia.com/gpu", here, numa=where[here], attributes=OURS)
     found = [*compare([ours], {"driver-root-ctr-path": str(tmp_path / "root")})]
     assert expected in found[0].found
 

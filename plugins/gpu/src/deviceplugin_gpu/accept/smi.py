@@ -88,7 +88,8 @@ def _compared(device: Found, row: Mapping[str, str], numa: str) -> Finding:
     size, total = gib(device), row["memory.total"]
     if size and total.isdecimal() and abs(size - int(total) / _MIB_OF_GIB) > _ROUNDED * size:
         wrong.append(f"memory {size:g}Gi is {total} MiB")
-    if numa.isdecimal() and [int(numa)] != [*device.numa]:
+    # A machine of one node may tell none, which is 0 here.
+    if numa.isdecimal() and [int(numa)] != [*(device.numa or [0])]:
         wrong.append(f"NUMA {[*device.numa]} is {numa}")
     if wrong:
         return failure(device.id, "; ".join(wrong), means="labels would be wrong.", do=ISSUE)

@@ -53,7 +53,7 @@ def _attempts(library: Library) -> Iterator[str]:
     missing = [Path(place).parent for place, why in library.attempts.items() if why == MISSING]
     if missing:
         folders = ",".join(str(path.relative_to(library.root)) for path in missing)
-        yield f"library: not in {library.root}/{{{folders}}}"
+        yield f"library: not in {library.root / f'{{{folders}}}'}"
     for place, outcome in library.attempts.items():
         if outcome != MISSING:
             shown = f"{place}: " if place not in outcome else ""
@@ -169,7 +169,7 @@ class GpuDiscovery:
         unheard = self._unheard(gpus)
         self._driver.health.observe(found.snapshot, unheard, found.needs_reset, found.energy)
         strange = list(map(str, self.absent))
-        if not found.snapshot.gpus:
+        if not (found.snapshot.gpus or self._driver.session.held):
             self._explain(None)
         return found.snapshot, strange
 

@@ -111,10 +111,11 @@ class Shares:
         except dp.DiscoveryError as error:
             return problems | {unit.id: str(error) for unit in usable}, []
         warnings = self._want([unit for unit in usable if unit.uuid not in held])
-        more = ", and gpu-mps-daemon does not run" if self._running is None else ""
-        names = {*map(self.name, usable)}
+        # Ours says itself whether it serves, and would log each attempt.
+        names = set(map(self.name, usable)) if self._running is None else set[str]()
+        more = ", and gpu-mps-daemon does not run"
         silences = {name: (why := _silence(self._root, name)) and why + more for name in names}
-        found = {unit.id: self._problem(unit) or silences[self.name(unit)] for unit in usable}
+        found = {unit.id: silences.get(self.name(unit)) or self._problem(unit) for unit in usable}
         theirs = {unit.resource for unit in usable} - (self._running or {}).keys() - silences.keys()
         warnings += [
             f"another MPS control daemon is in {self._root / one}: delete NVIDIA's DaemonSet of it"
