@@ -94,7 +94,7 @@ def test_a_lost_plugin_matters_to_restarts_if_it_wants_pre_start_or_is_forgotten
     plain = kubelet.plugin("x.io/plain", ["a"], name="1")
     picky = kubelet.plugin(options=PRE_START, name="2")
     pods = kubelet.started("plain", main={"x.io/plain": 1}), kubelet.started("picky")
-    plain.stop()
+    kubelet.lose(plain)
     kubelet.lose(picky)
     assert kubelet.start_container(pods[0], "main")
     with pytest.raises(ContainerStartError, match=r"endpoint &\{.*\} has been stopped"):
