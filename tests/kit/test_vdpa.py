@@ -53,9 +53,8 @@ def test_a_directory_without_a_device_number_has_no_node(hardware: Hardware) -> 
 
 
 def test_a_node_that_is_not_mounted_here_is_known(hardware: Hardware) -> None:
-    device = make(hardware, "vhost_vdpa", "vhost-vdpa-0")
-    (hardware.sys / "dev/char").mkdir(parents=True)
-    (hardware.sys / "dev/char/511:0").symlink_to(f"{device.path}/vhost-vdpa-0")
+    device = make(hardware, "vhost_vdpa")
+    hardware.vhost_vdpa(Path(device.path))
     assert device.tree.is_node("/dev/vhost-vdpa-0")
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.checks import Node
+from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_generic import GenericPlugin, GenericSettings, Roots
 from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_rdma import RdmaPlugin, doctor
-from deviceplugin_testing.fixture import Kubelet
+from deviceplugin_testing.fixture import FailingKernel, Kubelet
 from discovered import found, unhealthy
 from one_piece.world import World
 from rdma.divided import DividedTree
@@ -187,6 +189,32 @@ def test_health_says_what_a_sub_function_lacks(tree: DividedTree) -> None:
     state.write_text("1: DOWN\n")
     reason = "port 1 of mlx5_9 is DOWN"
     assert {f"{B}::{share}": reason for share in (0, 1)} == unhealthy(shared)
+
+
+class Listening(FailingKernel):
+    """Remembers of which directories the states of ports are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    @override
+    def read(self, path: str, *pages: int) -> bytes:
+        self.asked |= {path.partition("/infiniband/")[0]} if "/ports/" in path else set()
+        return super().read(path, *pages)
+
+
+@pytest.mark.parametrize(("shares", "names"), [(1, {PF}), (2, {PF, "mlx5_core.sf.4"})])
+def test_the_firmware_is_asked_only_for_links_that_count(
+    tree: DividedTree, shares: int, names: set[str]
+) -> None:
+    tree.sub(PF, 88, 4, rdma="mlx5_9")
+    kernel = Listening()
+    tree.sysfs = Sysfs(tree.sys, kernel)
+    plugin = tree.plugin(subs(selectors={"isRdma": True}, shares=shares))
+    assert {} == unhealthy(plugin)
+    assert not plugin._links.has_changed()
+    assert names == {Path(one).name for one in kernel.asked}
 
 
 def test_sub_functions_that_are_not_offered_are_named(tree: DividedTree) -> None:

@@ -45,22 +45,12 @@ class DividedTree(RdmaTree):
         return id_
 
     def vdpa(self, address: str, name: str, driver: str, number: int = 0) -> Path:
-        """Make a vDPA device of a function, by whose driver it has a node or an interface.
-
-        A node of vhost_vdpa has neither class nor bus, so its uevent is empty.
-        """
+        """Make a vDPA device of a function, by whose driver it has a node or an interface."""
         above = self.folders[address]
         path = f"{self.below(above)}/{name}"
         folder = self.hardware.device(path, "vdpa", driver=driver, is_bus=True)
         if driver == "vhost_vdpa":
-            node = folder / f"vhost-vdpa-{number}"
-            node.mkdir()
-            (node / "dev").write_text(f"511:{number}\n")
-            (node / "uevent").write_text("")
-            numbered = self.sys / f"dev/char/511:{number}"
-            numbered.unlink(missing_ok=True)
-            numbered.symlink_to(node)
-            self.hardware.node(node.name)
+            self.hardware.vhost_vdpa(folder, number)
         if driver == "virtio_vdpa":
             function = above.parent if "-sf" in address else above
             (function / f"virtio{number}/net/veth{number}").mkdir(parents=True)

@@ -70,7 +70,7 @@ def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
 
 
 def offers(
-    found: Iterator[tuple[Entry, Nic, Selector]],
+    found: Iterable[tuple[Entry, Nic, Selector]],
     resource: Callable[[Entry], str],
     dev: Path,
     judge: Judge,

@@ -97,7 +97,8 @@ def _of_nodes(rdma: Sequence[Nic], node: Node) -> Iterator[Finding]:
 
 def _of_links(rdma: Sequence[Nic], sysfs: Sysfs) -> Iterator[Finding]:
     links = Links(sysfs)
-    links.look({nic.address: nic for nic in rdma})
+    nics_by_address = {nic.address: nic for nic in rdma}
+    links.look(nics_by_address, nics_by_address)
     for nic in rdma:
         if not nic.is_virtual and (problem := links.problem(nic, nic, is_shared=True)):
             yield warning(

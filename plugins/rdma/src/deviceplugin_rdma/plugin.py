@@ -69,9 +69,10 @@ class RdmaPlugin(dp.Plugin):
         tree = Tree(self._sysfs, dev=settings.dev_dir)
         found = nics.look(tree, self._names)
         self._nics = {nic.address: nic for nic in found}
-        self._links.look(self._nics)
         self._remember(found)
-        chosen = advertised.chosen(settings.resources, found, self._needed())
+        chosen = [*advertised.chosen(settings.resources, found, self._needed())]
+        counting = {nic.address if entry.is_shared else nic.root for entry, nic, _ in chosen}
+        self._links.look(self._nics, counting | {nic.root for _, nic, _ in chosen})
         offers = advertised.offers(chosen, settings.resource, settings.dev_dir, self._judge)
         self._steady.keep({(one.nic.address, one.entry.is_shared) for one in offers})
         offered = advertised.devices(offers, by_name=settings.sub_function_ids == "name")
