@@ -120,19 +120,19 @@ def _device(offer: AdvertisedFunction, *, by_name: bool) -> dp.Device:
 
 
 def _hardware(offer: AdvertisedFunction) -> list[str]:
-    """Return the pieces: a vDPA device that is made of a function is the function."""
+    """Return the pieces. A vDPA device is its function, unless that is shared."""
     nic = offer.nic
-    made = filter(None, map(vdpa.node, nic.vdpas))
+    made = [] if offer.entry.is_shared else filter(None, map(vdpa.node, nic.vdpas))
     nodes = (node.host_path for node in offer.access.nodes)
     return [*dict.fromkeys((pieces.pci(nic.address), *made, *nodes))]
 
 
-def _attributes(nic: Nic) -> Iterator[tuple[str, str]]:
+def _attributes(nic: Nic) -> Iterator[tuple[str, str | int]]:
     yield "pci", nic.function.address
     yield "driver", nic.driver
     if nic.sub:
         yield "auxiliary", nic.name
-        yield "sfnum", str(nic.number)
+        yield "sfnum", nic.number or 0
     if nic.vdpas:
         yield "vdpa", ",".join(one.name for one in nic.vdpas)
     if nic.interfaces:

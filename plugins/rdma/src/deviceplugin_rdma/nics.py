@@ -45,7 +45,7 @@ class Nic:
     root_names: Names
     """The interfaces of the physical function."""
     number: int | None
-    """Of a virtual function among those of its physical function."""
+    """Of a virtual function or a sub-function among those of its physical function."""
     rdma: tuple[str, ...]
     """Its RDMA devices, such as mlx5_0."""
     gpus: tuple[str, ...] = ()
@@ -129,11 +129,12 @@ def look(tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
 
 
 def _with_subs(found: Iterable[Nic], tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
-    below = _by_parent(one for one in _subs(tree) if not _why_not(one))
+    below = _by_parent(_subs(tree))
     made = []
     for nic in found:
-        own = {one.lasting_name: one for one in below.get(nic.device.path, ())}
-        made.append(replace(nic, has_subs=bool(own)))
+        there = below.get(nic.device.path, ())
+        own = {one.lasting_name: one for one in there if not _why_not(one)}
+        made.append(replace(nic, has_subs=bool(there)))
         for _, device in sorted(own.items(), key=lambda pair: natural(pair[0])):
             sub = replace(nic, sub=device, number=int(device.attribute("sfnum")))
             names = _names(device, sub.address, before)
