@@ -235,6 +235,8 @@ def test_a_card_with_sub_functions_is_given_to_no_pod(tree: DividedTree) -> None
     tree.remove(f"{ICE}-sf1")
     tree.sub(ICE, 1, 0, interface="ens3s1")
     assert [f"{ICE}-sf1"] == list(found(sub))
+    tree.route("ens3")
+    assert [f"{ICE}-sf1"] == list(found(sub))  # the card's own interface stays with the host
     tree.route("ens3s1")
     assert [] == list(found(sub))  # the node itself needs it
 
