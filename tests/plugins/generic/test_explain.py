@@ -197,6 +197,24 @@ def test_functions_for_virtual_machines_are_proposed_by_their_drivers_with_their
     )
 
 
+def test_what_is_made_of_a_network_card_is_proposed_for_itself(
+    machine: Machine, run: Explain
+) -> None:
+    machine.pci("0000:3b:00.0", "15b3:101d", "020000", driver="mlx5_core")
+    parent = "pci0000:00/0000:3b:00.0"
+    sub = f"{parent}/mlx5_core.sf.2"
+    machine.device(sub, "auxiliary", attributes={"sfnum": "88"}, is_bus=True)
+    verbs = f"{sub}/infiniband_verbs/uverbs1"
+    machine.device(verbs, "infiniband_verbs", node="infiniband/uverbs1")
+    machine.vhost_vdpa(
+        machine.device(f"{parent}/vdpa0", "vdpa", driver="vhost_vdpa", is_bus=True), 3
+    )
+    assert {
+        "vdpa0-0000:3b:00.0/vdpa0": ["vhost-vdpa-3"],
+        "mlx5-core-sf-2-infiniband-verbs-0000:3b:00.0/sf88": ["uverbs1"],
+    } == names(advertised(machine, run()))
+
+
 def test_a_sound_card_comes_with_all_its_nodes(machine: Machine, run: Explain) -> None:
     machine.device("virtual/sound/timer", "sound", node="snd/timer")
     machine.pci("0000:00:1f.3", "8086:a0c8", "040300", driver="snd_hda_intel")

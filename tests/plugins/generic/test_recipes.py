@@ -67,6 +67,13 @@ def _mediated(machine: Machine) -> None:
     machine.vfio("9")
 
 
+def _vdpa(machine: Machine) -> None:
+    machine.pci("0000:03:00.2", "15b3:101e", "020000", driver="mlx5_core")
+    path = "pci0000:00/0000:03:00.2"
+    machine.vhost_vdpa(machine.device(f"{path}/vdpa0", "vdpa", driver="vhost_vdpa", is_bus=True), 3)
+    machine.device(f"{path}/vdpa1", "vdpa", driver="virtio_vdpa", is_bus=True)
+
+
 def _recorded(name: str) -> Callable[[Machine], object]:
     return lambda machine: play(name, machine)
 
@@ -90,6 +97,7 @@ BUILD: dict[str, Callable[[Machine], object]] = {
         "0000:03:00.0", "8086:1533", "020000", group="9", driver="vfio-pci"
     ),
     "nic-iommufd": _iommufd,
+    "vdpa": _vdpa,
     "mdev": _mediated,
     **{name: _recorded(name) for name in ("xdna", "i915", "xe", "hailo", "coral")},
     **{name: _recorded("misc") for name in ("tun", "vhost-net", "enclave", "provision")},
@@ -115,6 +123,7 @@ EXPECTED = {
         sdr 1 sdr-1-2 bus/usb/001/009
         nic 1 nic-0000:03:00.0 vfio/vfio vfio/9
         nic-iommufd 1 nic-iommufd-0000:03:00.0 vfio/devices/vfio0 iommu
+        vdpa 1 vdpa-0000:03:00.2/vdpa0 vhost-vdpa-3
         mdev 1 mdev-0000:00:02.0/{MDEV} vfio/vfio vfio/9
         accel 10 accel-0000:00:0b.0/accel0::0 accel/accel0
         xdna 10 xdna-0000:c5:00.1/accel0::0 accel/accel0

@@ -118,7 +118,7 @@ def test_a_sub_function_is_a_device_of_its_own(machine: Machine) -> None:
     )
     assert {
         "rdma-0000:3b:00.0": ["uverbs0"],
-        "rdma-0000:3b:00.0/mlx5_core.sf.2": ["uverbs1"],
+        "rdma-0000:3b:00.0/sf88": ["uverbs1"],
     } == {one: names(device) for one, device in found(plugin).items()}
     assert {dp.Topology((1,))} == {device.topology for device in plugin.discover()}
 

@@ -83,7 +83,7 @@ def test_the_file_of_the_sriov_plugin_is_understood(tmp_path: Path) -> None:
         without_topology=True,
         extra={"*": {"token": "3"}},
     )
-    assert ("12", "intel.com/fec") == (second.pci_class, settings.resource(second))
+    assert ("accelerator", "intel.com/fec") == (second.kind, settings.resource(second))
     assert "mellanox.com/mlnx_sriov_rdma" == settings.resource(first)
 
 
@@ -153,6 +153,8 @@ NOT_NUMBERS = "is not a name with numbers of virtual functions, as in ens1f0#0,2
 
 
 CHOOSES_NONE = "chooses no functions: give selectors, such as {vendors: [15b3]}"
+ONE_USER = "vdpaType excludes isRdma and shares: a vDPA device has one user"
+SUBS_ONLY = "sf: of auxiliary devices, only sub-functions have an id that lasts"
 NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses or pfNames"
 
 
@@ -160,14 +162,20 @@ NO_PROFILES = "is not supported: sysfs does not have profiles; use pciAddresses 
     ("keys", "expected"),
     [
         (
-            {"deviceType": "auxNetDevice"},
-            ".deviceType: 'auxNetDevice' is not supported: auxiliary devices are not offered",
+            {"deviceType": "disk"},
+            ".deviceType: 'disk' is not one of netDevice, accelerator, auxNetDevice",
         ),
-        ({"deviceType": "disk"}, ".deviceType: 'disk' is not netDevice or accelerator"),
+        ({"selectors": {"auxTypes": ["sf"]}}, ": auxTypes needs deviceType: auxNetDevice"),
+        (
+            {"deviceType": "auxNetDevice", "selectors": {"auxTypes": ["eth"]}},
+            f".selectors.auxTypes[0]: 'eth' is not {SUBS_ONLY}",
+        ),
+        ({"shares": 2, "selectors": {"vdpaType": "vhost"}}, f": {ONE_USER}"),
+        ({"selectors": [{}, {"vdpaType": "vhost", "isRdma": True}]}, f": {ONE_USER}"),
         ({"selectors": {"ddpProfiles": ["G"]}}, f".selectors.ddpProfiles: ['G'] {NO_PROFILES}"),
         (
-            {"selectors": [{}, {"vdpaType": "vhost"}]},
-            ".selectors[1].vdpaType: 'vhost' is not supported: vDPA devices are not offered",
+            {"selectors": [{}, {"vdpaType": "vfio"}]},
+            ".selectors[1].vdpaType: 'vfio' is not vhost or virtio",
         ),
         ({"selectors": {"pfNames": ["x#3-1"]}}, f".selectors.pfNames[0]: 'x#3-1' {NOT_NUMBERS}"),
         (

@@ -123,6 +123,21 @@ class Hardware:
         if has_node and not (self.sys / "devices/virtual/misc/iommu").exists():
             self.device("virtual/misc/iommu", "misc", node="iommu")
 
+    def vhost_vdpa(self, folder: Path, number: int = 0) -> None:
+        """Have the node that vhost_vdpa makes for a vDPA device.
+
+        It has neither class nor bus, so the kernel writes nothing into its uevent.
+        """
+        own = folder / f"vhost-vdpa-{number}"
+        own.mkdir()
+        (own / "dev").write_text(f"511:{number}\n")
+        (own / "uevent").write_text("")
+        numbered = self.sys / f"dev/char/511:{number}"
+        numbered.parent.mkdir(parents=True, exist_ok=True)
+        numbered.unlink(missing_ok=True)
+        numbered.symlink_to(own)
+        self.node(own.name)
+
     def usb(self, port: str, numbers: str, device: int, *, serial: str = "") -> str:
         """Make a USB device on bus 1 and return its path below ``/sys/devices``."""
         vendor, product = numbers.split(":")

@@ -119,8 +119,12 @@ class RdmaTree:
         if port.interface:
             self.interface(port.address, port.interface, port.link)
         if port.rdma:
-            self._rdma(port, path)
+            self.rdma(folder, port.rdma, mad=port.mad, link=port.link)
         return folder
+
+    def below(self, folder: Path) -> Path:
+        """Return where a device is among the devices of sysfs."""
+        return folder.relative_to(self.sys / "devices")
 
     def _function(self, path: str, numbers: str, kind: str, driver: str, numa: int) -> Path:
         vendor, product = numbers.split(":")
@@ -154,16 +158,17 @@ class RdmaTree:
         if port.driver == "vfio-pci":
             self.hardware.vfio(port.group)
 
-    def _rdma(self, port: Port, path: str) -> None:
-        number = next(self._verbs)
-        device = self.hardware.device(f"{path}/infiniband/{port.rdma}", "infiniband")
+    def rdma(self, folder: Path, rdma: str, *, mad: bool = True, link: str = "ether") -> None:
+        """Have an RDMA device of a function."""
+        number, path = next(self._verbs), self.below(folder)
+        device = self.hardware.device(f"{path}/infiniband/{rdma}", "infiniband")
         (device / "device").symlink_to("../..")
-        place = self.folders[port.address] / f"infiniband/{port.rdma}/ports/1"
+        place = device / "ports/1"
         place.mkdir(parents=True)
         (place / "state").write_text(f"{_STATES[True]}\n")
-        (place / "link_layer").write_text(f"{_LAYERS[port.link]}\n")
+        (place / "link_layer").write_text(f"{_LAYERS[link]}\n")
         names = {"infiniband_verbs": [f"uverbs{number}"]}
-        if port.mad:
+        if mad:
             names["infiniband_mad"] = [f"issm{number}", f"umad{number}"]
         for subsystem, nodes in names.items():
             for name in nodes:
@@ -171,12 +176,12 @@ class RdmaTree:
                     f"{path}/{subsystem}/{name}",
                     subsystem,
                     node=f"infiniband/{name}",
-                    attributes={"ibdev": port.rdma},
+                    attributes={"ibdev": rdma},
                 )
 
     def interface(self, address: str, name: str, link: str = "ether", port_name: str = "") -> Path:
         """Have an interface of a function, that somebody has switched on and that has a cable."""
-        path = str(self.folders[address].relative_to(self.sys / "devices"))
+        path = self.below(self.folders[address])
         values = {"type": str(_TYPES[link]), "carrier": "1", "flags": hex(_UP)}
         if port_name:
             values["phys_port_name"] = port_name
@@ -191,6 +196,8 @@ class RdmaTree:
         folder = self.folders.pop(address)
         for node in folder.glob("infiniband_*/*"):
             (self.dev / "infiniband" / node.name).unlink(missing_ok=True)
+        for node in folder.rglob("vhost-vdpa-*"):
+            (self.dev / node.name).unlink()
         self._unlink(folder)
         shutil.rmtree(folder)
         self.hardware.event()

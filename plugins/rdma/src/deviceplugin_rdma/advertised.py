@@ -1,22 +1,26 @@
 """Which functions are advertised as which devices, and which of them a container should get."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import files, numa, pieces, sharing
+from deviceplugin.kit import files, numa, pieces, sharing, vdpa
 from deviceplugin.kit.sharing import Policy, Shares
+from deviceplugin_rdma.access import Access, access, interfaces
 from deviceplugin_rdma.entries import Entry, Selector
-from deviceplugin_rdma.nics import Access, Nic, access
+from deviceplugin_rdma.nics import Nic
 
 Judge = Callable[[Nic, Entry, Access], dp.Health]
 
 _NOWHERE: Final = -1
 _VERSION: Final = "1.1.0"
 _END: Final = "-device.json"
+_OWN: Final = re.compile("[0-9a-f]{4,8}:[^/]*|[a-z0-9_]+[.]sf[.][0-9]+")
+"""Ids, as opposed to ends of other, longer names of resources before an id."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +64,13 @@ def chosen(
 
 
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
-    if not nic.function.pci_class.startswith(entry.pci_class):
-        return False
     if entry.is_shared:
-        return bool(nic.rdma)
-    is_divided = nic.function.is_divided or bool(nic.function.numbered_functions)
-    return not is_divided and not {*busy}.intersection(nic.interfaces)
+        return entry.is_for(nic) and bool(nic.rdma)
+    return entry.is_for(nic) and not nic.is_divided and not interfaces(nic).intersection(busy)
 
 
 def offers(
-    found: Iterator[tuple[Entry, Nic, Selector]],
+    found: Iterable[tuple[Entry, Nic, Selector]],
     resource: Callable[[Entry], str],
     dev: Path,
     judge: Judge,
@@ -78,17 +79,22 @@ def offers(
     made: list[AdvertisedFunction] = []
     for entry, nic, selector in found:
         rdma = bool(nic.rdma) and (entry.is_shared or selector.is_rdma)
-        what = access(nic, dev, rdma=rdma, vhost=selector.with_vhost, extra=entry.extra)
+        what = access(nic, dev, rdma=rdma, vhost=selector.with_vhost, of_vdpa=selector.vdpa)
+        if entry.extra:
+            keys = dict.fromkeys(("*", nic.function.address, nic.address))
+            what.info["extra"] = {k: v for key in keys for k, v in entry.extra.get(key, {}).items()}
         made.append(AdvertisedFunction(nic, entry, resource(entry), what, judge(nic, entry, what)))
     return made
 
 
-def devices(found: Sequence[AdvertisedFunction]) -> list[AdvertisedDevice]:
-    """Return the devices of all resources."""
+def devices(
+    found: Sequence[AdvertisedFunction], *, by_name: bool = False
+) -> list[AdvertisedDevice]:
+    """Return the devices of all resources; ``by_name`` with the kernel's names as ids."""
     made: list[AdvertisedDevice] = []
     for offer in found:
         if not offer.entry.together:
-            shares = sharing.shares(_device(offer), offer.entry.shares)
+            shares = sharing.shares(_device(offer, by_name=by_name), offer.entry.shares)
             made += [AdvertisedDevice(share, offer.entry, (offer,)) for share in shares]
     sets: dict[str, list[AdvertisedFunction]] = {}
     for offer in found:
@@ -99,11 +105,11 @@ def devices(found: Sequence[AdvertisedFunction]) -> list[AdvertisedDevice]:
     return made
 
 
-def _device(offer: AdvertisedFunction) -> dp.Device:
+def _device(offer: AdvertisedFunction, *, by_name: bool) -> dp.Device:
     nic = offer.nic
     node = None if offer.entry.without_topology else nic.function.numa_node
     return dp.Device(
-        nic.address,
+        nic.name if by_name else nic.address,
         resource=offer.resource,
         health=offer.health,
         topology=numa.topology(node),
@@ -114,12 +120,21 @@ def _device(offer: AdvertisedFunction) -> dp.Device:
 
 
 def _hardware(offer: AdvertisedFunction) -> list[str]:
-    return [pieces.pci(offer.nic.address), *(node.host_path for node in offer.access.nodes)]
+    """Return the pieces. A vDPA device is its function, unless that is shared."""
+    nic = offer.nic
+    made = [] if offer.entry.is_shared else filter(None, map(vdpa.node, nic.vdpas))
+    nodes = (node.host_path for node in offer.access.nodes)
+    return [*dict.fromkeys((pieces.pci(nic.address), *made, *nodes))]
 
 
-def _attributes(nic: Nic) -> Iterator[tuple[str, str]]:
-    yield "pci", nic.address
+def _attributes(nic: Nic) -> Iterator[tuple[str, str | int]]:
+    yield "pci", nic.function.address
     yield "driver", nic.driver
+    if nic.sub:
+        yield "auxiliary", nic.name
+        yield "sfnum", nic.number or 0
+    if nic.vdpas:
+        yield "vdpa", ",".join(one.name for one in nic.vdpas)
     if nic.interfaces:
         yield "interface", ",".join(nic.interfaces)
     if nic.rdma:
@@ -211,22 +226,39 @@ class Placement:
 def publish(folder: Path, resource: str, found: Iterable[AdvertisedDevice]) -> Iterator[str]:
     """Write the files of a resource's devices, remove those of others; yield what prevents it."""
     start = f"{resource.replace('/', '-')}-"
-    wanted = {f"{start}{one.device.id}{_END}": _text(one) for one in found}
+    texts = {f"{start}{one.device.id}{_END}": _text(one) for one in found}
+    wanted = {name: text for name, text in texts.items() if text}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in wanted.items():
             files.write(folder / name, text, mode=0o444)
         for path in folder.glob(f"{start}*{_END}"):
-            is_own = path.name.removeprefix(start)[4:5] == ":"  # not of another, longer name
-            if is_own and path.name not in wanted:
+            own = path.name.removeprefix(start).removesuffix(_END)
+            if _OWN.fullmatch(own) and path.name not in wanted:
                 files.remove(path)
     except OSError as error:
         yield str(error)
 
 
 def _text(one: AdvertisedDevice) -> str:
+    """Return device information; empty of a sub-function, which the specification does not have."""
     nic, access = one.offers[0].nic, one.offers[0].access
-    facts: dict[str, Any] = {"pci-address": nic.address}
+    if access.vdpa:
+        facts = {"parent-device": access.vdpa.name, "driver": vdpa.kind(access.vdpa)}
+        facts |= {"path": access.info["vdpa"]["mount"]} if access.info["vdpa"] else {}
+        facts |= {} if nic.sub else {"pci-address": nic.address}
+        return json.dumps({"type": "vdpa", "version": _VERSION, "vdpa": facts})
+    if nic.sub:
+        return ""
+    facts = {"pci-address": nic.address}
     if "rdma" in access.info:
         facts["rdma-device"] = ",".join(nic.rdma)
     return json.dumps({"type": "pci", "version": _VERSION, "pci": facts})
+
+
+def unused(found: Iterable[AdvertisedFunction]) -> Iterator[str]:
+    """Yield which vDPA devices no container gets, because their function has another one."""
+    for one in found:
+        if (given := one.access.vdpa) and len(one.nic.vdpas) > 1:
+            others = ", ".join(each.name for each in one.nic.vdpas if each is not given)
+            yield f"{one.resource}: {one.nic.address} is given with {given.name}, not {others}"

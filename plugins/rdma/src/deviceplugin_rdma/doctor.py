@@ -6,7 +6,7 @@ from deviceplugin.checks import Finding, Node, failure, ok, warning
 from deviceplugin.kit import pci, vfio
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.sysfs import Sysfs
-from deviceplugin_rdma import nics
+from deviceplugin_rdma import access, nics
 from deviceplugin_rdma.links import Links
 from deviceplugin_rdma.nics import Nic
 
@@ -32,6 +32,13 @@ def look(node: Node) -> Iterable[Finding]:
             f"no driver: {_few(unbound)}",
             means="the plugin does not offer these functions.",
             do="lspci -nnk shows the modules for each; dmesg why one was not bound.",
+        )
+    if subs := list(nics.unusable(tree)):
+        yield warning(
+            "sub-functions",
+            _few(subs),
+            means="the plugin does not offer these sub-functions.",
+            do="devlink port function set DEV/PORT state active; dmesg says what a driver lacks.",
         )
     virtual = [nic for nic in found if nic.is_virtual]
     if not (rdma or virtual or "rdma" in node.plugins):
@@ -70,7 +77,7 @@ def _of_nodes(rdma: Sequence[Nic], node: Node) -> Iterator[Finding]:
     missing = [
         f"{nic.rdma[0]} ({nic.address})"
         for nic in rdma
-        if not any(node.exists(f"dev/{name}") for name in nics.nodes(nic, "infiniband_verbs"))
+        if not any(node.exists(f"dev/{name}") for name in access.nodes(nic, "infiniband_verbs"))
     ]
     if missing:
         yield failure(
@@ -90,7 +97,8 @@ def _of_nodes(rdma: Sequence[Nic], node: Node) -> Iterator[Finding]:
 
 def _of_links(rdma: Sequence[Nic], sysfs: Sysfs) -> Iterator[Finding]:
     links = Links(sysfs)
-    links.look({nic.address: nic for nic in rdma})
+    nics_by_address = {nic.address: nic for nic in rdma}
+    links.look(nics_by_address, nics_by_address)
     for nic in rdma:
         if not nic.is_virtual and (problem := links.problem(nic, nic, is_shared=True)):
             yield warning(

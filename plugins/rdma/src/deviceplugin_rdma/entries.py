@@ -19,7 +19,7 @@ _RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A physical function by its name or address, and which of its virtual functions."""
+    """A physical function by its name or address, and which of those that it is divided into."""
 
     name: str
     ranges: tuple[range, ...] = ()
@@ -27,7 +27,7 @@ class Root:
     """What is wrong with the text; empty if nothing is."""
 
     def has(self, names: Iterable[str], number: int | None) -> bool:
-        """Return whether a function is meant; ``number`` is that of a virtual function."""
+        """Return whether a function is meant; ``number`` is its own among those of the card."""
         if self.name.lower() not in (name.lower() for name in names):
             return False
         return not self.ranges or any(number in numbers for numbers in self.ranges)
@@ -61,6 +61,10 @@ class Selector:
     is_rdma: bool = False
     """Whether it must have RDMA devices. Containers then get their nodes."""
     is_virtual: bool | None = None
+    vdpa: str = ""
+    """The kind of vDPA device, ``vhost`` or ``virtio``, that it must have. Containers get it."""
+    aux_types: tuple[str, ...] = ()
+    """It selects nothing: all auxiliary devices that there are, are ``sf``."""
     with_vhost: bool = False
     """Whether containers also get /dev/vhost-net and /dev/net/tun. It selects nothing."""
 
@@ -70,7 +74,7 @@ class Selector:
             (self.vendors, [f"{nic.function.vendor or 0:04x}"]),
             (self.devices, [f"{nic.function.product or 0:04x}"]),
             (self.drivers, [nic.driver]),
-            (self.addresses, [nic.address]),
+            (self.addresses, [nic.function.address]),
             (self.acpi_indexes, [nic.function.device.attribute("acpi_index")]),
             (self.interfaces, nic.interfaces),
             (self.link_types, [nic.link_type]),
@@ -81,6 +85,7 @@ class Selector:
             and _has_root(self.root_devices, [nic.root], nic)
             and (bool(nic.rdma) or not self.is_rdma)
             and self.is_virtual in (None, nic.is_virtual)
+            and (not self.vdpa or nic.vdpa(self.vdpa) is not None)
         )
 
 
@@ -100,8 +105,9 @@ def _has_root(texts: Collection[str], names: Collection[str], nic: Nic) -> bool:
 
 _MOST_SHARES: Final = 10000
 SHARED_PREFIX: Final = "rdma"
-_NET, _ACCELERATOR = "02", "12"
-"""PCI classes."""
+_NET, AUXILIARY = "netDevice", "auxNetDevice"
+_CLASSES: Final = {_NET: "02", "accelerator": "12", AUXILIARY: "02"}
+"""PCI classes of the types of devices."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,8 @@ class Entry:
     """Pods that can have a function at once; if it is 1, the function is moved into the pod."""
     together: bool = False
     """Whether a container gets all functions of the resource, as with the RDMA shared plugin."""
-    pci_class: str = _NET
+    kind: str = _NET
+    """``netDevice``, ``accelerator``, or ``auxNetDevice`` for sub-functions."""
     without_topology: bool = False
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What a container is told of a function besides, by its address; ``*`` is for all."""
@@ -126,6 +133,12 @@ class Entry:
     def is_shared(self) -> bool:
         """Whether functions stay with the host, and pods get RDMA nodes only."""
         return self.together or self.shares > 1
+
+    def is_for(self, nic: Nic) -> bool:
+        """Return whether a function is of its type, whatever the selectors say."""
+        is_sub = nic.sub is not None
+        is_of_class = nic.function.pci_class.startswith(_CLASSES[self.kind])
+        return is_of_class and is_sub == (self.kind == AUXILIARY)
 
 
 DEFAULT: Final = (Entry("hca", SHARED_PREFIX, (Selector(is_rdma=True, is_virtual=False),), 100),)
@@ -157,6 +170,7 @@ _ADDRESSES: Final = cfg.list_of(
     cfg.text(_ADDRESS, "a PCI address such as 0000:3b:00.0").to(str.lower)
 )
 _ROOTS: Final = cfg.list_of(cfg.text(problem=lambda text: numbered(text).problem))
+_SUBS_ONLY: Final = "sf: of auxiliary devices, only sub-functions have an id that lasts"
 _LINKS: Final = cfg.list_of(cfg.choice("ether", "infiniband"))
 
 _SELECTOR: Final = cfg.record(
@@ -176,17 +190,11 @@ _SELECTOR: Final = cfg.record(
         "needVhostNet": cfg.as_argument(cfg.boolean(), "with_vhost"),
         "ddpProfiles": _unsupported("sysfs does not have profiles; use pciAddresses or pfNames"),
         "pKeys": _unsupported("sysfs does not say which one counts; use pfNames"),
-        "vdpaType": _unsupported("vDPA devices are not offered"),
-        "auxTypes": _unsupported("auxiliary devices are not offered"),
+        "vdpaType": cfg.as_argument(cfg.text("^(vhost|virtio|)$", "vhost or virtio"), "vdpa"),
+        "auxTypes": cfg.as_argument(cfg.list_of(cfg.text("^sf$", _SUBS_ONLY)), "aux_types"),
     },
     any_case=True,
 ).called("Selector")
-
-
-def _type_problem(text: str) -> str:
-    if text == "auxNetDevice":
-        return "is not supported: auxiliary devices are not offered"
-    return "" if text in ("netDevice", "accelerator") else "is not netDevice or accelerator"
 
 
 def _misplaced(place: Place, _given: Mapping[str, Place]) -> None:
@@ -197,20 +205,24 @@ def _misplaced(place: Place, _given: Mapping[str, Place]) -> None:
             one.fault("belongs into selectors; the SR-IOV network device plugin ignores it here")
 
 
+def _entry(**given: Any) -> Entry:
+    made = Entry(**given)
+    for one in made.selectors:
+        if one.aux_types and made.kind != AUXILIARY:
+            raise ValueError(f"auxTypes needs deviceType: {AUXILIARY}")
+        if one.vdpa and (one.is_rdma or made.is_shared):
+            raise ValueError("vdpaType excludes isRdma and shares: a vDPA device has one user")
+    return made
+
+
 _ENTRY: Final = cfg.record(
-    Entry,
+    _entry,
     {
         "resourceName": cfg.needed(
             cfg.text("^[a-zA-Z0-9_-]+$", "a name of letters, digits, - and _"), "name"
         ),
         "resourcePrefix": cfg.as_argument(cfg.text(), "prefix"),
-        "deviceType": cfg.as_argument(
-            cfg.text(problem=_type_problem).to(
-                lambda text: _NET if text == "netDevice" else _ACCELERATOR,
-                lambda found: "netDevice" if found == _NET else "accelerator",
-            ),
-            "pci_class",
-        ),
+        "deviceType": cfg.as_argument(cfg.choice(*_CLASSES), "kind"),
         "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
         "selectors": cfg.list_of(_SELECTOR, 1, single=True),
         "additionalInfo": cfg.as_argument(

@@ -1,7 +1,7 @@
 """Whether there is a network behind functions, and which of them the node itself depends on."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,9 +32,17 @@ class Links:
         self._read: dict[Path, str] = {}
         """What was read, by file or directory."""
 
-    def look(self, nics: Mapping[str, Nic]) -> None:
-        """Read what ``nics`` have, by address, as it is now."""
-        paths = [path for nic in nics.values() for path in _paths(nic, self._sysfs)]
+    def look(self, nics: Mapping[str, Nic], counting: Collection[str]) -> None:
+        """Read what ``nics`` have, by address, as it is now.
+
+        States of links are read only of those that are ``counting``: each is a question to the
+        card's firmware, and a card can have a thousand functions.
+        """
+        paths = [
+            path
+            for nic in nics.values()
+            for path in _paths(nic, self._sysfs, of_links=nic.address in counting)
+        ]
         self._read = {path: self._text(path) for path in paths}
 
     def has_changed(self) -> bool:
@@ -109,9 +117,11 @@ class Links:
         return flags is not None and bool(int(flags[1], 16) & _IS_UP)
 
 
-def _paths(nic: Nic, sysfs: Sysfs) -> Iterator[Path]:
+def _paths(nic: Nic, sysfs: Sysfs, *, of_links: bool) -> Iterator[Path]:
     yield nic.folder / "net"
     yield nic.folder / "infiniband"
+    if not of_links:
+        return
     for name in nic.interfaces:
         yield from (nic.folder / "net" / name / what for what in ("carrier", "flags"))
     for state in _ports(nic, sysfs):

@@ -1,29 +1,29 @@
-"""Functions of network cards: who each is, where it is, and what a container gets with it."""
+"""Functions of network cards: who each is, and where it is.
+
+A sub-function, on the auxiliary bus, is one as well. Its id is the address of its PCI function with
+its own number, ``sfnum``: the kernel's number of it is another one after a reboot.
+"""
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import deviceplugin as dp
-from deviceplugin.kit import pci, vfio
-from deviceplugin.kit.hardware import Tree
-from deviceplugin.kit.health import absence
+from deviceplugin.kit import pci, vdpa
+from deviceplugin.kit.hardware import Device, Tree
 from deviceplugin.kit.sysfs import natural
 
 CLASSES: Final = ("02", "12")
 """PCI classes of network controllers and accelerators."""
-_REPRESENTOR: Final = re.compile("(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+")
-"""Port names of interfaces that stand for a virtual function on the host."""
+_REPRESENTOR: Final = re.compile("(c[0-9]+)?pf[0-9]+((vf|sf)[0-9]+)?")
+"""Port names of interfaces that stand for another function, on the host or on the card's CPU."""
+_SUB_FUNCTION: Final = re.compile("[a-z0-9_]+[.]sf[.][0-9]+")
 _GPUS: Final = ("03", "12")
 _TYPES: Final = {"1": "ether", "32": "infiniband"}
 _LINKS: Final = {"0200": "ether", "0207": "infiniband"}
-
-_UIO: Final = ("uio_pci_generic", "igb_uio")
-_RDMA_CM: Final = "infiniband/rdma_cm"
-_VHOST: Final = {"net-mount": "vhost-net", "tun-mount": "net/tun"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +45,52 @@ class Nic:
     root_names: Names
     """The interfaces of the physical function."""
     number: int | None
-    """Of a virtual function among those of its physical function."""
+    """Of a virtual function or a sub-function among those of its physical function."""
     rdma: tuple[str, ...]
     """Its RDMA devices, such as mlx5_0."""
     gpus: tuple[str, ...] = ()
     """Addresses of the GPUs that are behind the same PCI switch."""
+    sub: Device | None = None
+    """The sub-function of ``function`` that it is, if it is one."""
+    vdpas: tuple[Device, ...] = ()
+    """The vDPA devices that are made of it."""
+    has_subs: bool = False
+    """Whether there are sub-functions of it."""
+
+    @property
+    def device(self) -> Device:
+        """The device in sysfs."""
+        return self.sub or self.function.device
 
     @property
     def address(self) -> str:
-        """The PCI address, which is the id of the device."""
-        return self.function.address
+        """The PCI address, of a sub-function with its number: it is never another function's."""
+        return self.function.address + (f"-{self.sub.lasting_name}" if self.sub else "")
+
+    @property
+    def name(self) -> str:
+        """What programs call it until the next reboot, such as ``mlx5_core.sf.4``."""
+        return self.device.name
 
     @property
     def folder(self) -> Path:
         """The directory in sysfs."""
-        return Path(self.function.device.path)
+        return Path(self.device.path)
 
     @property
     def driver(self) -> str:
-        """The driver; empty if there is none."""
+        """The driver, of a sub-function that of its PCI function; empty if there is none."""
         return self.function.driver
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether other functions depend on it, so that no pod may have it for itself."""
+        one = self.function
+        return not self.sub and (self.has_subs or one.is_divided or bool(one.numbered_functions))
+
+    def vdpa(self, kind: str) -> Device | None:
+        """Return the first of its vDPA devices that are bound to a driver of this kind."""
+        return next((one for one in self.vdpas if vdpa.kind(one) == kind), None)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -79,7 +105,7 @@ class Nic:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it is a virtual function."""
+        """Whether it is a virtual function or a sub-function."""
         return self.root != self.address
 
 
@@ -88,25 +114,72 @@ def look(tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
     everything = pci.functions(tree)
     functions = [one for one in everything if one.pci_class.startswith(CLASSES)]
     gpus = [one for one in everything if one.pci_class.startswith(_GPUS)]
-    names = {one.address: _names(one, before) for one in functions}
+    names = {one.address: _names(one.device, one.address, before) for one in functions}
     of_roots = {
         virtual.address: (one.address, number)
         for one in functions
         for number, virtual in one.numbered_functions.items()
     }
-    return [
+    found = [
         replace(_nic(one, names, *of_roots.get(one.address, ("", None))), gpus=_near(one, gpus))
         for one in functions
         if one.driver
     ]
+    return _with_vdpas(_with_subs(found, tree, before), tree)
+
+
+def _with_subs(found: Iterable[Nic], tree: Tree, before: Mapping[str, Names]) -> list[Nic]:
+    below = _by_parent(_subs(tree))
+    made = []
+    for nic in found:
+        there = below.get(nic.device.path, ())
+        own = {one.lasting_name: one for one in there if not _why_not(one)}
+        made.append(replace(nic, has_subs=bool(there)))
+        for _, device in sorted(own.items(), key=lambda pair: natural(pair[0])):
+            sub = replace(nic, sub=device, number=int(device.attribute("sfnum")))
+            names = _names(device, sub.address, before)
+            made.append(replace(sub, names=names, rdma=_rdma_devices(device)))
+    return made
+
+
+def _with_vdpas(found: Iterable[Nic], tree: Tree) -> list[Nic]:
+    below = _by_parent(tree.subsystem("vdpa"))
+    return [replace(one, vdpas=tuple(below.get(one.device.path, ()))) for one in found]
+
+
+def _by_parent(devices: Iterable[Device]) -> Mapping[str, list[Device]]:
+    found: dict[str, list[Device]] = defaultdict(list)
+    for one in sorted(devices, key=lambda one: natural(one.name)):
+        found[os.path.dirname(one.path)].append(one)  # noqa: PTH120 - there are thousands
+    return found
+
+
+def _subs(tree: Tree) -> Iterator[Device]:
+    return (one for one in tree.subsystem("auxiliary") if _SUB_FUNCTION.fullmatch(one.name))
+
+
+def _why_not(sub: Device) -> str:
+    if sub.lasting_name == sub.name:
+        return "has no sfnum, without which no id of it would last"
+    return "" if sub.own_driver else "has no driver"
+
+
+def unusable(tree: Tree) -> Iterator[str]:
+    """Yield which sub-functions are not offered, and why."""
+    for one in _subs(tree):
+        if why := _why_not(one):
+            yield f"{one.name} {why}"
 
 
 def _nic(one: pci.Function, names: Mapping[str, Names], owner: str, number: int | None) -> Nic:
-    rdma = sorted(one.device.tree.entries(f"{one.device.path}/infiniband"), key=natural)
     physical = one.physical_function  # while it goes, only one of the two may say so
     root = physical.address if physical else owner or one.address
     above = names.get(root, Names())
-    return Nic(one, names[one.address], root, above, number, tuple(rdma))
+    return Nic(one, names[one.address], root, above, number, _rdma_devices(one.device))
+
+
+def _rdma_devices(device: Device) -> tuple[str, ...]:
+    return tuple(sorted(device.tree.entries(f"{device.path}/infiniband"), key=natural))
 
 
 def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
@@ -119,104 +192,15 @@ def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
     return ()
 
 
-def _names(one: pci.Function, before: Mapping[str, Names]) -> Names:
+def _names(one: Device, address: str, before: Mapping[str, Names]) -> Names:
     """Return the interfaces. Their directory is empty while a pod has them."""
-    tree, path = one.device.tree, f"{one.device.path}/net"
+    tree, path = one.tree, f"{one.path}/net"
     found = {
         name: tree.device(f"{path}/{name}")
         for name in sorted(tree.entries(path), key=natural)
         if not _REPRESENTOR.fullmatch(tree.text(f"{path}/{name}/phys_port_name").strip())
     }
     if not found and os.path.isdir(path):  # noqa: PTH112 - never raises
-        return before.get(one.address, Names())
+        return before.get(address, Names())
     types = [_TYPES.get(device.attribute("type"), "") for device in found.values()]
     return Names(tuple(found), types[0] if types else "")
-
-
-def nodes(nic: Nic, *subsystems: str) -> list[str]:
-    """Return the names below /dev of the nodes of a function, whether they exist or not."""
-    tree, dev = nic.function.device.tree, f"{nic.function.device.tree.dev}/"
-    paths = [
-        f"{nic.folder}/{subsystem}/{name}"
-        for subsystem in subsystems
-        for name in sorted(tree.entries(f"{nic.folder}/{subsystem}"), key=natural)
-    ]
-    # What a link leads to belongs to another function.
-    found = [tree.node(path).removeprefix(dev) for path in paths if tree.resolve(path) == path]
-    return [name for name in found if name]
-
-
-@dataclass
-class Access:
-    """What a container gets with a function."""
-
-    dev: Path
-    nodes: list[dp.DeviceNode] = field(default_factory=list)
-    info: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What it is told, in the words of the SR-IOV network device plugin."""
-    missing: list[str] = field(default_factory=list)
-    """Why it cannot use the function."""
-
-    def give(self, name: str, inside: str = "", *, needed: bool = True) -> str:
-        """Give the node ``name`` below /dev if it exists; return its path in the container."""
-        host, path = self.dev / name, f"/dev/{inside or name}"
-        if why := absence(host):
-            self.missing += [why] if needed else []
-            return ""
-        self.nodes.append(dp.DeviceNode(str(host), path))
-        return path
-
-
-def access(
-    nic: Nic, dev: Path, *, rdma: bool, vhost: bool, extra: Mapping[str, Mapping[str, str]]
-) -> Access:
-    """Return what a container gets; ``extra`` is what it is told, by address, or ``*`` for all."""
-    found = Access(dev, info={"generic": {"deviceID": nic.address}})
-    if vfio.has(nic.function.device):
-        _vfio(nic, found)
-    if nic.driver in _UIO:
-        _uio(nic, found)
-    if rdma:
-        _rdma(nic, found)
-    if vhost:
-        found.info["vhost"] = {key: found.give(name) for key, name in _VHOST.items()}
-    if extra:
-        found.info["extra"] = {**extra.get("*", {}), **extra.get(nic.address, {})}
-    return found
-
-
-def _vfio(nic: Nic, found: Access) -> None:
-    """Give what VFIO has for the function. The node of an unsafe group has another name inside."""
-    unit = vfio.Unit(nic.function.device)
-    names = [Path(node).relative_to(found.dev).as_posix() for node in unit.nodes]
-    given = [found.give(name, name.replace("noiommu-", ""), needed=False) for name in names]
-    if given:
-        found.info["vfio"] = {"mount": given[0], "dev-mount": ",".join(given[1:])}
-    found.missing += unit.problems
-
-
-def _uio(nic: Nic, found: Access) -> None:
-    names = nodes(nic, "uio")
-    if not names:
-        found.missing.append("its driver has made no node yet")
-    for name in names[:1]:
-        found.info["uio"] = {"mount": found.give(name)}
-
-
-def _rdma(nic: Nic, found: Access) -> None:
-    info: dict[str, str] = {}
-    verbs = nodes(nic, "infiniband_verbs")
-    if not verbs:
-        found.missing.append(f"{', '.join(nic.rdma)} has no verbs: load ib_uverbs")
-    for name in verbs:
-        info["uverbs"] = found.give(name)
-    info |= {name: path for name, path in _others(nic, found) if path}
-    info["rdma_dev"] = nic.rdma[0]
-    found.info["rdma"] = info
-
-
-def _others(nic: Nic, found: Access) -> Iterator[tuple[str, str]]:
-    """Give the nodes that not every program needs, and that not every card has."""
-    for name in nodes(nic, "infiniband_mad"):
-        yield Path(name).name.rstrip("0123456789"), found.give(name, needed=False)
-    yield "rdma_cm", found.give(_RDMA_CM, needed=False)

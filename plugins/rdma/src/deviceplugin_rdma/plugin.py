@@ -18,16 +18,18 @@ from deviceplugin.kit.log import Problems
 from deviceplugin.kit.state import State
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_rdma import advertised, links, nics
+from deviceplugin_rdma.access import Access
 from deviceplugin_rdma.advertised import AdvertisedDevice, Placement
-from deviceplugin_rdma.entries import DEFAULT, Entry
+from deviceplugin_rdma.entries import AUXILIARY, DEFAULT, Entry
 from deviceplugin_rdma.links import Links
-from deviceplugin_rdma.nics import Access, Names, Nic
+from deviceplugin_rdma.nics import Names, Nic
 from deviceplugin_rdma.settings import RdmaSettings
 
 log = logging.getLogger(__name__)
 
 _SUBSYSTEMS: Final = (
-    *("infiniband", "infiniband_verbs", "module", "net", "pci", "uio", "vfio", "vfio-dev"),
+    *("auxiliary", "infiniband", "infiniband_verbs", "module", "net", "pci", "uio", "vdpa"),
+    *("vfio", "vfio-dev", "virtio"),
 )
 _VERSION: Final = 1
 
@@ -67,12 +69,13 @@ class RdmaPlugin(dp.Plugin):
         tree = Tree(self._sysfs, dev=settings.dev_dir)
         found = nics.look(tree, self._names)
         self._nics = {nic.address: nic for nic in found}
-        self._links.look(self._nics)
         self._remember(found)
-        chosen = advertised.chosen(settings.resources, found, self._needed())
+        chosen = [*advertised.chosen(settings.resources, found, self._needed())]
+        counting = {nic.address if entry.is_shared else nic.root for entry, nic, _ in chosen}
+        self._links.look(self._nics, counting | {nic.root for _, nic, _ in chosen})
         offers = advertised.offers(chosen, settings.resource, settings.dev_dir, self._judge)
         self._steady.keep({(one.nic.address, one.entry.is_shared) for one in offers})
-        offered = advertised.devices(offers)
+        offered = advertised.devices(offers, by_name=settings.sub_function_ids == "name")
         self._placement = Placement(offered, settings.policy)
         self._offered = {one.device.id: one for one in offered}
         used = {id(one.entry) for one in offers}
@@ -83,6 +86,9 @@ class RdmaPlugin(dp.Plugin):
             for entry in idle
             if entry not in DEFAULT
         ]
+        self.shortfalls += advertised.unused(offers)
+        if any(entry.kind == AUXILIARY for entry in settings.resources):
+            self.shortfalls += nics.unusable(tree)
         self._publish()
         return [one.device for one in offered]
 
@@ -155,11 +161,11 @@ class RdmaPlugin(dp.Plugin):
 
 def _variables(found: Sequence[AdvertisedDevice]) -> dict[str, str]:
     """Return what a container is told, in the variables of the SR-IOV network device plugin."""
-    offers = {one.nic.address: one for each in found for one in each.offers}
+    offers = {one.nic.name: one for each in found for one in each.offers}
     if not found or found[0].entry.together:
         return {}
     name = f"PCIDEVICE_{found[0].device.resource}".replace("/", "_").replace(".", "_").upper()
-    info: dict[str, Any] = {address: one.access.info for address, one in offers.items()}
+    info: dict[str, Any] = {one: offer.access.info for one, offer in offers.items()}
     return {name: ",".join(offers), f"{name}_INFO": json.dumps(info)}
 
 

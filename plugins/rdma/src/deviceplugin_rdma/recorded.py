@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from deviceplugin.kit.hardware import Tree
-from deviceplugin_rdma.entries import Entry, Selector
+from deviceplugin_rdma.entries import AUXILIARY, Entry, Selector
 from deviceplugin_rdma.plugin import RdmaPlugin
 from deviceplugin_rdma.settings import RdmaSettings
 
@@ -11,7 +11,9 @@ _WAYS = (
     Entry("shared", shares=2),
     Entry("rdma", selectors=(Selector(is_rdma=True),)),
     Entry("whole"),
-    Entry("accelerator", pci_class="12"),
+    Entry("accelerator", kind="accelerator"),
+    Entry("vdpa", selectors=(Selector(vdpa="vhost"), Selector(vdpa="virtio"))),
+    Entry("sub", kind=AUXILIARY),
 )
 
 

@@ -15,6 +15,7 @@ from deviceplugin.kit.sharing import Policy
 from deviceplugin_rdma.entries import DEFAULT, ENTRIES, SHARED_ENTRIES, Entry
 
 LinkHealth: TypeAlias = Literal["check", "ignore"]
+SubFunctionIds: TypeAlias = Literal["number", "name"]
 
 _ROUTES: Final = (Path("/host/proc/net"), Path("/proc/net"))
 _LISTS: Final = {"resources": ENTRIES, "resourceList": ENTRIES, "configList": SHARED_ENTRIES}
@@ -43,6 +44,10 @@ class RdmaSettings(dp.Settings):
     link_patience: timedelta = timedelta(seconds=5)
     """Time that a link must be down before functions are unhealthy, and up before they are healthy
     again."""
+    sub_function_ids: SubFunctionIds = "number"
+    """What the ids of sub-functions are made of: address and sfnum, which a reboot does not change
+    (number), or the kernel's name, such as mlx5_core.sf.4, which Multus passes on to network
+    plugins (name)."""
     devinfo_dir: Path | None = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
     """Directory in which Multus finds what it passes on about devices; none where empty."""
     state_file: Path | None = Path("/run/deviceplugin-rdma/interfaces.json")

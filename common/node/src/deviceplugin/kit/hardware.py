@@ -27,6 +27,10 @@ _IDS: Final = {"usb": ("idVendor", "idProduct"), "pci": ("vendor", "device")}
 _NUMBERS: Final = {"usb": re.compile("([0-9a-fA-F]{4})"), "pci": re.compile("0x([0-9a-fA-F]{4})")}
 """The form in which the kernel writes vendor and product."""
 _DEV: Final = re.compile("[0-9]+:[0-9]+")
+_UNANNOUNCED: Final = re.compile("vhost-vdpa-[0-9]+")
+"""Devices without class and bus. The kernel writes no uevent for them, and their nodes have their
+names."""
+_SUB_FUNCTION: Final = re.compile("[0-9]{1,10}")
 _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -123,12 +127,15 @@ class Tree:
         """Names below ``/dev`` of all device nodes that the kernel creates."""
         folders = [f"{self._sys}/dev/{kind}" for kind in KINDS.values()]
         paths = [f"{folder}/{name}" for folder in folders for name in self.entries(folder)]
-        return frozenset(name for path in paths if (name := self._node_name(path)))
+        names = (self._node_name(path) or _unannounced(self.link(path)) for path in paths)
+        return frozenset(filter(None, names))
 
     def _node_name(self, path: str) -> str:
         """Return the name below ``/dev`` of the node of the device in a directory."""
         lines = self.text(f"{path}/uevent").split("\n")
         name = next((line[8:] for line in lines if line.startswith("DEVNAME=")), "")
+        if not name and (own := _unannounced(posixpath.basename(path))):
+            name = own if self.text(f"{path}/dev") else ""
         name = name.removeprefix("/dev/")
         return "" if any(map(files.name_problem, name.split("/"))) else name
 
@@ -170,6 +177,12 @@ class Device:
         if name not in self._attributes:
             self._attributes[name] = self.tree.text(f"{self.path}/{name}").removesuffix("\n")
         return self._attributes[name]
+
+    @property
+    def lasting_name(self) -> str:
+        """The kernel's name, or of a card's sub-function, whose name a reboot changes, ``sf88``."""
+        number = self.attribute("sfnum")
+        return f"sf{number}" if _SUB_FUNCTION.fullmatch(number) else self.name
 
     @cached_property
     def subsystem(self) -> str:
@@ -279,3 +292,7 @@ class Device:
             if child.attribute("sfnum"):
                 continue
             yield from child.behind(*subsystems)
+
+
+def _unannounced(name: str) -> str:
+    return name if _UNANNOUNCED.fullmatch(name) else ""

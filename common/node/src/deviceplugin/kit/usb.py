@@ -151,7 +151,7 @@ def stem(
     tail += f".{number}" if number else ""  # for cameras, which have several nodes
     is_counted = in_usb and device.subsystem in _ONE_EACH
     if not is_owner and not is_counted:
-        tail += f"/{device.name}"
+        tail += f"/{device.lasting_name}"
     serial = device.serial if by_serial else ""
     port = port or device.owner.name
     return Stem(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import deviceplugin as dp
-from deviceplugin.kit import pci, pieces, usb, vfio
+from deviceplugin.kit import pci, pieces, usb, vdpa, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
@@ -201,7 +201,7 @@ def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
     if group.nodes:
         paths = _behind(device, group, tree)
     else:
-        paths = [device.node or _usb_node(device, tree)]
+        paths = [device.node or _other_node(device, tree)]
     if any(paths):
         problem = "; ".join(unit.conflicts) if unit else ""
         yield replace(_of_nodes(paths, group, device, tree), problem=problem)
@@ -212,8 +212,8 @@ def _is_for_vfio(device: Device, group: Group) -> bool:
     return not {VFIO, VFIO_DEVICES}.isdisjoint({device.subsystem, *names})
 
 
-def _usb_node(device: Device, tree: Tree) -> str:
-    return usb.bus_node(device, tree.dev) if device.subsystem == "usb" else ""
+def _other_node(device: Device, tree: Tree) -> str:
+    return usb.bus_node(device, tree.dev) if device.subsystem == "usb" else vdpa.node(device)
 
 
 def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
@@ -225,7 +225,7 @@ def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
         for found in device.behind(*names)
         if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
     ]
-    if "usb" in names and not device.node and (path := _usb_node(device, tree)):
+    if "usb" in names and not device.node and (path := _other_node(device, tree)):
         paths.insert(0, path)
     return paths
 

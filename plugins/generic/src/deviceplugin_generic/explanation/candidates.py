@@ -15,6 +15,7 @@ from deviceplugin_generic.discovery.tree import VFIO, Tree
 _HUB: Final = "09"
 _USB: Final = "usb"
 _PCI: Final = "pci"
+_VDPA: Final = "vdpa"
 _EVERYDAY: Final = frozenset(
     [
         "aer", "bsg", "cpuid", "dax", "dma_heap", "fb", "graphics", "iommu", "mem", "msr", "mtd",
@@ -116,12 +117,15 @@ def _with_nodes(tree: Tree) -> Iterator[Device]:
     folder = f"{tree.sysfs.root}/dev/char"
     for name in tree.entries(folder):
         device = tree.device(posixpath.realpath(f"{folder}/{name}"))
-        if device.node and device.subsystem not in {_USB, ""}:
+        if device.node and (device.subsystem not in {_USB, ""} or device.nearest(_VDPA)):
             yield device
 
 
 def _owner(device: Device) -> Device | None:
     """Return what a device belongs to; None for what all sound cards share."""
+    for one in device.line:
+        if one.subsystem == _VDPA or one.lasting_name != one.name:  # a sub-function
+            return one
     if owner := device.nearest(_USB, _PCI):
         return owner
     if device.subsystem != "sound":

@@ -142,7 +142,7 @@ def _other(some: Sequence[Candidate], _tree: Tree) -> Proposal:
     if owner.subsystem == "misc":
         # Its state is in the open file, so containers do not disturb each other.
         group = {"count": "unlimited", **group}
-    if owner is not one.parts[0]:
+    if owner is not one.parts[0] and one.subsystem:
         group["nodes"] = [one.subsystem]
     fixed = owner.subsystem == "misc"
     return Proposal(

@@ -14,6 +14,7 @@ from deviceplugin.kit.configuration import (
     without_nulls,
 )
 from deviceplugin.kit.migration import Migration, Setting, checked
+from deviceplugin_rdma.entries import AUXILIARY
 from deviceplugin_rdma.settings import RdmaSettings
 
 
@@ -61,7 +62,8 @@ class Peer:
                 root.fault(f"{name!r} is not the name of a resource: {problem}")
         content = {key: anything().read(place) for key, place in places.items()}
         known: dict[str, Any] = without_nulls(content)
-        return known
+        has_subs = any(entry.kind == AUXILIARY for entry in entries)
+        return {**known, "sub-function-ids": "name"} if has_subs else known
 
 
 SRIOV: Final = Peer(
