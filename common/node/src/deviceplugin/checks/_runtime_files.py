@@ -25,6 +25,7 @@ _OF_2: Final = 3
 _WITHOUT_OLD: Final = 4
 """The first version in which the section of containerd 1 has no effect."""
 GIVES_DEVICES: Final = "device_ownership_from_security_context"
+"""The key of containerd and CRI-O by which a container's user owns its device nodes."""
 
 Table = Mapping[str, Any]
 

@@ -24,8 +24,8 @@ class Access:
 
     groups: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
     """Nodes that a group may open, by its number."""
-    closed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Nodes that only their owner may open, with their modes."""
+    closed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Nodes that only their owner may open, with their modes and owners."""
     unseen: tuple[str, ...] = ()
     """Nodes that are not visible here, as in a container without the node's /dev."""
 
@@ -36,7 +36,7 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
     ``dev`` is where the node's ``/dev`` is. Paths in the answer are those on the node.
     """
     groups: dict[int, dict[str, None]] = defaultdict(dict)
-    closed: dict[str, int] = {}
+    closed: dict[str, str] = {}
     unseen: dict[str, None] = {}
     for node in nodes:
         wanted = sum(_BITS.get(letter, 0) for letter in node.permissions)
@@ -52,7 +52,7 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
             if found.st_mode >> 3 & wanted == wanted:
                 groups[found.st_gid][path] = None
             else:
-                closed[path] = S_IMODE(found.st_mode)
+                closed[path] = f"{S_IMODE(found.st_mode):04o} of user {found.st_uid}"
     by_number = {one: tuple(paths) for one, paths in sorted(groups.items())}
     return Access(by_number, closed, tuple(unseen))
 
@@ -60,7 +60,7 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
 def together(some: Iterable[Access]) -> Access:
     """Return the union."""
     groups: dict[int, dict[str, None]] = defaultdict(dict)
-    closed: dict[str, int] = {}
+    closed: dict[str, str] = {}
     unseen: dict[str, None] = {}
     for one in some:
         for number, paths in one.groups.items():

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 from typing import Final
 
+from deviceplugin.checks import GIVES_DEVICES
 from deviceplugin_generic.discovery.access import Access, together
 
 WIDTH: Final = 100
@@ -62,10 +63,11 @@ def pod(asked: Mapping[str, Access]) -> str:
 def _limits_of(found: Access) -> Iterable[str]:
     """Yield what no group changes, and what cannot be known here."""
     if found.closed:
-        nodes = listed([f"{path} (mode {mode:04o})" for path, mode in found.closed.items()])
+        nodes = listed([f"{path} ({mode})" for path, mode in found.closed.items()])
         yield (
-            f"Warning: only root can open {nodes}, whatever groups a pod has. A udev rule with "
-            "GROUP and MODE changes that."
+            f"Warning: only the owner can open {nodes}, whatever groups a pod has. A udev rule "
+            f"with GROUP and MODE changes that, or {GIVES_DEVICES} of the container runtime: "
+            "deviceplugin doctor says what it is."
         )
     if found.unseen:
         nodes = listed(found.unseen, " ")
