@@ -38,7 +38,7 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
     groups: dict[int, dict[str, None]] = defaultdict(dict)
     closed: dict[str, str] = {}
     unseen: dict[str, None] = {}
-    for node in nodes:
+    for node in dict.fromkeys(nodes):  # shares of a device have the same ones
         wanted = sum(_BITS.get(letter, 0) for letter in node.permissions)
         for place in _expanded(_placed(node.host_path, dev)):
             path = f"/dev{place.removeprefix(str(dev))}" if place.startswith(f"{dev}/") else place
