@@ -181,7 +181,7 @@ def test_a_recipe_says_what_its_pod_asks_for_and_who_may_open_the_nodes(
     resource, said = PODS[name][0].split("; ")[:2]
     assert f"{first.resource}: 1" == resource
     assert ("root" if found.closed else who) == said.partition(".")[0]
-    pod = yaml.safe_load(pods.pod({first.resource: found}))
+    pod = yaml.safe_load(pods.pod([first.resource], found))
     kubernetes_validate.validate(pod, "1.32", strict=True)
     assert {first.resource: 1} == pod["spec"]["containers"][0]["resources"]["limits"]
 

@@ -29,7 +29,7 @@ from deviceplugin_generic.configuration.entries import (
     PathSpec,
     Rule,
 )
-from deviceplugin_generic.discovery.access import Access, access
+from deviceplugin_generic.discovery.access import Access, access, listed
 from deviceplugin_generic.discovery.devices import of_entry
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import of_rule
@@ -172,12 +172,12 @@ def _access(node: Node, entry: Entry) -> Access:
 
 def _who(looked_at: str, found: Access, runtime: RuntimeConfig | None) -> Iterator[Finding]:
     for number, paths in found.groups.items():
-        yield ok(looked_at, f"{_first(paths)}: a pod that is not root needs the group {number}")
+        yield ok(looked_at, f"{listed(paths)}: a pod that is not root needs the group {number}")
     if found.unseen:
-        yield ok(looked_at, f"{_first(found.unseen)}: which group it has is not visible here")
+        yield ok(looked_at, f"{listed(found.unseen)}: which group it has is not visible here")
     # Programs for virtual machines open those of VFIO as root.
     others = [one for one in found.closed.items() if not one[0].startswith("/dev/vfio/")]
-    closed = _first([f"{path} ({mode})" for path, mode in others])
+    closed = listed([f"{path} ({mode})" for path, mode in others])
     if closed and runtime and runtime.gives_devices:
         means = f"belongs to the user of a pod with runAsUser: {GIVES_DEVICES} is on"
         yield ok(looked_at, f"{closed}: {means}")
@@ -202,11 +202,6 @@ def _setting(runtime: RuntimeConfig) -> str:
     table = "[plugins.'io.containerd.cri.v1.runtime']"
     old = "[plugins.'io.containerd.grpc.v1.cri']"
     return f"{GIVES_DEVICES} = true below {table} ({old} with containerd 1) in {file}"
-
-
-def _first(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{paths[0]}{more}" if paths else ""
 
 
 def _rule(node: Node, path: Path, rule: Rule) -> Iterator[Finding]:

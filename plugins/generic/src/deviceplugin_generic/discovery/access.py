@@ -7,15 +7,17 @@ control lists, as udev writes them for whoever sits at the machine, are not copi
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from stat import S_IMODE, S_ISDIR
+from stat import S_IMODE
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin_generic.discovery.tree import nodes_below
 
-_BITS = {"r": 4, "w": 2}
+_BITS: Final = {"r": 4, "w": 2}
+_MOST_PATHS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
     unseen: dict[str, None] = {}
     for node in dict.fromkeys(nodes):  # shares of a device have the same ones
         wanted = sum(_BITS.get(letter, 0) for letter in node.permissions)
-        for place in _expanded(_placed(node.host_path, dev)):
+        here = _placed(node.host_path, dev)
+        is_folder = os.path.isdir(here)  # noqa: PTH112 - never raises
+        for place in nodes_below(here) if is_folder else [here]:
             path = f"/dev{place.removeprefix(str(dev))}" if place.startswith(f"{dev}/") else place
             try:
                 found = os.stat(place)  # noqa: PTH116 - a link is what it leads to
@@ -57,28 +61,13 @@ def access(nodes: Iterable[dp.DeviceNode], dev: Path = Path("/dev")) -> Access:
     return Access(by_number, closed, tuple(unseen))
 
 
-def together(some: Iterable[Access]) -> Access:
-    """Return the union."""
-    groups: dict[int, dict[str, None]] = defaultdict(dict)
-    closed: dict[str, str] = {}
-    unseen: dict[str, None] = {}
-    for one in some:
-        for number, paths in one.groups.items():
-            groups[number] |= dict.fromkeys(paths)
-        closed |= one.closed
-        unseen |= dict.fromkeys(one.unseen)
-    return Access({one: tuple(groups[one]) for one in sorted(groups)}, closed, tuple(unseen))
+def listed(paths: Sequence[str], comma: str = ", ") -> str:
+    """Return the first paths, and how many there are besides."""
+    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
+    return comma.join(paths[:_MOST_PATHS]) + more
 
 
 def _placed(path: str, dev: Path) -> str:
     """Return where a node is here; nodes of ``with`` are written as on the node."""
     is_elsewhere = path.startswith("/dev/") and not path.startswith(f"{dev}/")
     return f"{dev}{path.removeprefix('/dev')}" if is_elsewhere else path
-
-
-def _expanded(path: str) -> list[str]:
-    try:
-        is_folder = S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
-    except OSError:
-        is_folder = False
-    return [*nodes_below(path)] if is_folder else [path]

@@ -1,14 +1,13 @@
 """The pod's half of an entry: what it asks for, and which groups it needs if it is not root."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from textwrap import wrap
 from typing import Final
 
 from deviceplugin.checks import GIVES_DEVICES
-from deviceplugin_generic.discovery.access import Access, together
+from deviceplugin_generic.discovery.access import Access, listed
 
 WIDTH: Final = 100
-_MOST_PATHS: Final = 4
 _POD: Final = """\
 apiVersion: v1
 kind: Pod
@@ -44,9 +43,11 @@ def half(resource: str, found: Access) -> Iterable[str]:
     yield from _limits_of(found)
 
 
-def pod(asked: Mapping[str, Access]) -> str:
-    """Return the manifest of a pod that is not root and has one device of each resource."""
-    found = together(asked.values())
+def pod(resources: Iterable[str], found: Access) -> str:
+    """Return the manifest of a pod that is not root and has one device of each resource.
+
+    ``found`` is who may open the nodes of all of them.
+    """
     comments = [
         "A pod that is not root, with these devices. Add what else the program needs.",
         *_limits_of(found),
@@ -55,7 +56,7 @@ def pod(asked: Mapping[str, Access]) -> str:
     reasons = [f"{number} for {listed(paths)}" for number, paths in found.groups.items()]
     groups = "".join(f"    # {line}\n" for one in reasons for line in lines(one))
     groups += f"    supplementalGroups: {[*found.groups]}\n" if found.groups else ""
-    limits = "".join(f"          {resource}: 1\n" for resource in asked)
+    limits = "".join(f"          {resource}: 1\n" for resource in resources)
     heading = "".join(f"# {line}\n" for one in comments for line in lines(one))
     return heading + _POD.format(groups=groups, limits=limits)
 
@@ -72,12 +73,6 @@ def _limits_of(found: Access) -> Iterable[str]:
     if found.unseen:
         nodes = listed(found.unseen, " ")
         yield f"Which groups it needs is not visible here: on the node, ls -ln {nodes} says it."
-
-
-def listed(paths: Sequence[str], comma: str = ", ") -> str:
-    """Return the first paths, and how many there are besides."""
-    more = f" and {len(paths) - _MOST_PATHS} more" if len(paths) > _MOST_PATHS else ""
-    return comma.join(paths[:_MOST_PATHS]) + more
 
 
 def lines(text: str) -> list[str]:

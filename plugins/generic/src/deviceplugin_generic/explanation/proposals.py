@@ -261,8 +261,8 @@ def _proposal(one: Proposal, tree: Tree) -> str:
 
 def pod(found: Sequence[Proposal], tree: Tree) -> str:
     """Return the manifest of a pod with a device of each entry of which there is one."""
-    some = filter(None, (_shares(one, tree) for one in found))
-    return pods.pod({each[0].device.resource: _access(each, tree) for each in some})
+    shares = [share for one in found for share in _shares(one, tree)]
+    return pods.pod(dict.fromkeys(one.device.resource for one in shares), _access(shares, tree))
 
 
 def _shares(one: Proposal, tree: Tree) -> Sequence[Share]:
