@@ -182,9 +182,10 @@ def _who(looked_at: str, found: Access, runtime: RuntimeConfig | None) -> Iterat
         means = f"belongs to the user of a pod with runAsUser: {GIVES_DEVICES} is on"
         yield ok(looked_at, f"{closed}: {means}")
     elif closed and runtime:
+        known = "off" if runtime.is_complete else "not known here"
         yield warning(
             looked_at,
-            f"only the owner can open {closed}, and {GIVES_DEVICES} is not on",
+            f"only the owner can open {closed}; {GIVES_DEVICES}: {known}",
             means="a container that is not root gets Permission denied, whatever its groups are.",
             do=f"write a udev rule with GROUP and MODE; or {_setting(runtime)}, and restart it.",
         )
