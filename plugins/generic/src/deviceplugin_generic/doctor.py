@@ -53,6 +53,9 @@ _SAMPLES: Final = (
 )
 """What a pattern of device nodes is tried on."""
 
+_TABLES: Final = (
+    "[plugins.'io.containerd.cri.v1.runtime'] ([plugins.'io.containerd.grpc.v1.cri'] in version 2)"
+)
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
 
@@ -200,9 +203,7 @@ def _setting(runtime: RuntimeConfig) -> str:
     if "/crio" in said:
         return f"{GIVES_DEVICES} = true below [crio.runtime] in /etc/crio/crio.conf.d"
     file = next(iter(runtime.files), "/etc/containerd/config.toml")
-    table = "[plugins.'io.containerd.cri.v1.runtime']"
-    old = "[plugins.'io.containerd.grpc.v1.cri']"
-    return f"{GIVES_DEVICES} = true below {table} ({old} with containerd 1) in {file}"
+    return f"{GIVES_DEVICES} = true below {_TABLES} in {file}"
 
 
 def _rule(node: Node, path: Path, rule: Rule) -> Iterator[Finding]:
