@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+import deviceplugin as dp
 from containers import containerd as daemon
 from containers import oci_image
 from containers.containerd import BUSYBOX, Containerd
@@ -21,6 +22,7 @@ from containers.pod_config import NOTHING, Node, PodConfig
 from deviceplugin.checks._runtime_files import Reader, of_cri
 from deviceplugin.checks._runtime_socket import ask_containerd
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
+from deviceplugin_generic.discovery.access import access
 from deviceplugin_generic.discovery.tree import has_node
 from deviceplugin_testing.simulator import RunOptions
 from homes.home import LOOK, seen
@@ -178,6 +180,47 @@ def test_a_directory_as_a_device_gives_the_nodes_in_it_that_the_generic_plugin_c
     assert ["./real", "./sub/real"] == sorted(given)
     counted = [one for one in ("", "sub", "links", "pts") if has_node(str(tmp_path / one))]
     assert ["", "sub", "pts"] == counted
+
+
+@pytest.mark.slow  # a second containerd
+def test_a_pod_that_is_not_root_opens_what_its_groups_or_the_runtime_let_it(
+    pods: Pods, tmp_path: Path
+) -> None:
+    nodes = {"of-29": (0o660, 29), "nameless": (0o660, 54321), "other": (0o660, 54322)}
+    nodes |= {"closed": (0o600, 0), "open": (0o666, 0), "in/closed": (0o600, 0)}
+    (tmp_path / "in").mkdir()
+    for name, (mode, group) in nodes.items():
+        os.mknod(tmp_path / name, 0o020000, os.makedev(1, 3))
+        (tmp_path / name).chmod(mode)
+        os.chown(tmp_path / name, 0, group)
+    given = [
+        pb.DeviceSpec(container_path=f"/dev/x/{name}", host_path=str(tmp_path / name))
+        for name in [*(one for one in nodes if "/" not in one), "in"]
+    ]
+    for one in given:
+        one.permissions = "rw"
+    options = RunOptions({}, (), given, {}, ())
+    pod = simple(
+        securityContext={"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
+    )
+    own = {"runAsUser": 1000, "runAsGroup": 1000, "supplementalGroups": [29, 54321]}
+    pod["spec"]["securityContext"] = own
+    opened = "cd /dev/x; for one in * in/*; do (: <> $one) 2> /dev/null && echo $one; done"
+
+    def opens(where: Pods) -> list[str]:
+        container, _ = where.run(pod, options)
+        return sorted(where.say(container, opened).split())
+
+    found = access(dp.DeviceNode(one.host_path) for one in given)
+    refused = {*found.closed, *found.groups[54322]}
+    assert {"closed", "other", "in/closed"} == {one.removeprefix(f"{tmp_path}/") for one in refused}
+    assert sorted({*nodes} - {"closed", "other", "in/closed"}) == opens(pods)
+    with (
+        TemporaryDirectory(prefix="containerd-") as folder,
+        Containerd(Path(folder), gives_devices=True) as giving,
+    ):
+        assert ask_containerd(giving.root / "containerd.sock", 20).section.gives_devices
+        assert sorted(nodes) == opens(Pods(giving, Path(folder)))
 
 
 def test_an_image_that_is_not_named_in_full_is_no_image_for_pods(

@@ -315,6 +315,40 @@ def test_an_answer_with_thousands_of_runtimes_is_read_in_one_go(node: Node) -> N
         assert 20_000 == len(runtime_config(node).programs)
 
 
+GIVES = "device_ownership_from_security_context"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({MAIN: f'version = 3\n[plugins."{NEW}"]\n{GIVES} = true\n'}, True),
+        ({MAIN: f'version = 2\n[plugins."{OLD}"]\n{GIVES} = true\n'}, True),
+        ({MAIN: f'version = 3\n[plugins."{NEW}"]\n{GIVES} = "true"\n'}, None),
+        ({MAIN: toml(3)}, None),
+        (
+            {
+                "etc/crio/crio.conf": f"[crio.runtime]\n{GIVES} = true\n",
+                "etc/crio/crio.conf.d/a": f"[crio.runtime]\n{GIVES} = false\n",
+            },
+            False,
+        ),
+    ],
+)
+def test_it_is_read_whether_a_pods_user_owns_its_device_nodes(
+    node: Node, files: Mapping[str, str], expected: bool | None
+) -> None:
+    assert expected is read(node, files).gives_devices
+
+
+def test_it_is_asked_whether_a_pods_user_owns_its_device_nodes(node: Node) -> None:
+    write(node, {MAIN: f'version = 3\n[plugins."{NEW}"]\n{GIVES} = true\n'})
+    for said, more in ((True, []), (False, [f"{GIVES}: on in the files, and off in the runtime"])):
+        with containerd(node.at(SOCKET), config({**of_containerd(), GIVES: said})):
+            found = runtime_config(node)
+        assert said is found.gives_devices
+        assert more == [one for one in found.differences if GIVES in one]
+
+
 CRIO = f"""[crio.runtime]
 default_runtime = "nvidia"
 [crio.runtime.runtimes.nvidia]

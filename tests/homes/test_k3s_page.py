@@ -26,7 +26,7 @@ root = Path({root!r})
 dp.main(
     lambda settings: GenericPlugin(settings, Roots(root / "dev", root / "sys", root / "udev")),
     settings=GenericSettings,
-    commands={{"check": check, "explain": lambda words: explain([*words, f"--root={{root}}"])}},
+    commands={{"check": check, "explain": lambda words: explain([*words, f"--root={{root}}/pod"])}},
 )
 """
 """The plugin, on a node's hardware in a folder."""
@@ -40,7 +40,7 @@ def script(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """Return the root of a node with a stick, a camera and /dev/fuse."""
+    """Return the root of a node with a stick and a camera, and in it what the pod sees of it."""
     made = Hardware(tmp_path / "node")
     stick = made.usb("1-1.2", "10c4:ea60", 5, serial="0c3b5d4a")
     (made.sys / "devices" / stick / "product").write_text("SONOFF Zigbee 3.0 USB Dongle\n")
@@ -50,7 +50,9 @@ def node(tmp_path: Path) -> Path:
     for index in "01":
         name = f"video{index}"
         made.behind_usb(camera, "1.0", "video4linux", name, driver="uvcvideo", index=index)
-    made.device("virtual/misc/fuse", "misc", node="fuse")
+    (tmp_path / "node/pod/dev").mkdir(parents=True)
+    for name in ("sys", "udev"):
+        (tmp_path / "node/pod" / name).symlink_to(f"../{name}")
     return tmp_path / "node"
 
 

@@ -86,7 +86,7 @@ MONITORED = {"resource-name": "a.b/gpu", "enable-monitoring": True}
         ("intelgpu", {}, ("gpu.intel.com/i915", "gpu.intel.com/xe")),
         ("intelgpu", MONITORED, ("a.b/gpu", "gpu.intel.com/monitoring")),
         ("gopher", {}, ("example.com/gopher",)),
-        ("generic", {}, ("devic.es/fuse", "devic.es/kvm", "devic.es/serial")),
+        ("generic", {}, ()),
         ("generic", {"devices": []}, ()),
         ("gpu", {}, ("nvidia.com/*",)),
         ("gpu", NAMED, ("nvidia.com/*", "a.b/c")),

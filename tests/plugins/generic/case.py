@@ -1,5 +1,7 @@
 """The generic plugin in every home."""
 
+from pathlib import Path
+
 from homes.case import Case, Example, Opened
 from homes.home import Given, Plugin
 
@@ -18,6 +20,7 @@ devices:
     groups:
       - {select: {subsystem: misc, name: fuse}, mountPath: /dev/e2e-fuse, permissions: r}
 """
+SHOWN = (Path(__file__).parents[3] / "demo/examples/generic/config.yaml").read_text()
 
 
 def look(given: Given) -> None:
@@ -31,6 +34,6 @@ def look(given: Given) -> None:
 CASE = Case(
     Plugin("generic", "devic.es/e2e-full", 2, config=FULL),
     look,
-    Example(Plugin("generic", "devic.es/fuse", None), r"^c.* 10, +229 .* /dev/fuse$"),
+    Example(Plugin("generic", "devic.es/fuse", None, config=SHOWN), r"^c.* 10, +229 .* /dev/fuse$"),
     Opened(Plugin("generic", "devic.es/e2e-fuse", None, config=FUSE), "e2e-fuse", "r"),
 )

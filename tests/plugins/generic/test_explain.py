@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
 import deviceplugin as dp
 from deviceplugin.checks import Node, Verdict
 from deviceplugin_generic import explain
+from deviceplugin_generic.discovery.access import access
 from deviceplugin_generic.doctor import look
 from discovered import found
 from generic.plugin import Machine, make_node
@@ -283,6 +285,80 @@ def test_a_word_that_nothing_matches_is_an_error(
     ] == [line for line in capsys.readouterr().err.splitlines() if "explain: " in line][:4]
 
 
+def of_node(text: str) -> str:
+    """Return what an entry's comment says of a pod, in one line."""
+    said = re.findall(r"^  # (A pod asks for (?:.|\n  # )*)", text, re.MULTILINE)
+    return " | ".join(one.replace("\n  # ", " ") for one in said)
+
+
+@pytest.mark.parametrize(
+    ("mode", "group", "said"),
+    [
+        (0o660, 20, ". One that is not root needs supplementalGroups: [20]."),
+        (0o660, 54321, ". One that is not root needs supplementalGroups: [54321]."),
+        (0o660, 0, ". One that is not root needs supplementalGroups: [0]."),
+        (0o666, 20, ", and may be any user."),
+        (0o664, 20, ". One that is not root needs supplementalGroups: [20]."),
+        (0o600, 20, ". Warning: only the owner can open /dev/ttyUSB5 (0600 of user 0), whatever"),
+        (0o640, 20, ". Warning: only the owner can open /dev/ttyUSB5 (0640 of user 0), whatever"),
+        (None, 20, ". Which groups it needs is not visible here: on the node, ls -ln /dev/ttyUSB5"),
+    ],
+)
+def test_an_entry_says_which_group_opens_its_node(
+    machine: Machine, run: Explain, mode: int | None, group: int, said: str
+) -> None:
+    stick(machine, "1-2", 5, "0001A")
+    (machine.dev / "ttyUSB5").unlink()
+    if mode is not None:
+        make_node(machine.dev / "ttyUSB5", mode, group)
+    assert of_node(run()).startswith(f"A pod asks for devic.es/usb-10c4-ea60-tty: 1{said}")
+
+
+def test_a_pod_with_all_devices_is_as_the_page_shows_and_valid(
+    machine: Machine, run: Explain
+) -> None:
+    usb = stick(machine, "1-2", 5, "0001A", "ttyUSB0")
+    camera = machine.usb("1-4", "046d:0825", 4, serial="C1")
+    machine.behind_usb(camera, "1.0", "video4linux", "video0", index="0")
+    for at, product in ((usb, "CP2102"), (camera, "C270")):
+        (machine.sys / "devices" / at / "product").write_text(f"{product}\n")
+    make_node(machine.dev / "ttyUSB0", 0o660, 20)
+    make_node(machine.dev / "video0", 0o660, 44)
+    page = (Path(__file__).parents[3] / "plugins/generic/docs/pods.md").read_text()
+    text = run("--pod", "/dev/ttyUSB0", "/dev/video0")
+    shown = page.partition("explain --pod /dev/ttyUSB0 /dev/video0\n")[2].partition("```")[0]
+    assert shown == text
+    kubernetes_validate.validate(yaml.safe_load(text), "1.32", strict=True)
+
+
+def test_a_pod_says_what_is_not_possible(machine: Machine, run: Explain) -> None:
+    for number in range(6):
+        machine.device(f"virtual/misc/uinput{number}", "misc", node=f"u{number}")
+        make_node(machine.dev / f"u{number}")
+    machine.device("virtual/misc/kvm", "misc", node="kvm")
+    (machine.dev / "kvm").unlink()
+    text = run("--all", "--pod")
+    heading = " ".join(line[2:] for line in text.splitlines() if line.startswith("# "))
+    assert "/dev/u3 (0600 of user 0) and 2 more, whatever groups a pod has" in heading
+    assert "not visible here: on the node, ls -ln /dev/kvm says it" in heading
+    pod = yaml.safe_load(text)
+    kubernetes_validate.validate(pod, "1.32", strict=True)
+    assert "supplementalGroups" not in pod["spec"]["securityContext"]
+
+
+def test_the_directory_of_sound_cards_is_all_nodes_in_it(machine: Machine) -> None:
+    for name, mode, group in (("a/x", 0o660, 29), ("a/y", 0o660, 63), ("a/z", 0o666, 0)):
+        make_node(machine.dev / name, mode, group)
+    (machine.dev / "a/link").symlink_to("/dev/null")
+    found = access([dp.DeviceNode(f"{machine.dev}/a"), dp.DeviceNode("/dev/a/x")], machine.dev)
+    assert {29: ("/dev/a/x",), 63: ("/dev/a/y",)} == found.groups
+    assert ({}, ()) == (found.closed, found.unseen)
+    for permissions, groups in (("r", set()), ("rwm", {20}), ("m", set())):
+        make_node(machine.dev / "b", 0o664, 20)
+        read = access([dp.DeviceNode("/dev/b", permissions=permissions)], machine.dev)
+        assert groups == {*read.groups}
+
+
 EXPECTED = {
     "coral": {"apex-apex-0000:02:00.0"},
     "hub": {"security-key-by-yubico-hidraw-1-2.3"},
@@ -378,6 +454,67 @@ def test_rules_of_smarter_and_commands_count_too(tmp_path: Path) -> None:
         rule = f"[{{devicematch: '{pattern}', nummaxdevices: 1}}]"
         (tmp_path / "etc/generic-device-plugin/config.yaml").write_text(rule)
         assert [Verdict.OK, *more] == [one.verdict for one in look(Node.at_root(tmp_path))]
+
+
+ENTRIES = """devices:
+- {name: sel, groups: [{select: {subsystem: tty}}]}
+- {name: path, groups: [{paths: [{path: /dev/ttyUSB*}]}], health: {command: [/bin/false]}}
+- {name: none, groups: [{paths: [{path: /dev/none}]}]}
+"""
+GIVES = "device_ownership_from_security_context = true"
+CRI = "[plugins.'io.containerd.cri.v1.runtime']"
+RUNTIMES = [
+    ("etc/containerd/config.toml", "", f"{GIVES} below {CRI} ([plugins.'io.containerd.grpc.v1"),
+    ("srv/none", "", "in /etc/containerd/config.toml, and restart it"),
+    ("etc/crio/crio.conf", "", f"{GIVES} below [crio.runtime] in /etc/crio/crio.conf.d"),
+    ("var/lib/rancher/k3s/agent/etc/containerd/config.toml", "", "/etc/rancher/k3s/config.yaml"),
+    ("var/lib/rancher/rke2/agent/etc/containerd/config.toml", "", "/etc/rancher/rke2/config.yaml"),
+    ("etc/containerd/config.toml", f"version = 3\n{CRI}\n{GIVES}\n", ""),
+    ("etc/crio/crio.conf", f"[crio.runtime]\n{GIVES}\n", ""),
+]
+
+
+def who(machine: Machine, file: str, text: str) -> list[tuple[str, str, str]]:
+    """Return what the doctor says of who may open nodes."""
+    root = machine.sys.parent
+    for name, content in ((file, text), ("etc/generic-device-plugin/config.yaml", ENTRIES)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    found = [one for one in look(Node.at_root(root)) if one.found.count("/dev/ttyUSB0")]
+    return [(one.looked_at.rpartition(" ")[2], one.found, one.do) for one in found]
+
+
+@pytest.mark.parametrize(("file", "text", "do"), RUNTIMES)
+def test_the_doctor_says_what_gives_a_node_of_root_to_a_pods_user(
+    machine: Machine, file: str, text: str, do: str
+) -> None:
+    stick(machine, "1-2", 0, "0001A")
+    make_node(machine.dev / "ttyUSB0")
+    found = who(machine, file, text)
+    assert ["sel", "path"] == [name for name, _, _ in found]
+    for _, said, advice in found:
+        assert "/dev/ttyUSB0 (0600 of user 0)" in said
+        known = f"; {GIVES.partition(' ')[0]}: {'not known here' if 'srv' in file else 'off'}"
+        assert said.endswith(known) == bool(do)
+        assert (do in advice) if do else not advice
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (0o660, ["/dev/ttyUSB0: a pod that is not root needs the group 20"] * 2),
+        (0o666, []),
+        (None, ["/dev/ttyUSB0: which group it has is not visible here"]),
+    ],
+)
+def test_the_doctor_says_which_group_a_pod_needs(
+    machine: Machine, mode: int | None, said: list[str]
+) -> None:
+    stick(machine, "1-2", 0, "0001A")
+    (machine.dev / "ttyUSB0").unlink()
+    if mode is not None:
+        make_node(machine.dev / "ttyUSB0", mode, 20)
+    assert said == [one for _, one, _ in who(machine, "etc/containerd/config.toml", "")]
 
 
 DEVICES = [

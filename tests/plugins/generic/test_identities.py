@@ -14,7 +14,7 @@ from discovered import found
 from generic.plugin import Machine
 from hardware.recording import play
 
-SHIPPED = Path(__file__).parents[3] / "deployments/generic/config.yaml"
+EXAMPLE = Path(__file__).parents[3] / "demo/examples/generic/config.yaml"
 TTYS = "{name: tty, groups: [{select: {subsystem: tty}}]}"
 QUEUES = "{name: wq, groups: [{select: {subsystem: dsa, attributes: {state: enabled}}}]}"
 ACCELERATOR = "0000:6a:01.0"
@@ -83,13 +83,13 @@ def test_no_device_of_a_real_machine_has_the_number_of_a_hub(machine: Machine) -
     assert expected == nodes(plugin)
 
 
-def test_the_configuration_that_is_shipped_tells_adapters_without_numbers_apart(
+def test_the_entry_of_the_example_tells_adapters_without_numbers_apart(
     machine: Machine,
 ) -> None:
     adapter(machine, "1-1", "ttyUSB0")
     adapter(machine, "1-2", "ttyUSB1")
-    shipped = yaml.safe_load(SHIPPED.read_text())
-    entries = {entry["name"]: yaml.safe_dump(entry) for entry in shipped["devices"]}
+    shown = yaml.safe_load(EXAMPLE.read_text())
+    entries = {entry["name"]: yaml.safe_dump(entry) for entry in shown["devices"]}
     plugin = machine.plugin(entries["serial"])
     assert {"serial-1-1:1.0": ["ttyUSB0"], "serial-1-2:1.0": ["ttyUSB1"]} == nodes(plugin)
     assert {""} == {device.attributes.get("serial", "") for device in plugin.discover()}

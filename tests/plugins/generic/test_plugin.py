@@ -15,10 +15,15 @@ import deviceplugin as dp
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
+from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found
 from generic.plugin import Machine, make_node
 from hardware.kernel_events import emit
+from http_server import ask
+from patience import eventually
+
+DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 
 HOUR = dp.Settings().vanished_retention  # nothing but events can be quicker
 QUIET = {"discovery_interval": HOUR, "poll_interval": HOUR}
@@ -87,16 +92,19 @@ NAME = "is not lower-case letters, digits and hyphens, 2 to 63"
 
 
 @contextmanager
-def running(kubelet: Kubelet, file: Path) -> Iterator[subprocess.Popen[str]]:
+def running(
+    kubelet: Kubelet, file: Path, http: str = "off", program: str = "generic-device-plugin"
+) -> Iterator[subprocess.Popen[str]]:
     """Run the command with a configuration file."""
     simulated = kubelet.simulated
     process = subprocess.Popen(
         [
-            Path(sys.executable).with_name("generic-device-plugin"),
+            Path(sys.executable).with_name(program),
             f"--config={file}",
+            f"--http-address={http}",
             f"--plugin-dir={simulated.plugin_dir}",
             f"--pod-resources-socket={simulated.pod_resources_socket}",
-            *("--http-address=off", "--discovery-interval=1h", "--log-format=json"),
+            *("--discovery-interval=1h", "--log-format=json"),
         ],
         stderr=subprocess.PIPE,
         text=True,
@@ -133,6 +141,40 @@ def test_a_changed_file_changes_its_entries_and_disturbs_no_others(
         assert (1, 3) == tuple(
             map(told.count, ("list of devices is empty", "configuration reloaded"))
         )
+
+
+def answer(port: int, path: str) -> str:
+    """Return what is answered with the status 200; empty if that is not so."""
+    try:
+        status, body, *_ = ask(port, path)
+    except OSError:
+        return ""
+    return body if status == 200 else ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "program", "text"),
+    [
+        ("generic", "generic-device-plugin", "devices: [{}]"),
+        ("node", "device-plugins", "generic: {{devices: [{}]}}"),
+    ],
+)
+def test_what_is_deployed_offers_nothing_is_ready_and_says_once_what_to_do(
+    kubelet: Kubelet, tmp_path: Path, folder: str, program: str, text: str
+) -> None:
+    shipped = (DEPLOYMENTS / folder / "config.yaml").read_text()
+    simulated, port = kubelet.simulated, free_port()
+    file = swap(tmp_path / "map", shipped)
+    with running(kubelet, file, f"127.0.0.1:{port}", program) as process:
+        eventually(lambda: answer(port, "/readyz"))
+        assert [] == json.loads(answer(port, "/devices"))["resources"]
+        swap(tmp_path / "map", text.format(entry("n1", "/dev/null")))
+        simulated.wait_for("devic.es/n1", {"n1-null"})
+        process.terminate()
+        assert process.stderr
+        records = [json.loads(line) for line in process.stderr]
+        (empty,) = (one for one in records if one["event"] == "list of devices is empty")
+        assert "generic-device-plugin explain" in empty["advice"]
 
 
 def test_an_invalid_file_is_told_once_and_not_taken(kubelet: Kubelet, tmp_path: Path) -> None:

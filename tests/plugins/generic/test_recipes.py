@@ -1,24 +1,44 @@
 """The recipes work, and the tables of the README tell the truth."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields
+from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
 import deviceplugin as dp
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.configuration.entries import UNLIMITED
+from deviceplugin_generic.configuration.loading import Domains
+from deviceplugin_generic.discovery.access import access
+from deviceplugin_generic.explanation import pods
 from generic.plugin import Machine, make_node
 from hardware.recording import play
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "plugins/generic/README.md").read_text(encoding="utf-8")
-RECIPES = {
-    entry["name"]: yaml.safe_dump(entry)
-    for entry in yaml.safe_load((ROOT / "plugins/generic/recipes.yaml").read_text())["devices"]
+PAGE = (ROOT / "plugins/generic/recipes.yaml").read_text()
+RECIPES = {entry["name"]: yaml.safe_dump(entry) for entry in yaml.safe_load(PAGE)["devices"]}
+PODS = {
+    name: (pod, tree)
+    for pod, tree, name in re.findall(
+        r"^  # Pod: (.+)\.\n  # Seen: (.+)\.\n  - name: (.+)$", PAGE, re.MULTILINE
+    )
 }
+"""The other half of each recipe, and where it was carried out."""
+
+
+def table(heading: str, page: str = "README.md") -> list[list[str]]:
+    text = (ROOT / "plugins/generic" / page).read_text(encoding="utf-8")
+    lines = text.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
+    rows = [line for line in lines if line.startswith("|")][2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
 PCI = "pci0000:00/0000:03:00.0"
 
 
@@ -74,10 +94,6 @@ def _vdpa(machine: Machine) -> None:
     machine.device(f"{path}/vdpa1", "vdpa", driver="virtio_vdpa", is_bus=True)
 
 
-def _recorded(name: str) -> Callable[[Machine], object]:
-    return lambda machine: play(name, machine)
-
-
 def _misc(name: str, subsystem: str = "misc") -> Callable[[Machine], object]:
     return lambda machine: machine.device(f"virtual/{name}", subsystem, node=name)
 
@@ -88,7 +104,6 @@ BUILD: dict[str, Callable[[Machine], object]] = {
     "zwave": lambda machine: _tty(machine, "0658:0200", "ttyACM0"),
     "serial": lambda machine: _tty(machine, "0403:6001", "ttyUSB0"),
     "render": _render,
-    "kvm": _misc("kvm"),
     "fuse": lambda machine: machine.node("fuse"),
     "tpm": _misc("tpmrm0", "tpmrm"),
     "sound": _sound,
@@ -99,11 +114,7 @@ BUILD: dict[str, Callable[[Machine], object]] = {
     "nic-iommufd": _iommufd,
     "vdpa": _vdpa,
     "mdev": _mediated,
-    **{name: _recorded(name) for name in ("xdna", "i915", "xe", "hailo", "coral")},
-    **{name: _recorded("misc") for name in ("tun", "vhost-net", "enclave", "provision")},
-    **{name: _recorded("dsa") for name in ("wq-user-dedicated", "wq-user-shared")},
-    "accel": _recorded("npu"),
-    "blackhole": _recorded("tenstorrent"),
+    **{name: partial(play, seen.split(".")[0]) for name, (_, seen) in PODS.items() if "." in seen},
 }
 MDEV = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
 EXPECTED = {
@@ -144,8 +155,44 @@ EXPECTED = {
 """How many devices each recipe has, the first id, and its nodes."""
 
 
-def test_every_recipe_is_tested() -> None:
-    assert list(EXPECTED) == list(RECIPES)
+def test_every_recipe_has_a_pod_and_is_tested_where_it_says() -> None:
+    assert list(EXPECTED) == list(RECIPES) == list(PODS)
+    assert {"a tree by hand"} == {seen for _, seen in PODS.values() if "umockdev" not in seen}
+
+
+GROUPS = [
+    (pattern, int(row[1][:4], 8), row[2], int(row[3] or 900 + number))
+    for number, row in enumerate(table("Groups by kind of node", "docs/pods.md"))
+    for pattern in re.findall("`(.+?)`", row[0])
+]
+"""The page's table: names of nodes, the mode, and the name and number of the group."""
+
+
+def own(machine: Machine) -> None:
+    """Make all nodes as the page's table says that they are."""
+    for path in [one for one in machine.dev.rglob("*") if not one.is_dir() or one.is_symlink()]:
+        name = str(path.relative_to(machine.dev))
+        _, mode, group, number = next(row for row in GROUPS if fnmatch(name, row[0]))
+        make_node(path, mode, 0 if group in {"any", "none", "root"} else number)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_says_what_its_pod_asks_for_and_who_may_open_the_nodes(
+    machine: Machine, name: str
+) -> None:
+    BUILD[name](machine)
+    own(machine)
+    recipe = RECIPES[name].replace("path: /dev/", f"path: {machine.dev}/")
+    first, *_ = machine.plugin(recipe, domain=Domains()).discover()
+    found = access(first.nodes, machine.dev)
+    groups = [next(row[2] for row in GROUPS if row[3] == one) for one in found.groups]
+    who = f"group{'s' * (len(groups) > 1)} {', '.join(sorted(groups))}" if groups else "any user"
+    resource, said = PODS[name][0].split("; ")[:2]
+    assert f"{first.resource}: 1" == resource
+    assert ("root" if found.closed else who) == said.partition(".")[0]
+    pod = yaml.safe_load(pods.pod([first.resource], found))
+    kubernetes_validate.validate(pod, "1.32", strict=True)
+    assert {first.resource: 1} == pod["spec"]["containers"][0]["resources"]["limits"]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -185,12 +232,6 @@ def test_the_recipes_with_more_than_nodes_give_that_too(machine: Machine) -> Non
     assert (dp.Mount("/var/lib/zwave/1-2", "/data"),) == stick.mounts
     (adapter,) = machine.plugin(RECIPES["serial"]).discover()
     assert {"SERIAL_0": "/dev/ttyACM0"} == adapter.envs
-
-
-def table(heading: str) -> list[list[str]]:
-    lines = README.partition(f"## {heading}\n")[2].partition("\n## ")[0].splitlines()
-    rows = [line for line in lines if line.startswith("|")][2:]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
 def test_the_settings_are_those_of_the_code() -> None:

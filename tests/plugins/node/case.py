@@ -1,5 +1,7 @@
 """The agent in every home: three plugins in one process, of which one's devices are used."""
 
+from pathlib import Path
+
 from homes.case import Case, Example
 from homes.home import Given, Plugin
 
@@ -30,6 +32,9 @@ def look(given: Given) -> None:
     assert not [name for name in given.envs if name.startswith("SIMULATED_")]
 
 
+SHOWN = (Path(__file__).parents[3] / "demo/examples/node/config.yaml").read_text()
 CASE = Case(
-    PLUGIN, look, Example(Plugin("node", "devic.es/fuse", None), r"^c.* 10, +229 .* /dev/fuse$")
+    PLUGIN,
+    look,
+    Example(Plugin("node", "devic.es/fuse", None, config=SHOWN), r"^c.* 10, +229 .* /dev/fuse$"),
 )

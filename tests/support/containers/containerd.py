@@ -47,6 +47,7 @@ restrict_oom_score_adj = true
 # Nothing of this machine: hooks of CDI specifications act on it.
 enable_cdi = true
 cdi_spec_dirs = ["{root}/cdi"]
+device_ownership_from_security_context = {gives_devices}
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "{root}/cni/bin"
 conf_dir = "{root}/cni/conf"
@@ -105,12 +106,15 @@ def _failure() -> str:
 class Containerd:
     """The daemon, while it is entered. Containers that are left at the end are killed.
 
-    ``program`` is what it calls in runc's place.
+    ``program`` is what it calls in runc's place. ``gives_devices`` is whether nodes of devices
+    belong to the user of a pod.
     """
 
-    def __init__(self, root: Path, program: Path | str = "runc") -> None:
+    def __init__(
+        self, root: Path, program: Path | str = "runc", *, gives_devices: bool = False
+    ) -> None:
         self.root = root
-        self._program = program
+        self._program, self._gives_devices = program, gives_devices
         self.log = root / "containerd.log"
         self.cdi = root / "cdi"
         """The only directory with CDI specifications."""
@@ -129,6 +133,7 @@ class Containerd:
                 pause=_PAUSE,
                 snapshotter=self._snapshotter,
                 program=self._program,
+                gives_devices=str(self._gives_devices).lower(),
             )
         )
         self.runtime = Runtime(self.root / "containerd.sock")

@@ -178,6 +178,7 @@ class PodConfig:
             run_as_user=_number(user),
             run_as_group=_number(both.get("runAsGroup")),
             readonly_rootfs=both.get("readOnlyRootFilesystem", False),
+            supplemental_groups=both.get("supplementalGroups", ()),
             no_new_privs=not both.get("allowPrivilegeEscalation", True),
             masked_paths=[*(f"/proc/{name}" for name in _MASKED), *_MASKED_TOO],
             readonly_paths=[f"/proc/{name}" for name in _READ_ONLY],

@@ -29,10 +29,13 @@ class Machine(Hardware):
         return GenericPlugin(GenericSettings.of_file(file), self.roots)
 
 
-def make_node(path: Path) -> None:
-    """Make a real device node, for a directory, in which links do not count."""
+def make_node(path: Path, mode: int = 0o600, group: int = 0) -> None:
+    """Make a real device node in place of a link: in a directory, links do not count."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     try:
-        os.mknod(path, 0o020600, os.makedev(1, 3))
+        os.mknod(path, 0o020000, os.makedev(1, 3))
+        path.chmod(mode)
+        os.chown(path, 0, group)
     except OSError as error:
         pytest.skip(f"no device nodes can be made here: {error}")

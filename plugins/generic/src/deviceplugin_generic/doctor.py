@@ -3,20 +3,35 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from deviceplugin import ConfigError
-from deviceplugin.checks import Finding, Node, failure, ok, warning
+from deviceplugin import ConfigError, DiscoveryError
+from deviceplugin.checks import (
+    GIVES_DEVICES,
+    Finding,
+    Node,
+    RuntimeConfig,
+    failure,
+    ok,
+    runtime_config,
+    warning,
+)
+from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic import DEFAULT_CONFIG
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import (
+    Check,
     Configuration,
     Entry,
     ExtraMount,
     PathSpec,
     Rule,
 )
+from deviceplugin_generic.discovery.access import Access, access, listed
+from deviceplugin_generic.discovery.devices import of_entry
+from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import of_rule
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.plugin import GenericSettings
@@ -38,6 +53,9 @@ _SAMPLES: Final = (
 )
 """What a pattern of device nodes is tried on."""
 
+_TABLES: Final = (
+    "[plugins.'io.containerd.cri.v1.runtime'] ([plugins.'io.containerd.grpc.v1.cri'] in version 2)"
+)
 _NONE: Final = "the generic plugin advertises nothing."
 _PLUG_IN: Final = "plug it in, load its driver, or correct the path; in a pod, mount /dev."
 
@@ -106,7 +124,7 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
     for reason in configuration.left_out:
         means = "the generic plugin advertises nothing for this entry."
         yield warning(path, f"{reason}; skipped", means=means, do="remove the entry.")
-    do = "add entries to the list devices."
+    do = "add entries to devices; in its pod, generic-device-plugin explain prints them."
     if not configuration.is_given:
         yield failure(path, "has no devices", means=_NONE, do=do)
     elif not (configuration.entries or configuration.rules or configuration.left_out):
@@ -120,6 +138,10 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
             )
     for rule in configuration.rules:
         yield from _rule(node, path, rule)
+    found = {entry.name: _access(node, entry) for entry in configuration.entries}
+    runtime = runtime_config(node) if any(one.closed for one in found.values()) else None
+    for name, one in found.items():
+        yield from _who(f"{path}: {name}", one, runtime)
 
 
 def _entry(node: Node, path: Path, entry: Entry) -> Finding:
@@ -133,6 +155,55 @@ def _entry(node: Node, path: Path, entry: Entry) -> Finding:
         means = "the resource has no device, unless its other selectors find some."
         return warning(looked_at, found, means=means, do=_PLUG_IN)
     return ok(looked_at, f"{len(patterns) - len(bare)} of {len(patterns)} paths match")
+
+
+def _access(node: Node, entry: Entry) -> Access:
+    """Return who may open the device nodes that an entry has now."""
+
+    def here(spec: PathSpec) -> PathSpec:
+        return replace(spec, path=_below(node.root, spec.path))
+
+    groups = tuple(replace(one, paths=tuple(map(here, one.paths))) for one in entry.groups)
+    tree = Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys"), udev=node.at("/run/udev/data")))
+    only_there = replace(entry, groups=groups, health=Check())  # no command runs, nothing is opened
+    try:
+        shares = of_entry(only_there, "", tree, Checker(), Ledger())
+    except DiscoveryError:  # they are too many, which the plugin says itself
+        return Access()
+    return access((one for share in shares for one in share.device.nodes), node.at("/dev"))
+
+
+def _who(looked_at: str, found: Access, runtime: RuntimeConfig | None) -> Iterator[Finding]:
+    for number, paths in found.groups.items():
+        yield ok(looked_at, f"{listed(paths)}: a pod that is not root needs the group {number}")
+    if found.unseen:
+        yield ok(looked_at, f"{listed(found.unseen)}: which group it has is not visible here")
+    # Programs for virtual machines open those of VFIO as root.
+    others = [one for one in found.closed.items() if not one[0].startswith("/dev/vfio/")]
+    closed = listed([f"{path} ({mode})" for path, mode in others])
+    if closed and runtime and runtime.gives_devices:
+        means = f"belongs to the user of a pod with runAsUser: {GIVES_DEVICES} is on"
+        yield ok(looked_at, f"{closed}: {means}")
+    elif closed and runtime:
+        known = "off" if runtime.is_complete else "not known here"
+        yield warning(
+            looked_at,
+            f"only the owner can open {closed}; {GIVES_DEVICES}: {known}",
+            means="a container that is not root gets Permission denied, whatever its groups are.",
+            do=f"write a udev rule with GROUP and MODE; or {_setting(runtime)}, and restart it.",
+        )
+
+
+def _setting(runtime: RuntimeConfig) -> str:
+    """Return what to write so that device nodes belong to the user of a pod, and where."""
+    said = f"{runtime.asked} {runtime.source}"
+    if "/k3s/" in said or "/rke2/" in said:
+        name = "rke2" if "/rke2/" in said else "k3s"
+        return f"nonroot-devices: true in /etc/rancher/{name}/config.yaml"
+    if "/crio" in said:
+        return f"{GIVES_DEVICES} = true below [crio.runtime] in /etc/crio/crio.conf.d"
+    file = next(iter(runtime.files), "/etc/containerd/config.toml")
+    return f"{GIVES_DEVICES} = true below {_TABLES} in {file}"
 
 
 def _rule(node: Node, path: Path, rule: Rule) -> Iterator[Finding]:

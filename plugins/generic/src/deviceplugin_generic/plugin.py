@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from typing import Final, Literal
 
 from typing_extensions import override
 
@@ -50,6 +50,7 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
 
 
 log = logging.getLogger(__name__)
+ADVICE: Final = "add entries to it: generic-device-plugin explain prints those for this node"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +170,8 @@ def _tell_left_out(configuration: Configuration) -> None:
     for reason in configuration.left_out:
         log.warning("entry skipped", extra={"reason": reason})
     if not (configuration.entries or configuration.rules or configuration.left_out):
-        log.warning("list of devices is empty", extra={"place": configuration.place})
+        fields = {"place": configuration.place, "advice": ADVICE}
+        log.warning("list of devices is empty", extra=fields)
 
 
 def _are_same(parts: list[list[Share]], before: list[list[Share]]) -> bool:

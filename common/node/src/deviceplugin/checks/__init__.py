@@ -18,8 +18,10 @@ from deviceplugin.checks._node import (
     warning,
 )
 from deviceplugin.checks._runtime import RuntimeConfig, runtime_config
+from deviceplugin.checks._runtime_files import GIVES_DEVICES
 
 __all__ = [
+    "GIVES_DEVICES",
     "Acceptance",
     "Container",
     "Finding",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from deviceplugin.checks._node import Finding, Node, unknown, warning
-from deviceplugin.checks._runtime_files import Reader, Section
+from deviceplugin.checks._runtime_files import GIVES_DEVICES, Reader, Section
 from deviceplugin.checks._runtime_socket import Answer, ask_containerd, ask_crio
 
 RUNTIME: Final = "container runtime"
@@ -209,11 +209,12 @@ def _differences(files: Section, own: Section) -> Iterator[str]:
 
 def _facts(section: Section) -> Mapping[str, str]:
     """Return what can differ; empty where it is not set."""
-    cdi = {True: "on", False: "off", None: ""}
+    words = {True: "on", False: "off", None: ""}
     return {
         "runtimes": ", ".join(sorted({*section.programs} - _BUILT_IN)) or "none",
         "default runtime": section.default,
-        "CDI": cdi[section.cdi],
+        "CDI": words[section.cdi],
+        GIVES_DEVICES: words[section.gives_devices],
         "directories of CDI": ", ".join(section.cdi_dirs),
         **{f"program of {name}": one for name, one in section.programs.items()},
         **{f"systemd of {name}": str(one).lower() for name, one in section.systemd.items()},

@@ -24,6 +24,8 @@ _OF_2: Final = 3
 """The first version of a configuration that only containerd 2 has."""
 _WITHOUT_OLD: Final = 4
 """The first version in which the section of containerd 1 has no effect."""
+GIVES_DEVICES: Final = "device_ownership_from_security_context"
+"""The key of containerd and CRI-O by which a container's user owns its device nodes."""
 
 Table = Mapping[str, Any]
 
@@ -42,6 +44,8 @@ class Section:
     """Where it looks for CDI specifications; empty for /etc/cdi and /var/run/cdi."""
     systemd: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether systemd manages the control groups of a runtime's containers, where known."""
+    gives_devices: bool | None = None
+    """Whether device nodes belong to the user and the group that a pod runs as; None if not set."""
 
     def over(self, other: "Section") -> "Section":
         """Return both, of which this one wins."""
@@ -51,6 +55,7 @@ class Section:
             other.cdi if self.cdi is None else self.cdi,
             self.cdi_dirs or other.cdi_dirs,
             {**other.systemd, **self.systemd},
+            other.gives_devices if self.gives_devices is None else self.gives_devices,
         )
 
 
@@ -197,13 +202,14 @@ def of_cri(cri: Table, *, cdi: bool | None) -> Section:
     """Return what the table of containerd's CRI plugin says; ``cdi`` is its default."""
     own = table(cri, "containerd")
     runtimes = table(own, "runtimes")
-    given = cri.get("enable_cdi")
+    given = boolean(cri, "enable_cdi")
     return Section(
         {name: string(runtimes, name, "options", "BinaryName") for name in runtimes},
         string(own, "default_runtime_name"),
-        given if isinstance(given, bool) else cdi,
+        cdi if given is None else given,
         strings(cri, "cdi_spec_dirs"),
         {name: table(runtimes, name, "options").get("SystemdCgroup") is True for name in runtimes},
+        boolean(cri, GIVES_DEVICES),
     )
 
 
@@ -217,6 +223,7 @@ def of_crio(own: Table) -> Section:
         cdi=True,
         cdi_dirs=strings(own, "cdi_spec_dirs"),
         systemd=dict.fromkeys(runtimes, by_systemd),
+        gives_devices=boolean(own, GIVES_DEVICES),
     )
 
 
@@ -231,6 +238,12 @@ def string(place: object, *names: str) -> str:
     """Return a nested string; an empty one if it is missing."""
     found: object = table(place, *names[:-1]).get(names[-1])
     return found if isinstance(found, str) else ""
+
+
+def boolean(place: Table, name: str) -> bool | None:
+    """Return a boolean; None if it is missing."""
+    found: object = place.get(name)
+    return found if isinstance(found, bool) else None
 
 
 def strings(place: Table, name: str) -> tuple[str, ...]:

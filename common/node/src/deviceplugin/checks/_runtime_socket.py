@@ -8,7 +8,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.checks._runtime_files import Section, of_cri, of_crio, table
+from deviceplugin.checks._runtime_files import (
+    GIVES_DEVICES,
+    Section,
+    of_cri,
+    of_crio,
+    table,
+)
 
 _MOST_BYTES: Final = 4 << 20
 _SERVICE: Final = "/runtime.v1.RuntimeService"
@@ -65,6 +71,7 @@ def of_answer(document: object, *, is_2: bool) -> Section:
         raise OSError("containerd has no configuration of runtimes")
     own = {**inner, "default_runtime_name": inner.get("defaultRuntimeName")}
     cri = {"cdi_spec_dirs": found.get("cdiSpecDirs"), "enable_cdi": found.get("enableCDI")}
+    cri[GIVES_DEVICES] = found.get(GIVES_DEVICES)  # the one that is not in camel case
     return of_cri({**cri, "containerd": own}, cdi=is_2)
 
 

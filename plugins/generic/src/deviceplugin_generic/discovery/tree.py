@@ -60,11 +60,16 @@ class Tree(hardware.Tree):
 
 
 def has_node(path: str) -> bool:
-    """Return whether a directory has a device node, at any depth.
+    """Return whether a directory has a device node, at any depth."""
+    return any(True for _ in nodes_below(path))
+
+
+def nodes_below(path: str) -> Iterator[str]:
+    """Yield the paths of the device nodes in a directory, at any depth.
 
     Links do not count, because runtimes do not follow links inside a directory.
     """
-    return any(_is_node(one) for one in islice(_below(path), _MOST_NAMES))
+    return (one.path for one in islice(_below(path), _MOST_NAMES) if _is_node(one))
 
 
 def folders(path: str) -> list[str]:

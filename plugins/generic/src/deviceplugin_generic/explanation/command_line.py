@@ -10,14 +10,14 @@ from typing import Final
 
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.explanation.candidates import Candidate, candidates
-from deviceplugin_generic.explanation.proposals import document, proposals
+from deviceplugin_generic.explanation.proposals import document, pod, proposals
 
 _DESCRIPTION: Final = """\
 Print an entry of the configuration for each device of this machine that a pod may need: USB
 devices and what is behind them (tty, video4linux, sound, input, hidraw and others), PCI functions
 with device nodes or that VFIO has, and /dev/kvm and the like. Comments say what it is, what it
-is recognized by, whether that survives another port, and its id now. The output is a valid
-configuration: remove what you do not mean, and rename what you keep.
+is recognized by, whether that survives another port, its id now, and what a pod has to ask for.
+The output is a valid configuration: remove what you do not mean, and rename what you keep.
 
 It reads sysfs and udev's database, opens no device, and changes nothing. Run it on the node or in
 the plugin's pod."""
@@ -27,6 +27,7 @@ examples:
   generic-device-plugin explain /dev/ttyUSB0            one device, by its node or a link to it
   generic-device-plugin explain 10c4:ea60 webcam        by ids, names, ports or drivers
   generic-device-plugin explain --subsystem video4linux
+  generic-device-plugin explain --pod /dev/ttyUSB0      a pod with it that is not root, with groups
   generic-device-plugin explain > config.yaml && generic-device-plugin --config config.yaml --once
 
 Exit status: 0 if there are entries, 1 if no device was found, 2 if the command line is wrong."""
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         hint = "" if options.all or options.word else "; --all shows others"
         sys.stderr.write(f"generic-device-plugin explain: {advice}{hint}\n")
         return _NONE
-    return _print(document(proposals(chosen, tree), tree))
+    text = pod if options.pod else document
+    return _print(text(proposals(chosen, tree), tree))
 
 
 def _print(text: str) -> int:
@@ -109,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         help="only nodes of this subsystem, such as tty; usb means those of USB devices themselves "
         "and vfio those of IOMMU groups; can be repeated",
     )
+    add("--pod", action="store_true", help="print a pod with these devices, not the configuration")
     add("--all", action="store_true", help="also consoles, disks and the like")
     add("--root", type=Path, default=Path("/"), metavar="DIR", help="the root of the node (/)")
     return parser

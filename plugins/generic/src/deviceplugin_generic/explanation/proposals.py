@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from textwrap import wrap
 from typing import Any, Final
 
 import yaml
@@ -12,11 +11,14 @@ import yaml
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration.globs import literal
-from deviceplugin_generic.configuration.loading import Devices
-from deviceplugin_generic.discovery.devices import of_entry
+from deviceplugin_generic.configuration.loading import DEFAULT_DOMAINS, Devices
+from deviceplugin_generic.discovery.access import Access, access
+from deviceplugin_generic.discovery.devices import Share, of_entry
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import VFIO, Tree
+from deviceplugin_generic.explanation import pods
 from deviceplugin_generic.explanation.candidates import Candidate
+from deviceplugin_generic.explanation.pods import WIDTH, lines
 
 _COMMON_SERIAL: Final = re.compile("0*1?|0?123456[0-9]*(abcdef)?|0+[1-9]|(.)\\2+", re.IGNORECASE)
 """Serial numbers that vendors give to all devices of a model."""
@@ -200,7 +202,6 @@ def _make_unique(found: Sequence[Proposal]) -> None:
         taken.add(one.name)
 
 
-_WIDTH: Final = 100
 _MOST_IDS: Final = 8
 _OFTEN_NUMBERS: Final = frozenset({"vendor", "product", "serial", "index"})
 _TOP: Final = """\
@@ -248,17 +249,34 @@ def _proposal(one: Proposal, tree: Tree) -> str:
         *(f"Warning: {text}." for text in one.warnings),
     ]
     text = yaml.dump(
-        [_quoted(one.entry)], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH
+        [_quoted(one.entry)], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH
     )
-    comments.append(_now(one, tree))
-    lines = [f"# {line}" for comment in comments for line in _lines(comment)]
-    return "".join(f"  {line}\n" for line in (*lines, *text.splitlines()))
+    shares = _shares(one, tree)
+    comments.append(_now(shares))
+    if shares:
+        comments += pods.half(shares[0].device.resource, _access(shares, tree))
+    above = [f"# {line}" for comment in comments for line in lines(comment)]
+    return "".join(f"  {line}\n" for line in (*above, *text.splitlines()))
 
 
-def _now(one: Proposal, tree: Tree) -> str:
-    """Return the ids that the plugin would advertise."""
+def pod(found: Sequence[Proposal], tree: Tree) -> str:
+    """Return the manifest of a pod with a device of each entry of which there is one."""
+    shares = [share for one in found for share in _shares(one, tree)]
+    return pods.pod(dict.fromkeys(one.device.resource for one in shares), _access(shares, tree))
+
+
+def _shares(one: Proposal, tree: Tree) -> Sequence[Share]:
+    """Return what the plugin would advertise."""
     (entry,) = Devices.parse(yaml.safe_dump(one.entry)).configuration.entries
-    shares = of_entry(entry, "", tree, Checker(), Ledger())
+    return of_entry(entry, DEFAULT_DOMAINS.names[0], tree, Checker(), Ledger())
+
+
+def _access(shares: Sequence[Share], tree: Tree) -> Access:
+    return access((node for one in shares for node in one.device.nodes), tree.roots.dev)
+
+
+def _now(shares: Sequence[Share]) -> str:
+    """Return the ids."""
     ids = list({share.origin: share.device.id for share in reversed(shares)}.values())[::-1]
     more = len(ids) - _MOST_IDS
     listed = ", ".join([*ids[:_MOST_IDS], *([f"and {more} more"] if more > 0 else [])])
@@ -277,9 +295,3 @@ def _quoted(value: Any) -> Any:
         }
         return _InOneLine(keys) if "subsystem" in keys else keys
     return [_quoted(one) for one in value] if isinstance(value, list) else value
-
-
-def _lines(text: str) -> list[str]:
-    """Return the lines of a comment. Devices say of themselves what they like."""
-    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return wrap(printable, _WIDTH - 4, break_long_words=False, break_on_hyphens=False)

@@ -7,8 +7,8 @@ from deviceplugin.kit.migration import Workload
 
 _OTHERS: Final = {
     "device-plugin-kvm$": (
-        "KubeVirt's old plugin for /dev/kvm: deployments/generic offers it, under their name with "
-        "domain: devices.kubevirt.io"
+        "KubeVirt's old plugin for /dev/kvm: demo/examples/generic offers it, under their name "
+        "with domain: devices.kubevirt.io"
     ),
     "device-plugin-(network-bridge|pci|vfio)$": (
         "an old plugin of KubeVirt: bridges are for CNI plugins; for functions of vfio-pci write "
@@ -31,8 +31,8 @@ _OTHERS: Final = {
         "numDevices"
     ),
     "fuse-device-plugin|k8s-fuse-plugin$": (
-        "a plugin for /dev/fuse: deployments/generic offers it, under their name with domain: "
-        "github.com, or domain: nextflow.io"
+        "a plugin for /dev/fuse: demo/examples/generic offers it, under their name with "
+        "domain: github.com, or domain: nextflow.io"
     ),
     "usbip-device-plugin$": "it attaches devices of other machines, which ours does not: keep it",
     "edgetpu-device-plugin$": (
