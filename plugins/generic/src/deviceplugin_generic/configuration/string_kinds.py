@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, nothing, text
+from deviceplugin.kit.configuration import Kind, Place, either, list_of, mapping_of, nothing, text
 from deviceplugin_generic.configuration import entries, globs, templates
 
 _LONE: Final = {"integer", "number"}
@@ -144,15 +144,21 @@ INSIDE_PATH_TEMPLATE: Final = _path_template(
 )
 
 
-def named_templates(forbidden: str = "\0") -> Kind[dict[str, str]]:
-    """Return a form for mappings of templates. The keys are templates too."""
+def _name_problem(name: str, known: Mapping[str, str], forbidden: str) -> str:
+    if not name or set(forbidden) & set(name):
+        return f"{name!r} cannot be a name"
+    return templates.problem(name, known)
 
-    def problem(name: str) -> str:
-        if not name or set(forbidden) & set(name):
-            return f"{name!r} cannot be a name"
-        return templates.problem(name, templates.INSIDE)
 
-    return mapping_of(INSIDE_TEMPLATE, problem)
+ANNOTATIONS: Final = mapping_of(
+    INSIDE_TEMPLATE, lambda name: _name_problem(name, templates.INSIDE, "\0")
+)
+"""Templates, whose keys are templates too."""
+VARIABLES: Final = mapping_of(
+    either(INSIDE_TEMPLATE, list_of(INSIDE_TEMPLATE, 1)),
+    lambda name: _name_problem(name, templates.IN_NAMES, "=\0"),
+)
+"""The same, of which a value can be a list."""
 
 
 def _no_node(place: Place, path: str) -> str:
