@@ -214,6 +214,7 @@ def test_a_function_that_joins_the_group_of_a_machine_does_not_give_it_away(
         assert not node.kubelet.run(pods[1])
 
 
+@pytest.mark.slow
 def test_dra_gives_the_same_with_iommufd(machine: Machine) -> None:
     for number, address in enumerate(("0000:04:00.0", "0000:05:00.0")):
         folder = machine.pci(address, "8086:1533", "020000", group=str(number), driver="vfio-pci")

@@ -249,7 +249,9 @@ def test_functions_of_one_iommu_group_are_one_device_with_one_address_for_a_mach
     (card, lone) = devices = [*found(plugin).values()]
     assert (["0000:3c:00.0", "0000:3d:00.0"], {}) == ([card.id, lone.id], unhealthy(plugin))
     assert ["vfio/vfio", "vfio/7"] == nodes(plugin.allocate([card]))
-    assert {"iommu_group/7", *(f"pci/{one.address}" for one in PORTS)} <= {*card.hardware}
+    assert {"iommu_group/0000:3c:00.0", *(f"pci/{one.address}" for one in PORTS)} <= {
+        *card.hardware
+    }
     envs = plugin.allocate(devices).envs
     name = "INTEL_COM_NIC"
     all_of_them = ",".join(one.address for one in (*PORTS, LONE))

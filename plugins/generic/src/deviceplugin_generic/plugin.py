@@ -32,8 +32,12 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     The devices of an IOMMU group cannot be allowed in two places: the kernel gives a group to one
     holder. The first has them.
     """
-    own = {one.origin: _own(one.device, overlap) for one in shares}
-    resources = {share.origin: share.device.resource for share in shares}
+    firsts = {share.origin: share.device for share in shares}
+    own = {origin: _own(device, overlap) for origin, device in firsts.items()}
+    if not any(own.values()):
+        yield from (share.device for share in shares)
+        return
+    resources = {origin: device.resource for origin, device in firsts.items()}
     taken: dict[str, list[str]] = defaultdict(list)
     for origin, some in own.items():
         if overlap == "refuse" or not any(piece in taken for piece in some):

@@ -140,11 +140,12 @@ class Unit:
     def pieces(self) -> list[str]:
         """What the device is, as pieces of hardware: its group, and all PCI functions of that.
 
+        The group is named after its first device: another group may have its number after a reboot.
         A mediated device is a part of its PCI function.
         """
         functions = (one.nearest("pci") for one in (self.device, *self.members))
         addresses = dict.fromkeys(pieces.pci(one.name) for one in functions if one)
-        return [f"{_GROUP}{self.group}", *addresses] if self.group else [*addresses]
+        return [f"{_GROUP}{self.members[0].name}"] * bool(self.group) + [*addresses]
 
     @cached_property
     def conflicts(self) -> list[str]:
