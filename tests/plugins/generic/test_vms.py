@@ -33,7 +33,7 @@ DEVIC_ES = Domains(("devic.es",))
 UUIDS = ("83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002")
 GPUS = ("0000:01:00.0", "0000:02:00.0")
 AUDIO, LOWER = "0000:01:00.1", "0000:00:1f.0"
-JOINED = "env: {'PCI_RESOURCE_{resource}': ['{address}']}"
+JOINED = "joinedEnv: {'PCI_RESOURCE_{resource}': '{address}'}"
 
 
 def plugin(machine: Machine, *entries: object, **changes: object) -> dp.Plugin:
@@ -163,7 +163,7 @@ def test_a_device_cannot_add_a_part_to_a_list(machine: Machine) -> None:
         machine.usb(port, "0529:0620", int(port[-1]), serial=serial)
     stick = "{name: stick, id: port, groups: [{usb: [{vendor: '0529', product: '0620'}],"
     made = plugin(
-        machine, f"{stick} perMatch: true}}], env: {{'S_{{resource}}': ['{{serial}}']}}}}"
+        machine, f"{stick} perMatch: true}}], joinedEnv: {{'S_{{resource}}': '{{serial}}'}}}}"
     )
     expected = {"S_DEVIC_ES_STICK": "a%2Cb,{resource}%2C{position}"}
     assert expected == made.allocate([*made.discover()]).envs

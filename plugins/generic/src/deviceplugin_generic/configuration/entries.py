@@ -126,8 +126,9 @@ class Entry:
     identity: Identity | None = None
     """What ids are computed from. The default is the path for paths and USB, and the serial number
     for selectors."""
-    envs: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    """A list is joined by commas, also with those of the container's other devices."""
+    envs: Mapping[str, str] = field(default_factory=dict)
+    joined: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose values are joined by commas over the devices of a container."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     cdi: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from deviceplugin.kit.configuration import Kind, Place, either, list_of, mapping_of, nothing, text
+from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, nothing, text
 from deviceplugin_generic.configuration import entries, globs, templates
 
 _LONE: Final = {"integer", "number"}
@@ -155,10 +155,9 @@ ANNOTATIONS: Final = mapping_of(
 )
 """Templates, whose keys are templates too."""
 VARIABLES: Final = mapping_of(
-    either(INSIDE_TEMPLATE, list_of(INSIDE_TEMPLATE, 1)),
-    lambda name: _name_problem(name, templates.IN_NAMES, "=\0"),
+    INSIDE_TEMPLATE, lambda name: _name_problem(name, templates.IN_NAMES, "=\0")
 )
-"""The same, of which a value can be a list."""
+"""The same, of environment variables."""
 
 
 def _no_node(place: Place, path: str) -> str:

@@ -131,21 +131,10 @@ def fill(template: str, properties: Mapping[str, str]) -> str:
     return _FIELD.sub(property_of, template) if "{" in template or "}" in template else template
 
 
-def value(template: str | tuple[str, ...], properties: Mapping[str, str]) -> str:
-    """Return the value of a variable: a string, or a list that is joined with other devices'.
-
-    The device's own words add one part at most.
-    """
-    if isinstance(template, str):
-        return fill(template, properties)
+def part(template: str, properties: Mapping[str, str]) -> str:
+    """Return what a device adds to a list. In its own words a comma is ``%2C``."""
     own = {name: properties.get(name, "").replace(",", "%2C") for name in OWN}
-    parts = (fill(one, {**properties, **own}) for one in template)
-    return Joined(",".join(filter(None, parts)))
-
-
-def texts(template: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Return the templates of a value."""
-    return (template,) if isinstance(template, str) else template
+    return Joined(fill(template, {**properties, **own}))
 
 
 def path(template: str, properties: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ from deviceplugin_generic.configuration.templates import (
     RESOURCE,
     fill,
     is_numbered,
-    value,
+    part,
 )
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
@@ -179,7 +179,8 @@ def _shares(
                 topology=_topology(match.device),
                 nodes=match.nodes,
                 mounts=(*match.mounts, *extra),
-                envs={fill(k, named): value(v, values) for k, v in entry.envs.items()},
+                envs={fill(k, named): fill(v, values) for k, v in entry.envs.items()}
+                | {fill(k, named): part(v, values) for k, v in entry.joined.items()},
                 annotations={
                     fill(k, values): fill(v, values) for k, v in entry.annotations.items()
                 },
@@ -196,11 +197,9 @@ def _shares(
 def _is_numbered(entry: Entry, group: Group) -> bool:
     """Return whether any part of a device contains its position in the container."""
     paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
-    values = chain.from_iterable(map(templates.texts, entry.envs.values()))
-    annotations = chain.from_iterable(entry.annotations.items())
-    mounts = (mount.mount_path for mount in entry.mounts)
-    inside = (*entry.envs, *values, *annotations, *mounts)
-    return any(POSITION in path for path in paths) or any(map(is_numbered, inside))
+    pairs = (*entry.envs.items(), *entry.joined.items(), *entry.annotations.items())
+    texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
+    return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
 
 
 def _with_usable_nodes(share: Share, group: Group, match: Match, tree: Tree) -> Share:
