@@ -289,6 +289,17 @@ def test_a_group_is_offered_in_one_resource_whichever_functions_others_select(
     assert ["0000:3c:00.1", "0000:3c:00.0", LONE.address] == [*found(plugin)]
 
 
+def test_a_function_that_joins_a_group_makes_no_other_hardware_of_it(build: Build) -> None:
+    tree = build(Machine(PORTS[1:]))
+    plugin = tree.plugin(sriov())
+    (before,) = found(plugin).values()
+    tree.add(PORTS[0])
+    (after,) = found(plugin).values()
+    assert (PORTS[1].address, PORTS[0].address) == (before.id, after.id)
+    # What a pod has under the old id is not given out under the new one.
+    assert {f"pci/{one.address}" for one in PORTS[1:]} <= {*before.hardware} & {*after.hardware}
+
+
 def test_nodes_of_iommufd_are_given_beside_those_of_a_group(build: Build) -> None:
     tree = build(Machine((LONE,)))
     tree.hardware.vfio_device(tree.folders[LONE.address], 4)
