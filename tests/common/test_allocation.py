@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 import deviceplugin as dp
+from deviceplugin.kit.environment import Joined, variable
 from deviceplugin.model._device import merged
 from deviceplugin_testing.fixture import Kubelet
 
@@ -69,6 +70,36 @@ def test_devices_that_would_hide_each_other_are_refused(
         merged([one, other])
     assert problem + ADVICE == str(caught.value)
     assert (one.id, other.id) == caught.value.device_ids
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["b", "a"], "b,a"),
+        (["a,b", "b,c", ""], "a,b,c"),  # equal parts once, and nothing of who has none
+        (["", ""], ""),
+        (["a"], "a"),
+    ],
+)
+def test_lists_of_devices_are_joined(values: Iterable[str], expected: str) -> None:
+    devices = [dp.Device(f"d{i}", envs={"LIST": Joined(v)}) for i, v in enumerate(values)]
+    assert {"LIST": expected} == merged(devices).envs
+
+
+@pytest.mark.parametrize("values", [("a", Joined("b")), (Joined("a"), "b")])
+def test_a_list_and_a_value_of_one_name_are_in_conflict(values: Iterable[str]) -> None:
+    devices = [dp.Device(f"d{i}", envs={"LIST": value}) for i, value in enumerate(values)]
+    with pytest.raises(dp.AllocationError, match="LIST would have different values for d0 and d1"):
+        merged(devices)
+
+
+def test_a_list_of_numbered_devices_has_their_numbers() -> None:
+    devices = [dp.Device(x, envs={"L": Joined(f"{x}{{position}}")}, numbered=True) for x in "ab"]
+    assert {"L": "a0,b1"} == merged(devices).envs
+
+
+def test_a_variable_after_a_resource_is_named_as_others_name_it() -> None:
+    assert "DEVIC_ES_GPU-A_1_B" == variable("devic.es/gpu-a_1.b")
 
 
 def test_what_several_devices_have_in_common_is_given_once() -> None:

@@ -73,6 +73,39 @@ def test_a_device_has_the_nodes_that_its_kernel_has(
     assert (expected.split(), []) == (names(unit(look)), unit(look).problems)
 
 
+def test_nodes_of_iommufd_are_given_beside_those_of_groups(
+    hardware: Hardware, look: Look, gpu: Path
+) -> None:
+    def also() -> list[str]:
+        return [str(Path(node).relative_to(hardware.dev)) for node in unit(look).also]
+
+    assert [] == also()
+    hardware.vfio_device(gpu, 10)
+    assert ["iommu", "vfio/devices/vfio10"] == also()
+    (hardware.dev / "iommu").rename(hardware.dev / "away")
+    assert [] == also()
+    (hardware.dev / "away").rename(hardware.dev / "iommu")
+    hardware.unplug("virtual/misc/vfio")  # iommu is the first node then
+    assert (["iommu", "vfio/1"], ["vfio/devices/vfio10"]) == (names(unit(look)), also())
+    hardware.unplug("virtual/vfio/1")
+    assert (["iommu", "vfio/devices/vfio10"], []) == (names(unit(look)), also())
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_group_is_a_piece_of_hardware_with_all_its_functions(
+    hardware: Hardware, look: Look
+) -> None:
+    hardware.pci(AUDIO, "10de:22bd", "040300", group="1", driver="vfio-pci")
+    hardware.pci("0000:01:00.2", "10de:1ad8", "0c0330", group="1")
+    expected = [f"pci/{GPU}", f"pci/{AUDIO}", "pci/0000:01:00.2"]
+    assert [f"iommu_group/{GPU}", *expected] == unit(look).pieces
+    assert [True, False, False, False] == [*map(vfio.is_group, unit(look).pieces)]
+    assert ([AUDIO], [GPU]) == (unit(look).others, unit(look, f"pci0000:00/{AUDIO}").others)
+    path = f"pci0000:00/{GPU}/{UUIDS[0]}"
+    hardware.device(path, "mdev", is_bus=True)
+    assert [f"pci/{GPU}"] == unit(look, path).pieces
+
+
 def test_all_of_a_group_are_given_where_devices_have_the_nodes(
     hardware: Hardware, look: Look, gpu: Path
 ) -> None:

@@ -61,6 +61,7 @@ GOOD = [
     PATHED % "mountPath: '/dev/{anything}{position}'",
     ENTRY % "id: port, policy: pack, health: {open: yes, timeout: 1.5s}",
     ENTRY % "env: {'A_{index}': '{{{serial}}}'}, cdi: ['a.b/c={index}']",
+    ENTRY % "env: {'A_{resource}': x}, joinedEnv: {B: '{others},{uuid},{usb}{position}'}",
     ENTRY % "env: {'A{position}': '{position}'}, annotations: {'x.io/{position}': '{position}'}",
     ENTRY % "mounts: [{path: '/x/{id}', mountPath: '/y/{position}'}]",
 ]
@@ -143,6 +144,8 @@ OF_PATHS = {
 OF_ENTRIES = {
     "count: 9": "count: belongs into a group, as in groups: [{count: 9, ...}]",
     "env: {A: '{seral}'}": "env.A: {seral} is not a property of a device: did you mean 'serial'?",
+    "joinedEnv: {A: '{resource}'}": "joinedEnv.A: {resource} is for the names of environment "
+    "variables only",
     "env: {A: 'a}'}": "env.A: 'a}' has a brace without its other: write }} for itself",
     "cdi: ['a.b/c={position}']": f"cdi[0]: {UNKNOWN_YET}",
     "cdi: [gpu0]": "cdi[0]: 'gpu0' is not of the form vendor.com/class=name",
@@ -173,6 +176,10 @@ BEYOND_SCHEMA = {
         "health: {command: [bash, -ec, '{serial}']}": "health.command[2]: {serial} after -ec could "
         "be run as a program: read the variable DEVICE_SERIAL, which the command has",
         "env: {1: x, 'a=': y}": "env.a=: 'a=' cannot be a name",
+        "env: {A: x, B: y}, joinedEnv: {B: y}": "joinedEnv: B is in env too: leave it out of one",
+        "annotations: {'{resource}': a}": (
+            "annotations.{resource}: {resource} is for the names of environment variables only"
+        ),
     }.items()
 }
 BEYOND_SCHEMA |= {

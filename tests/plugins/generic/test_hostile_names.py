@@ -24,7 +24,8 @@ STICK = "1209:0001"
 OTHER = "1209:0002"
 OURS = {"id", "index", "name", "position", "share"}
 KERNELS = {
-    *("address", "basename", "driver", "group", "path", "port", "product", "vendor"),
+    *("address", "basename", "driver", "group", "others", "path", "port", "product", "usb"),
+    *("uuid", "vendor"),
 }
 HOSTILE = st.one_of(
     st.text(max_size=300),

@@ -75,11 +75,6 @@ def _sound(machine: Machine) -> None:
         make_node(machine.dev / "snd" / name)
 
 
-def _iommufd(machine: Machine) -> None:
-    folder = machine.pci("0000:03:00.0", "8086:1533", "020000", group="9", driver="mlx5_vfio_pci")
-    machine.vfio_device(folder, 0)
-
-
 def _mediated(machine: Machine) -> None:
     machine.pci("0000:00:02.0", "8086:3e98", "030000", group="2", driver="i915")
     path = "pci0000:00/0000:00:02.0/83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
@@ -111,7 +106,6 @@ BUILD: dict[str, Callable[[Machine], object]] = {
     "nic": lambda machine: machine.pci(
         "0000:03:00.0", "8086:1533", "020000", group="9", driver="vfio-pci"
     ),
-    "nic-iommufd": _iommufd,
     "vdpa": _vdpa,
     "mdev": _mediated,
     **{name: partial(play, seen.split(".")[0]) for name, (_, seen) in PODS.items() if "." in seen},
@@ -133,7 +127,6 @@ EXPECTED = {
         sound 10 42026c45b2108596b87825e145b9f397d1d184d0 snd
         sdr 1 sdr-1-2 bus/usb/001/009
         nic 1 nic-0000:03:00.0 vfio/vfio vfio/9
-        nic-iommufd 1 nic-iommufd-0000:03:00.0 vfio/devices/vfio0 iommu
         vdpa 1 vdpa-0000:03:00.2/vdpa0 vhost-vdpa-3
         mdev 1 mdev-0000:00:02.0/{MDEV} vfio/vfio vfio/9
         accel 10 accel-0000:00:0b.0/accel0::0 accel/accel0
@@ -232,6 +225,9 @@ def test_the_recipes_with_more_than_nodes_give_that_too(machine: Machine) -> Non
     assert (dp.Mount("/var/lib/zwave/1-2", "/data"),) == stick.mounts
     (adapter,) = machine.plugin(RECIPES["serial"]).discover()
     assert {"SERIAL_0": "/dev/ttyACM0"} == adapter.envs
+    _mediated(machine)
+    (part,) = machine.plugin(RECIPES["mdev"]).discover()
+    assert {"MDEV_PCI_RESOURCE_SQUAT_AI_MDEV": MDEV} == part.envs
 
 
 def test_the_settings_are_those_of_the_code() -> None:

@@ -1,12 +1,14 @@
 """The plugin finds what the records of machines say."""
 
 import json
+from typing import Final
 
 import pytest
 
 from discovered import found, unhealthy
-from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE
+from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE, Machine, Port
 from rdma.tree import Build, ids, nodes
+from virt_launcher import launch
 
 
 def sriov(name: str = "nic", **selectors: object) -> dict[str, object]:
@@ -232,6 +234,80 @@ def test_a_kernel_without_nodes_of_groups_has_that_of_the_function(build: Build)
     assert ["iommu", "vfio/devices/vfio0"] == nodes(allocation)
     info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_NIC_INFO"])["0000:3b:00.4"]
     assert {"mount": "/dev/iommu", "dev-mount": "/dev/vfio/devices/vfio0"} == info["vfio"]
+
+
+PORTS: Final = tuple(
+    Port(f"0000:3c:00.{number}", "15b3:101d", "vfio-pci", group="7") for number in range(3)
+)
+LONE: Final = Port("0000:3d:00.0", "8086:1533", "vfio-pci", group="8")
+
+
+def test_functions_of_one_iommu_group_are_one_device_with_one_address_for_a_machine(
+    build: Build,
+) -> None:
+    plugin = build(Machine((*PORTS, LONE))).plugin(sriov())
+    (card, lone) = devices = [*found(plugin).values()]
+    assert (["0000:3c:00.0", "0000:3d:00.0"], {}) == ([card.id, lone.id], unhealthy(plugin))
+    assert ["vfio/vfio", "vfio/7"] == nodes(plugin.allocate([card]))
+    assert {"iommu_group/0000:3c:00.0", *(f"pci/{one.address}" for one in PORTS)} <= {
+        *card.hardware
+    }
+    envs = plugin.allocate(devices).envs
+    name = "INTEL_COM_NIC"
+    all_of_them = ",".join(one.address for one in (*PORTS, LONE))
+    assert (all_of_them, f"{card.id},{lone.id}", "0000:3c:00.1,0000:3c:00.2") == (
+        envs[f"PCIDEVICE_{name}"],
+        envs[f"PCI_RESOURCE_{name}"],
+        envs[f"PCI_RESOURCE_{name}-GROUP"],
+    )
+    wanted = [
+        *({"name": name, "deviceName": "intel.com/nic"} for name in ("one", "two")),
+        {"name": "port", "deviceName": "intel.com/nic-group"},
+    ]
+    expected = {"one": card.id, "two": lone.id, "port": "0000:3c:00.1"}
+    assert expected == launch(wanted, envs)
+    assert f"PCI_RESOURCE_{name}-GROUP" not in plugin.allocate([lone]).envs
+
+
+def test_a_group_is_offered_in_one_resource_whichever_functions_others_select(
+    build: Build,
+) -> None:
+    tree = build(Machine((*PORTS, LONE)))
+    entries = [
+        {"resourceName": name, "selectors": {"pciAddresses": addresses}}
+        for name, addresses in (
+            ("b", [PORTS[1].address]),
+            ("a", [PORTS[0].address, PORTS[2].address, LONE.address]),
+        )
+    ]
+    plugin = tree.plugin({"resourceList": entries})
+    reason = (
+        "IOMMU group 7 has one holder, and 0000:3c:00.1 of it is a device of intel.com/b: select "
+        "both in one resource"
+    )
+    assert {"0000:3c:00.0": reason} == unhealthy(plugin)
+    assert ["0000:3c:00.1", "0000:3c:00.0", LONE.address] == [*found(plugin)]
+
+
+def test_a_function_that_joins_a_group_makes_no_other_hardware_of_it(build: Build) -> None:
+    tree = build(Machine(PORTS[1:]))
+    plugin = tree.plugin(sriov())
+    (before,) = found(plugin).values()
+    tree.add(PORTS[0])
+    (after,) = found(plugin).values()
+    assert (PORTS[1].address, PORTS[0].address) == (before.id, after.id)
+    # What a pod has under the old id is not given out under the new one.
+    assert {f"pci/{one.address}" for one in PORTS[1:]} <= {*before.hardware} & {*after.hardware}
+
+
+def test_nodes_of_iommufd_are_given_beside_those_of_a_group(build: Build) -> None:
+    tree = build(Machine((LONE,)))
+    tree.hardware.vfio_device(tree.folders[LONE.address], 4)
+    plugin = tree.plugin(sriov())
+    allocation = plugin.allocate(list(found(plugin).values()))
+    assert ["vfio/vfio", "vfio/8", "iommu", "vfio/devices/vfio4"] == nodes(allocation)
+    info = json.loads(allocation.envs["PCIDEVICE_INTEL_COM_NIC_INFO"])[LONE.address]
+    assert {"mount": "/dev/vfio/vfio", "dev-mount": "/dev/vfio/8"} == info["vfio"]
 
 
 def test_a_uio_driver_has_its_node(build: Build) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
@@ -11,7 +11,7 @@ from typing import Final, Literal
 from typing_extensions import override
 
 import deviceplugin as dp
-from deviceplugin.kit import pieces, udev
+from deviceplugin.kit import pieces, udev, vfio
 from deviceplugin.kit.configuration import Place
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.configuration import globs, loading
@@ -23,16 +23,21 @@ from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots, Tree
 
 Overlap = Literal["allow", "first", "refuse"]
+_GROUP: Final = ", and an IOMMU group has one holder: select it in one entry"
 
 
 def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
-    """Yield devices. ``overlap`` decides on those that are the same hardware."""
-    if overlap == "allow":
+    """Yield devices. ``overlap`` decides on those that are the same hardware.
+
+    The devices of an IOMMU group cannot be allowed in two places: the kernel gives a group to one
+    holder. The first has them.
+    """
+    firsts = {share.origin: share.device for share in shares}
+    own = {origin: _own(device, overlap) for origin, device in firsts.items()}
+    if not any(own.values()):
         yield from (share.device for share in shares)
         return
-    # One that has only control nodes is its paths.
-    own = {one.origin: pieces.of(one.device) or one.device.hardware for one in shares}
-    resources = {share.origin: share.device.resource for share in shares}
+    resources = {origin: device.resource for origin, device in firsts.items()}
     taken: dict[str, list[str]] = defaultdict(list)
     for origin, some in own.items():
         if overlap == "refuse" or not any(piece in taken for piece in some):
@@ -45,8 +50,16 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
             continue
         if rivals:
             names = ", ".join(sorted({resources[one] for one in rivals}))
-            device = replace(device, health=dp.Health.unhealthy(f"also matched by {names}"))
+            reason = f"also matched by {names}{_GROUP if overlap == 'allow' else ''}"
+            device = replace(device, health=dp.Health.unhealthy(reason))
         yield device
+
+
+def _own(device: dp.Device, overlap: Overlap) -> Collection[str]:
+    """Return the pieces that no other device may be; its paths if it has only control nodes."""
+    if overlap == "allow":
+        return [piece for piece in device.hardware if vfio.is_group(piece)]
+    return pieces.of(device) or device.hardware
 
 
 log = logging.getLogger(__name__)

@@ -42,6 +42,13 @@ class Access:
     """Why it cannot use the function."""
     vdpa: Device | None = None
     """The vDPA device that it gets, if it wants one."""
+    unit: vfio.Unit | None = None
+    """What VFIO gives away with the function, if it has it."""
+
+    @property
+    def group(self) -> str:
+        """The IOMMU group, which has one holder; empty if VFIO does not have the function."""
+        return self.unit.group if self.unit else ""
 
     def give(self, name: str, inside: str = "", *, needed: bool = True) -> str:
         """Give the node ``name`` below /dev if it exists; return its path in the container."""
@@ -104,9 +111,10 @@ def interfaces(nic: Nic) -> set[str]:
 
 def _vfio(nic: Nic, found: Access) -> None:
     """Give what VFIO has for the function. The node of an unsafe group has another name inside."""
-    unit = vfio.Unit(nic.device)
-    names = [Path(node).relative_to(found.dev).as_posix() for node in unit.nodes]
+    unit = found.unit = vfio.Unit(nic.device)
+    names = [Path(node).relative_to(found.dev).as_posix() for node in (*unit.nodes, *unit.also)]
     given = [found.give(name, name.replace("noiommu-", ""), needed=False) for name in names]
+    given = given[: len(unit.nodes)]
     if given:
         found.info["vfio"] = {"mount": given[0], "dev-mount": ",".join(given[1:])}
     found.missing += unit.problems

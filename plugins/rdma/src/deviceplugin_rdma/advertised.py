@@ -90,41 +90,63 @@ def offers(
 def devices(
     found: Sequence[AdvertisedFunction], *, by_name: bool = False
 ) -> list[AdvertisedDevice]:
-    """Return the devices of all resources; ``by_name`` with the kernel's names as ids."""
+    """Return the devices of all resources; ``by_name`` with the kernel's names as ids.
+
+    Functions of one IOMMU group are one device.
+    """
     made: list[AdvertisedDevice] = []
-    for offer in found:
-        if not offer.entry.together:
-            shares = sharing.shares(_device(offer, by_name=by_name), offer.entry.shares)
-            made += [AdvertisedDevice(share, offer.entry, (offer,)) for share in shares]
-    sets: dict[str, list[AdvertisedFunction]] = {}
-    for offer in found:
-        if offer.entry.together:
-            sets.setdefault(offer.resource, []).append(offer)
-    for members in sets.values():
+    single = [offer for offer in found if not offer.entry.together]
+    for group in _by(single, lambda one: one.access.group or one.nic.address):
+        for members in _by(group, lambda one: one.resource):
+            entry, device = members[0].entry, _device(members, group[0], by_name=by_name)
+            shares = sharing.shares(device, entry.shares)
+            made += [AdvertisedDevice(share, entry, tuple(members)) for share in shares]
+    for members in _by((one for one in found if one.entry.together), lambda one: one.resource):
         made += _together(members)
     return made
 
 
-def _device(offer: AdvertisedFunction, *, by_name: bool) -> dp.Device:
-    nic = offer.nic
-    node = None if offer.entry.without_topology else nic.function.numa_node
+def _by(
+    found: Iterable[AdvertisedFunction], key: Callable[[AdvertisedFunction], str]
+) -> list[list[AdvertisedFunction]]:
+    """Return functions that have the same ``key`` together."""
+    groups: dict[str, list[AdvertisedFunction]] = {}
+    for one in found:
+        groups.setdefault(key(one), []).append(one)
+    return [*groups.values()]
+
+
+def _device(
+    members: Sequence[AdvertisedFunction], owner: AdvertisedFunction, *, by_name: bool
+) -> dp.Device:
+    """Return the device of a function, or of those of an IOMMU group, which is the ``owner``'s."""
+    first = members[0]
+    node = None if first.entry.without_topology else first.nic.function.numa_node
+    reasons = dict.fromkeys(one.health.reason for one in members if one.health.reason)
+    health = dp.Health(all(one.health for one in members), "; ".join(reasons))
+    if owner.resource != first.resource:
+        health = dp.Health.unhealthy(
+            f"IOMMU group {first.access.group} has one holder, and {owner.nic.address} of it is "
+            f"a device of {owner.resource}: select both in one resource"
+        )
     return dp.Device(
-        nic.name if by_name else nic.address,
-        resource=offer.resource,
-        health=offer.health,
+        first.nic.name if by_name else first.nic.address,
+        resource=first.resource,
+        health=health,
         topology=numa.topology(node),
-        nodes=offer.access.nodes,
-        attributes=dict(_attributes(nic)),
-        hardware=_hardware(offer),
+        nodes=[*dict.fromkeys(node for one in members for node in one.access.nodes)],
+        attributes=dict(_attributes(first.nic)),
+        hardware=[*dict.fromkeys(piece for one in members for piece in _hardware(one))],
     )
 
 
 def _hardware(offer: AdvertisedFunction) -> list[str]:
     """Return the pieces. A vDPA device is its function, unless that is shared."""
-    nic = offer.nic
+    nic, unit = offer.nic, offer.access.unit
     made = [] if offer.entry.is_shared else filter(None, map(vdpa.node, nic.vdpas))
     nodes = (node.host_path for node in offer.access.nodes)
-    return [*dict.fromkeys((pieces.pci(nic.address), *made, *nodes))]
+    own = unit.pieces if unit else ()
+    return [*dict.fromkeys((pieces.pci(nic.address), *own, *made, *nodes))]
 
 
 def _attributes(nic: Nic) -> Iterator[tuple[str, str | int]]:

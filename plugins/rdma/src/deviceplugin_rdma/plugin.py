@@ -12,6 +12,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit import udev
+from deviceplugin.kit.environment import KUBEVIRT, variable
 from deviceplugin.kit.hardware import Tree
 from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.log import Problems
@@ -160,13 +161,25 @@ class RdmaPlugin(dp.Plugin):
 
 
 def _variables(found: Sequence[AdvertisedDevice]) -> dict[str, str]:
-    """Return what a container is told, in the variables of the SR-IOV network device plugin."""
+    """Return what a container is told, in the variables of the SR-IOV network device plugin.
+
+    KubeVirt takes one address for each device, and those of the others of a group from a variable
+    for another resource.
+    """
     offers = {one.nic.name: one for each in found for one in each.offers}
     if not found or found[0].entry.together:
         return {}
-    name = f"PCIDEVICE_{found[0].device.resource}".replace("/", "_").replace(".", "_").upper()
-    info: dict[str, Any] = {one: offer.access.info for one, offer in offers.items()}
-    return {name: ",".join(offers), f"{name}_INFO": json.dumps(info)}
+    resource = variable(found[0].device.resource)
+    info: dict[str, Any] = {name: one.access.info for name, one in offers.items()}
+    units = [each.offers[0].access.unit for each in found]
+    devices = [unit.device.name for unit in units if unit]
+    others = [one for unit in units if unit for one in unit.others]
+    machines = {resource: ",".join(devices), f"{resource}-GROUP": ",".join(others)}
+    return {
+        f"PCIDEVICE_{resource}": ",".join(offers),
+        f"PCIDEVICE_{resource}_INFO": json.dumps(info),
+        **{f"{KUBEVIRT}{key}": value for key, value in machines.items() if value},
+    }
 
 
 def _read_names(document: Mapping[str, Any]) -> dict[str, Names]:

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
+from deviceplugin.kit import pieces
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import natural
 
-__all__ = ["Unit", "has", "is_driver", "is_reserved", "of"]
+__all__ = ["Unit", "has", "is_driver", "is_group", "is_reserved", "of"]
 
 _MEDIATED: Final = "mdev"
 _BUSES: Final = ("amba", "cdx", "fsl-mc", _MEDIATED, "pci", "platform")
@@ -24,6 +25,7 @@ _HARMLESS: Final = frozenset({"", "fsl_mc_dprc", "pci-stub", "pcieport"})
 """
 _STUBS: Final = frozenset({"pci-stub", "pciback", "xen-pciback"})
 """Drivers that only keep others away, until a virtual machine gets the device."""
+_GROUP: Final = "iommu_group/"
 _BRIDGE: Final = "0x06"
 _TO_A_BUS: Final = ("0x0604", "0x0607", "0x0609")
 """Classes of the bridges that have a bus behind them."""
@@ -52,6 +54,11 @@ def has(device: Device) -> bool:
 def is_reserved(device: Device) -> bool:
     """Return whether a device is kept for virtual machines: by VFIO, by a stub, or by Xen."""
     return has(device) or device.own_driver in _STUBS
+
+
+def is_group(piece: str) -> bool:
+    """Return whether a piece of hardware is an IOMMU group, which has one holder only."""
+    return piece.startswith(_GROUP)
 
 
 def of(device: Device) -> "Unit | None":
@@ -106,8 +113,39 @@ class Unit:
         if self._group_node:
             is_new = tree.is_node(iommu) and not tree.is_node(container)
             return [iommu if is_new else container, self._group_node]
-        own = [entry.node for one in self.members for entry in _entries(one) if entry.node]
-        return [iommu, *own] if own else []
+        return [iommu, *self._own] if self._own else []
+
+    @cached_property
+    def _own(self) -> list[str]:
+        return [entry.node for one in self.members for entry in _entries(one) if entry.node]
+
+    @cached_property
+    def also(self) -> list[str]:
+        """The paths of nodes that a container can have besides: those of IOMMUFD, with groups.
+
+        Virtual machines that use IOMMUFD need them, and nobody else notices. The kernel opens a
+        device either by its group or by its own node. Empty if any of them does not exist.
+        """
+        more = [str(self.device.tree.dev / "iommu"), *self._own]
+        if not (self._group_node and self._own and all(map(self.device.tree.is_node, more))):
+            return []
+        return [path for path in more if path not in self.nodes]
+
+    @property
+    def others(self) -> list[str]:
+        """The names of the other members that VFIO has: a virtual machine can have them too."""
+        return [one.name for one in self.members if one.name != self.device.name and has(one)]
+
+    @property
+    def pieces(self) -> list[str]:
+        """What the device is, as pieces of hardware: its group, and all PCI functions of that.
+
+        The group is named after its first device: another group may have its number after a reboot.
+        A mediated device is a part of its PCI function.
+        """
+        functions = (one.nearest("pci") for one in (self.device, *self.members))
+        addresses = dict.fromkeys(pieces.pci(one.name) for one in functions if one)
+        return [f"{_GROUP}{self.members[0].name}"] * bool(self.group) + [*addresses]
 
     @cached_property
     def conflicts(self) -> list[str]:

@@ -7,7 +7,7 @@ that were still to come. Constructors therefore repair what can only mean one th
 rest as it was given.
 """
 
-from deviceplugin.model._allocation import Allocation, DeviceNode, Mount
+from deviceplugin.model._allocation import Allocation, DeviceNode, Joined, Mount
 from deviceplugin.model._device import Attribute, Device, Health, Topology, Version
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Device",
     "DeviceNode",
     "Health",
+    "Joined",
     "Mount",
     "Topology",
     "Version",

@@ -40,12 +40,23 @@ class Mount:
         object.__setattr__(self, "container_path", str(self.container_path or self.host_path))
 
 
+class Joined(str):
+    """The value of a variable that is a list: those of a container's devices are joined by commas.
+
+    Other variables with different values would be a conflict. Empty values add nothing, and equal
+    ones, such as those of two shares, add one.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """What a container gets.
 
     ``a + b`` joins two. Nodes, mounts and CDI names of ``b`` follow those of ``a``, without
-    duplicates. Environment and annotations are merged, and ``b`` wins.
+    duplicates. Environment and annotations are merged, and ``b`` wins, but two `Joined` values of
+    one variable are joined.
     """
 
     nodes: Sequence[DeviceNode] = ()
@@ -69,10 +80,20 @@ class Allocation:
         return Allocation(
             nodes=_unique((*self.nodes, *other.nodes)),
             mounts=_unique((*self.mounts, *other.mounts)),
-            envs={**self.envs, **other.envs},
+            envs={**self.envs, **other.envs, **_joined(self.envs, other.envs)},
             annotations={**self.annotations, **other.annotations},
             cdi_names=_unique((*self.cdi_names, *other.cdi_names)),
         )
+
+
+def _joined(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that both have as lists, each with the parts of both."""
+    both = {
+        name: f"{value},{second[name]}".split(",")
+        for name, value in first.items()
+        if isinstance(value, Joined) and isinstance(second.get(name), Joined)
+    }
+    return {name: Joined(",".join(filter(None, _unique(parts)))) for name, parts in both.items()}
 
 
 def _unique(items: Iterable[_T]) -> tuple[_T, ...]:

@@ -12,7 +12,15 @@ from typing import Final, cast
 
 from deviceplugin import topology as _topology
 from deviceplugin.errors import AllocationError
-from deviceplugin.model._allocation import NOTHING, Allocation, DeviceNode, Mount, freeze, listed
+from deviceplugin.model._allocation import (
+    NOTHING,
+    Allocation,
+    DeviceNode,
+    Joined,
+    Mount,
+    freeze,
+    listed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +179,8 @@ class Device:
             return Allocation(self.nodes, self.mounts, self.envs, self.annotations, self.cdi_names)
 
         def fill(text: str) -> str:
-            return text.replace("{position}", str(position))
+            filled = text.replace("{position}", str(position))
+            return Joined(filled) if isinstance(text, Joined) else filled
 
         return Allocation(
             [replace(one, container_path=fill(one.container_path)) for one in self.nodes],
@@ -234,7 +243,7 @@ def merged(devices: Sequence[Device]) -> Allocation:
         recipe = device.allocation_at(positions.setdefault(_identity(device), len(positions)))
         for claim, value in dict(_claims(recipe)).items():
             before, owner = owners.setdefault(claim, (value, device))
-            if value != before:
+            if value != before and not (isinstance(value, Joined) and isinstance(before, Joined)):
                 raise _conflict(claim, (owner, before), (device, value))
         total += recipe
     return total

@@ -18,6 +18,12 @@ def cautions(configuration: Configuration) -> Iterator[str]:
                 "name up in sysfs, so that VA-API and OpenGL do not find the device there; leave "
                 "mountPath out"
             )
+        shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
+        if shares > 1:
+            yield (
+                f"{entry.name}: count is {shares}: an IOMMU group has one holder, so that only one "
+                "share of a device of VFIO can be used; leave count out"
+            )
 
 
 def _renamed(group: Group) -> Iterator[tuple[str, str]]:

@@ -127,6 +127,8 @@ class Entry:
     """What ids are computed from. The default is the path for paths and USB, and the serial number
     for selectors."""
     envs: Mapping[str, str] = field(default_factory=dict)
+    joined: Mapping[str, str] = field(default_factory=dict)
+    """Variables whose values are joined by commas over the devices of a container."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[ExtraMount, ...] = ()
     cdi: tuple[str, ...] = ()

@@ -220,6 +220,12 @@ def _misplaced(place: Place) -> None:
     raise place.fault(f"belongs into a group, as in groups: [{{count: {place.raw}, ...}}]")
 
 
+def _one_value(_place: Place, given: Given) -> None:
+    first, second = (given[key].keys() if key in given else () for key in ("env", "joinedEnv"))
+    for name in {*first}.intersection(second):
+        given["joinedEnv"].fault(f"{name} is in env too: leave it out of one")
+
+
 _COUNT: Final = Kind(_misplaced, {"not": {}}, cfg.anything().takes, "absent")
 """What somebody may write beside ``groups``."""
 ENTRY: Final = cfg.record(
@@ -230,14 +236,16 @@ ENTRY: Final = cfg.record(
         ),
         "groups": cfg.needed(cfg.list_of(_GROUP, 1)),
         "id": cfg.as_argument(cfg.choice(*IDENTITIES), "identity"),
-        "env": cfg.as_argument(string_kinds.named_templates("=\0"), "envs"),
-        "annotations": string_kinds.named_templates(),
+        "env": cfg.as_argument(string_kinds.VARIABLES, "envs"),
+        "joinedEnv": cfg.as_argument(string_kinds.VARIABLES, "joined"),
+        "annotations": string_kinds.ANNOTATIONS,
         "mounts": cfg.list_of(_EXTRA_MOUNT),
         "cdi": cfg.list_of(string_kinds.CDI),
         "health": _CHECK,
         "policy": cfg.choice(*POLICIES),
         "count": _COUNT,
     },
+    rules=[_one_value],
 ).called("device")
 
 

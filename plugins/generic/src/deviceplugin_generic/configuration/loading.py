@@ -15,6 +15,7 @@ from deviceplugin.kit.configuration import (
     of_text,
     resource_name_problem,
 )
+from deviceplugin.kit.environment import variable
 from deviceplugin_generic.configuration import grammar
 from deviceplugin_generic.configuration.entries import (
     DOMAIN,
@@ -27,6 +28,7 @@ from deviceplugin_generic.configuration.entries import (
     Rule,
 )
 from deviceplugin_generic.configuration.grammar import RULE
+from deviceplugin_generic.configuration.templates import RESOURCE
 
 SMARTER_DOMAIN: Final = "smarter-devices"
 GPUS: Final = "nvidia-gpu"
@@ -83,10 +85,18 @@ class Domains:
     def under_each(self, devices: Iterable[dp.Device]) -> Iterator[dp.Device]:
         """Yield devices of resources of the first domain, each also under all other domains."""
         for device in devices:
-            yield device
+            yield _named(device)
             name = device.resource.partition("/")[2]
             for other in self.names[1:]:
-                yield replace(device, resource=f"{other}/{name}")
+                yield _named(replace(device, resource=f"{other}/{name}"))
+
+
+def _named(device: dp.Device) -> dp.Device:
+    """Return the device with the name of its resource in the names of its variables."""
+    if not any(RESOURCE in name for name in device.envs):
+        return device
+    own = variable(device.resource)
+    return replace(device, envs={k.replace(RESOURCE, own): v for k, v in device.envs.items()})
 
 
 DEFAULT_DOMAINS: Final = Domains()

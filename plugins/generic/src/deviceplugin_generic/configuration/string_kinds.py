@@ -144,15 +144,20 @@ INSIDE_PATH_TEMPLATE: Final = _path_template(
 )
 
 
-def named_templates(forbidden: str = "\0") -> Kind[dict[str, str]]:
-    """Return a form for mappings of templates. The keys are templates too."""
+def _name_problem(name: str, known: Mapping[str, str], forbidden: str) -> str:
+    if not name or set(forbidden) & set(name):
+        return f"{name!r} cannot be a name"
+    return templates.problem(name, known)
 
-    def problem(name: str) -> str:
-        if not name or set(forbidden) & set(name):
-            return f"{name!r} cannot be a name"
-        return templates.problem(name, templates.INSIDE)
 
-    return mapping_of(INSIDE_TEMPLATE, problem)
+ANNOTATIONS: Final = mapping_of(
+    INSIDE_TEMPLATE, lambda name: _name_problem(name, templates.INSIDE, "\0")
+)
+"""Templates, whose keys are templates too."""
+VARIABLES: Final = mapping_of(
+    INSIDE_TEMPLATE, lambda name: _name_problem(name, templates.IN_NAMES, "=\0")
+)
+"""The same, of environment variables."""
 
 
 def _no_node(place: Place, path: str) -> str:

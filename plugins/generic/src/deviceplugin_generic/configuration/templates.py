@@ -11,6 +11,7 @@ from typing import Final
 
 from deviceplugin.kit import cdi, files
 from deviceplugin.kit.configuration import suggestion
+from deviceplugin.kit.environment import Joined
 from deviceplugin.kit.sysfs import shown
 from deviceplugin_generic.configuration import globs
 
@@ -28,6 +29,9 @@ PROPERTIES: Final = {
     "address": "address of the nearest PCI device",
     "group": "IOMMU group of the device, or of the nearest one above it that has one",
     "driver": "the nearest kernel driver",
+    "others": "addresses of the other functions of its IOMMU group that VFIO has, with commas",
+    "uuid": "UUID of the mediated device",
+    "usb": "bus and number of the nearest USB device, such as 1:5",
 }
 """The properties. One that a device does not have is empty."""
 OWN: Final = frozenset({"serial"})
@@ -46,6 +50,11 @@ INSIDE: Final = {
 }
 """The properties in templates that only the container sees."""
 
+IN_NAMES: Final = {**INSIDE, "resource": "the resource, as in variables, such as DEVIC_ES_GPU"}
+"""The properties in names of environment variables."""
+RESOURCE: Final = "\0"
+"""Filled in last: a device can be one of several resources. No name of a variable has it."""
+
 _FIELD: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _CODE: Final = re.compile("-[A-Za-z]*[ce]")
 """Options before a word that shells and interpreters take for a program."""
@@ -60,6 +69,8 @@ def problem(template: str, known: Mapping[str, str] = PROPERTIES) -> str:
         if name is not None and name not in known:
             if name in PROPERTIES:
                 return f"{{{name}}} is unknown here: all shares of a device have one check"
+            if name in IN_NAMES and name not in INSIDE:
+                return f"{{{name}}} is for the names of environment variables only"
             if name in INSIDE:
                 return f"{{{name}}} is unknown until a container gets the device: use {{index}}"
             return f"{{{name}}} is not a property of a device: {suggestion(name, known)}"
@@ -114,10 +125,16 @@ def is_numbered(template: str) -> bool:
 def fill(template: str, properties: Mapping[str, str]) -> str:
     """Return ``template`` with names replaced by properties."""
 
-    def value(found: re.Match[str]) -> str:
+    def property_of(found: re.Match[str]) -> str:
         return found[0][0] if found[1] is None else properties.get(found[1], "")
 
-    return _FIELD.sub(value, template) if "{" in template or "}" in template else template
+    return _FIELD.sub(property_of, template) if "{" in template or "}" in template else template
+
+
+def part(template: str, properties: Mapping[str, str]) -> str:
+    """Return what a device adds to a list. In its own words a comma is ``%2C``."""
+    own = {name: properties.get(name, "").replace(",", "%2C") for name in OWN}
+    return Joined(fill(template, {**properties, **own}))
 
 
 def path(template: str, properties: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 import deviceplugin as dp
-from deviceplugin.kit import cdi, hardware, numa, pci, sharing, usb, vfio
+from deviceplugin.kit import cdi, hardware, numa, sharing, usb, vfio
 from deviceplugin.kit.configuration import bounded
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import shown
@@ -24,9 +24,16 @@ from deviceplugin_generic.configuration.entries import (
     Policy,
     Rule,
 )
-from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
+from deviceplugin_generic.configuration.templates import (
+    POSITION,
+    RESOURCE,
+    fill,
+    is_numbered,
+    part,
+)
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
+from deviceplugin_generic.discovery.properties import UNSTABLE, properties
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
 _LONGEST: Final = 63
@@ -88,27 +95,6 @@ def whole(stem: str, paths: Sequence[str]) -> str:
     """Return the name of the device that shares are of; ``stem`` is empty for ids of paths."""
     text = _ODD.sub("_", stem)
     return text if 0 < len(text) <= _LONGEST else path_id(0, [stem, *paths, "shares"])
-
-
-def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
-    """Return the properties for templates, without the id and the share."""
-    device = match.device
-    path = match.paths[0] if match.paths else ""
-    found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}
-    if device is None:
-        return found
-    function, unit = pci.of(device), vfio.of(device)
-    numbers = [device.number(which) for which in (0, 1)]
-    texts = ["" if number is None else f"{number:04x}" for number in numbers]
-    return found | {
-        "serial": device.serial,
-        "port": device.port,
-        "vendor": texts[0],
-        "product": texts[1],
-        "address": function.address if function else "",
-        "group": unit.group if unit else "",
-        "driver": device.driver,
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +167,7 @@ def _shares(
     for share in range(group.count):
         device_id = share_id(stem, share, group.count) if stem else path_id(share, match.paths)
         values = {**known, "id": device_id, "share": str(share), "position": POSITION}
+        named = {**values, "resource": RESOURCE}
         extra, unfit = _extra_mounts(entry, values)
         unfit = unfit or _cdi_problem(entry, values)
         yield Share(
@@ -192,12 +179,13 @@ def _shares(
                 topology=_topology(match.device),
                 nodes=match.nodes,
                 mounts=(*match.mounts, *extra),
-                envs={fill(k, values): fill(v, values) for k, v in entry.envs.items()},
+                envs={fill(k, named): fill(v, values) for k, v in entry.envs.items()}
+                | {fill(k, named): part(v, values) for k, v in entry.joined.items()},
                 annotations={
                     fill(k, values): fill(v, values) for k, v in entry.annotations.items()
                 },
                 cdi_names=[] if unfit else [fill(name, values) for name in entry.cdi],
-                attributes={k: v for k, v in known.items() if v and k not in {"index", "name"}},
+                attributes={k: v for k, v in known.items() if v and k not in UNSTABLE},
                 hardware=match.own,
                 numbered=numbered,
             ),
@@ -209,7 +197,7 @@ def _shares(
 def _is_numbered(entry: Entry, group: Group) -> bool:
     """Return whether any part of a device contains its position in the container."""
     paths = (group.mount_path, *(spec.mount_path for spec in group.paths))
-    pairs = (*entry.envs.items(), *entry.annotations.items())
+    pairs = (*entry.envs.items(), *entry.joined.items(), *entry.annotations.items())
     texts = (*chain(*pairs), *(mount.mount_path for mount in entry.mounts))
     return any(POSITION in path for path in paths) or any(map(is_numbered, texts))
 

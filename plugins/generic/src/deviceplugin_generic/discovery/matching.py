@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import deviceplugin as dp
-from deviceplugin.kit import pci, pieces, usb, vdpa, vfio
+from deviceplugin.kit import pci, usb, vdpa, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
@@ -195,8 +195,9 @@ def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
     unit = vfio.of(device) if _is_for_vfio(device, group) else None
     if VFIO in group.nodes:
         if unit:
-            match = _of_nodes(unit.nodes, group, device, tree)
-            yield replace(match, problem="; ".join(unit.problems))
+            match = _of_nodes((*unit.nodes, *unit.also), group, device, tree)
+            # What can come and go must not change ids.
+            yield replace(match, paths=(*unit.nodes,), problem="; ".join(unit.problems))
         return
     if group.nodes:
         paths = _behind(device, group, tree)
@@ -249,12 +250,12 @@ def _of_nodes(paths: Iterable[str], group: Group, device: Device, tree: Tree) ->
 def _further_pieces(device: Device, group: Group) -> list[str]:
     """Return what else than its paths a device is: a USB device is also the terminal behind it.
 
-    VFIO has two nodes for one PCI function, that of its group and its own.
+    VFIO has two nodes for one PCI function, and gives a whole group to one holder.
     """
     if device.subsystem == "usb":
         return [one.node for one in device.behind()]
-    function = pci.of(device) if _is_for_vfio(device, group) else None
-    return [pieces.pci(function.address)] if function else []
+    unit = vfio.of(device) if _is_for_vfio(device, group) else None
+    return unit.pieces if unit else []
 
 
 def _said(wanted: str | Selector) -> str:
