@@ -25,8 +25,9 @@ from deviceplugin_generic.configuration.entries import (
     Rule,
 )
 from deviceplugin_generic.configuration.templates import POSITION, fill, is_numbered
+from deviceplugin_generic.discovery.beside import with_facts
 from deviceplugin_generic.discovery.health import Checker
-from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
+from deviceplugin_generic.discovery.matching import Match, of_group, of_rule
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
 _LONGEST: Final = 63
@@ -95,6 +96,8 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
     device = match.device
     path = match.paths[0] if match.paths else ""
     found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}
+    if match.abilities:
+        found["can"] = ",".join(match.abilities)
     if device is None:
         return found
     function, unit = pci.of(device), vfio.of(device)
@@ -129,7 +132,7 @@ def of_entry(
         DiscoveryError: They are more than the kubelet takes.
     """
     found = [
-        (group, with_device(match, tree))
+        (group, with_facts(match, group, tree))
         for group in sorted(
             entry.groups, key=lambda group: bool(group.usb)
         )  # as in generic-device-plugin
