@@ -127,8 +127,11 @@ OF_GROUPS = {
     "{select: {subsystem: drm, not: card}}": ".select.not: 'card' is not a mapping with keys, or a "
     "list",
     "{select: {subsystem: drm, not: [{subsystem: tty}]}}": ".select.not[0].subsystem: unknown key: "
-    "known are name, vendor, product, serial, driver, class, link, properties, attributes",
+    "known are name, vendor, product, serial, driver, class, link, properties, attributes, can",
     "{select: {subsystem: pci}, nodes: [{name: x}]}": ".nodes[0]: subsystem is missing",
+    "{select: {subsystem: input, can: keyboards}}": ".select.can: 'keyboards' is not one of "
+    "capture, card, codec, display, h264, hevc, joystick, keyboard, keys, midi, mjpeg, nv12, "
+    "output, playback, pointer, render, touch, vp8, vp9, yuyv: did you mean 'keyboard'?",
     "{select: {subsystem: pci}, with: [kfd]}": ".with[0]: 'kfd' is not the path of one device node "
     "below /dev",
     "{select: {subsystem: pci}, with: ['/dev/dri/*']}": ".with[0]: '/dev/dri/*' is not the path of "
@@ -137,6 +140,7 @@ OF_GROUPS = {
 OF_PATHS = {
     "permissions: rwx": "permissions: 'rwx' is not of the letters m, r and w, each once",
     "type: Mount, permissions: r": "permissions: is for the type Device only; a mount has readOnly",
+    "type: Mount, can: keys": "can: is for the type Device only",
     "readOnly: true": "readOnly: is for the type Mount only; a device has permissions",
     "mountPath: x": "mountPath: 'x' is not absolute",
     "mountPath: /dev/../etc/": f"mountPath: '/dev/../etc/' {DOTS}",
@@ -164,7 +168,17 @@ OF_ENTRIES = {
 BAD |= {NAMED % keys: [f"{GROUP}{told}"] for keys, told in OF_GROUPS.items()}
 BAD |= {PATHED % keys: [f"{GROUP}.paths[0].{told}"] for keys, told in OF_PATHS.items()}
 BAD |= {ENTRY % keys: [f"devices[0].{told}"] for keys, told in OF_ENTRIES.items()}
+ABLE = {
+    "{select: {subsystem: input, can: [keys, render]}}": ": can: 'render' is not an ability of "
+    "input, which has joystick, keyboard, keys, pointer, touch",
+    "{select: {subsystem: input, not: {can: card}}}": ": can: 'card' is not an ability of input, "
+    "which has joystick, keyboard, keys, pointer, touch",
+    "{select: {subsystem: usb, can: mjpeg}}": ": can: 'mjpeg' is not an ability of usb, which has "
+    "none; drm, input, sound, video4linux have some, also in nodes",
+}
 BEYOND_SCHEMA = {
+    **{NAMED % keys: [f"{GROUP}.select{told}"] for keys, told in ABLE.items()},
+} | {
     ENTRY % keys: [f"devices[0].{told}"]
     for keys, told in {
         "mounts: [{path: /dev/null}]": "mounts[0].path: '/dev/null' is a device node, which a "
@@ -298,24 +312,51 @@ def test_what_is_left_out_of_a_valid_file_is_told(
     assert (0, [reason]) == checked(capsys, file, RULES + JETSON)
 
 
-def test_a_drm_node_with_another_name_is_valid_and_told(
+def test_a_node_that_programs_do_not_find_under_another_name_is_told(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     renamed = (
         "{paths: [{path: /dev/dri/card1, mountPath: /dev/dri/card0}]}",
         "{select: {subsystem: drm, name: render*}, mountPath: /dev/dri/renderD128}",
+        "{paths: [{path: /dev/dri, mountPath: /gpu}]}",
+        "{paths: [{path: /dev/dri/by-path/pci-0000:03:00.0-card, mountPath: /dev/dri/card0}]}",
+        "{select: {subsystem: pci}, nodes: [drm], mountPath: /gpu/}",
+        "{usb: [{vendor: '18d1', product: '9302'}], mountPath: /dev/coral}",
+        "{select: {subsystem: infiniband_verbs}, mountPath: /dev/infiniband/uverbs0}",
+        "{paths: [{path: /dev/vfio/7, mountPath: /dev/vfio/0}]}",
     )
     kept = (
         "{paths: [{path: /dev/dri/card*, mountPath: /dev/dri/}, {path: /dev/dri/card0}]}",
         "{paths: [{path: /dev/ttyUSB0, mountPath: /dev/modem}]}",
         "{paths: [{path: /dev/dri, mountPath: /dri, type: Mount}]}",
+        "{usb: [{vendor: '18d1', product: '9302'}], nodes: [tty], mountPath: /dev/stick}",
+        "{select: {subsystem: pci}, nodes: [vfio], mountPath: /dev/vfio/}",
     )
     status, lines = checked(capsys, file, NAMED % ", ".join(renamed + kept))
     assert 0 == status
     assert [
         ": ab: /dev/dri/card1 is /dev/dri/card0 in the container",
         ": ab: /dev/dri/render* is /dev/dri/renderD128 in the container",
-    ] == [one.partition(": libdrm looks")[0] for one in lines]
+        ": ab: /dev/dri is /gpu in the container",
+        ": ab: /dev/dri/by-path/pci-0000:03:00.0-card is /dev/dri/card0 in the container",
+        ": ab: /dev/dri/* is /gpu/ in the container",
+        ": ab: /dev/bus/usb/*/* is /dev/coral in the container",
+        ": ab: /dev/infiniband/* is /dev/infiniband/uverbs0 in the container",
+        ": ab: /dev/vfio/7 is /dev/vfio/0 in the container",
+    ] == [one.partition(" in the container: ")[0] + " in the container" for one in lines]
+
+
+def test_a_check_says_which_abilities_take_a_plugin_that_may_open_cameras(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = (
+        "{select: {subsystem: usb}, nodes: [{subsystem: video4linux, can: [capture, h264]}]}",
+        "{paths: [{path: /dev/video*, can: mjpeg}, {path: '/dev/dri/*', can: render}]}",
+        "{select: {subsystem: sound, can: playback}}",
+    )
+    status, (line,) = checked(capsys, file, NAMED % ", ".join(groups))
+    told = ": ab: can: capture, h264, mjpeg is asked of each video node, which takes a plugin that"
+    assert (0, True) == (status, line.startswith(told))
 
 
 def test_quotes_that_no_shell_has_taken_away_are_told() -> None:

@@ -49,7 +49,8 @@ def entries(text: str) -> dict[str, dict[str, object]]:
 def names(devices: dict[str, dp.Device]) -> dict[str, list[str]]:
     """Return the names of the nodes of each device."""
     return {
-        one: [Path(node.host_path).name for node in device.nodes] for one, device in devices.items()
+        one: [*dict.fromkeys(Path(node.host_path).name for node in device.nodes)]
+        for one, device in devices.items()
     }
 
 

@@ -70,6 +70,16 @@ def _render(machine: Machine) -> None:
     machine.device(f"{PCI}/drm/renderD128", "drm", node="dri/renderD128")
 
 
+def _gamepad(machine: Machine) -> None:
+    usb = machine.usb("1-2", "045e:028e", 5, serial="0001A")
+    folder = machine.behind_usb(usb, "1.0", "input", "input5/event5", node="input/event5").parent
+    for name, bits in (("ev", "20000b"), ("key", "7cdb000000000000 0 0 0 0"), ("abs", "3003f")):
+        (folder / "capabilities").mkdir(exist_ok=True)
+        (folder / "capabilities" / name).write_text(f"{bits}\n")
+    (folder / "capabilities/rel").write_text("0\n")
+    (folder / "properties").write_text("0\n")
+
+
 def _sound(machine: Machine) -> None:
     for name in ("controlC0", "pcmC0D0p", "seq", "timer"):
         make_node(machine.dev / "snd" / name)
@@ -99,6 +109,7 @@ BUILD: dict[str, Callable[[Machine], object]] = {
     "zwave": lambda machine: _tty(machine, "0658:0200", "ttyACM0"),
     "serial": lambda machine: _tty(machine, "0403:6001", "ttyUSB0"),
     "render": _render,
+    "gamepad": _gamepad,
     "fuse": lambda machine: machine.node("fuse"),
     "tpm": _misc("tpmrm0", "tpmrm"),
     "sound": _sound,
@@ -110,6 +121,8 @@ BUILD: dict[str, Callable[[Machine], object]] = {
     "mdev": _mediated,
     **{name: partial(play, seen.split(".")[0]) for name, (_, seen) in PODS.items() if "." in seen},
 }
+DG = "0000:4d:00.0"
+LINK = "dri/by-path/pci-0000"
 MDEV = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
 EXPECTED = {
     name: (int(number), first, [f"/dev/{node}" for node in nodes])
@@ -120,7 +133,8 @@ EXPECTED = {
         zigbee 1 zigbee-0001A:1.0 zigbee
         zwave 1 zwave-0001A zwave
         serial 1 serial-0001A:1.0 ttyUSB0
-        render 4 render-0000:03:00.0/renderD128::0 dri/renderD128
+        render 4 render-0000:03:00.0/renderD128::0 dri/renderD128 {LINK}:03:00.0-render
+        gamepad 1 gamepad-0001A:1.0.event input/event5
         kvm {UNLIMITED} kvm-kvm::0 kvm
         fuse 10 a68db766f638034740111848aafee2d2dcd6b642 fuse
         tpm 1 tpm-tpmrm0 tpmrm0
@@ -131,8 +145,8 @@ EXPECTED = {
         mdev 1 mdev-0000:00:02.0/{MDEV} vfio/vfio vfio/9
         accel 10 accel-0000:00:0b.0/accel0::0 accel/accel0
         xdna 10 xdna-0000:c5:00.1/accel0::0 accel/accel0
-        i915 4 i915-0000:4d:00.0::0 dri/card1 dri/renderD128
-        xe 2 xe-0000:03:00.1 dri/card1 dri/renderD129
+        i915 4 i915-{DG}::0 dri/card1 dri/renderD128 {LINK}:4d:00.0-card {LINK}:4d:00.0-render
+        xe 2 xe-0000:03:00.1 dri/card1 dri/renderD129 {LINK}:03:00.1-card {LINK}:03:00.1-render
         tun {UNLIMITED} tun-tun::0 net/tun
         vhost-net {UNLIMITED} vhost-net-vhost-net::0 vhost-net net/tun
         hailo 2 hailo-0000:01:00.0/hailo0 hailo0
@@ -215,7 +229,7 @@ def test_the_recipe_for_sound_gives_the_directory_with_all_that_alsa_wants(
 
 def test_a_component_that_an_entry_needs_is_one_of_the_deployments() -> None:
     named = {row[1].strip("`") for row in table("Deploy") if row[1].startswith("`")}
-    assert {"host-dev", "udev"} == named
+    assert {"generic-privileged", "host-dev", "udev"} == named
     assert all((ROOT / "deployments/components" / one).is_dir() for one in named)
 
 

@@ -172,7 +172,10 @@ def test_nodes_behind_a_pci_device_are_found_with_their_numa_node(machine: Machi
     assert dp.Topology((1,)) == device.topology
     behind = one.replace("{subsystem: drm, name: 'renderD*'}", "{subsystem: pci}, nodes: [drm]")
     (device,) = machine.plugin(behind).discover()
-    assert [(f"{machine.dev}/dri/renderD128", "/dev/dri/renderD128")] == paths(device)
+    node = f"{machine.dev}/dri/renderD128"
+    assert [(node, "/dev/dri/renderD128"), (node, "/dev/dri/by-path/pci-0000:03:00.0-render")] == (
+        paths(device)
+    )
 
 
 def test_templates_are_filled_with_what_is_known_of_the_device(machine: Machine) -> None:

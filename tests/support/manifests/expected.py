@@ -15,7 +15,12 @@ _DEPLOYMENTS = Path(__file__).parents[3] / "deployments"
 _FOLDERS = {path.parent for path in _DEPLOYMENTS.glob("**/kustomization.yaml")}
 PLUGINS = sorted(one.name for one in _FOLDERS if one.parent == _DEPLOYMENTS and one.name != "base")
 COMPONENTS = sorted(one.name for one in _FOLDERS if one.parent.name == "components")
-WIDE = {"host-dev": {"/dev"}, "host-network-facts": {"/sys"}, "gpu-cdi": {"/usr"}}
+WIDE = {
+    "host-dev": {"/dev"},
+    "host-network-facts": {"/sys"},
+    "gpu-cdi": {"/usr"},
+    "generic-privileged": {"/dev"},
+}
 """What components mount, read-only, that is too wide for a plugin by itself."""
 AGENT = "node"
 """All plugins in one process: it has what they have, with a component for each."""

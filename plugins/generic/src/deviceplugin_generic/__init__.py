@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import deviceplugin as dp
 from deviceplugin.kit.hosting import Hosted
 from deviceplugin_generic.configuration import loading
-from deviceplugin_generic.configuration.cautions import cautions
+from deviceplugin_generic.configuration.cautions import cautions, doubts
 from deviceplugin_generic.discovery.cache import Cache
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Roots
@@ -59,7 +59,8 @@ def check(arguments: Sequence[str]) -> int:
         _say(str(error).splitlines())
         return 2
     _say(f"{reason}; skipped" for reason in configuration.left_out)
-    _say(f"{arguments[0]}: {caution}" for caution in cautions(configuration))
+    more = (doubt for entry in configuration.entries for doubt in doubts(entry))
+    _say(f"{arguments[0]}: {caution}" for caution in (*cautions(configuration), *more))
     sys.stdout.write(f"{arguments[0]}: valid\n")
     return 0
 

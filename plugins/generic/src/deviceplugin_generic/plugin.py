@@ -15,6 +15,7 @@ from deviceplugin.kit import pieces, udev, vfio
 from deviceplugin.kit.configuration import Place
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.configuration import globs, loading
+from deviceplugin_generic.configuration.cautions import cautions
 from deviceplugin_generic.configuration.entries import Configuration, Entry
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
@@ -125,7 +126,7 @@ class GenericPlugin(dp.Plugin):
     @override
     def discover(self) -> Iterable[dp.Device]:
         configuration, domain = self._configuration, self._settings.domain.names[0]
-        tree = Tree(self._roots, self._names)
+        tree = Tree(self._roots, self._names, cameras=self._cache.cameras)
         self._cache.begin(tree)
         found: list[list[Share]] = []
         too_long = []
@@ -134,7 +135,7 @@ class GenericPlugin(dp.Plugin):
                 found.append(self._cache.shares(entry, domain, tree, self._checker))
             except dp.DiscoveryError as error:  # the others are offered
                 too_long.append(str(error))
-        self.shortfalls = too_long
+        self.shortfalls = [*too_long, *tree.unknown_abilities()]
         found.append(of_rules(configuration.rules, domain, tree, self._checker))
         self.watch_paths = self._watched(tree)
         if not _are_same(found, self._found):
@@ -185,6 +186,8 @@ def _tell_left_out(configuration: Configuration) -> None:
     if not (configuration.entries or configuration.rules or configuration.left_out):
         fields = {"place": configuration.place, "advice": ADVICE}
         log.warning("list of devices is empty", extra=fields)
+    for caution in cautions(configuration):
+        log.warning("configuration questionable", extra={"reason": caution})
 
 
 def _are_same(parts: list[list[Share]], before: list[list[Share]]) -> bool:

@@ -1,23 +1,38 @@
 """What is valid in a configuration and may still not be what was meant."""
 
-import posixpath
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin_generic.configuration.entries import Configuration, Group
+from deviceplugin_generic.configuration.entries import CAMERAS, Configuration, Entry, Group
 
-_DRM: Final = "/dev/dri/"
+_SEEKERS: Final = {
+    "/dev/bus/usb/": "libusb makes the path from",
+    "/dev/dri/": "libdrm, by which VA-API and OpenGL find it, makes the path from",
+    "/dev/infiniband/": "libibverbs makes the path from",
+    "/dev/vfio/": "QEMU and DPDK make the path from",
+}
+"""Where programs look for a device by what sysfs says of it, whatever the container has."""
+_PLACES: Final = {
+    "drm": "/dev/dri/",
+    "infiniband_verbs": "/dev/infiniband/",
+    "usb": "/dev/bus/usb/*/",
+    "vfio": "/dev/vfio/",
+    "vfio-dev": "/dev/vfio/devices/",
+}
+"""The same by subsystem."""
+_VIDEO: Final = (CAMERAS, "/dev/video", "/dev/v4l/")
 
 
 def cautions(configuration: Configuration) -> Iterator[str]:
-    """Yield a sentence for each."""
+    """Yield a sentence for each, whatever the plugin may do."""
     for entry in configuration.entries:
-        for path, inside in (pair for group in entry.groups for pair in _renamed(group)):
-            yield (
-                f"{entry.name}: {path} is {inside} in the container: libdrm looks the kernel's own "
-                "name up in sysfs, so that VA-API and OpenGL do not find the device there; leave "
-                "mountPath out"
-            )
+        for path, inside in (pair for group in entry.groups for pair in _given(group)):
+            seeker = next((one for one in _SEEKERS if f"{path}/".startswith(one)), "")
+            if seeker and inside and _renames(path, inside):
+                yield (
+                    f"{entry.name}: {path} is {inside} in the container: {_SEEKERS[seeker]} what "
+                    "sysfs says, and does not find the device there; leave mountPath out"
+                )
         shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
         if shares > 1:
             yield (
@@ -26,12 +41,30 @@ def cautions(configuration: Configuration) -> Iterator[str]:
             )
 
 
-def _renamed(group: Group) -> Iterator[tuple[str, str]]:
-    """Yield DRM nodes whose names in the container are others, each with that."""
-    given = [(spec.path, spec.mount_path) for spec in group.paths if not spec.is_mount]
-    if group.select and "drm" in (group.select.subsystem, *group.nodes):
-        given.append((f"{_DRM}{group.select.name or '*'}", group.mount_path))
-    for path, inside in given:
-        names = {posixpath.basename(one) for one in (path, inside)}
-        if path.startswith(_DRM) and not inside.endswith("/") and inside and len(names) > 1:
-            yield path, inside
+def doubts(entry: Entry) -> Iterator[str]:
+    """Yield what cameras have to be opened for, which the plugin may or may not be able to do."""
+    specs = [(one.subsystem, one.abilities) for group in entry.groups for one in group.selectors]
+    specs += [(one.path, one.abilities) for group in entry.groups for one in group.paths]
+    wanted = {name for what, some in specs if what.startswith(_VIDEO) for name in some}
+    if wanted:
+        yield (
+            f"{entry.name}: can: {', '.join(sorted(wanted))} is asked of each video node, which "
+            "takes a plugin that may open it, as with the component generic-privileged; otherwise "
+            "all are offered"
+        )
+
+
+def _given(group: Group) -> Iterator[tuple[str, str]]:
+    """Yield the device nodes of a group, or patterns of them, with their names in the container."""
+    yield from ((spec.path, spec.mount_path) for spec in group.paths if not spec.is_mount)
+    own = group.select.subsystem if group.select else "usb" if group.usb else ""
+    name = group.select.name if group.select and not group.nodes else ""
+    for one in group.nodes or [own]:
+        if place := _PLACES.get(one if isinstance(one, str) else one.subsystem):
+            yield f"{place}{name or '*'}", group.mount_path
+
+
+def _renames(path: str, inside: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    kept, _, new = inside.rpartition("/")
+    return kept != folder or new not in {"", name}

@@ -11,6 +11,18 @@ UNLIMITED: Final = 1000
 MAX_COUNT: Final = MOST
 """The largest number of shares of a device, and of uses of a path."""
 
+CAMERAS: Final = "video4linux"
+ABILITIES: Final = {
+    "drm": ("card", "display", "render"),
+    "input": ("joystick", "keyboard", "keys", "pointer", "touch"),
+    "sound": ("capture", "midi", "playback"),
+    CAMERAS: (
+        *("capture", "codec", "output"),
+        *("h264", "hevc", "mjpeg", "nv12", "vp8", "vp9", "yuyv"),
+    ),
+}
+"""What devices can do, by subsystem."""
+
 Identity = Literal["path", "serial", "port"]
 Policy = Literal["spread", "pack"]
 
@@ -27,6 +39,8 @@ class PathSpec:
     limit: int = 1
     """How often one match may be used while other paths of the group have more matches."""
     optional: bool = False
+    abilities: tuple[str, ...] = ()
+    """What the device of a match must be able to do; see ``Selector``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,8 @@ class Selector:
     properties: Mapping[str, str | None] = field(default_factory=dict)
     attributes: Mapping[str, str | None] = field(default_factory=dict)
     """Values of attributes. None means that the attribute must be absent."""
+    abilities: tuple[str, ...] = ()
+    """What it must be able to do, by names of ``ABILITIES``."""
     excluded: tuple["Selector", ...] = ()
     """A device that any of these matches is not selected. Their subsystem is ignored."""
 
@@ -81,6 +97,12 @@ class Group:
     """Whether each match is a device. Otherwise all matches are one device."""
     mount_path: str = ""
     permissions: str = "rw"
+
+    @property
+    def asks_abilities(self) -> bool:
+        """Whether what is found depends on abilities, which can change without an event."""
+        by_path = any(spec.abilities for spec in self.paths)
+        return by_path or any(one.abilities for one in self.selectors)
 
     @property
     def selectors(self) -> tuple[Selector, ...]:

@@ -18,6 +18,7 @@ from deviceplugin_generic.configuration import (
     templates,
 )
 from deviceplugin_generic.configuration.entries import (
+    ABILITIES,
     IDENTITIES,
     MAX_COUNT,
     MOST_LOOKS,
@@ -61,6 +62,8 @@ def _nothing_else_mounted(_place: Place, given: Given) -> None:
     is_mount = "type" in given and given["type"].raw == "Mount"
     if is_mount and "permissions" in given:
         given["permissions"].fault("is for the type Device only; a mount has readOnly")
+    if is_mount and "can" in given:
+        given["can"].fault("is for the type Device only")
     if (
         not is_mount
         and "readOnly" in given
@@ -79,6 +82,13 @@ def _nothing_of_everybody(_place: Place, given: Given) -> None:
         place.fault(f"{pattern!r} is in {folder}, {globs.REASON}")
 
 
+_NAMES: Final = sorted({name for names in ABILITIES.values() for name in names})
+_ABLE: Final = cfg.as_argument(
+    cfg.list_of(cfg.choice(*_NAMES).called("ability"), 1, single=True).described(
+        "What it can do, all of it"
+    ),
+    "abilities",
+)
 _MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
 _PATH: Final = cfg.record(
     _made(PathSpec),
@@ -90,11 +100,12 @@ _PATH: Final = cfg.record(
         "type": cfg.as_argument(cfg.choice(*TYPES).to(lambda kind: kind == "Mount"), "is_mount"),
         "limit": _USES.described("How often one match may be used; 1 by default"),
         "optional": cfg.boolean(),
+        "can": _ABLE,
     },
     rules=[_nothing_else_mounted, _nothing_of_everybody],
     schema={
         "if": _MOUNT,
-        "then": {"not": {"required": ["permissions"]}},
+        "then": {"not": {"anyOf": [{"required": [one]} for one in ("permissions", "can")]}},
         "anyOf": [_MOUNT, _with("readOnly", value=False)],
     },
 ).called("path")
@@ -123,6 +134,7 @@ _CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "link": string_kinds.PATTERN,
     "properties": string_kinds.PRESENCES,
     "attributes": string_kinds.PRESENCES,
+    "can": _ABLE,
 }
 _EXCLUDED: Final = cfg.record(
     partial(Selector, subsystem=""),
@@ -130,8 +142,21 @@ _EXCLUDED: Final = cfg.record(
     rules=[_says_something],
     schema={"minProperties": 1},
 ).called("excluded")
+
+
+def _selector(**given: Any) -> Selector:
+    """Return a selector. No device of another subsystem has the abilities that it names."""
+    selector = Selector(**given)
+    known = ABILITIES.get(selector.subsystem, ())
+    named = [name for one in (selector, *selector.excluded) for name in one.abilities]
+    if odd := next((name for name in named if name not in known), ""):
+        has = ", ".join(known) or f"none; {', '.join(ABILITIES)} have some, also in nodes"
+        raise ValueError(f"can: {odd!r} is not an ability of {selector.subsystem}, which has {has}")
+    return selector
+
+
 _SELECT: Final = cfg.record(
-    Selector,
+    _selector,
     {
         "subsystem": cfg.needed(string_kinds.SUBSYSTEM),
         **_CRITERIA,

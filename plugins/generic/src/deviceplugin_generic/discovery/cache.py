@@ -19,6 +19,7 @@ from deviceplugin.kit.hardware import KINDS
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration import globs
 from deviceplugin_generic.configuration.entries import Entry, Group, PathSpec
+from deviceplugin_generic.discovery.cameras import Cameras
 from deviceplugin_generic.discovery.devices import Share, of_entry
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.tree import Tree, folders, has_node
@@ -46,6 +47,7 @@ class Cache:
         self._kept: dict[str, _Kept] = {}
         self._identities: dict[tuple[int, int], object] = {}
         self._ledgers: dict[str, Ledger] = {}
+        self.cameras = Cameras()
         self.folders: set[str] = set()
         """Directories that are devices, and the directories below them."""
 
@@ -74,6 +76,8 @@ class Cache:
 
     def _signature(self, entry: Entry, tree: Tree) -> Signature | None:
         """Return everything that the shares of an entry depend on; None if that is unknown."""
+        if any(group.asks_abilities for group in entry.groups):
+            return None
         parts = [
             self._of_paths(group, tree) if group.paths else _of_events(group, tree)
             for group in entry.groups

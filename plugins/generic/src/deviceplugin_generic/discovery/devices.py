@@ -31,8 +31,9 @@ from deviceplugin_generic.configuration.templates import (
     is_numbered,
     part,
 )
+from deviceplugin_generic.discovery.beside import with_facts
 from deviceplugin_generic.discovery.health import Checker
-from deviceplugin_generic.discovery.matching import Match, of_group, of_rule, with_device
+from deviceplugin_generic.discovery.matching import Match, of_group, of_rule
 from deviceplugin_generic.discovery.properties import UNSTABLE, properties
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
@@ -115,7 +116,7 @@ def of_entry(
         DiscoveryError: They are more than the kubelet takes.
     """
     found = [
-        (group, with_device(match, tree))
+        (group, with_facts(match, group, tree))
         for group in sorted(
             entry.groups, key=lambda group: bool(group.usb)
         )  # as in generic-device-plugin

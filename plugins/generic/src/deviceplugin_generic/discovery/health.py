@@ -12,7 +12,8 @@ from deviceplugin.kit.health import SteadyHealth, Tolerance
 from deviceplugin.kit.sysfs import shown
 from deviceplugin_generic.configuration import templates
 from deviceplugin_generic.configuration.entries import Check
-from deviceplugin_generic.discovery.matching import Match, has_properties
+from deviceplugin_generic.discovery.matching import Match
+from deviceplugin_generic.discovery.selecting import has_properties
 from deviceplugin_generic.discovery.tree import has_node
 
 

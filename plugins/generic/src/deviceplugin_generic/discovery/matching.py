@@ -3,14 +3,15 @@
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import deviceplugin as dp
-from deviceplugin.kit import pci, usb, vdpa, vfio
+from deviceplugin.kit import usb, vdpa, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration import globs, go_expressions
 from deviceplugin_generic.configuration.entries import Group, PathSpec, Rule, Selector, UsbSpec
+from deviceplugin_generic.discovery.selecting import is_selected
 from deviceplugin_generic.discovery.tree import VFIO, VFIO_DEVICES, Tree, misplaced
 
 
@@ -34,6 +35,8 @@ class Match:
     """The matches that it combines, if several."""
     problem: str = ""
     """Why a container could not use it, as sysfs says; empty if it could."""
+    abilities: tuple[str, ...] = ()
+    """What its nodes can do, if its group asks."""
 
 
 def of_group(group: Group, tree: Tree) -> list[Match]:
@@ -43,7 +46,7 @@ def of_group(group: Group, tree: Tree) -> list[Match]:
     if group.usb:
         found = [device for spec in group.usb for device in _usb(spec, tree)]
     else:
-        found = _selected(group.select, tree) if group.select else []
+        found = _selected(group.select, group, tree) if group.select else []
     matches = [match for device in found for match in _of_device(device, group, tree)]
     if group.per_match or group.nodes or group.select:
         matches = _without_repeated(matches)
@@ -79,7 +82,7 @@ def _without_repeated(matches: list[Match]) -> list[Match]:
 
 def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
     """Zip the matches of all paths. The README says how many devices result."""
-    hits = [(spec, globs.glob(spec.path, tree.names)) for spec in specs]
+    hits = [(spec, _able(spec, globs.glob(spec.path, tree.names), tree)) for spec in specs]
     if any(not found and not spec.optional for spec, found in hits):
         return []
     present = [(spec, found) for spec, found in hits if found]
@@ -90,6 +93,15 @@ def _of_paths(specs: tuple[PathSpec, ...], tree: Tree) -> list[Match]:
     return [
         _zipped([(spec, found[index % len(found)]) for spec, found in present], str(tree.roots.dev))
         for index in range(number)
+    ]
+
+
+def _able(spec: PathSpec, found: Sequence[str], tree: Tree) -> Sequence[str]:
+    """Return the paths whose devices can do what a path asks for, or might."""
+    if not spec.abilities:
+        return found
+    return [
+        path for path in found if tree.can(tree.of_node(path), spec.abilities, path) is not False
     ]
 
 
@@ -135,59 +147,14 @@ def _usb(spec: UsbSpec, tree: Tree) -> list[Device]:
     return sorted(found, key=lambda device: usb.bus_node(device, tree.dev))
 
 
-def _selected(selector: Selector, tree: Tree) -> list[Device]:
+def _selected(selector: Selector, group: Group, tree: Tree) -> list[Device]:
     return [
         device
         for device in tree.subsystem(selector.subsystem)
         if (device.subsystem != "usb" or device.nearest("usb") is device)  # not an interface
-        and is_selected(device, selector)
+        and (device.node or group.nodes or not group.asks_abilities)
+        and is_selected(device, selector, tree)
     ]
-
-
-def is_selected(device: Device, selector: Selector) -> bool:
-    """Return whether a device of its subsystem matches a selector."""
-    return _meets(device, selector) and not any(_meets(device, one) for one in selector.excluded)
-
-
-def _meets(device: Device, selector: Selector) -> bool:
-    numbers = ((selector.vendor, 0), (selector.product, 1))
-    return (
-        all(wanted in {None, device.number(which)} for wanted, which in numbers)
-        and _fits(device.name, selector.name)
-        and (not selector.driver or _fits(device.driver, selector.driver))
-        and (not selector.serial or _fits(device.serial, selector.serial))
-        and _pci_class(device).startswith(selector.pci_class)
-        and (not selector.link or any(globs.matches(x, selector.link) for x in device.links))
-        and has_properties(device, selector.properties)
-        and all(
-            _are_as(pattern, [text for one in device.line if (text := one.attribute(name))])
-            for name, pattern in selector.attributes.items()
-        )
-    )
-
-
-def has_properties(device: Device, wanted: Mapping[str, str | None]) -> bool:
-    """Return whether udev has these properties of the device, with values that match.
-
-    A property whose pattern is None must be absent.
-    """
-    known = device.properties
-    return all(
-        _are_as(pattern, [known[name]] if name in known else []) for name, pattern in wanted.items()
-    )
-
-
-def _are_as(pattern: str | None, texts: list[str]) -> bool:
-    return not texts if pattern is None else any(_fits(text, pattern) for text in texts)
-
-
-def _fits(text: str, pattern: str) -> bool:
-    return not pattern or globs.matches(text, pattern)
-
-
-def _pci_class(device: Device) -> str:
-    function = pci.of(device)
-    return function.pci_class if function else ""
 
 
 def _of_device(device: Device, group: Group, tree: Tree) -> Iterator[Match]:
@@ -224,7 +191,7 @@ def _behind(device: Device, group: Group, tree: Tree) -> list[str]:
     paths = [
         found.node
         for found in device.behind(*names)
-        if any(one.subsystem == found.subsystem and is_selected(found, one) for one in wanted)
+        if any(one.subsystem == found.subsystem and is_selected(found, one, tree) for one in wanted)
     ]
     if "usb" in names and not device.node and (path := _other_node(device, tree)):
         paths.insert(0, path)
@@ -262,8 +229,8 @@ def _said(wanted: str | Selector) -> str:
     """Return what distinguishes the nodes of one group from those of another."""
     if isinstance(wanted, str):
         return wanted
-    left_out = (f"!{one.name}" for one in wanted.excluded)
-    return ":".join(filter(None, (wanted.subsystem, wanted.name, *left_out)))
+    left_out = (f"!{one.name}{'+'.join(one.abilities)}" for one in wanted.excluded)
+    return ":".join(filter(None, (wanted.subsystem, wanted.name, *wanted.abilities, *left_out)))
 
 
 def of_rule(rule: Rule, tree: Tree) -> Iterator[tuple[str, Match]]:

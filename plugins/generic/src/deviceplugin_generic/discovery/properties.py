@@ -17,6 +17,8 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
     device = match.device
     path = match.paths[0] if match.paths else ""
     found = {"name": name, "index": str(index), "path": path, "basename": posixpath.basename(path)}
+    if match.abilities:
+        found["can"] = ",".join(match.abilities)
     if device is None:
         return found
     function, unit = pci.of(device), vfio.of(device)

@@ -2,7 +2,7 @@
 
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +12,13 @@ from stat import S_ISBLK, S_ISCHR, S_ISDIR
 from typing import Final
 
 from deviceplugin.kit import hardware, usb
+from deviceplugin.kit.configuration import bounded
 from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_generic.configuration import globs
+from deviceplugin_generic.configuration.entries import CAMERAS
 from deviceplugin_generic.configuration.globs import Names
+from deviceplugin_generic.discovery import abilities
+from deviceplugin_generic.discovery.cameras import Cameras
 
 VFIO: Final = "vfio"
 VFIO_DEVICES: Final = "vfio-dev"
@@ -46,12 +50,47 @@ class Tree(hardware.Tree):
     """
 
     def __init__(
-        self, roots: Roots | None = None, names: Names | None = None, sysfs: Sysfs | None = None
+        self,
+        roots: Roots | None = None,
+        names: Names | None = None,
+        sysfs: Sysfs | None = None,
+        cameras: Cameras | None = None,
     ) -> None:
         self.roots = roots or Roots()
         super().__init__(sysfs or Sysfs(self.roots.sys), dev=self.roots.dev, udev=self.roots.udev)
         self.names = names or Names(str(self.roots.dev))
         self.names.begin()
+        self.cameras = cameras
+        self.abilities: dict[str, frozenset[str]] = {}
+        """What devices can do that somebody has asked about, by their nodes."""
+        self.unknown: dict[str, str] = {}
+        """Why that is unknown of others, by their nodes."""
+        if cameras:
+            cameras.begin()
+
+    def can(
+        self, device: hardware.Device | None, wanted: Collection[str], path: str = ""
+    ) -> bool | None:
+        """Return whether a device can do all that is wanted; None if that is unknown.
+
+        ``path`` is that of its node, if it is not the kernel's.
+        """
+        found: frozenset[str] | str | None = abilities.in_sysfs(device) if device else None
+        if found is None and device and device.subsystem == CAMERAS and self.cameras:
+            found = self.cameras.abilities(device, wanted)
+        path = path or (device.node or device.name if device else "")
+        if isinstance(found, frozenset):
+            self.abilities[path] = found
+            return found.issuperset(wanted)
+        self.unknown[path] = found or "sysfs does not say it"
+        return None
+
+    def unknown_abilities(self) -> list[str]:
+        """Return a message for each device whose abilities are asked for and unknown."""
+        return [
+            bounded(f"{node}: unknown what it can do, so that every entry has it: {why}")
+            for node, why in sorted(self.unknown.items())
+        ]
 
     @cached_property
     def units(self) -> usb.Units:

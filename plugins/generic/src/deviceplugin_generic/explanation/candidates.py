@@ -10,6 +10,7 @@ from typing import Final
 from deviceplugin.kit import vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.sysfs import natural
+from deviceplugin_generic.discovery import abilities
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
 _HUB: Final = "09"
@@ -84,6 +85,7 @@ class Candidate:
             owner.attribute("manufacturer"),
             ":".join("" if number is None else f"{number:04x}" for number in numbers),
             *(part.name for part in self.parts),
+            *(ability for part in self.parts for ability in abilities.in_sysfs(part) or ()),
         }
         return frozenset(text.lower() for text in found if text)
 

@@ -101,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         "word",
         nargs="*",
         metavar="WORD",
-        help="only devices that match a word: a path, or part of a name, id, port or serial number",
+        help="only devices that match a word: a path, or part of a name, id, port or serial number "
+        "or of what they can do, such as keyboard",
     )
     add(
         "--subsystem",

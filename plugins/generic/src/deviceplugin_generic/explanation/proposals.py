@@ -12,6 +12,7 @@ from deviceplugin.kit.hardware import Device
 from deviceplugin.kit.usb import Ledger
 from deviceplugin_generic.configuration.globs import literal
 from deviceplugin_generic.configuration.loading import DEFAULT_DOMAINS, Devices
+from deviceplugin_generic.discovery import abilities
 from deviceplugin_generic.discovery.access import Access, access
 from deviceplugin_generic.discovery.devices import Share, of_entry
 from deviceplugin_generic.discovery.health import Checker
@@ -175,7 +176,14 @@ def _numbers(owner: Device) -> dict[str, str]:
 
 
 def _listed(one: Candidate) -> str:
-    return f" ({', '.join(one.paths)})" if one.parts else ""
+    listed = [f"{path}{_can(part)}" for path, part in zip(one.paths, one.parts, strict=True)]
+    return f" ({', '.join(listed)})" if listed else ""
+
+
+def _can(part: Device) -> str:
+    """Return what an input device is, which its name does not say."""
+    found = abilities.in_sysfs(part) if part.subsystem == "input" else None
+    return f": {' '.join(sorted(found))}" if found else ""
 
 
 def _slug(text: str) -> str:
