@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._attribution.stale import Given
 from deviceplugin.kit import pieces
 from one_piece.world import A, B, World
 

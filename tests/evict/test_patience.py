@@ -43,7 +43,7 @@ def test_a_pod_is_a_suspect_from_the_first_moment_and_its_time_runs() -> None:
     assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 50))
     assert [("a", "gpu0", 550)] == brief(patience.observe(page(device(0, "a")), 100))
     (suspect,) = patience.observe(page(device(0, "a")), 110)
-    assert suspect == Suspect("jobs", "a", R, "gpu0", "Xid 79", 60, 540)
+    assert suspect == Suspect("jobs", "a", R, "gpu0", "Xid 79", 60, 540, containers=["main"])
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from random import Random
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import Given
 from deviceplugin._discovery.found import Groups, discover
 from one_piece.world import World
 

@@ -8,12 +8,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import DevicesByResource, Given, GivenNodes, Stale
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.kit import pieces
 from deviceplugin.model import Device
 
-DevicesByResource = Mapping[str, Mapping[str, Device]]
-"""Devices by id, by resource."""
 Rivals = Mapping[Key, tuple[Key, ...]]
 """Devices, each with the held devices that are the same hardware."""
 
@@ -27,15 +26,6 @@ _PARTS: Final = "\0parts"
 """Several devices name that piece, as partitions name what they are parts of."""
 _NO_USES: Final[_Uses] = MappingProxyType({})
 _NO_RIVALS: Final[Rivals] = MappingProxyType({})
-
-
-class Given(NamedTuple):
-    """What was given out before this process started, in one answer, as far as it is recorded."""
-
-    paths: Collection[str]
-    """The device nodes of all these devices."""
-    together: Collection[Key]
-    """The devices."""
 
 
 Records = Callable[[Key], Given | None]
@@ -77,19 +67,22 @@ class HeldHardware:
         self._recorded: dict[Key, _Recorded] = {}
         self.rivals: Rivals = _NO_RIVALS
         """The present devices that must not be given out. It is replaced and never modified."""
+        self._nodes = GivenNodes(self._is_of_another)
         self.changes = Listeners()
-        """Those that want to know of other ``rivals``. ``identify`` calls them; after ``hold`` and
-        ``keep`` the caller must, without its locks."""
+        """Those that want to know of other ``rivals``, or other ``stale`` holders. ``identify``
+        calls them; after ``hold`` and ``keep`` the caller must, without its locks."""
 
     def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
         found = list(_identified(groups))
         with self._lock:
-            if self._found.get(plugin, []) == found:
-                return
-            self._found[plugin] = found
-            self._index()
-            changed = self._compare()
+            changed = False
+            if self._found.get(plugin, []) != found:
+                self._found[plugin] = found
+                self._index()
+                changed = self._compare()
+            self._nodes.discovered(plugin, groups)
+            changed |= self._nodes.compare()
         if changed:
             self.changes.call()
 
@@ -99,6 +92,16 @@ class HeldHardware:
             self._held.update((key, self._uses(key)) for key in keys)
             return any(True for key in keys for _ in self._rivals_of(key)) and self._compare()
 
+    def give(self, keys: Collection[Key]) -> None:
+        """Record that containers get the device nodes of ``keys`` as they are now."""
+        with self._lock:
+            self._nodes.give(keys)
+
+    @property
+    def stale(self) -> Mapping[Key, Stale]:
+        """The held devices of which the holder has a node that is gone. It is never modified."""
+        return self._nodes.stale
+
     def keep(self, held: Collection[Key], records: Records) -> bool:
         """Count exactly ``held`` as given out. Return whether ``rivals`` have changed."""
         with self._lock:
@@ -106,12 +109,17 @@ class HeldHardware:
             for key in over:
                 del self._held[key]
                 self._recorded.pop(key, None)
+                self._nodes.forget(key)
             for key in new:
                 self._held[key] = self._uses(key)
                 if record := records(key):
                     own = pieces.named_by(record.paths)
                     self._recorded[key] = _Recorded(own, record.together)
-            return bool(over or new) and self._compare()
+                    self._nodes.restore(key, record)
+            if not (over or new):
+                return False
+            stale = self._nodes.compare()
+            return self._compare() or stale
 
     def became(self, key: Key, device: Device) -> str:
         """Return what became of ``device``, which is gone, by the file system; empty if nothing."""
@@ -168,6 +176,10 @@ class HeldHardware:
                     meant = now and piece in now.uses and self._present[key].plugin == now.plugin
                     if key != held and not meant:
                         yield key
+
+    def _is_of_another(self, piece: str, key: Key) -> bool:
+        uses = self._by_piece.get(piece, {})
+        return any(one != key for keys in uses.values() for one in keys)
 
     def _compare(self) -> bool:
         found: dict[Key, set[Key]] = defaultdict(set)
