@@ -136,6 +136,13 @@ def test_a_pod_whose_node_is_there_or_has_no_successor_is_left_alone(
     assert {} == world.closed()
 
 
+def test_a_node_that_its_device_still_has_and_does_not_give_is_not_gone(world: World) -> None:
+    give(world, FIRST)
+    world.discover(a=[replace(stick(SECOND), hardware=[FIRST, SECOND])])
+    world.pods(STICK)
+    assert {} == world.closed()
+
+
 def test_the_link_to_the_same_node_is_that_node(world: World, link: Path) -> None:
     give(world, "/dev/zero")
     replug(world, str(link))

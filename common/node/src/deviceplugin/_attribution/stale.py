@@ -111,7 +111,7 @@ class GivenNodes:
         new = {path: node for path, node in now.items() if node.name not in known}
         if not new:
             return None
-        present = {node.name for one in together for _, node in self._now(one)}
+        present = {name for one in together for name in self._names(one)}
         for path, node in given.items():
             gone = node.name not in present and not self._is_there(key, path, node)
             if gone and any(_replaces(node, path, *other) for other in new.items()):
@@ -128,13 +128,23 @@ class GivenNodes:
             return False
         return now.inode == given.inode if given.inode else not self._is_taken(now.name, key)
 
-    def _now(self, key: Key) -> Iterator[tuple[str, _Node]]:
+    def _present(self, key: Key) -> Iterator[Device]:
         resource, device_id = key
         for groups in self._devices.values():
             if device := groups.get(resource, {}).get(device_id):
-                for one in device.nodes:
-                    if node := _node(one.host_path):
-                        yield one.host_path, node
+                yield device
+
+    def _now(self, key: Key) -> Iterator[tuple[str, _Node]]:
+        for device in self._present(key):
+            for one in device.nodes:
+                if node := _node(one.host_path):
+                    yield one.host_path, node
+
+    def _names(self, key: Key) -> Iterator[str]:
+        """Yield the nodes that the device has, also those that nobody would be given now."""
+        for device in self._present(key):
+            paths = (*(one.host_path for one in device.nodes), *device.hardware)
+            yield from (node.name for path in paths if (node := _node(path)))
 
 
 def _replaces(node: _Node, path: str, other: str, new: _Node) -> bool:
