@@ -112,6 +112,8 @@ class Cards:
 class Replugging(History):
     """A history in which each id must keep its meaning, and each holder must be told the truth."""
 
+    restarts_anytime = True
+
     def __init__(self, machine: Sticks | Cards, seed: int) -> None:
         self._machine = machine
         self._meaning: dict[Key, object] = {}

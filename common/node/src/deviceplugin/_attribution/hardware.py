@@ -41,11 +41,6 @@ class _Present(NamedTuple):
     uses: _Uses
 
 
-class _Recorded(NamedTuple):
-    pieces: frozenset[str]
-    together: Collection[Key]
-
-
 class HeldHardware:
     """The hardware of all devices, and which of it is held. Thread-safe.
 
@@ -64,7 +59,7 @@ class HeldHardware:
         self._by_id: dict[str, list[Key]] = {}
         self._held: dict[Key, _Uses] = {}
         """The held devices, with what they were when they were given out."""
-        self._recorded: dict[Key, _Recorded] = {}
+        self._recorded: dict[Key, Given] = {}
         self.rivals: Rivals = _NO_RIVALS
         """The present devices that must not be given out. It is replaced and never modified."""
         self._nodes = GivenNodes(self._is_of_another)
@@ -113,8 +108,7 @@ class HeldHardware:
             for key in new:
                 self._held[key] = self._uses(key)
                 if record := records(key):
-                    own = pieces.named_by(record.paths)
-                    self._recorded[key] = _Recorded(own, record.together)
+                    self._recorded[key] = record
                     self._nodes.restore(key, record)
             if not (over or new):
                 return False
@@ -156,11 +150,14 @@ class HeldHardware:
         """Return what the device ``held`` was when it was given out, and what it is now."""
         now = self._uses(held)
         given = self._held[held] = self._held[held] or now
-        if given or held not in self._recorded:
+        if held not in self._recorded:
             return {**given, **now}
-        own, together = self._recorded[held]
-        others = {piece for key in together for piece in self._uses(key)}
-        return dict.fromkeys(own - others, _ALONE)
+        # What is at these paths now is what a container can open: a node that had gone may be back
+        # as another device's.
+        recorded = self._recorded[held]
+        own = pieces.named_by(recorded.paths)
+        others = {piece for key in recorded.together for piece in self._uses(key)}
+        return {**dict.fromkeys(own - others, _ALONE), **given, **now}
 
     def _rivals_of(self, held: Key) -> Iterator[Key]:
         """Yield the present devices that are the same hardware as ``held``."""

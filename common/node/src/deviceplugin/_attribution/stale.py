@@ -53,6 +53,11 @@ class _Node(NamedTuple):
     inode: int = 0
     """That of the node when it was given out; 0 if that is not known."""
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether its device number is known."""
+        return not self.name.startswith("/")
+
 
 _Nodes = Mapping[str, _Node]
 """Device nodes by their paths."""
@@ -91,8 +96,7 @@ class GivenNodes:
         """Record that ``key`` was given out by an earlier process. Where a link led is unknown."""
         if key not in self._given:
             paths = (path for path in given.paths if os.path.realpath(path) == path)
-            known = ((path, node) for path in paths if (node := _node(path)))
-            nodes = {path: node._replace(inode=0) for path, node in known}
+            nodes = {path: node for path in paths if (node := _node_then(path))}
             self._given[key] = nodes, given.together
 
     def forget(self, key: Key) -> None:
@@ -105,7 +109,11 @@ class GivenNodes:
         return before != self.stale
 
     def _of(self, key: Key) -> Stale | None:
-        given, together = self._given[key]
+        nodes, together = self._given[key]
+        # One that was away when this process started may be back by now.
+        given = {
+            path: node if node.is_seen else _node_then(path) or node for path, node in nodes.items()
+        }
         now = dict(self._now(key))
         known = {node.name for node in given.values()}
         new = {path: node for path, node in now.items() if node.name not in known}
@@ -115,7 +123,7 @@ class GivenNodes:
         for path, node in given.items():
             gone = node.name not in present and not self._is_there(key, path, node)
             if gone and any(_replaces(node, path, *other) for other in new.items()):
-                number = "" if node.name.startswith("/") else node.name
+                number = node.name if node.is_seen else ""
                 was = self.stale.get(key)
                 since = was.since if was and was.path == path else time.time()
                 return Stale(path, number, since, by_link=path in now)
@@ -154,6 +162,12 @@ def _replaces(node: _Node, path: str, other: str, new: _Node) -> bool:
     """
     seen = bool(node.inode and new.inode)
     return seen or _NUMBERS.sub("", path) == _NUMBERS.sub("", other)
+
+
+def _node_then(path: str) -> _Node | None:
+    """Return the node that was given out as ``path``, if the path always means that number."""
+    node = _node(path)
+    return node and node._replace(inode=0)
 
 
 def _node(path: str) -> _Node | None:
