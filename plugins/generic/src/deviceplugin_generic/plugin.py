@@ -15,6 +15,7 @@ from deviceplugin.kit import pieces, udev
 from deviceplugin.kit.configuration import Place
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.configuration import globs, loading
+from deviceplugin_generic.configuration.cautions import cautions
 from deviceplugin_generic.configuration.entries import Configuration, Entry
 from deviceplugin_generic.configuration.loading import Devices, Domains
 from deviceplugin_generic.discovery.cache import Cache
@@ -168,6 +169,8 @@ class GenericPlugin(dp.Plugin):
 def _tell_left_out(configuration: Configuration) -> None:
     for reason in configuration.left_out:
         log.warning("entry skipped", extra={"reason": reason})
+    for reason in cautions(configuration):
+        log.warning("entry may not be what was meant", extra={"reason": reason})
     if not (configuration.entries or configuration.rules or configuration.left_out):
         log.warning("list of devices is empty", extra={"place": configuration.place})
 
