@@ -117,6 +117,7 @@ GONE, BEFORE, AFTER = "2026-11-27T20:00:05+00:00", "2026-11-27T20:00:04Z", "2026
 
 
 def started(*moments: str) -> dict[str, Any]:
+    states: list[dict[str, Any]]
     states = [{"running": {"startedAt": one}} if one else {"waiting": {}} for one in moments]
     return {
         "containerStatuses": [{"name": f"c{n}", "state": one} for n, one in enumerate(states)],
