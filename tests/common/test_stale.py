@@ -46,8 +46,8 @@ def test_the_pod_is_named_until_it_has_ended_and_the_next_one_gets_the_new_node(
     assert ({}, True) == (world.closed(), world.ownership.wanted)
     world.pods(STICK)
     assert {"stick": REPORT} == world.closed()
-    assert [False] == [one.by_link for one in world.ownership.stale(A).values()]
-    assert {} == world.ownership.stale("x.io/b")
+    assert [False] == [one.by_link for _, one in world.ownership.stale().values()]
+    assert {} == world.closed("x.io/b")
     world.pods()
     assert ({}, False) == (world.closed(), world.ownership.wanted)
     give(world, SECOND)
@@ -86,11 +86,11 @@ def test_it_is_known_since_when_and_other_changes_are_reported_once(world: World
     news = world.news
     replug(world, SECOND)
     world.pods(STICK)
-    (before,) = world.ownership.stale(A).values()
+    (before,) = world.ownership.stale().values()
     assert news + 2 == world.news  # another node, and then the name of the pod
     world.discover(a=[stick(SECOND)])
     world.pods(STICK)
-    assert ([before], news + 2) == ([*world.ownership.stale(A).values()], world.news)
+    assert ([before], news + 2) == ([*world.ownership.stale().values()], world.news)
     replug(world, FIRST)
     assert {} == world.closed()
 
@@ -111,7 +111,7 @@ def test_a_link_that_leads_to_another_node_is_said_to_be_one(world: World, link:
     world.pods(STICK)
     expected = f"stale: pod default/pod-stick has {link} (c1:5), which is gone: restart the pod"
     assert {"stick": expected} == world.closed()
-    assert [True] == [one.by_link for one in world.ownership.stale(A).values()]
+    assert [True] == [one.by_link for _, one in world.ownership.stale().values()]
 
 
 @pytest.mark.parametrize(

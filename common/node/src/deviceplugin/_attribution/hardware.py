@@ -97,6 +97,11 @@ class HeldHardware:
         """The held devices of which the holder has a node that is gone. It is never modified."""
         return self._nodes.stale
 
+    @property
+    def waits(self) -> bool:
+        """Whether a device is kept from others until its holder has ended."""
+        return bool(self.rivals or self.stale)
+
     def keep(self, held: Collection[Key], records: Records) -> bool:
         """Count exactly ``held`` as given out. Return whether ``rivals`` have changed."""
         with self._lock:

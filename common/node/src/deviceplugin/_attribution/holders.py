@@ -101,6 +101,13 @@ class Holders:
                 del self.allocating[key]
         return not given and self.compare()
 
+    def prepared(self, claim: Claim, wanted: frozenset[Key], shares: frozenset[Key]) -> bool:
+        """Record what ``claim`` has from now on; return whether other devices are closed."""
+        new = (wanted | shares) - self.claims.held(claim.uid)
+        self.claims.add(claim, wanted, shares)
+        self.hardware.give(new)
+        return self.compare()
+
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
         """Take account of what ``kubelet`` says; return whether others are closed, or why."""
         before = {key: self.elsewhere(key) for key in self.hardware.rivals}
@@ -118,6 +125,7 @@ class Holders:
         """Return the devices of which a claim or pod has a node that is gone, each with both.
 
         Never for a pod that may have ended: it must be listed after the node was found to be gone.
+        Thread-safe, because all that it reads is replaced and never modified.
         """
         if not (nodes := self.hardware.stale):
             return {}

@@ -13,7 +13,6 @@ from deviceplugin._attribution.hardware import Records, no_records
 from deviceplugin._attribution.holders import Choice, Holders, choose, refuse
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
-from deviceplugin._attribution.stale import Stale
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
@@ -50,6 +49,7 @@ class Ownership:
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
         self.hardware = self._holders.hardware  # discoveries say what that is
+        self.stale = self._holders.stale
         self.hardware.changes.add(self._listeners.call)
 
     # For the device plugin.
@@ -117,10 +117,8 @@ class Ownership:
             held = self._claims.held(claim.uid)
             closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
-            new = (wanted | {key for each in chosen for key in each}) - held
-            self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
-            self.hardware.give(new)
-            others = self._holders.compare()
+            shares = frozenset(key for each in chosen for key in each)
+            others = self._holders.prepared(claim, wanted, shares)
         self._call(others=others)
         return chosen
 
@@ -221,9 +219,8 @@ class Ownership:
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            held = self._handover or self._claims or self._holders.held
-            waiting = self.hardware.rivals or self.hardware.stale
-            return self._mode == "dra" or bool(held or waiting)
+            held = self._handover or self._claims or self.hardware.waits or self._holders.held
+            return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
         """Offer devices by the protocol of ``mode``, each as soon as the other gives it up."""
@@ -276,17 +273,10 @@ class Ownership:
     def elsewhere(self, resource: str) -> Mapping[str, str]:
         """Return the devices of ``resource`` that are held under another id, each with by whom.
 
-        Also those that an operator holds, each with why, and those whose holder has a device node
-        that is gone.
+        Also those that an operator holds, and whose holder has a node that is gone, each with why.
         """
         with self._lock:
             return self._holders.closed(resource)
-
-    def stale(self, resource: str) -> Mapping[str, Stale]:
-        """Return the devices of ``resource`` whose holder has a node that is gone, each with it."""
-        with self._lock:
-            stale = self._holders.stale()
-            return {key[1]: one for key, (_, one) in stale.items() if key[0] == resource}
 
     def hold(self, held: Mapping[Key, str]) -> None:
         """Give out none of ``held``, which an operator holds, each with why."""

@@ -25,8 +25,7 @@ class PollInterval:
 
     @property
     def seconds(self) -> float:
-        hardware = self._ownership.hardware
-        if self._ownership.draining or hardware.rivals or hardware.stale:
+        if self._ownership.draining or self._ownership.hardware.waits:
             return self._timing.while_draining(time.monotonic() - self._draining_since)
         unknown = self._ownership.wanted and not self._ownership.known
         return self._timing.retry if unknown else self._timing.interval

@@ -233,7 +233,8 @@ class HoldingsTracker:
                 "by_link": one.by_link,
                 "uid": given.pod if (given := self._recorded.given((resource, device_id))) else "",
             }
-            for device_id, one in self._ownership.stale(resource).items()
+            for (name, device_id), (_, one) in self._ownership.stale().items()
+            if name == resource
         }
 
     def may_wait(self, resource: Resource) -> bool:
