@@ -146,7 +146,7 @@ class Replugging(History):
 
     def _is_stale(self, holder: Holder) -> bool:
         """Return whether a holder has a node that is gone, and its device has another."""
-        device = self._groups[holder.key[0]].get(holder.key[1])
+        device = self._groups.get(holder.key[0], {}).get(holder.key[1])
         now = numbers_of(node.host_path for node in device.nodes) if device else frozenset()
         return bool(holder.numbers - now and now - holder.numbers)
 

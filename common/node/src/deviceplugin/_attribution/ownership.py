@@ -48,8 +48,7 @@ class Ownership:
         self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
-        self.hardware = self._holders.hardware  # discoveries say what that is
-        self.stale = self._holders.stale
+        self.hardware, self.stale = self._holders.hardware, self._holders.stale
         self.hardware.changes.add(self._listeners.call)
 
     # For the device plugin.
