@@ -248,6 +248,6 @@ def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:
     write(tmp_path, init("a"), init("b"), main("c"))
     recorded = CheckpointHolds(Checkpoint(tmp_path))
     assert Given(["/dev/a"], [(R, "a"), (R, "b")], "u1") == recorded.given((R, "a"))
-    assert Given(["/dev/a"], [(R, "c")]) == recorded.given((R, "c"))
+    assert Given(["/dev/a"], [(R, "c")], "u1") == recorded.given((R, "c"))
     assert recorded.given((R, "d")) is None
     assert () == _checkpoint.paths(b"\xff"), "an answer that cannot be read"

@@ -94,10 +94,9 @@ class GivenNodes:
 
     def restore(self, key: Key, given: Given) -> None:
         """Record that ``key`` was given out by an earlier process. Where a link led is unknown."""
-        if key not in self._given:
-            paths = (path for path in given.paths if os.path.realpath(path) == path)
-            nodes = {path: node for path in paths if (node := _node_then(path))}
-            self._given[key] = nodes, given.together
+        paths = (path for path in given.paths if os.path.realpath(path) == path)
+        nodes = {path: node for path in paths if (node := _node_then(path))}
+        self._given[key] = nodes, given.together
 
     def forget(self, key: Key) -> None:
         self._given.pop(key, None)
