@@ -72,6 +72,17 @@ def test_the_next_pod_of_the_same_name_is_not_taken_for_the_one_with_the_old_nod
     assert {} == world.closed()
 
 
+def test_a_node_that_goes_again_is_named_after_another_poll(world: World) -> None:
+    give(world, FIRST)
+    replug(world, SECOND)
+    world.pods(STICK)
+    replug(world, FIRST)
+    replug(world, SECOND)
+    assert {} == world.closed()
+    world.pods(STICK)
+    assert {"stick": REPORT} == world.closed()
+
+
 def test_an_allocation_that_fails_changes_nothing(world: World) -> None:
     give(world, FIRST)
     replug(world, SECOND)

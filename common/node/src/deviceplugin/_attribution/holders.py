@@ -83,7 +83,7 @@ class Holders:
         self.hardware = HeldHardware()
         self.held: Mapping[Key, str] = {}
         """What an operator holds, so that nobody else gets it, each with why."""
-        self._seen_stale: Mapping[Key, str] = {}
+        self._seen_stale: Mapping[Key, tuple[str, Stale]] = {}
         """The pods that the last poll found with nodes that had gone before it."""
 
     def begin(self, keys: Collection[Key]) -> bool:
@@ -115,8 +115,8 @@ class Holders:
         self.claims.observe(holdings)
         self.pods.observe(holdings, kubelet, self.allocating, now)
         changed = self.compare(records)
-        found = ((key, self.pods.listed_name(key)) for key in self.hardware.stale)
-        self._seen_stale = {key: name for key, name in found if name}
+        found = {key: (self.pods.listed_name(key), one) for key, one in self.hardware.stale.items()}
+        self._seen_stale = {key: both for key, both in found.items() if both[0]}
         # The name of the pod may have become known.
         named = before != {key: self.elsewhere(key) for key in before}
         return changed or named or stale != self.stale()
@@ -127,10 +127,9 @@ class Holders:
         Never for a pod that may have ended: it must be listed after the node was found to be gone.
         Thread-safe, because all that it reads is replaced and never modified.
         """
-        if not (nodes := self.hardware.stale):
-            return {}
-        holders = {**self._seen_stale, **self.claims.by_device}
-        return {key: (str(holders[key]), one) for key, one in nodes.items() if key in holders}
+        seen, claims, nodes = self._seen_stale, self.claims.by_device, self.hardware.stale
+        of_claims = {key: (str(claims[key]), one) for key, one in nodes.items() if key in claims}
+        return {key: both for key, both in seen.items() if nodes.get(key) == both[1]} | of_claims
 
     def _stale_reasons(self, resource: str) -> Mapping[str, str]:
         return {
