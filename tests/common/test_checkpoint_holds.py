@@ -9,8 +9,8 @@ import pytest
 
 from deviceplugin._attribution import checkpoint as _checkpoint
 from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Hold, Holdings, PodName
+from deviceplugin._attribution.stale import Given
 from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, checksum
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 from deviceplugin_testing.simulator._device_manager import records as simulated
@@ -247,7 +247,7 @@ def test_a_pod_that_was_rejected_ends_by_a_list_that_was_asked_for_after_it(
 def test_what_a_container_was_given_is_recorded(tmp_path: Path) -> None:
     write(tmp_path, init("a"), init("b"), main("c"))
     recorded = CheckpointHolds(Checkpoint(tmp_path))
-    assert Given(["/dev/a"], [(R, "a"), (R, "b")]) == recorded.given((R, "a"))
-    assert Given(["/dev/a"], [(R, "c")]) == recorded.given((R, "c"))
+    assert Given(["/dev/a"], [(R, "a"), (R, "b")], "u1") == recorded.given((R, "a"))
+    assert Given(["/dev/a"], [(R, "c")], "u1") == recorded.given((R, "c"))
     assert recorded.given((R, "d")) is None
     assert () == _checkpoint.paths(b"\xff"), "an answer that cannot be read"

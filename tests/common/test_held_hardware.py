@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._attribution.stale import Given
 from deviceplugin.kit import pieces
 from one_piece.world import A, B, World
 
@@ -259,6 +259,19 @@ def test_a_device_that_was_held_before_the_start_is_known_by_what_was_recorded(
     assert "its device node is offered as zero+full now" == became
     world.pods()
     assert {} == world.closed()
+
+
+def test_what_a_pod_can_open_by_its_old_node_is_kept_from_others_after_a_restart(
+    world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "tty0"
+    world.pods((A, "stick"), recorded={(A, "stick"): Given([str(path)], [(A, "stick")])})
+    stick = dp.Device("stick", nodes=[dp.DeviceNode("/dev/full")])
+    world.discover(a=[stick])
+    assert {} == world.closed()
+    path.symlink_to("/dev/zero")  # another one gets the number that it had
+    world.discover(a=[stick, dp.Device("other", nodes=[dp.DeviceNode(str(path))])])
+    assert {"other": "held as stick by pod default/pod-stick"} == world.closed()
 
 
 def test_devices_that_were_given_out_together_do_not_exclude_each_other(world: World) -> None:

@@ -119,6 +119,54 @@ def test_what_was_given_out_before_a_restart_is_still_held(
         assert not node.kubelet.run(SECOND)
 
 
+# A device that is back under another number, while its container has the node that is gone.
+
+
+def state(node: Node, pod: Pod) -> tuple[str, object, str]:
+    """The only device in the status of its pod, the uid of a pod with an old node, the metric."""
+    (device,) = node.host.inventory()["resources"][0]["devices"]
+    health = node.kubelet.device_health(pod)["main"][RESOURCE][device["id"]]
+    lines = node.host._metrics.expose("")[1].decode().splitlines()
+    name = f'deviceplugin_devices_stale{{resource="{RESOURCE}"}} '
+    (number,) = [line.removeprefix(name) for line in lines if line.startswith(name)]
+    return health, device.get("stale", {}).get("uid"), number
+
+
+@pytest.mark.parametrize("http_address", ["127.0.0.1:0", "off"])
+def test_a_pod_with_a_node_that_is_gone_is_named_and_its_successor_gets_the_new_one(
+    kubelet: Kubelet, tmp_path: Path, http_address: str
+) -> None:
+    first, second = tmp_path / "usb5", tmp_path / "usb6"
+    first.touch()
+    gone = f"stale: pod default/first has {first}, which is gone: restart the pod"
+    plugin = ScriptedPlugin(stick("s", first))
+    with running(kubelet, plugin, http_address=http_address) as node:
+        assert node.kubelet.run(FIRST)
+        first.rename(second)
+        plugin.set(stick("s", second))
+        eventually(lambda: {"s": gone} == reasons(node), gone)
+        node.wait_for(RESOURCE, set(), {"s"})
+        assert ("Unhealthy", FIRST.uid, "1.0") == state(node, FIRST)
+        node.kubelet.terminate(FIRST)
+        node.wait_for(RESOURCE, {"s"})
+        wait_admitted(node, SECOND)
+        assert ("Healthy", None, "0.0") == state(node, SECOND)
+
+
+def test_a_plugin_that_restarts_meanwhile_knows_it_by_the_checkpoint(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "usb5", tmp_path / "usb6"
+    first.touch()
+    with running(kubelet, ScriptedPlugin(stick("s", first))) as node:
+        assert node.kubelet.run(FIRST)
+    first.rename(second)
+    with running(kubelet, ScriptedPlugin(stick("s", second))) as node:
+        eventually(lambda: "s" in reasons(node), "the pod to be named")
+        assert reasons(node)["s"].startswith("stale: pod default/first has")
+        node.wait_for(RESOURCE, set(), {"s"})
+
+
 # A kubelet that has lost its checkpoint, and with it what pods hold.
 
 

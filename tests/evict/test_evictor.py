@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,6 +111,39 @@ def test_a_pod_is_evicted_when_its_time_is_up_and_told_why(cluster: Cluster) -> 
     assert ("Pod", "jobs", "a", "u1") == tuple(
         event["involvedObject"][key] for key in ("kind", "namespace", "name", "uid")
     )
+
+
+GONE, BEFORE, AFTER = "2026-11-27T20:00:05+00:00", "2026-11-27T20:00:04Z", "2026-11-27T20:00:06Z"
+
+
+def started(*moments: str) -> dict[str, Any]:
+    states: list[dict[str, Any]]
+    states = [{"running": {"startedAt": one}} if one else {"waiting": {}} for one in moments]
+    return {
+        "containerStatuses": [{"name": f"c{n}", "state": one} for n, one in enumerate(states)],
+        "initContainerStatuses": [{"name": "i0", "state": {"terminated": {}}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("since", "moments", "evicted"),
+    [
+        (GONE, (BEFORE, BEFORE), True),
+        (GONE, (AFTER, BEFORE), True),
+        (GONE, (AFTER, ""), True),
+        (GONE, (), True),
+        (GONE, (AFTER, AFTER), False),
+        (GONE, (AFTER, "soon"), False),  # it is not a pod
+        ("", (AFTER, AFTER), True),  # not by a link, so that it cannot have got the new node
+    ],
+)
+def test_a_container_that_has_got_the_new_node_by_a_restart_is_left_alone(
+    cluster: Cluster, since: str, moments: tuple[str, ...], evicted: bool
+) -> None:
+    cluster.pods["a"] = pod("a", status=started(*moments))
+    one = replace(suspect("a"), renewed_by_restart=since, containers=["c0", "c1"])
+    act(cluster.evictor(), one, end=70)
+    assert evicted == bool(cluster.evicted)
 
 
 def test_a_pod_that_is_being_deleted_is_left_alone(

@@ -38,12 +38,23 @@ def ten_minutes(_resource: str) -> float:
     return 600
 
 
+@pytest.mark.parametrize("by_link", [False, True])
+def test_a_device_whose_node_has_gone_is_one_like_others_and_says_if_a_restart_helps(
+    by_link: bool,
+) -> None:
+    stale = {"since": "then", "by_link": by_link}
+    (one,) = Patience(ten_minutes).observe(page(device(0, "a") | {"stale": stale}), 50)
+    assert ("then" if by_link else "") == one.renewed_by_restart
+    held = device(0, "a", reason="held: on a loan; stale: pod jobs/a has /dev/x, which is gone")
+    assert [] == Patience(ten_minutes).observe(page(held | {"stale": stale}), 50)
+
+
 def test_a_pod_is_a_suspect_from_the_first_moment_and_its_time_runs() -> None:
     patience = Patience(ten_minutes)
     assert [("a", "gpu0", 600)] == brief(patience.observe(page(device(0, "a")), 50))
     assert [("a", "gpu0", 550)] == brief(patience.observe(page(device(0, "a")), 100))
     (suspect,) = patience.observe(page(device(0, "a")), 110)
-    assert suspect == Suspect("jobs", "a", R, "gpu0", "Xid 79", 60, 540)
+    assert suspect == Suspect("jobs", "a", R, "gpu0", "Xid 79", 60, 540, containers=["main"])
 
 
 @pytest.mark.parametrize(

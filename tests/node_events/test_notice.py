@@ -1,11 +1,15 @@
 """Events, as people read them and as the API server takes them."""
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from cluster.event_api import invalid
-from deviceplugin.tools.events._notice import Fact, Notice, as_event
+from deviceplugin.tools.events._notice import Fact, Notice, as_event, read_facts
+from deviceplugin.tools.events._watch import Watch
 
 R = "example.com/camera"
 NAMED = "c0 (ill), c1 (ill), c2 (ill), c3 (ill), c4 (ill)"
@@ -96,3 +100,52 @@ def test_the_name_of_an_event_is_one_for_kubernetes_however_long_the_nodes_is() 
     node = "a" * 229 + ".example.com"
     assert name(Notice(facts=well("cam0")), node).startswith("a" * 229 + ".")
     assert ".." not in name(Notice(facts=well("cam0")), node)
+
+
+STALE = {"since": "then", "node": "/dev/bus/usb/001/005", "uid": "u1"}
+MESSAGE = (
+    f"{R}: c is back under another device number: the pod has /dev/bus/usb/001/005, which is gone; "
+    "restart it"
+)
+
+
+@pytest.mark.parametrize(
+    ("pods", "uids"), [(["a"], ["u1"]), (["a", "b"], [None, None]), ([""], []), ([], [])]
+)
+def test_a_pod_with_a_device_node_that_is_gone_has_an_event_of_its_own(
+    tmp_path: Path, pods: Sequence[str], uids: Sequence[str | None]
+) -> None:
+    holders = [{"namespace": "jobs", "pod": pod, "container": "main"} for pod in pods] * 2
+    device = {"id": "c", "healthy": False, "reason": "stale: so", "holders": holders}
+    page = {"resources": [{"name": R, "problem": "", "devices": [device | {"stale": STALE}]}]}
+    file = tmp_path / "devices.json"
+    file.write_text(json.dumps(page))
+    watch = Watch(300, all_news=True)
+    watch.observe(read_facts(str(file), 1), 0)
+    notices = [one for one in news(watch) if one.facts[0].pod]
+    found = [as_event(one, "n1", NOW) for one in notices]
+    assert {invalid(event) for event in found} <= {""}
+    assert [("DeviceNodeStale", MESSAGE, "jobs")] * len(uids) == [
+        (event["reason"], event["message"], event["metadata"]["namespace"]) for event in found
+    ]
+    involved = [event["involvedObject"] for event in found]
+    assert [*uids] == [one.get("uid") for one in involved]
+    assert len(uids) == len({event["metadata"]["name"] for event in found})
+
+
+def test_a_pod_that_has_its_node_back_or_has_ended_has_no_other_event() -> None:
+    stale = Fact(R, "c", good=False, since="then", pod=("jobs", "a", "u1"))
+    watch = Watch(300, all_news=True)
+    watch.observe([*well("c"), stale], 0)
+    assert ["DeviceNodeStale"] == [one.reason for one in news(watch)]
+    watch.observe(well("c"), 400)
+    assert [] == news(watch)
+
+
+def news(watch: Watch) -> list[Notice]:
+    """Return all news, which have been reported then."""
+    found = []
+    while notice := watch.news(0):
+        found.append(notice)
+        watch.reported(notice, 0)
+    return found

@@ -63,6 +63,16 @@ def test_events_of_its_own_node_are_created(sidecar: ApiServer) -> None:
     assert not refused(sidecar, event("n1"))
 
 
+def of_pod(host: str = "n1", **changes: Any) -> dict[str, Any]:
+    fact = Fact("example.com/gpu", "gpu0", good=False, pod=("default", "a", "u1"))
+    item = as_event(Notice((fact,)), host, datetime.now(UTC))
+    return item | changes
+
+
+def test_an_event_of_a_pod_is_created_for_a_node_that_is_gone(sidecar: ApiServer) -> None:
+    assert not refused(sidecar, of_pod())
+
+
 ELSEWHERE = {"name": "x", "namespace": NAME}
 NODE = {"kind": "Node", "name": "n1", "namespace": NAME}
 
@@ -73,6 +83,8 @@ NODE = {"kind": "Node", "name": "n1", "namespace": NAME}
         (event("n2"), "a pod on node n1 may create Events of this node only"),
         (event("n1", involvedObject={"kind": "Pod", "name": "n1"}), "of this node only"),
         (event("n1", involvedObject={}), "of this node only"),
+        (of_pod(reason="Evicted"), "of this node only"),
+        (of_pod("n2"), "of this node only"),
         (
             event("n1", metadata=ELSEWHERE, involvedObject=NODE),
             "Events of nodes are in the namespace default",

@@ -155,7 +155,7 @@ def test_a_device_that_is_gone_is_no_news_and_is_forgotten() -> None:
     assert seen(watch, 20, device("b")) is None
     assert 2 == len(watch._subjects)
     seen(watch, 20 + _watch.FORGET, device("b"))
-    assert [(R, "b")] == list(watch._subjects)
+    assert [(R, "b", None)] == list(watch._subjects)
 
 
 def test_more_than_there_is_room_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

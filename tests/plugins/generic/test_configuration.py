@@ -327,12 +327,12 @@ def test_a_node_that_programs_do_not_find_under_another_name_is_told(
     )
     kept = (
         "{paths: [{path: /dev/dri/card*, mountPath: /dev/dri/}, {path: /dev/dri/card0}]}",
-        "{paths: [{path: /dev/ttyUSB0, mountPath: /dev/modem}]}",
+        "{paths: [{path: /dev/ttyS0, mountPath: /dev/modem}]}",
         "{paths: [{path: /dev/dri, mountPath: /dri, type: Mount}]}",
         "{usb: [{vendor: '18d1', product: '9302'}], nodes: [tty], mountPath: /dev/stick}",
         "{select: {subsystem: pci}, nodes: [vfio], mountPath: /dev/vfio/}",
     )
-    status, lines = checked(capsys, file, NAMED % ", ".join(renamed + kept))
+    status, (_, *lines) = checked(capsys, file, NAMED % ", ".join(renamed + kept))
     assert 0 == status
     assert [
         ": ab: /dev/dri/card1 is /dev/dri/card0 in the container",
@@ -354,9 +354,45 @@ def test_a_check_says_which_abilities_take_a_plugin_that_may_open_cameras(
         "{paths: [{path: /dev/video*, can: mjpeg}, {path: '/dev/dri/*', can: render}]}",
         "{select: {subsystem: sound, can: playback}}",
     )
-    status, (line,) = checked(capsys, file, NAMED % ", ".join(groups))
+    status, (_, line) = checked(capsys, file, NAMED % ", ".join(groups))
     told = ": ab: can: capture, h264, mjpeg is asked of each video node, which takes a plugin that"
     assert (0, True) == (status, line.startswith(told))
+
+
+USB = "usb: [{vendor: 1a6e, product: 089a}]"
+
+
+@pytest.mark.parametrize(
+    ("identity", "group", "named"),
+    [
+        ("", USB, "a device"),
+        ("id: path, ", "select: {subsystem: tty}", "a device"),
+        ("", "paths: [{path: /dev/fuse, optional: true}, {path: '/dev/ttyACM*'}]", "/dev/ttyACM*"),
+        ("", "paths: [{path: '/dev/bus/usb/001/*'}]", "/dev/bus/usb/001/*"),
+        ("id: serial, ", USB, ""),
+        ("id: port, ", "paths: [{path: '/dev/ttyACM*'}]", ""),
+        ("", f"{USB}, nodes: [tty]", ""),
+        ("", "select: {subsystem: tty}", ""),
+        ("id: path, ", "select: {subsystem: drm}", ""),
+        ("", "paths: [{path: /dev/serial/by-id/*}]", ""),
+        ("", "paths: [{path: /dev/bus/usb/001, type: Mount}]", ""),
+    ],
+)
+def test_an_id_that_changes_when_a_device_is_plugged_in_again_is_valid_and_told(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    identity: str,
+    group: str,
+    named: str,
+) -> None:
+    text = f"devices: [{{name: ab, {identity}groups: [{{{group}}}]}}]\n"
+    status, lines = checked(capsys, file, text)
+    what = f"ab: an id by path changes when {named} is plugged in again"
+    assert (0, bool(named)) == (status, what in "".join(lines))
+    GenericPlugin(GenericSettings.of_file(file))
+    told = [record.getMessage() for record in caplog.records]
+    assert ["configuration questionable"] * bool(named) == told
 
 
 def test_quotes_that_no_shell_has_taken_away_are_told() -> None:

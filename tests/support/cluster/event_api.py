@@ -54,7 +54,7 @@ def invalid(event: Mapping[str, Any]) -> str:
             kubernetes_validate.validate(event, version, strict=True)
         except kubernetes_validate.ValidationError as error:
             return str(error.message)
-    if event["metadata"]["namespace"] != "default":
+    if event["metadata"]["namespace"] != event["involvedObject"].get("namespace", "default"):
         return "involvedObject.namespace: does not match event.namespace"
     if len(event["message"].encode()) > 1024:
         return "message: can have at most 1024 bytes"

@@ -1,7 +1,9 @@
 """Builds trees of /sys, /dev and udev's database, as far as device plugins read them."""
 
 import os
+import re
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -11,9 +13,13 @@ _CONTROLLER = "pci0000:00/0000:00:14.0"
 
 
 class Hardware:
-    """A node's hardware below ``root``. Nodes of devices are links to /dev/null."""
+    """A node's hardware below ``root``. Nodes of devices are links to /dev/null.
 
-    def __init__(self, root: Path) -> None:
+    With ``real`` they are nodes, each with a number of its own: that needs root.
+    """
+
+    def __init__(self, root: Path, *, real: bool = False) -> None:
+        self._real = real
         self.dev, self.sys, self.udev = root / "dev", root / "sys", root / "udev"
         for path in (self.dev, self.sys / "devices", self.udev):
             path.mkdir(parents=True)
@@ -29,9 +35,20 @@ class Hardware:
         """Make a device node."""
         path = self.dev / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_symlink():
+        if self._real:
+            stem, *_, number = re.split(r"(\d+)$", name)[:2] + ["0"] * (not name[-1].isdigit())
+            major = 300 + zlib.crc32(stem.encode()) % 3000
+            if not path.exists():
+                os.mknod(path, 0o020600, os.makedev(major, int(number)))
+        elif not path.is_symlink():
             path.symlink_to("/dev/null")
         return path
+
+    def remove_node(self, name: str) -> None:
+        """Take a device node away. Its inode is not used again, as in the kernel's own /dev."""
+        gone = self.dev.with_name("gone")
+        gone.mkdir(exist_ok=True)
+        (self.dev / name).rename(gone / str(next(_MINORS)))
 
     def device(  # noqa: PLR0913
         self,
@@ -196,7 +213,7 @@ class Hardware:
         folder = self.sys / "devices" / usb
         for path in [*folder.rglob("uevent")]:
             name = path.read_text().partition("DEVNAME=")[2].strip()
-            (self.dev / name).unlink()
+            self.remove_node(name)
         for kind in ("class", "bus", "dev"):
             for link in (self.sys / kind).rglob("*"):
                 if link.is_symlink() and target_of(link).is_relative_to(folder):

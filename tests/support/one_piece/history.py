@@ -1,15 +1,16 @@
 """Random histories of hardware and of who gets it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import Given
 from deviceplugin._discovery.found import Groups, discover
+from deviceplugin.kit import pieces
 from one_piece.world import World
 
 Change = Callable[[], dp.Plugin]
@@ -31,6 +32,9 @@ class Holder:
 
 class History:
     """One node, on which ``change`` makes something else of its hardware, by ``seed``."""
+
+    restarts_anytime = False
+    """Whether a path always means the same number, so that it may be gone at a restart."""
 
     def __init__(self, change: Change, seed: int) -> None:
         self.random = Random(seed)
@@ -87,7 +91,7 @@ class History:
         self.refused += "held as" in why
         if not why:
             paths = frozenset(node.host_path for node in device.nodes)
-            new = Holder(key, claim, paths, frozenset(map(_number, paths)), device.share_of)
+            new = Holder(key, claim, paths, numbers_of(paths), device.share_of)
             self._check(new)
             self.holders.append(new)
 
@@ -120,7 +124,8 @@ class History:
 
     def _restart(self) -> None:
         """Restart the process. What was given out is known by the paths that it had."""
-        if any(frozenset(map(_number, one.paths)) != one.numbers for one in self.holders):
+        others = any(numbers_of(one.paths) != one.numbers for one in self.holders)
+        if others and not self.restarts_anytime:
             return  # their paths say something else by now
         self.told.append("restart")
         self.world = World(self.world.ownership.mode)
@@ -142,6 +147,11 @@ class History:
 def _keys(groups: Groups) -> list[Key]:
     """Return the devices in the order of their discovery: ids may contain a temporary folder."""
     return [(name, one.id) for name, devices in groups.items() for one in devices.values()]
+
+
+def numbers_of(paths: Iterable[str]) -> frozenset[object]:
+    """Return what paths lead to that belongs to one device: device numbers, or files."""
+    return frozenset(_number(path) for path in paths if pieces.named_by([path]))
 
 
 def _number(path: str) -> object:

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 import deviceplugin as dp
-from deviceplugin._attribution.hardware import DevicesByResource, Given
 from deviceplugin._attribution.ownership import Claim, Mode, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
+from deviceplugin._attribution.stale import DevicesByResource, Given
 from deviceplugin._inventory.published import Resource
 from deviceplugin.errors import AllocationError
 from held_clock import HeldClock

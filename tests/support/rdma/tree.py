@@ -38,9 +38,9 @@ _UP: Final = 0x1003
 class RdmaTree:
     """A node's network cards below ``root``. Device nodes are links to /dev/null."""
 
-    def __init__(self, root: Path, machine: Machine) -> None:
+    def __init__(self, root: Path, machine: Machine, *, real: bool = False) -> None:
         self.root = root
-        self.hardware = Hardware(root)
+        self.hardware = Hardware(root, real=real)
         self.sys, self.dev, self.net = self.hardware.sys, self.hardware.dev, root / "proc/net"
         self.machine = machine
         self.kernel = FailingKernel()
@@ -195,9 +195,9 @@ class RdmaTree:
         """Take a function away."""
         folder = self.folders.pop(address)
         for node in folder.glob("infiniband_*/*"):
-            (self.dev / "infiniband" / node.name).unlink(missing_ok=True)
+            self.hardware.remove_node(f"infiniband/{node.name}")
         for node in folder.rglob("vhost-vdpa-*"):
-            (self.dev / node.name).unlink()
+            self.hardware.remove_node(node.name)
         self._unlink(folder)
         shutil.rmtree(folder)
         self.hardware.event()

@@ -183,11 +183,11 @@ class GenericPlugin(dp.Plugin):
 def _tell_left_out(configuration: Configuration) -> None:
     for reason in configuration.left_out:
         log.warning("entry skipped", extra={"reason": reason})
+    for reason in cautions(configuration):
+        log.warning("configuration questionable", extra={"reason": reason})
     if not (configuration.entries or configuration.rules or configuration.left_out):
         fields = {"place": configuration.place, "advice": ADVICE}
         log.warning("list of devices is empty", extra=fields)
-    for caution in cautions(configuration):
-        log.warning("configuration questionable", extra={"reason": caution})
 
 
 def _are_same(parts: list[list[Share]], before: list[list[Share]]) -> bool:

@@ -95,6 +95,7 @@ class Status:
                 holdings,
                 registered=self.endpoints.is_registered(name),
                 usage=used,
+                stale=self.tracker.stale(name),
             )
             for name, resource in sorted(self.catalogue.resources().items())
         ]
@@ -131,7 +132,10 @@ class Status:
     def attribute(self) -> list[Attribution]:
         holdings = self.tracker.current()
         resources = self.catalogue.resources().values()
-        return [attribution(resource, holdings) for resource in resources]
+        return [
+            attribution(resource, holdings, len(self.tracker.stale(resource.name)))
+            for resource in resources
+        ]
 
 
 def _used(plugin: Plugin) -> Usage:

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.podresources import Holdings, PodName
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import Given
 from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, decode
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
@@ -153,7 +153,8 @@ class CheckpointHolds:
             return None
         same = (mine.pod, mine.container, mine.resource)
         together = [one for one in entries if (one.pod, one.container, one.resource) == same]
-        return Given(paths(mine.response), [each for one in together for each in one.keys])
+        keys = [each for one in together for each in one.keys]
+        return Given(paths(mine.response), keys, mine.pod)
 
     def is_recorded(self, key: Key) -> bool:
         """Return whether the device ``key`` is recorded for any pod; False if that is not known."""

@@ -8,12 +8,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import DevicesByResource, Given, GivenNodes, Stale
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin.kit import pieces
 from deviceplugin.model import Device
 
-DevicesByResource = Mapping[str, Mapping[str, Device]]
-"""Devices by id, by resource."""
 Rivals = Mapping[Key, tuple[Key, ...]]
 """Devices, each with the held devices that are the same hardware."""
 
@@ -29,15 +28,6 @@ _NO_USES: Final[_Uses] = MappingProxyType({})
 _NO_RIVALS: Final[Rivals] = MappingProxyType({})
 
 
-class Given(NamedTuple):
-    """What was given out before this process started, in one answer, as far as it is recorded."""
-
-    paths: Collection[str]
-    """The device nodes of all these devices."""
-    together: Collection[Key]
-    """The devices."""
-
-
 Records = Callable[[Key], Given | None]
 """Returns what is recorded of a device that this process did not give out, if anything is."""
 
@@ -49,11 +39,6 @@ def no_records(_key: Key) -> None:
 class _Present(NamedTuple):
     plugin: str
     uses: _Uses
-
-
-class _Recorded(NamedTuple):
-    pieces: frozenset[str]
-    together: Collection[Key]
 
 
 class HeldHardware:
@@ -74,22 +59,25 @@ class HeldHardware:
         self._by_id: dict[str, list[Key]] = {}
         self._held: dict[Key, _Uses] = {}
         """The held devices, with what they were when they were given out."""
-        self._recorded: dict[Key, _Recorded] = {}
+        self._recorded: dict[Key, Given] = {}
         self.rivals: Rivals = _NO_RIVALS
         """The present devices that must not be given out. It is replaced and never modified."""
+        self._nodes = GivenNodes(self._is_of_another)
         self.changes = Listeners()
-        """Those that want to know of other ``rivals``. ``identify`` calls them; after ``hold`` and
-        ``keep`` the caller must, without its locks."""
+        """Those that want to know of other ``rivals``, or other ``stale`` holders. ``identify``
+        calls them; after ``hold`` and ``keep`` the caller must, without its locks."""
 
     def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
         found = list(_identified(groups))
         with self._lock:
-            if self._found.get(plugin, []) == found:
-                return
-            self._found[plugin] = found
-            self._index()
-            changed = self._compare()
+            changed = False
+            if self._found.get(plugin, []) != found:
+                self._found[plugin] = found
+                self._index()
+                changed = self._compare()
+            self._nodes.discovered(plugin, groups)
+            changed |= self._nodes.compare()
         if changed:
             self.changes.call()
 
@@ -99,6 +87,21 @@ class HeldHardware:
             self._held.update((key, self._uses(key)) for key in keys)
             return any(True for key in keys for _ in self._rivals_of(key)) and self._compare()
 
+    def give(self, keys: Collection[Key]) -> None:
+        """Record that containers get the device nodes of ``keys`` as they are now."""
+        with self._lock:
+            self._nodes.give(keys)
+
+    @property
+    def stale(self) -> Mapping[Key, Stale]:
+        """The held devices of which the holder has a node that is gone. It is never modified."""
+        return self._nodes.stale
+
+    @property
+    def waits(self) -> bool:
+        """Whether a device is kept from others until its holder has ended."""
+        return bool(self.rivals or self.stale)
+
     def keep(self, held: Collection[Key], records: Records) -> bool:
         """Count exactly ``held`` as given out. Return whether ``rivals`` have changed."""
         with self._lock:
@@ -106,12 +109,16 @@ class HeldHardware:
             for key in over:
                 del self._held[key]
                 self._recorded.pop(key, None)
+                self._nodes.forget(key)
             for key in new:
                 self._held[key] = self._uses(key)
                 if record := records(key):
-                    own = pieces.named_by(record.paths)
-                    self._recorded[key] = _Recorded(own, record.together)
-            return bool(over or new) and self._compare()
+                    self._recorded[key] = record
+                    self._nodes.restore(key, record)
+            if not (over or new):
+                return False
+            stale = self._nodes.compare()
+            return self._compare() or stale
 
     def became(self, key: Key, device: Device) -> str:
         """Return what became of ``device``, which is gone, by the file system; empty if nothing."""
@@ -148,11 +155,14 @@ class HeldHardware:
         """Return what the device ``held`` was when it was given out, and what it is now."""
         now = self._uses(held)
         given = self._held[held] = self._held[held] or now
-        if given or held not in self._recorded:
+        if held not in self._recorded:
             return {**given, **now}
-        own, together = self._recorded[held]
-        others = {piece for key in together for piece in self._uses(key)}
-        return dict.fromkeys(own - others, _ALONE)
+        # What is at these paths now is what a container can open: a node that had gone may be back
+        # as another device's.
+        recorded = self._recorded[held]
+        own = pieces.named_by(recorded.paths)
+        others = {piece for key in recorded.together for piece in self._uses(key)}
+        return {**dict.fromkeys(own - others, _ALONE), **given, **now}
 
     def _rivals_of(self, held: Key) -> Iterator[Key]:
         """Yield the present devices that are the same hardware as ``held``."""
@@ -168,6 +178,10 @@ class HeldHardware:
                     meant = now and piece in now.uses and self._present[key].plugin == now.plugin
                     if key != held and not meant:
                         yield key
+
+    def _is_of_another(self, piece: str, key: Key) -> bool:
+        uses = self._by_piece.get(piece, {})
+        return any(one != key for keys in uses.values() for one in keys)
 
     def _compare(self) -> bool:
         found: dict[Key, set[Key]] = defaultdict(set)

@@ -11,6 +11,7 @@ from deviceplugin._attribution.hardware import HeldHardware, Records, no_records
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming, Key
 from deviceplugin._attribution.releases import Observation, ReleaseLedger
+from deviceplugin._attribution.stale import PREFIX, Stale
 from deviceplugin._platform.file_identity import Identity
 from deviceplugin.errors import AllocationError
 
@@ -41,9 +42,13 @@ class PodHolders:
 
     def name(self, key: Key) -> str:
         """Return which pod holds the device ``key``, which is held, for a message."""
+        return self.listed_name(key) or "a pod"
+
+    def listed_name(self, key: Key) -> str:
+        """Return which pod the kubelet listed last with the device; empty if none."""
         resource, device_id = key
         holds = self._last.holders(resource).get(device_id)
-        return f"pod {holds[0].namespace}/{holds[0].pod}" if holds else "a pod"
+        return f"pod {holds[0].namespace}/{holds[0].pod}" if holds else ""
 
     def allocated(self, keys: Collection[Key], now: float) -> None:
         self._ledger.allocated(keys, self._kubelet, now)
@@ -78,6 +83,8 @@ class Holders:
         self.hardware = HeldHardware()
         self.held: Mapping[Key, str] = {}
         """What an operator holds, so that nobody else gets it, each with why."""
+        self._seen_stale: Mapping[Key, tuple[str, Stale]] = {}
+        """The pods that the last poll found with nodes that had gone before it."""
 
     def begin(self, keys: Collection[Key]) -> bool:
         """Begin an allocation of ``keys``. Return whether other devices are closed by it."""
@@ -87,19 +94,49 @@ class Holders:
     def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
         """End the allocation of ``keys``, of which pods got ``given``; return as ``begin``."""
         self.pods.allocated(given, now)
+        self.hardware.give(given)
         self.allocating.subtract(keys)  # faster than the difference of two Counters
         for key in keys:
             if not self.allocating[key]:
                 del self.allocating[key]
         return not given and self.compare()
 
+    def prepared(self, claim: Claim, wanted: frozenset[Key], shares: frozenset[Key]) -> bool:
+        """Record what ``claim`` has from now on; return whether other devices are closed."""
+        new = (wanted | shares) - self.claims.held(claim.uid)
+        self.claims.add(claim, wanted, shares)
+        self.hardware.give(new)
+        return self.compare()
+
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
         """Take account of what ``kubelet`` says; return whether others are closed, or why."""
         before = {key: self.elsewhere(key) for key in self.hardware.rivals}
+        stale = self.stale()
         self.claims.observe(holdings)
         self.pods.observe(holdings, kubelet, self.allocating, now)
+        changed = self.compare(records)
+        found = {key: (self.pods.listed_name(key), one) for key, one in self.hardware.stale.items()}
+        self._seen_stale = {key: both for key, both in found.items() if both[0]}
         # The name of the pod may have become known.
-        return self.compare(records) or before != {key: self.elsewhere(key) for key in before}
+        named = before != {key: self.elsewhere(key) for key in before}
+        return changed or named or stale != self.stale()
+
+    def stale(self) -> Mapping[Key, tuple[str, Stale]]:
+        """Return the devices of which a claim or pod has a node that is gone, each with both.
+
+        Never for a pod that may have ended: it must be listed after the node was found to be gone.
+        Thread-safe, because all that it reads is replaced and never modified.
+        """
+        seen, claims, nodes = self._seen_stale, self.claims.by_device, self.hardware.stale
+        of_claims = {key: (str(claims[key]), one) for key, one in nodes.items() if key in claims}
+        return {key: both for key, both in seen.items() if nodes.get(key) == both[1]} | of_claims
+
+    def _stale_reasons(self, resource: str) -> Mapping[str, str]:
+        return {
+            key[1]: f"{PREFIX}{who} has {one.what}, which is gone: restart the pod"
+            for key, (who, one) in self.stale().items()
+            if key[0] == resource
+        }
 
     def compare(self, records: Records = no_records) -> bool:
         """Find out which devices are closed by what is held now; return whether others are."""
@@ -131,8 +168,15 @@ class Holders:
     def closed(self, resource: str) -> Mapping[str, str]:
         """Return why devices of ``resource`` are closed whoever asks, by id."""
         ours = [key for key in self.hardware.rivals if key[0] == resource]
-        found = {key[1]: self.elsewhere(key) for key in ours}
-        return found | {one: why for (name, one), why in self.held.items() if name == resource}
+        rivals = {key[1]: self.elsewhere(key) for key in ours}
+        held = {one: why for (name, one), why in self.held.items() if name == resource}
+        stale = self._stale_reasons(resource)
+        if not stale:
+            return rivals | held
+        # A hold comes first, because it keeps the pod: nobody else could get the device.
+        found = {one: (held.get(one) or rivals.get(one), stale.get(one)) for one in stale}
+        more = {one: "; ".join(filter(None, both)) for one, both in found.items()}
+        return rivals | held | more
 
     def closed_to_pods(self, key: Key) -> str:
         """Return why no pod may get the device; empty if one may.

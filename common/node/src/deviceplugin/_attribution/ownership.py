@@ -48,7 +48,7 @@ class Ownership:
         self._pods, self._claims = self._holders.pods, self._holders.claims
         self._handover = Handover(timing.handover_confirm)
         self._driver_runs, self._listeners = False, Listeners()
-        self.hardware = self._holders.hardware  # discoveries say what that is
+        self.hardware, self.stale = self._holders.hardware, self._holders.stale
         self.hardware.changes.add(self._listeners.call)
 
     # For the device plugin.
@@ -116,8 +116,8 @@ class Ownership:
             held = self._claims.held(claim.uid)
             closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
-            self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
-            others = self._holders.compare()
+            shares = frozenset(key for each in chosen for key in each)
+            others = self._holders.prepared(claim, wanted, shares)
         self._call(others=others)
         return chosen
 
@@ -218,7 +218,7 @@ class Ownership:
     def wanted(self) -> bool:
         """Whether it must be known what pods hold."""
         with self._lock:
-            held = self._handover or self._claims or self.hardware.rivals or self._holders.held
+            held = self._handover or self._claims or self.hardware.waits or self._holders.held
             return self._mode == "dra" or bool(held)
 
     def switch(self, mode: Mode) -> None:
@@ -272,7 +272,7 @@ class Ownership:
     def elsewhere(self, resource: str) -> Mapping[str, str]:
         """Return the devices of ``resource`` that are held under another id, each with by whom.
 
-        Also those that an operator holds, each with why.
+        Also those that an operator holds, and whose holder has a node that is gone, each with why.
         """
         with self._lock:
             return self._holders.closed(resource)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -221,6 +222,20 @@ class HoldingsTracker:
         """Return what pods hold, also through claims; None if that is unknown or too old."""
         holdings = self._view.current(time.monotonic())
         return None if holdings is None else self._with_claims(holdings)
+
+    def stale(self, resource: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return what is known of the devices whose holder has a node that is gone, for JSON."""
+        return {
+            device_id: {
+                "node": one.path,
+                "number": one.number,
+                "since": datetime.fromtimestamp(one.since, UTC).isoformat(timespec="seconds"),
+                "by_link": one.by_link,
+                "uid": given.pod if (given := self._recorded.given((resource, device_id))) else "",
+            }
+            for (name, device_id), (_, one) in self._ownership.stale().items()
+            if name == resource
+        }
 
     def may_wait(self, resource: Resource) -> bool:
         """Return whether ``admit`` may wait for ``released``, or ask the kubelet."""

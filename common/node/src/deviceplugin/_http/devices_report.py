@@ -30,6 +30,8 @@ class Report(NamedTuple):
     """The holders of each held device, by its id; None if they are unknown."""
     usage: Usage = MappingProxyType({})
     """What holders use of all devices of this process, as far as it is known."""
+    stale: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """The devices whose holder has a node that is gone, by id; with that, for JSON."""
 
     @classmethod
     def of(
@@ -40,6 +42,7 @@ class Report(NamedTuple):
         *,
         registered: bool,
         usage: Usage,
+        stale: Mapping[str, Mapping[str, Any]],
     ) -> "Report":
         devices = resource.devices
         return cls(
@@ -51,6 +54,7 @@ class Report(NamedTuple):
             since={device_id: resource.since(device_id) for device_id in devices},
             holders=None if holdings is None else holdings.holders(resource.name),
             usage=usage,
+            stale=stale,
         )
 
     def as_json(self) -> Mapping[str, Any]:
@@ -66,7 +70,8 @@ class Report(NamedTuple):
         for device in self.devices.values():
             holds = None if self.holders is None else self.holders.get(device.id, ())
             people = None if holds is None else [*map(self._person, holds)]
-            yield {**describe(device, self.since[device.id]), "holders": people}
+            more = {"stale": self.stale[device.id]} if device.id in self.stale else {}
+            yield {**describe(device, self.since[device.id]), "holders": people, **more}
 
     def used(self, hold: Hold) -> Mapping[str, float]:
         """Return what ``hold`` uses of its device; nothing if that is unknown."""
@@ -78,14 +83,14 @@ class Report(NamedTuple):
         return named | {name: value for name, value in more.items() if value}
 
 
-def attribution(resource: Resource, holdings: Holdings | None) -> Attribution:
+def attribution(resource: Resource, holdings: Holdings | None, stale: int = 0) -> Attribution:
     """Return what the metrics need to know about the devices of ``resource``."""
     healthy = [device.id for device in resource.devices.values() if device.health]
     holders = None if holdings is None else holdings.holders(resource.name)
     free = len(healthy) - sum(device_id in (holders or ()) for device_id in healthy)
     degraded = sum(one.health.state == "degraded" for one in resource.devices.values())
     first = tuple(islice(_not_healthy(resource), MAX_NOT_HEALTHY))
-    return Attribution(resource.name, len(healthy), free, holders, degraded, first)
+    return Attribution(resource.name, len(healthy), free, holders, degraded, first, stale)
 
 
 def _not_healthy(resource: Resource) -> Iterator[NotHealthy]:

@@ -106,6 +106,8 @@ class _Devices(Collector):
         free = _gauge("deviceplugin_devices_free", "Healthy devices not allocated to any pod.")
         text = "Healthy devices that will not be healthy for long."
         degraded = _gauge("deviceplugin_devices_degraded", text)
+        text = "Devices that are back under another device number while a pod has the old node."
+        stale = _gauge("deviceplugin_devices_stale", text)
         text = (
             "When a device became unhealthy or degraded, as Unix time; of each resource at most "
             f"{MAX_NOT_HEALTHY} devices are listed."
@@ -115,6 +117,7 @@ class _Devices(Collector):
         for each in self._metrics.attribution():
             allocatable.add_metric([each.resource], each.allocatable)
             degraded.add_metric([each.resource], each.degraded)
+            stale.add_metric([each.resource], each.stale)
             for one in each.not_healthy:
                 labels = (each.resource, one.device, one.state, one.short_reason)
                 not_healthy.add_metric([*map(_writable, labels)], one.since)
@@ -130,7 +133,7 @@ class _Devices(Collector):
             offered.add_metric([now.resource, "device-plugin"], now.by_plugin)
             offered.add_metric([now.resource, "dra"], now.by_dra)
             leaving.add_metric([now.resource], now.leaving)
-        yield from (by_health, allocatable, allocated, free, degraded, not_healthy)
+        yield from (by_health, allocatable, allocated, free, degraded, stale, not_healthy)
         yield from (offered, leaving)
 
 

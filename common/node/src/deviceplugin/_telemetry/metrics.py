@@ -68,6 +68,8 @@ class Attribution(NamedTuple):
     """Healthy devices that will not be healthy for long."""
     not_healthy: Sequence[NotHealthy] = ()
     """The first ``MAX_NOT_HEALTHY`` of these, unhealthy ones before degraded ones."""
+    stale: int = 0
+    """Devices whose holder has a device node that is gone."""
 
 
 class Offered(NamedTuple):

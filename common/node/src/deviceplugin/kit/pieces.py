@@ -13,7 +13,7 @@ from typing import Final
 
 from deviceplugin.model import Device
 
-__all__ = ["CONTROL_NODES", "is_node", "named_by", "of", "pci"]
+__all__ = ["CONTROL_NODES", "device_number", "is_node", "named_by", "of", "pci"]
 
 CONTROL_NODES: Final = frozenset({"iommu", "kfd", "rdma_cm"})
 """Names of device nodes that all devices of a kind have in common. With VFIO's ``vfio/vfio``, they
@@ -45,6 +45,14 @@ def is_node(piece: str) -> bool:
     return _NODE.match(piece) is not None
 
 
+def device_number(status: os.stat_result) -> str:
+    """Return the device number of a device node, such as ``c188:0``; empty if it is none."""
+    kinds = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
+    kind = kinds.get(stat.S_IFMT(status.st_mode), "")
+    number = status.st_rdev
+    return kind and f"{kind}{os.major(number)}:{os.minor(number)}"
+
+
 def _pieces(name: str) -> Iterator[str]:
     if not name.startswith("/") or "\0" in name:
         yield name
@@ -54,20 +62,12 @@ def _pieces(name: str) -> Iterator[str]:
     except OSError:
         yield os.path.normpath(name)
         return
-    if number := _device_number(status):
+    if number := device_number(status):
         yield from () if _is_control(name, status) else (number,)
         return
     yield os.path.realpath(name)
     if stat.S_ISDIR(status.st_mode):
         yield from _below(name)
-
-
-def _device_number(status: os.stat_result) -> str:
-    """Return the device number of a device node; empty if it is none."""
-    kinds = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
-    kind = kinds.get(stat.S_IFMT(status.st_mode), "")
-    number = status.st_rdev
-    return kind and f"{kind}{os.major(number)}:{os.minor(number)}"
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _below(folder: str) -> Iterator[str]:
             path = f"{here}/{name}"
             with suppress(OSError):  # it has just gone
                 status = os.stat(path)  # noqa: PTH116
-                number = _device_number(status)
+                number = device_number(status)
                 if number and not _is_control(path, status):
                     yield number
         left -= len(names)

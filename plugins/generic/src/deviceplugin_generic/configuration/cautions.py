@@ -1,9 +1,16 @@
 """What is valid in a configuration and may still not be what was meant."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin_generic.configuration.entries import CAMERAS, Configuration, Entry, Group
+from deviceplugin_generic.configuration.entries import (
+    CAMERAS,
+    Configuration,
+    Entry,
+    Group,
+    identity_of,
+)
 
 _SEEKERS: Final = {
     "/dev/bus/usb/": "libusb makes the path from",
@@ -21,24 +28,54 @@ _PLACES: Final = {
 }
 """The same by subsystem."""
 _VIDEO: Final = (CAMERAS, "/dev/video", "/dev/v4l/")
+_RENUMBERED: Final = re.compile(r"/dev/(bus/usb/|(ttyUSB|ttyACM|hidraw|video|usb/hiddev|snd/.*D).)")
+"""Names that the kernel counts anew when a device is plugged in again."""
+_PLUGGED: Final = frozenset({"usb", "tty", "hidraw", "video4linux", "sound", "input", "usbmisc"})
+"""Subsystems of what is plugged in, mostly."""
 
 
 def cautions(configuration: Configuration) -> Iterator[str]:
     """Yield a sentence for each, whatever the plugin may do."""
     for entry in configuration.entries:
-        for path, inside in (pair for group in entry.groups for pair in _given(group)):
-            seeker = next((one for one in _SEEKERS if f"{path}/".startswith(one)), "")
-            if seeker and inside and _renames(path, inside):
-                yield (
-                    f"{entry.name}: {path} is {inside} in the container: {_SEEKERS[seeker]} what "
-                    "sysfs says, and does not find the device there; leave mountPath out"
-                )
-        shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
-        if shares > 1:
+        for sentence in (*_numbers(entry), *_names(entry), *_shares(entry)):
+            yield f"{entry.name}: {sentence}"
+
+
+def _numbers(entry: Entry) -> Iterator[str]:
+    if what := next(_renumbered(entry), ""):
+        yield (
+            f"an id by path changes when {what} is plugged in again, or restarts by itself, and "
+            "comes back under another number: write id: serial, or id: port"
+        )
+
+
+def _renumbered(entry: Entry) -> Iterator[str]:
+    """Yield what has an id that follows the kernel's numbers, as of a USB device on its bus."""
+    for group in entry.groups:
+        if identity_of(entry, group) == "path":
+            if group.usb or (group.select and group.select.subsystem in _PLUGGED):
+                yield "a device"
+            paths = [spec.path for spec in group.paths if not spec.is_mount]
+            yield from (path for path in paths if _RENUMBERED.match(path))
+
+
+def _names(entry: Entry) -> Iterator[str]:
+    for path, inside in (pair for group in entry.groups for pair in _given(group)):
+        seeker = next((one for one in _SEEKERS if f"{path}/".startswith(one)), "")
+        if seeker and inside and _renames(path, inside):
             yield (
-                f"{entry.name}: count is {shares}: an IOMMU group has one holder, so that only one "
-                "share of a device of VFIO can be used; leave count out"
+                f"{path} is {inside} in the container: {_SEEKERS[seeker]} what sysfs says, and "
+                "does not find the device there; leave mountPath out"
             )
+
+
+def _shares(entry: Entry) -> Iterator[str]:
+    shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
+    if shares > 1:
+        yield (
+            f"count is {shares}: an IOMMU group has one holder, so that only one share of a device "
+            "of VFIO can be used; leave count out"
+        )
 
 
 def doubts(entry: Entry) -> Iterator[str]:

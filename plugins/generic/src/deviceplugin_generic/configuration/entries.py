@@ -158,6 +158,11 @@ class Entry:
     policy: Policy = "spread"
 
 
+def identity_of(entry: Entry, group: Group) -> Identity:
+    """Return what ids of the group's devices are computed from."""
+    return entry.identity or ("serial" if group.select or group.nodes else "path")
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """An entry of smarter-device-manager. Each matching path below /dev is a resource."""

@@ -23,6 +23,7 @@ from deviceplugin_generic.configuration.entries import (
     Identity,
     Policy,
     Rule,
+    identity_of,
 )
 from deviceplugin_generic.configuration.templates import (
     POSITION,
@@ -141,15 +142,11 @@ def _names(
     stems = [
         [] if identity == "path" else stems_of(match, entry, identity, tree)
         for group, match in found
-        for identity in [_identity(entry, group)]
+        for identity in [identity_of(entry, group)]
     ]
     names = iter(ledger.names([stem for some in stems for stem in some]))
     texts = ["+".join(next(names) for _ in some) for some in stems]
     return [f"{entry.name}-{text}" if text else "" for text in texts]
-
-
-def _identity(entry: Entry, group: Group) -> Identity:
-    return entry.identity or ("serial" if group.select or group.nodes else "path")
 
 
 def _shares(

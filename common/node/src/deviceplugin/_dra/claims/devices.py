@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from deviceplugin._attribution.claim_holders import ClaimedPlace, Place, UnreadableRecords
-from deviceplugin._attribution.hardware import Given
 from deviceplugin._attribution.holders import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
+from deviceplugin._attribution.stale import Given
 from deviceplugin._dra.claims.reading import Result
 from deviceplugin._dra.claims.record import Record, ResultKey
 from deviceplugin._dra.naming import PoolNames, device_name, former_name, names_in, pool_name

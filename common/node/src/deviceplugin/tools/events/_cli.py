@@ -27,7 +27,8 @@ _STOP_TIMEOUT: Final = 2.0
 
 _DESCRIPTION: Final = """\
 Create Events of this node when devices become unhealthy or healthy again, or when their plugin is
-not registered. `kubectl describe node` shows them. The command runs beside a plugin, and reads its
+not registered: `kubectl describe node` shows them. Pods get one when their device is back under
+another device number. The command runs beside a plugin, and reads its
 /devices. Without news it sends no requests to the cluster."""
 
 _EXAMPLES: Final = """\
@@ -95,7 +96,9 @@ def _post(options: argparse.Namespace) -> Callable[[Notice], None]:
 
 
 def _show(notice: Notice, node: str) -> None:
-    line = f"{notice.kind:<7}  {notice.reason}  node/{node}  {notice.message}"
+    pod = notice.facts[0].pod
+    what = f"pod/{pod[1]} -n {pod[0]}" if pod else f"node/{node}"
+    line = f"{notice.kind:<7}  {notice.reason}  {what}  {notice.message}"
     print(line, flush=True)  # noqa: T201
 
 

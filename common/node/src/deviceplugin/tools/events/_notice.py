@@ -1,6 +1,7 @@
 """The state of a plugin's devices, a change to report, and its Event."""
 
 import json
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +23,7 @@ NAMESPACE: Final = "default"
 """The only namespace in which the API server accepts Events of nodes, which have none."""
 MOST_NAMED: Final = 5
 """Most devices that one Event names."""
+STALE_REASON: Final = "DeviceNodeStale"
 _REASONS: Final = {
     (True, "bad"): "DeviceUnhealthy",
     (True, "degraded"): "DeviceDegraded",
@@ -50,6 +52,8 @@ class Fact(NamedTuple):
     """Why it is not, or will not be for long."""
     since: str = ""
     """The time when health or reason last changed, as ISO 8601; empty if that is unknown."""
+    pod: tuple[str, str, str] | None = None
+    """If it is about a pod that has a device node that is gone: namespace, name and uid."""
 
     @property
     def state(self) -> str:
@@ -83,7 +87,20 @@ def _facts(page: Any) -> list[Fact]:
         for device in resource["devices"]:
             reason, since = str(device.get("reason", "")), str(device.get("since", ""))
             found.append(Fact(name, str(device["id"]), bool(device["healthy"]), reason, since))
+            found += _of_pods(found[-1], device)
     return found
+
+
+def _of_pods(fact: Fact, device: Mapping[str, Any]) -> Iterator[Fact]:
+    """Yield a fact for each pod that has a node of ``device`` that is gone."""
+    stale = device.get("stale") or {}
+    pods = {(str(one["namespace"]), str(one["pod"])) for one in device.get("holders") or ()}
+    # The uid is that of the only pod. A claim whose pod is not listed has none.
+    uid = str(stale.get("uid", "")) if len(pods) == 1 else ""
+    for namespace, pod in sorted(pods) if stale else ():
+        if pod:
+            since, why = str(stale["since"]), str(stale["node"])
+            yield fact._replace(good=False, reason=why, since=since, pod=(namespace, pod, uid))
 
 
 class Notice(NamedTuple):
@@ -110,6 +127,8 @@ class Notice(NamedTuple):
     @property
     def reason(self) -> str:
         """The reason of the Event: one word for programs."""
+        if self.facts[0].pod:
+            return STALE_REASON
         return _REASONS[bool(self.facts[0].device), self.state]
 
     @property
@@ -120,7 +139,11 @@ class Notice(NamedTuple):
     def message(self) -> str:
         """The message of the Event: a line of at most 1024 bytes."""
         first = self.facts[0]
-        text = f"{first.resource}: {self._devices() if first.device else self._registration()}"
+        said = self._devices() if first.device else self._registration()
+        if first.pod:
+            gone = f"the pod has {_cut(first.reason)}, which is gone"
+            said = f"{_cut(first.device)} is back under another device number: {gone}; restart it"
+        text = f"{first.resource}: {said}"
         return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
 
     def _registration(self) -> str:
@@ -156,13 +179,15 @@ def as_event(notice: Notice, node: str, now: datetime) -> dict[str, Any]:
     The same change of the same devices has the same name, so the API server rejects duplicates.
     """
     moment = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    involved = _involved(notice.facts[0], node)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": _name(notice, node), "namespace": NAMESPACE},
-        # The kubelet uses this UID too. `kubectl describe node` finds the Event by it, and this
-        # process needs no permission to read nodes.
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
+        "metadata": {
+            "name": _name(notice, node),
+            "namespace": involved.get("namespace", NAMESPACE),
+        },
+        "involvedObject": involved,
         "type": notice.kind,
         "reason": notice.reason,
         "message": notice.message,
@@ -173,7 +198,17 @@ def as_event(notice: Notice, node: str, now: datetime) -> dict[str, Any]:
     }
 
 
+def _involved(fact: Fact, node: str) -> dict[str, str]:
+    if fact.pod is None:
+        # The kubelet uses this UID too. `kubectl describe node` finds the Event by it, and this
+        # process needs no permission to read nodes.
+        return {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+    namespace, name, uid = fact.pod
+    pod = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name}
+    return pod | {"uid": uid} if uid else pod  # `kubectl describe pod` needs it
+
+
 def _name(notice: Notice, node: str) -> str:
-    parts = [(fact.resource, fact.device, fact.since) for fact in notice.facts]
+    parts = [(one.resource, one.device, one.since, *(one.pod or ())) for one in notice.facts]
     digest = sha256(json.dumps([node, notice.state, parts]).encode()).hexdigest()
     return f"{node[:_MAX_NODE].rstrip('.-')}.{digest[:16]}"

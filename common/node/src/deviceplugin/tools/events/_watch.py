@@ -24,7 +24,7 @@ from deviceplugin.apiserver import (
     InvalidError,
 )
 from deviceplugin.kit.log import Problems
-from deviceplugin.tools.events._notice import NAMESPACE, Fact, Notice
+from deviceplugin.tools.events._notice import Fact, Notice
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,7 @@ FORGET: Final = 600.0
 """Seconds after which a device that has disappeared is forgotten."""
 _NEVER: Final = float("-inf")
 
-_Key = tuple[str, str]
-_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
+_Key = tuple[object, ...]
 _ADVICE: Final = {
     401: "is the token of the component events mounted?",
     403: "apply the ClusterRole and its binding of the component events",
@@ -102,7 +101,7 @@ class Watch:
 
     def _update(self, fact: Fact, now: float, at: datetime, *, first: bool) -> bool:
         """Update one fact; return False if there are too many."""
-        key = fact.resource, fact.device
+        key = _key(fact)
         subject = self._subjects.get(key)
         if not fact.since:  # it is needed to recognise the same news
             same = subject is not None and subject.fact.state == fact.state
@@ -144,7 +143,7 @@ class Watch:
         present = [
             one.fact.good
             for one in self._subjects.values()
-            if one.seen == self._observed_at and one.fact.device
+            if one.seen == self._observed_at and one.fact.device and not one.fact.pod
             if one.fact.resource == facts[0].resource
         ]
         return Notice(
@@ -158,15 +157,21 @@ class Watch:
         """Record that ``notice`` has been reported."""
         with self._lock:
             for fact in notice.facts:
-                subject = self._subjects.get((fact.resource, fact.device))
+                subject = self._subjects.get(_key(fact))
                 if subject is not None:
                     subject.reported = notice.state
                     subject.last[notice.state] = now
                     subject.changes = int(subject.fact.state != notice.state)
 
 
-def _group(subject: _Subject) -> tuple[str, bool, str]:
-    return subject.fact.resource, bool(subject.fact.device), subject.fact.state
+def _key(fact: Fact) -> _Key:
+    return fact.resource, fact.device, fact.pod
+
+
+def _group(subject: _Subject) -> _Key:
+    """Return what is equal for changes that share an Event. A pod has one for each device."""
+    fact = subject.fact
+    return fact.resource, bool(fact.device), fact.state, fact.pod and _key(fact)
 
 
 def _is_old(fact: Fact, at: datetime) -> bool:
@@ -179,7 +184,7 @@ def _is_old(fact: Fact, at: datetime) -> bool:
 def create_event(api: ApiServer, event: dict[str, Any]) -> None:
     """Create ``event``, unless one of that name exists."""
     try:
-        api.create(_PATH, event)
+        api.create(f"/api/v1/namespaces/{event['metadata']['namespace']}/events", event)
     except ConflictError:
         return
     except ForbiddenError as error:

@@ -34,6 +34,11 @@ class Suspect:
     """How long the device has been observed unhealthy."""
     left: float
     """Seconds until the pod's time is up; negative if it is."""
+    renewed_by_restart: str = ""
+    """If it is for a device node that is gone, but the path of which leads to the new one, the time
+    since which a container that starts gets that, as ISO 8601."""
+    containers: Collection[str] = ()
+    """Those that hold the device."""
 
 
 @dataclass(eq=False, repr=False)
@@ -78,10 +83,16 @@ class Patience:
     def _of_device(self, key: _Key, device: Mapping[str, Any], seconds: float) -> Iterator[Suspect]:
         resource, device_id = key
         left = self.of(resource) - seconds
-        pods = {(str(h["namespace"]), str(h["pod"])) for h in device.get("holders") or ()}
-        for namespace, name in sorted(pods):
-            reason = " ".join(str(device.get("reason", "")).split())
-            yield Suspect(namespace, name, resource, device_id, reason, seconds, left)
+        reason = " ".join(str(device.get("reason", "")).split())
+        stale = device.get("stale") or {}
+        renewed = str(stale["since"]) if stale.get("by_link") else ""
+        pods: dict[tuple[str, str], list[str]] = {}
+        for hold in device.get("holders") or ():
+            pod = str(hold["namespace"]), str(hold["pod"])
+            pods.setdefault(pod, []).append(str(hold.get("container", "")))
+        for pod in sorted(pods):
+            found = (*pod, resource, device_id, reason, seconds, left)
+            yield Suspect(*found, renewed_by_restart=renewed, containers=pods[pod])
 
 
 @dataclass(eq=False, repr=False)
@@ -102,7 +113,7 @@ class Pods:
             return "", "is gone"
         try:
             return str(pod["metadata"]["uid"]), self._objection(pod, suspect)
-        except (LookupError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
             raise UnavailableError(f"{_path(suspect)}: the answer is not a pod") from error
 
     def _objection(self, pod: dict[str, Any], suspect: Suspect) -> str:
@@ -114,6 +125,7 @@ class Pods:
             "has ended": pod.get("status", {}).get("phase") in {"Succeeded", "Failed"},
             f"is on node {spec.get('nodeName')!r}": spec.get("nodeName") != self.node,
             f"does not ask for {suspect.resource}": not _asks_for(spec, suspect.resource),
+            "has restarted since its device node has gone": _has_restarted(pod, suspect),
             "is a static pod": _MIRROR in notes,
             f"has the annotation {KEEP}: false": notes.get(KEEP) == "false",
             "has no controller that would replace it": not owned and not self.bare,
@@ -163,6 +175,18 @@ class Pods:
 
 def _path(suspect: Suspect) -> str:
     return f"/api/v1/namespaces/{suspect.namespace}/pods/{suspect.name}"
+
+
+def _has_restarted(pod: dict[str, Any], suspect: Suspect) -> bool:
+    """Return whether all containers with the device have got its new node by starting again."""
+    if not suspect.renewed_by_restart:
+        return False
+    status = pod.get("status") or {}
+    listed = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
+    states = [one.get("state") or {} for one in listed if one["name"] in suspect.containers]
+    starts = [str((state.get("running") or {}).get("startedAt", "")) for state in states]
+    since = datetime.fromisoformat(suspect.renewed_by_restart)
+    return bool(starts) and all(one and datetime.fromisoformat(one) > since for one in starts)
 
 
 def _asks_for(spec: dict[str, Any], resource: str) -> bool:
