@@ -11,15 +11,10 @@ import pytest
 
 from deviceplugin import ConfigError, Settings
 from deviceplugin._config.documents.faults import bounded
-from deviceplugin._config.loading import (
-    config_file,
-    hidden_variables,
-    key,
-    load,
-    suspicious_variables,
-)
+from deviceplugin._config.loading import config_file, key, load
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import check, helps
+from deviceplugin._config.variables import hidden_variables, suspicious_variables
 from deviceplugin.kit.configuration import Place, duration, list_of, name, needed, record
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import deviceplugin as dp
+from deviceplugin._config.loading import key
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.configuration.entries import UNLIMITED
 from generic.plugin import Machine, make_node
@@ -186,5 +187,5 @@ def table(heading: str) -> list[list[str]]:
 
 def test_the_settings_are_those_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    own = [f"`{field.name}`" for field in fields(GenericSettings) if field.name not in common]
+    own = [f"`{key(field)}`" for field in fields(GenericSettings) if field.name not in common]
     assert own == [row[0] for row in table("Settings")]

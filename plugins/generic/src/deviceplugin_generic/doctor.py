@@ -79,7 +79,7 @@ def look(node: Node) -> Iterable[Finding]:
     if not path.exists():
         return [_absent(node, path)]
     try:
-        configuration = node.own_settings(GenericSettings, path).device.configuration
+        configuration = node.own_settings(GenericSettings, path, lenient=True).device.configuration
     except ConfigError as error:
         means = "the generic plugin exits with status 2, and its pod restarts for ever."
         do = f"generic-device-plugin check {path} lists all errors, with their lines."
@@ -111,14 +111,17 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
         yield failure(path, "has no devices", means=_NONE, do=do)
     elif not (configuration.entries or configuration.rules or configuration.left_out):
         yield warning(path, "has no devices: its list is empty", means=_NONE, do=do)
-    for entry in configuration.entries:
+    for problem in configuration.problems:
+        means = "the generic plugin advertises nothing for this entry, as on-invalid-entry says."
+        yield failure(path, problem, means=means, do="correct the entry.")
+    for entry in (one for one in configuration.entries if not one.problem):
         yield _entry(node, path, entry)
         yield from _exposure(f"{path}: {entry.name}", list(exposed(entry)))
         if entry.health.command:
             yield ok(
                 f"{path}: {entry.name}", f"runs {entry.health.command[0]} in the plugin, as root"
             )
-    for rule in configuration.rules:
+    for rule in (one for one in configuration.rules if not one.problem):
         yield from _rule(node, path, rule)
 
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit import pieces, udev
-from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.configuration import EntrySettings, Place
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.configuration import globs, loading
 from deviceplugin_generic.configuration.entries import Configuration, Entry
@@ -27,8 +27,9 @@ Overlap = Literal["allow", "first", "refuse"]
 
 def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     """Yield devices. ``overlap`` decides on those that are the same hardware."""
+    offered = [share for share in shares if not share.is_reserved]
     if overlap == "allow":
-        yield from (share.device for share in shares)
+        yield from (share.device for share in offered)
         return
     # One that has only control nodes is its paths.
     own = {one.origin: pieces.of(one.device) or one.device.hardware for one in shares}
@@ -38,7 +39,7 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
         if overlap == "refuse" or not any(piece in taken for piece in some):
             for piece in some:
                 taken[piece].append(origin)
-    for share in shares:
+    for share in offered:
         device = share.device
         rivals = {other for piece in own[share.origin] for other in taken[piece]} - {share.origin}
         if rivals and overlap == "first":
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenericSettings(dp.Settings):
+class GenericSettings(EntrySettings):
     """The settings of the generic plugin."""
 
     domain: Domains = loading.DEFAULT_DOMAINS
@@ -65,6 +66,11 @@ class GenericSettings(dp.Settings):
     overlap: Overlap = "allow"
     """What happens to a device that several resources match: each has it (allow), only the first
     entry has it (first), or it is unhealthy in all of them (refuse)."""
+
+    @property
+    @override
+    def invalid_entries(self) -> Sequence[str]:
+        return self.device.configuration.problems
 
     @classmethod
     @override
@@ -105,6 +111,7 @@ class GenericPlugin(dp.Plugin):
         self._found: list[list[Share]] = []
         self._devices: list[dp.Device] = []
         self._shares: dict[str, Share] = {}
+        self.invalid_entries = settings.invalid_entries
         _tell_left_out(self._configuration)
         self.watch_paths = self._watched(Tree(self._roots, self._names))
 
@@ -127,7 +134,7 @@ class GenericPlugin(dp.Plugin):
             self._found = found
             shares = [share for part in found for share in part]
             self._checker.forget_all_but({share.origin for share in shares})
-            self._shares = {share.device.id: share for share in shares}
+            self._shares = {one.device.id: one for one in shares if not one.is_reserved}
             resolved = resolve(shares, self._settings.overlap)
             self._devices = list(self._settings.domain.under_each(resolved))
         return self._devices

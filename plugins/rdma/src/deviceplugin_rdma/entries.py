@@ -5,7 +5,7 @@ is that of the RDMA shared device plugin.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -121,6 +121,8 @@ class Entry:
     without_topology: bool = False
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What a container is told of a function besides, by its address; ``*`` is for all."""
+    problem: str = ""
+    """What is wrong with it. Then it offers nothing, and its selectors reserve functions."""
 
     @property
     def is_shared(self) -> bool:
@@ -159,7 +161,7 @@ _ADDRESSES: Final = cfg.list_of(
 _ROOTS: Final = cfg.list_of(cfg.text(problem=lambda text: numbered(text).problem))
 _LINKS: Final = cfg.list_of(cfg.choice("ether", "infiniband"))
 
-_SELECTOR: Final = cfg.record(
+SELECTOR: Final = cfg.record(
     _selector,
     {
         "vendors": _HEX,
@@ -191,13 +193,13 @@ def _type_problem(text: str) -> str:
 
 def _misplaced(place: Place, _given: Mapping[str, Place]) -> None:
     """Say where an unknown key belongs that is a selector."""
-    selectors = {key.lower() for key in _SELECTOR.schema["properties"]}
+    selectors = {key.lower() for key in SELECTOR.schema["properties"]}
     for key, one in place.keys().items():
         if key.lower() in selectors:
             one.fault("belongs into selectors; the SR-IOV network device plugin ignores it here")
 
 
-_ENTRY: Final = cfg.record(
+ENTRY: Final = cfg.record(
     Entry,
     {
         "resourceName": cfg.needed(
@@ -212,7 +214,7 @@ _ENTRY: Final = cfg.record(
             "pci_class",
         ),
         "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
-        "selectors": cfg.list_of(_SELECTOR, 1, single=True),
+        "selectors": cfg.list_of(SELECTOR, 1, single=True),
         "additionalInfo": cfg.as_argument(
             cfg.mapping_of(cfg.either(cfg.mapping_of(cfg.text(digits=True)), cfg.nothing({}))),
             "extra",
@@ -257,7 +259,7 @@ def _shared(
     return Entry(name, prefix or SHARED_PREFIX, (chosen,), shares, together=True)
 
 
-_SHARED: Final = cfg.record(
+SHARED: Final = cfg.record(
     _shared,
     {
         "resourceName": cfg.needed(
@@ -271,17 +273,3 @@ _SHARED: Final = cfg.record(
     rules=[_one_way],
     any_case=True,
 )
-
-
-def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for place, entry in found:
-        if (entry.prefix, entry.name) in seen:
-            place.fault(f"resourceName: {entry.name!r} is there already: use one entry for it")
-        seen.add((entry.prefix, entry.name))
-
-
-ENTRIES: Final = cfg.list_of(_ENTRY, nullable=True, together=_are_different)
-"""``resourceList``."""
-SHARED_ENTRIES: Final = cfg.list_of(_SHARED, nullable=True, together=_are_different)
-"""``configList``."""

@@ -58,6 +58,7 @@ class RdmaPlugin(dp.Plugin):
         self._unwritten = Problems(log)
         if not self._settings.resources:
             log.warning("list of resources is empty")
+        self.invalid_entries = self._settings.invalid_entries
         dev = self._settings.dev_dir
         self.watch_paths = [dev / "infiniband", dev / "vfio"]
 
@@ -81,7 +82,7 @@ class RdmaPlugin(dp.Plugin):
             f"{settings.resource(entry)} has no device: no function that is free is as its "
             "selectors want it"
             for entry in idle
-            if entry not in DEFAULT
+            if entry not in DEFAULT and not entry.problem
         ]
         self._publish()
         return [one.device for one in offered]

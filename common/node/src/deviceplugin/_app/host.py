@@ -97,8 +97,11 @@ class Host:
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
+        self.fixed_files: list[str] = []
+        """Why changes of files are not seen, a message for each; whoever reads them says so."""
         self._status = Status(
             settings=settings,
+            fixed_files=self.fixed_files,
             discoveries=self._discoveries,
             catalogue=self._catalogue,
             endpoints=self._endpoints,

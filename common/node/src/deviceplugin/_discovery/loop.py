@@ -39,6 +39,7 @@ class Discovery:
         self._clock: Clock = MONOTONIC
         self._skipped = Omissions(name, metrics.skipped_devices)
         self._missing = Omissions(name, metrics.shortfalls)
+        self._invalid = Omissions(name, metrics.invalid_entries, logging.ERROR)
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
@@ -81,6 +82,7 @@ class Discovery:
         start = self._discovering_since = self._clock.now()
         plugin = self.plugin
         try:
+            hooks.call(self._note_invalid, plugin)
             groups, problems = self._found_by(plugin)
             # Values of the plugin can raise even in here, and must not end anything else.
             hooks.call(self._publish, groups, problems, plugin)
@@ -103,6 +105,13 @@ class Discovery:
             return groups, problems
         finally:  # it has returned, however late; what hangs from here on hangs since now
             self._discovering_since = self._clock.now()
+
+    def _note_invalid(self, plugin: Plugin) -> None:
+        event, before = "invalid entry skipped", set(self._invalid.reasons)
+        self._invalid.note(event, Counter(map(str, plugin.invalid_entries)))
+        for text in self._invalid.reasons:
+            if text not in before:
+                self._metrics.events.add(event, detail=f"{self.name}: {text}")
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:
@@ -195,12 +204,18 @@ class Discovery:
         """What the last discovery should offer and does not, a message for each."""
         return [f"{self.name}: {text}" for text in self._missing.reasons]
 
+    @property
+    def invalid_entries(self) -> Sequence[str]:
+        """What is wrong with entries of the settings that are skipped, a message for each."""
+        return self._invalid.reasons
+
     def troubles(self) -> list[str]:
         """Return what keeps devices from being advertised, a message for each."""
         failure = [f"{self.name}: discovery failed: {self.failure}"] if self.failure else []
         skipped = [f"{self.name}: skipped: {text}" for text in self._skipped.reasons]
+        invalid = [f"{self.name}: invalid entry: {text}" for text in self.invalid_entries]
         more = [] if failure else self._resources.troubles()
-        return [*failure, *skipped, *self.shortfalls, *more]
+        return [*failure, *invalid, *skipped, *self.shortfalls, *more]
 
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:
@@ -218,10 +233,10 @@ _SHOWN: Final = 10
 class Omissions:
     """What discoveries of one plugin do not offer. For one thread."""
 
-    def __init__(self, plugin: str, metric: Gauge) -> None:
+    def __init__(self, plugin: str, metric: Gauge, level: int = logging.WARNING) -> None:
         self._plugin = plugin
         self._number = metric.labels(plugin)
-        self._problems = Problems(log)
+        self._problems = Problems(log, level)
         self.reasons: Sequence[str] = ()
         """Those of the last discovery; as many messages as are logged."""
 

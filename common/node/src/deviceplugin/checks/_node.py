@@ -98,18 +98,25 @@ class Node:
         return cls(root=root, settings=Settings())
 
     def own_settings(
-        self, settings: type[S], file: Path | None, environ: Mapping[str, str] | None = None
+        self,
+        settings: type[S],
+        file: Path | None,
+        environ: Mapping[str, str] | None = None,
+        *,
+        lenient: bool = False,
     ) -> S:
         """Return a plugin's settings in ``file``: those of its section, if plugins share the file.
 
         Variables in ``environ`` win over the file, as in the plugin's pod; by default there are
-        none.
+        none. If ``lenient``, entries are skipped that the plugin would skip.
 
         Raises:
             ConfigError: All faults, a line each.
         """
         if self.section is None:
-            return loading.load(settings, flags={}, file=file, environ=environ or {})
+            return loading.load(
+                settings, flags={}, file=file, environ=environ or {}, lenient=lenient
+            )
         return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:

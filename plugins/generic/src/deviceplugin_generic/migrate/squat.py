@@ -9,7 +9,7 @@ from typing import Any, Final
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_text
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
-from deviceplugin_generic.configuration import globs, grammar, loading
+from deviceplugin_generic.configuration import entry_lists, globs, loading
 from deviceplugin_generic.configuration.entries import LEVELS, Entry
 from deviceplugin_generic.configuration.loading import Domains
 from deviceplugin_generic.migrate.spellings import rewrite
@@ -118,7 +118,7 @@ def _read(
         if name in _SETTINGS and place.kind != "nothing"
     }
     raw = [anything().read(one) for one in items]
-    return settings, list(grammar.entries(items)), raw if lists else None
+    return settings, list(entry_lists.entries(items)), raw if lists else None
 
 
 def _variables(workload: Workload) -> dict[str, Setting]:
