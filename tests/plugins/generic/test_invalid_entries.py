@@ -1,6 +1,8 @@
 """One wrong entry among others: what is offered, what stays reserved, and who says so."""
 
 import json
+import signal
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -10,17 +12,21 @@ import pytest
 import deviceplugin as dp
 import deviceplugin_generic
 from deviceplugin._config.loading import load
+from deviceplugin.checks import Node, Verdict
 from deviceplugin.kit.configuration import of_text
+from deviceplugin.tools.agent._cli import main as device_plugins
+from deviceplugin.tools.doctor.checks import _plugin
 from deviceplugin.tools.events._notice import read_facts
-from deviceplugin_generic import GenericPlugin, GenericSettings
+from deviceplugin_generic import GenericPlugin, GenericSettings, doctor
 from deviceplugin_generic.configuration import entry_lists
 from deviceplugin_testing.conformance._subject import free_port
 from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from discovered import found
 from generic.plugin import Machine
+from hardware.namespaces import unshared
 from patience import PATIENCE
-from plugin_process import run, started
+from plugin_process import Process, run, started
 
 BOTH = {"ttyUSB0", "ttyUSB1"}
 LATE = "{name: late, groups: [{paths: [{path: DEV/ttyUSB*}]}]}"
@@ -115,6 +121,7 @@ def test_what_is_wrong_besides_entries_fails_in_any_case(tmp_path: Path, text: s
         lenient(tmp_path / "c.yaml", text)
 
 
+@pytest.mark.slow
 def test_a_thousand_wrong_entries_are_some_lines(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +170,7 @@ def entry(name: str, path: str, more: str = "") -> str:
     return f"{{name: {name}, id: serial, groups: [{{paths: [{{path: {path}}}]}}]{more}}}"
 
 
+@pytest.mark.slow
 def test_a_wrong_entry_is_skipped_at_the_start_and_on_reload_and_said_everywhere(
     kubelet: Kubelet, tmp_path: Path
 ) -> None:
@@ -213,3 +221,73 @@ def test_a_wrong_entry_is_skipped_at_the_start_and_on_reload_and_said_everywhere
 def answer(page: str, path: str) -> list[str]:
     with urllib.request.urlopen(f"{page}{path}", timeout=PATIENCE) as found:
         return str(found.read().decode()).splitlines()
+
+
+def test_a_section_of_several_plugins_can_have_a_wrong_entry(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.yaml"
+    entries = f"[{entry('good', '/dev/null')}, {{name: X}}]"
+    file.write_text(f"generic: {{on-invalid-entry: skip, devices: {entries}}}")
+    wrong = f"'X': {file}:1: generic.devices[1]: groups is missing"
+    for words, status in ((["--once"], 0), (["--print-config"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            device_plugins(["generic", f"--config={file}", *words])
+        said = capsys.readouterr()
+        assert (status, True) == (ended.value.code, wrong in said.err)
+        assert ("devic.es/good" in said.out) == (not status)
+    node = Node(root=Path("/"), settings=dp.Settings(), config=file)
+    (failed,) = [one for one in _plugin.sections(node) if one.verdict is Verdict.FAILURE]
+    assert failed.found.startswith(wrong.replace(f"{file}:", "line "))
+
+
+def test_the_doctor_names_entries_that_are_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    text = f"devices: [{entry('good', '/dev/null')}, {{name: X}}]"
+    for mode, failures in (("skip", 1), ("fail", 1)):
+        file.write_text(f"on-invalid-entry: {mode}\n{text}")
+        node = Node(root=Path("/"), settings=dp.Settings(), config=file)
+        findings = [*doctor.look(node)]
+        wrong = [one for one in findings if one.verdict is Verdict.FAILURE]
+        assert failures == len(wrong)
+        assert ("restarts for ever" in wrong[0].means) == (mode == "fail")
+        assert (mode == "skip") == any("good" in one.looked_at for one in findings)
+
+
+SUBPATH = """
+mkdir -p volume/..2026_11_27_20_00_00.123 pod
+cp c.yaml volume/..2026_11_27_20_00_00.123; touch pod/c.yaml
+mount --bind volume/..2026_11_27_20_00_00.123/c.yaml pod/c.yaml
+exec "$@"
+"""
+
+
+@pytest.mark.slow
+def test_a_file_that_is_mounted_by_subpath_is_said_once_by_the_plugin_and_its_commands(
+    kubelet: Kubelet, tmp_path: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text(f"devices: [{entry('good', '/dev/null')}]")
+    mounted = ["env", f"--chdir={tmp_path}", *unshared("--mount"), "sh", "-ec", SUBPATH, "-"]
+    command = [*mounted, str(Path(sys.executable).with_name("generic-device-plugin"))]
+    file, port = f"{tmp_path}/pod/c.yaml", free_port()
+    told = f"{file} is mounted by subPath, or by itself, so that no new version of it is seen: "
+    for words in (["check", file], [f"--config={file}", "--print-config"]):
+        done = subprocess.run([*command, *words], capture_output=True, text=True, check=True)
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"generic-device-plugin: {told}")
+    words = ["--log-format=json", f"--plugin-dir={kubelet.simulated.plugin_dir}"]
+    words += [f"--config={file}", f"--http-address=127.0.0.1:{port}"]
+    with subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True) as running:
+        process = Process(running)
+        said = process.wait_for("changes of file not seen")
+        assert told == said["problem"][: len(told)]
+        kubelet.simulated.wait_for("devic.es/good", {"good-null"})
+        assert ["ok", said["problem"]] == answer(f"http://127.0.0.1:{port}", "/readyz")
+        for _ in range(2):
+            running.send_signal(signal.SIGHUP)
+            assert not [
+                one
+                for one in process.read_until("configuration reloaded")
+                if "file" in one["event"]
+            ]
+        assert 0 == process.stop()

@@ -223,10 +223,12 @@ def _of_sections(path: Path, names: list[str]) -> Iterator[Finding]:
         section = getattr(settings, attribute(name))
         if isinstance(section, Refused):
             do = "correct the section: the plugin starts without a restart of the process."
-            yield _unusable(path, name, _said(ConfigError(section.reason), path), do)
-        for text in () if isinstance(section, Refused) else section.invalid_entries:
-            yield failure(f"{path}: {name}", text, means=_SKIPPED, do="correct the entry.")
-        if not isinstance(section, Refused) and not section.invalid_entries:
+            yield _unusable(path, name, _said(section.reason, path), do)
+            continue
+        for text in section.invalid_entries:
+            found = _said(text, path)
+            yield failure(f"{path}: {name}", found, means=_SKIPPED, do="correct the entry.")
+        if not section.invalid_entries:
             yield ok(f"{path}: {name}", "valid")
 
 
@@ -235,5 +237,5 @@ def _unusable(path: Path, name: str, found: str, do: str) -> Finding:
     return failure(f"{path}: {name}", found, means=means, do=do)
 
 
-def _said(error: ConfigError, path: Path) -> str:
+def _said(error: object, path: Path) -> str:
     return str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
