@@ -17,6 +17,7 @@ from deviceplugin._config.settings_class import check, helps
 from deviceplugin._config.variables import hidden_variables, suspicious_variables
 from deviceplugin.kit.configuration import (
     EntrySettings,
+    Kind,
     Place,
     duration,
     list_of,
@@ -303,7 +304,7 @@ def test_a_name_in_another_case_is_suggested() -> None:
     assert "did you mean 'Label'?" == suggestion("LABEL", ["Label", "table"])
 
 
-LAMP = record(dict, {"name": needed(name()), "watts": list_of(name())})
+LAMP: Kind[object] = record(dict, {"name": needed(name()), "watts": list_of(name())})
 
 
 def _two_lamps(found: Sequence[tuple[Place, object]]) -> None:

@@ -79,7 +79,7 @@ def look(node: Node) -> Iterable[Finding]:
     if not path.exists():
         return [_absent(node, path)]
     try:
-        configuration = node.own_settings(GenericSettings, path, lenient=True).device.configuration
+        configuration = node.own_settings(GenericSettings, path).device.configuration
     except ConfigError as error:
         means = "the generic plugin exits with status 2, and its pod restarts for ever."
         do = f"generic-device-plugin check {path} lists all errors, with their lines."

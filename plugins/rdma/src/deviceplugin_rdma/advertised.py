@@ -54,12 +54,11 @@ def chosen(
             if nic.address in taken and not entry.together:
                 continue
             selector = next((one for one in entry.selectors if one.matches(nic)), None)
-            if selector and entry.problem:
-                taken.add(nic.address)
-            elif selector and _can_be_had(nic, entry, busy):
+            if selector and (entry.problem or _can_be_had(nic, entry, busy)):
                 if not entry.together:
                     taken.add(nic.address)
-                yield entry, nic, selector
+                if not entry.problem:
+                    yield entry, nic, selector
 
 
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from deviceplugin.kit import configuration as cfg
@@ -17,7 +18,7 @@ def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
         seen.add((entry.prefix, entry.name))
 
 
-def _reserving(place: Place, problem: str) -> Entry:
+def _reserving(place: Place, problem: str, *, together: bool = False) -> Entry:
     """Return what stands for a wrong entry, with each selector as far as it can be read."""
     keys = (
         {key.lower(): one for key, one in place.keys().items()} if place.kind == "mapping" else {}
@@ -27,7 +28,7 @@ def _reserving(place: Place, problem: str) -> Entry:
     found = [cfg.readable(one, SELECTOR) or _partly(one) for one in places]
     shown = f"{cfg.bounded(name.shown)}: " if name else ""
     selectors = tuple(one for one in found if one != Selector())
-    return Entry(shown, selectors=selectors, problem=shown + problem)
+    return Entry(shown, selectors=selectors, together=together, problem=shown + problem)
 
 
 def _partly(place: Place) -> Selector:
@@ -41,14 +42,9 @@ def _partly(place: Place) -> Selector:
     return Selector(**found)
 
 
-def _shares_nothing(place: Place, problem: str) -> Entry:
-    """Return what stands for a wrong entry of functions that others may have too."""
-    return replace(_reserving(place, problem), selectors=())
-
-
 ENTRIES: Final = cfg.list_of(ENTRY, nullable=True, together=_are_different, instead=_reserving)
 """``resourceList``."""
 SHARED_ENTRIES: Final = cfg.list_of(
-    SHARED, nullable=True, together=_are_different, instead=_shares_nothing
+    SHARED, nullable=True, together=_are_different, instead=partial(_reserving, together=True)
 )
 """``configList``."""

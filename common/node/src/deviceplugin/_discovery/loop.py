@@ -107,11 +107,7 @@ class Discovery:
             self._discovering_since = self._clock.now()
 
     def _note_invalid(self, plugin: Plugin) -> None:
-        event, before = "invalid entry skipped", set(self._invalid.reasons)
-        self._invalid.note(event, Counter(map(str, plugin.invalid_entries)))
-        for text in self._invalid.reasons:
-            if text not in before:
-                self._metrics.events.add(event, detail=f"{self.name}: {text}")
+        self._invalid.note("invalid entry skipped", Counter(map(str, plugin.invalid_entries)))
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:

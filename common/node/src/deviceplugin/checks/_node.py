@@ -98,25 +98,18 @@ class Node:
         return cls(root=root, settings=Settings())
 
     def own_settings(
-        self,
-        settings: type[S],
-        file: Path | None,
-        environ: Mapping[str, str] | None = None,
-        *,
-        lenient: bool = False,
+        self, settings: type[S], file: Path | None, environ: Mapping[str, str] | None = None
     ) -> S:
         """Return a plugin's settings in ``file``: those of its section, if plugins share the file.
 
         Variables in ``environ`` win over the file, as in the plugin's pod; by default there are
-        none. If ``lenient``, entries are skipped that the plugin would skip.
+        none. Entries are skipped that the plugin would skip.
 
         Raises:
             ConfigError: All faults, a line each.
         """
         if self.section is None:
-            return loading.load(
-                settings, flags={}, file=file, environ=environ or {}, lenient=lenient
-            )
+            return loading.load(settings, flags={}, file=file, environ=environ or {}, lenient=True)
         return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:

@@ -124,7 +124,7 @@ class Devices:
         roots = [of_text(text) for text in texts]
         for root in roots:
             _quote_numbers(root)
-        entries, _ = _of_flags(roots)
+        entries, _ = of_flags(roots)
         made = cls(Configuration(entries, is_given=True), tuple(texts))
         refuse([root.faults for root in roots], made)
         return made
@@ -151,15 +151,8 @@ def items(place: Place) -> list[Place]:
 def of_flags(roots: Sequence[Place]) -> tuple[tuple[Entry, ...], list[Place]]:
     """Return the entries in the values of flags, each of which is one or a list, and their places.
 
-    Raises:
-        ConfigError: All faults, a line each.
+    Faults are collected.
     """
-    found = _of_flags(roots)
-    refuse(root.faults for root in roots)
-    return found
-
-
-def _of_flags(roots: Sequence[Place]) -> tuple[tuple[Entry, ...], list[Place]]:
     groups = [items(root) if root.kind in {"list", "nothing"} else [root] for root in roots]
     places = [place for found in groups for place in found]
     quoted = [one for one in roots if one.kind == "text" and one.raw.lstrip()[:1] in {"{", "["}]
@@ -196,8 +189,11 @@ def read(root: Place) -> Mapping[str, object]:
     ):  # an entry of nodes may leave the devices of the rest as they are
         settings["device"] = Devices(Configuration(place=str(root)))
     names: dict[str, str] = {}
-    for name, place in _keys(root):
+    for name, place in root.keys().items():
         key = SETTINGS.get(name, name)
+        if name not in SETTINGS and name.lower() in SETTINGS:
+            place.fault(f"unknown key: did you mean {name.lower()!r}?")
+            continue
         if key in names:
             place.fault(f"means the same as {names[key]}, which is there too: keep one of them")
         elif key == "device":
@@ -208,15 +204,6 @@ def read(root: Place) -> Mapping[str, object]:
             settings[key] = LEVELS[place.raw] if is_level else place
         names.setdefault(key, name)
     return settings
-
-
-def _keys(root: Place) -> Iterator[tuple[str, Place]]:
-    """Yield the keys of a file but those that are faults here, because of their case."""
-    for name, place in root.keys().items():
-        if name not in SETTINGS and name.lower() in SETTINGS:
-            place.fault(f"unknown key: did you mean {name.lower()!r}?")
-        else:
-            yield name, place
 
 
 def translated(arguments: Sequence[str]) -> Iterator[str]:

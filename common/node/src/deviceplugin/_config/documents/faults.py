@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
-from typing_extensions import override
-
 from deviceplugin.errors import ConfigError
 
 _LONGEST: Final = 400
@@ -32,16 +30,17 @@ class Faults:
     Those of entries that may be skipped one by one are in collections of their own.
     """
 
-    def __init__(self, locate: Callable[[int], str]) -> None:
+    def __init__(self, locate: Callable[[int], str], kept: list[int] | None = None) -> None:
         self._locate = locate
         self.found: dict[tuple[int, str], str] = {}
         """Line and message of each that is kept, with its key."""
         self.more = 0
         """How many are not kept."""
-        self._of_entries: list[Faults] = []
-        self._kept = [0]
-        """How many are kept of all its entries, which share this."""
         self.count = 0
+        self._kept = kept or [0]
+        """How many are kept by all that share this: those of entries do."""
+        self._of_entries: list[Faults] = []
+        self._kept_of_entries = [0]
 
     def place(self, line: int, key: str) -> str:
         """Return a place in the document for messages: ``FILE:LINE: KEY``."""
@@ -51,10 +50,12 @@ class Faults:
         """Record a fault; duplicates are dropped. A key or problem that is very long is cut."""
         self.count += 1
         text = _joined(self.place(line, key), bounded(problem))
-        if not self.full:
-            self.found.setdefault((line, text), key)
-        elif (line, text) not in self.found:
-            self.more += 1
+        if (line, text) not in self.found:
+            if self.terse and self.found:
+                self.more += 1
+            else:
+                self.found[line, text] = key
+                self._kept[0] += 1
         return InvalidError(text)
 
     def apart(self) -> "Faults":
@@ -66,7 +67,7 @@ class Faults:
 
         Of all entries together ``MOST`` are kept, and of each at least one.
         """
-        own = _OfEntry(self._locate, self._kept)
+        own = Faults(self._locate, self._kept_of_entries)
         for fault, at in [*self.found.items()]:
             if not key or at == key or at.startswith((f"{key}.", f"{key}[")):
                 own.found[fault] = self.found.pop(fault)
@@ -75,14 +76,9 @@ class Faults:
         return own
 
     @property
-    def full(self) -> bool:
-        """Whether a further fault is only counted."""
-        return len(self.found) >= MOST
-
-    @property
     def terse(self) -> bool:
-        """Whether a further fault needs no advice, which takes time."""
-        return self.full
+        """Whether no more are kept, so that a further fault needs no advice, which takes time."""
+        return self._kept[0] >= MOST
 
     @property
     def lines(self) -> list[str]:
@@ -103,29 +99,6 @@ class Faults:
     def refuse(self) -> None:
         """Raise ConfigError with a line for each fault, if there are any."""
         refuse([self])
-
-
-class _OfEntry(Faults):
-    """The faults of one entry. ``kept`` counts those of all entries."""
-
-    def __init__(self, locate: Callable[[int], str], kept: list[int]) -> None:
-        super().__init__(locate)
-        self._all = kept
-
-    @override
-    def add(self, line: int, key: str, problem: str) -> InvalidError:
-        self._all[0] += 1
-        return super().add(line, key, problem)
-
-    @property
-    @override
-    def full(self) -> bool:
-        return bool(self.found) and self.terse
-
-    @property
-    @override
-    def terse(self) -> bool:
-        return self._all[0] > MOST
 
 
 def refuse(found: Iterable[Faults], value: Any = None) -> None:

@@ -212,15 +212,13 @@ def _without_anchors(root: Place) -> Place:
 
 def refuse_object(root: Place) -> None:
     """Record that an object of Kubernetes is no configuration, and raise InvalidError."""
-    places = root.keys() if is_object(root.node) else {}
-    if places:
+    if is_object(root.node):
+        places = root.keys()
         kind, data = printable(places["kind"].raw), places.get("data")
         named = next(iter(data.node.pairs), "") if data else ""
         inside = f"data[{named!r}]" if named else "in a ConfigMap of it, or in its arguments"
-        raise root.fault(
-            f"is a Kubernetes object, a {kind}: its file is {inside}; deviceplugin migrate reads "
-            "whole manifests of other plugins"
-        )
+        what = f"is a Kubernetes object, a {kind}: its file is {inside}; deviceplugin migrate"
+        raise root.fault(f"{what} reads whole manifests of other plugins")
 
 
 def plain_documents(text: str | bytes, name: str = "") -> list[Any]:
