@@ -97,11 +97,8 @@ class Host:
         self._switch = self._make_switch(names)
         self.offer_by = self._switch.to
         self._liveness = Liveness(self._endpoints.servers, self._metrics.events)
-        self.fixed_files: list[str] = []
-        """Why changes of files are not seen, a message for each; whoever reads them says so."""
         self._status = Status(
             settings=settings,
-            fixed_files=self.fixed_files,
             discoveries=self._discoveries,
             catalogue=self._catalogue,
             endpoints=self._endpoints,
@@ -211,6 +208,7 @@ class Host:
         # The same as over HTTP, for tests.
         self.alive, self.ready = status.alive, status.ready
         self.troubles, self.inventory = status.troubles, status.inventory
+        self.fixed_files = status.fixed_files  # whoever reads the files sets them
         self._metrics.devices = status.count_devices
         self._metrics.attribution = status.attribute
         resources = self._catalogue.resources

@@ -43,7 +43,8 @@ class Status:
     switch: ProtocolSwitch
     directories: HostDirectories
     holding: Holding
-    fixed_files: Sequence[str] = ()
+    fixed_files: list[str] = field(default_factory=list[str])
+    """Why changes of files are not seen, a message for each; whoever reads the files sets it."""
     hooks: HooksByResource = field(default_factory=HooksByResource)
     """By the name of the plugin."""
     problems: Problems = field(default_factory=lambda: Problems(log))
