@@ -62,6 +62,17 @@ def test_a_probe_fails_with_the_reason_and_recovers(path: str, field: str) -> No
         assert (200, kind, "ok\n") == ask(server, path)
 
 
+def test_what_else_is_wrong_is_said_by_the_probe_that_is_ready_and_does_not_fail_it() -> None:
+    host = View()
+    host.odd = ["Plugin: invalid entry skipped: x"]
+    with serving(host=host) as server:
+        assert (200, "ok\nPlugin: invalid entry skipped: x\n") == ask(server, "/readyz")[::2]
+        assert "ok\n" == ask(server, "/healthz")[2]
+        host.waiting = "not registered"
+        expected = "not registered\nPlugin: invalid entry skipped: x\n"
+        assert (503, expected) == ask(server, "/readyz")[::2]
+
+
 def test_the_probes_of_a_kubelet_are_known_from_those_of_others() -> None:
     probes: list[None] = []
     with serving(probed=lambda: probes.append(None)) as server:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deviceplugin._platform.callbacks import Listeners
-from deviceplugin._platform.mounts import mount_of, mounts
+from deviceplugin._platform.mounts import fixed, mount_of, mounts
 from deviceplugin._platform.pollable_event import PollableEvent
 
 LINES = """\
@@ -86,3 +86,32 @@ def test_all_are_called_in_order_until_they_end() -> None:
     end()
     listeners.call()
     assert ["one", "two", "two"] == called
+
+
+def test_a_file_that_is_mounted_by_itself_or_in_one_version_is_never_updated(
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / name for name in ("whole", "part", "alone", "away")]
+    for one in folders[:3]:
+        one.mkdir()
+        (one / "c.yaml").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "alone/c.yaml")
+    volume = "/pods/7/volumes/kubernetes.io~configmap/c"
+    version = f"{volume}/..2026_11_27_20_00_00.123"
+    mountinfo = tmp_path / "mountinfo"
+    roots = {
+        tmp_path: "/",
+        folders[0]: volume,
+        folders[1]: f"{version}/part",
+        folders[2] / "c.yaml": "/home/c.yaml//deleted",
+    }
+    lines = [f"2 1 8:1 {root} {at} rw - ext4 /dev/sda1 rw" for at, root in roots.items()]
+    mountinfo.write_text("\n".join(lines))
+    paths = [*(one / "c.yaml" for one in folders), tmp_path / "link", folders[1], folders[1]]
+    expected = [folders[1] / "c.yaml", folders[2] / "c.yaml", tmp_path / "link"]
+    assert [
+        f"{path} is mounted by subPath, or by itself, so that no new version of it is seen: "
+        f"mount its whole volume at {path.parent}, without subPath"
+        for path in expected
+    ] == list(fixed(paths, mountinfo))
+    assert [] == list(fixed(paths, tmp_path / "none"))

@@ -1,7 +1,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -10,17 +10,21 @@ from typing import Any, ClassVar
 import pytest
 
 from deviceplugin import ConfigError, Settings
-from deviceplugin._config.documents.faults import bounded
-from deviceplugin._config.loading import (
-    config_file,
-    hidden_variables,
-    key,
-    load,
-    suspicious_variables,
-)
+from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._config.loading import config_file, key, load
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import check, helps
-from deviceplugin.kit.configuration import Place, duration, list_of, name, needed, record
+from deviceplugin._config.variables import hidden_variables, suspicious_variables
+from deviceplugin.kit.configuration import (
+    EntrySettings,
+    Kind,
+    Place,
+    duration,
+    list_of,
+    name,
+    needed,
+    record,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +275,101 @@ class NamedSettings(Settings):
     named: str = field(default="a.b/c", metadata={"env": ("NAMED", "CALLED")})
     prefix: str = ""
     place: Path | None = Path("/etc")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("kind: ConfigMap\ndata: {c.yaml: x}", "a ConfigMap: its file is data['c.yaml']; "),
+        ("kind: HelmRelease\ndata: 3", "a HelmRelease: its file is in a ConfigMap of it, or in "),
+        ("kind: 7\ndata: {}\n---\napiVersion: v1\nkind: List", "a 7: its file is in a ConfigMap"),
+        ("kind: A\ndata: {}\n---\n- {}", "a A: its file is in a ConfigMap"),
+    ],
+)
+def test_an_object_of_kubernetes_is_named_for_what_it_is(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"apiVersion: v1\n{text}\n")
+    with pytest.raises(ConfigError) as raised:
+        Settings.of_file(file)
+    assert [f"{file}:1: is a Kubernetes object, {told}"] == [
+        line[: len(f"{file}:1: is a Kubernetes object, {told}")]
+        for line in str(raised.value).splitlines()
+    ]
+
+
+def test_a_name_in_another_case_is_suggested() -> None:
+    assert "did you mean 'log-level'?" == suggestion("LOG-LEVEL", NAMES)
+    assert "did you mean 'Label'?" == suggestion("LABEL", ["Label", "table"])
+
+
+LAMP: Kind[object] = record(dict, {"name": needed(name()), "watts": list_of(name())})
+
+
+def _two_lamps(found: Sequence[tuple[Place, object]]) -> None:
+    for place, _ in found[2:]:
+        place.fault("is one too many")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LampSettings(EntrySettings):
+    lamps: tuple[object, ...] = field(
+        default=(),
+        metadata={
+            "kind": list_of(LAMP, nullable=True, together=_two_lamps, instead=lambda _, why: why)
+        },
+    )
+
+
+A_LAMP = {"name": "a"}
+
+
+@pytest.mark.parametrize("by", ["flag", "variable", "file"])
+@pytest.mark.parametrize(
+    ("lamps", "read"),
+    [
+        ("[{name: a}, {nmae: b}]", (A_LAMP, "lamps[1].nmae: unknown key: did you mean 'name'?; ")),
+        ("[{name: a, name: a}, {name: a}]", ("lamps[0].name: given twice", A_LAMP)),
+        ("[{name: a}, 7, {name: a}]", (A_LAMP, "lamps[1]: 7 is not a mapping with keys", A_LAMP)),
+        ("[{name: a}, {name: a}, {name: a}]", (A_LAMP, A_LAMP, "lamps[2]: is one too many")),
+        ("null", ()),
+    ],
+)
+def test_wrong_entries_are_skipped_only_where_that_is_wanted(
+    tmp_path: Path, by: str, lamps: str, read: tuple[object, ...]
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"lamps: {lamps}" if by == "file" else "")
+    flags = {"lamps": lamps} if by == "flag" else {}
+    environ = {"DP_LAMPS": lamps} if by == "variable" else {}
+
+    def lamps_of(choice: str, *, lenient: bool) -> list[str]:
+        given = {**flags, "on-invalid-entry": choice}
+        made = load(LampSettings, flags=given, file=file, environ=environ, lenient=lenient)
+        assert () == made.invalid_entries, "a plugin says them itself"
+        return [*map(str, made.lamps)]
+
+    found = lamps_of("skip", lenient=True)
+    for expected, one in zip(read, found, strict=True):
+        known = str(expected).removeprefix("lamps") if by != "file" else str(expected)
+        assert known in one
+    for choice, lenient in (("fail", True), ("skip", False)):
+        if all(isinstance(one, dict) for one in read):
+            assert found == lamps_of(choice, lenient=lenient)
+        else:
+            with pytest.raises(ConfigError):
+                lamps_of(choice, lenient=lenient)
+
+
+def test_a_file_that_is_wrong_besides_its_entries_has_one_error_with_all(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("lamps: [7]\npoll-interval: x\n")
+    flags = {"on-invalid-entry": "skip"}
+    for lenient, count in ((True, 1), (False, 2)):
+        with pytest.raises(ConfigError) as raised:
+            load(LampSettings, flags=flags, file=file, environ={}, lenient=lenient)
+        assert count == len(str(raised.value).splitlines())
 
 
 def test_a_text_may_be_empty_if_its_default_is() -> None:

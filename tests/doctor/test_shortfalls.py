@@ -1,6 +1,6 @@
 """What the doctor makes of what a running plugin reports of itself, and of the kubelet's answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +20,17 @@ from scripted_plugin import RESOURCE, ScriptedPlugin
 
 
 @contextmanager
-def answering(*shortfalls: str) -> Iterator[Node]:
+def answering(*shortfalls: str, invalid: Sequence[str] = ()) -> Iterator[Node]:
     """Yield this machine, on which a plugin serves HTTP."""
     plugin = ScriptedPlugin("a")
-    plugin.shortfalls = shortfalls
+    plugin.shortfalls, plugin.invalid_entries = shortfalls, invalid
     with (
         TemporaryDirectory(prefix="dp") as root,
         Kubelet(Path(root)) as kubelet,
         kubelet.running(plugin, http_address="127.0.0.1:0") as node,
     ):
         node.wait_for(RESOURCE, {"a"})
+        node.host.fixed_files[:] = ["c.yaml is mounted by subPath"] if invalid else []
         port = eventually(lambda: node.host.http_port, "the port")
         settings = replace(kubelet.settings(), http_address=f"127.0.0.1:{port}")
         yield Node(root=Path("/"), settings=settings, timeout=PATIENCE)
@@ -50,6 +51,14 @@ def test_what_a_running_plugin_should_offer_and_does_not_is_a_warning() -> None:
             ] == found(replace(node, settings=settings))
 
 
+def test_an_entry_that_is_skipped_and_a_file_that_is_never_updated_are_found() -> None:
+    with answering(invalid=["'x': c.yaml:2: y"]) as node:
+        assert [
+            ("failure", "invalid entry: ScriptedPlugin: 'x': c.yaml:2: y"),
+            ("warning", "c.yaml is mounted by subPath"),
+        ] == found(node)
+
+
 def test_a_plugin_that_offers_all_is_ok_and_elsewhere_nobody_is_asked() -> None:
     with answering() as node:
         assert [("ok", "the plugin offers all that it should")] == found(node)
@@ -63,7 +72,11 @@ OFF = Settings(http_address="off")
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"[]", b"{", b"7", b'{"shortfalls": 7}', b'{"shortfalls": null}', b"[" * 10**5]
+    "answer",
+    [
+        *(b"", b"[]", b"{", b"7", b'{"shortfalls": 7}', b'{"shortfalls": null}', b"[" * 10**5),
+        *(b'{"fixed_files": 1}', b'{"invalid_entries": [1]}', b'{"invalid_entries": {"a": 1}}'),
+    ],
 )
 def test_an_answer_that_makes_no_sense_does_no_harm(
     monkeypatch: pytest.MonkeyPatch, answer: bytes

@@ -59,7 +59,7 @@ def cameras(kubelet: Kubelet, *devices: dp.Device | str) -> Iterator[tuple[Scrip
     plugin = ScriptedPlugin(*devices, resource=R)
     with kubelet.running(plugin, http_address="127.0.0.1:0") as node:
         port = node.host.http_port
-        count = 1 + len(devices)
+        count = 2 + len(devices)  # the resource, and the entries of its settings
         eventually(lambda: count == len([f for f in read_facts(url(port), 5) if f.good]), "them")
         yield plugin, port
 
@@ -82,7 +82,7 @@ def test_health_that_changes_is_told_to_the_cluster_and_no_old_news_after_a_rest
             eventually(lambda: 2 == len(api.events))
         plugin.set("cam0", "cam1", dp.Device("cam2", health=dp.Health.degraded("shutter sticks")))
         states = ["good", "good", "degraded"]
-        eventually(lambda: states == [fact.state for fact in read_facts(url(port), 5)[1:]])
+        eventually(lambda: states == [fact.state for fact in read_facts(url(port), 5)[2:]])
     assert [
         f"{R}: cam1 is unhealthy: lens cap is on (1 of 3 unhealthy)",
         f"{R}: cam1 is healthy again (0 of 3 unhealthy)",

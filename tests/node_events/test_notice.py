@@ -49,6 +49,14 @@ MANY = ill(*(f"c{n}" for n in range(1000)), reason="ill")
             "not registered with the kubelet: waiting",
         ),
         (
+            *((Fact(R, "", good=False, reason="c.yaml:2: x", of_entries=True),), ()),
+            *("InvalidEntry", "invalid entry skipped: c.yaml:2: x"),
+        ),
+        (
+            *((Fact(R, "", good=True, of_entries=True),), (), "EntriesValid"),
+            "all entries are valid again",
+        ),
+        (
             *((Fact(R, "", good=True),), (), "DevicesRegistered"),
             "the kubelet is watching it again",
         ),

@@ -23,6 +23,7 @@ class View:
     def __init__(self) -> None:
         self.death = ""
         self.waiting = ""
+        self.odd: list[str] = []
         self.resources: list[Report] = []
         self.short: list[str] = []
 
@@ -31,6 +32,9 @@ class View:
 
     def ready(self) -> str:
         return self.waiting
+
+    def remarks(self) -> list[str]:
+        return self.odd
 
     def reports(self) -> list[Report]:
         return self.resources

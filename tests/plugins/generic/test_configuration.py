@@ -82,16 +82,6 @@ BAD = {
         "devices[0].groups[1]: is a count alone: put it into the braces of the group before it"
     ],
     "Devices: []\n": ["Devices: unknown key: did you mean 'devices'?"],
-    **{
-        f"apiVersion: v1\nkind: {kind}\n{more}": [
-            f"is a Kubernetes object, a {kind}: its file is {where}; deviceplugin migrate reads "
-            "whole manifests of other plugins"
-        ]
-        for kind, more, where in (
-            ("ConfigMap", "data: {c.yaml: x}\n", "data['c.yaml']"),
-            ("HelmRelease", "data: 3\n", "in a ConfigMap of it, or in its arguments"),
-        )
-    },
     NAMED % "{usb: [{vendor: 1209, product: 0407}]}": [
         f'{GROUP}.usb[0].vendor: 1209 {QUOTES} "1209"',
         f'{GROUP}.usb[0].product: 0407 {QUOTES} "0407"',

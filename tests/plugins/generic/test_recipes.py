@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import deviceplugin as dp
+from deviceplugin._config.loading import key
 from deviceplugin_generic import GenericSettings
 from deviceplugin_generic.configuration.entries import UNLIMITED
 from deviceplugin_generic.configuration.loading import Domains
@@ -246,5 +247,5 @@ def test_the_recipes_with_more_than_nodes_give_that_too(machine: Machine) -> Non
 
 def test_the_settings_are_those_of_the_code() -> None:
     common = {field.name for field in fields(dp.Settings)}
-    own = [f"`{field.name}`" for field in fields(GenericSettings) if field.name not in common]
+    own = [f"`{key(field)}`" for field in fields(GenericSettings) if field.name not in common]
     assert own == [row[0] for row in table("Settings")]

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+import deviceplugin as dp
+from deviceplugin._config.loading import load
+from deviceplugin_rdma import RdmaSettings
 from deviceplugin_testing.fixture import Kubelet
 from discovered import found
 from rdma.machines import CONNECTX6, DGX_H100
@@ -43,6 +46,49 @@ def test_an_interface_that_is_back_under_another_name_is_not_remembered(tree: Rd
     tree.move_to_pod("0000:5e:00.0")
     (tree.folders["0000:5e:00.0"] / "net").rmdir()  # its driver is bound anew
     assert "intel.com/ens3" not in ids(plugin)
+
+
+def wrong(**keys: object) -> dict[str, object]:
+    return {"resourceName": "wrong", "shares": "many", **keys}
+
+
+@pytest.mark.parametrize(
+    ("entry", "reserves"),
+    [
+        (wrong(selectors={"linkTypes": ["infiniband"]}), True),
+        (wrong(selectors=[{"linkTypes": ["infiniband"], "vendors": ["x"]}]), True),
+        (wrong(selectors=[{"LinkTypes": ["infiniband"], "vendor": "15b3"}]), True),
+        (wrong(selectors=[{"vendors": "x"}, 7]), False),
+        (wrong(), False),
+        (7, False),
+    ],
+)
+def test_a_wrong_entry_reserves_what_its_selectors_may_match(
+    tree: RdmaTree, entry: object, *, reserves: bool
+) -> None:
+    whole = ids(tree.plugin(NIC))["intel.com/nic"]
+    file = tree.root / "lenient.json"
+    file.write_text(json.dumps({"resourceList": [entry, *NIC["resourceList"]]}))
+    flags = {"on-invalid-entry": "skip"}
+    settings = load(RdmaSettings, flags=flags, file=file, environ={}, lenient=True)
+    plugin = tree.plugin(resources=settings.resources)
+    left = ids(plugin)
+    assert {"intel.com/nic"} == left.keys()
+    assert reserves == (len(left["intel.com/nic"]) < len(whole))
+    (problem,) = plugin.invalid_entries
+    assert f"{file}:1: resourceList[0]" in problem
+    assert [] == plugin.shortfalls
+    with pytest.raises(dp.ConfigError):
+        RdmaSettings.of_file(file)
+
+
+def test_a_wrong_entry_of_functions_that_are_shared_reserves_none(tree: RdmaTree) -> None:
+    file = tree.root / "lenient.json"
+    shared = {"resourceName": "a-b", "selectors": {"vendors": ["15b3"]}}
+    file.write_text(json.dumps({"configList": [shared], **NIC}))
+    flags = {"on-invalid-entry": "skip"}
+    settings = load(RdmaSettings, flags=flags, file=file, environ={}, lenient=True)
+    assert ids(tree.plugin(NIC)) == ids(tree.plugin(resources=settings.resources))
 
 
 def test_functions_that_are_created_later_are_offered(tree: RdmaTree) -> None:

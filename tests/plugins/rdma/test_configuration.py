@@ -8,7 +8,8 @@ import pytest
 import deviceplugin as dp
 from deviceplugin._config.loading import load
 from deviceplugin_rdma import RdmaSettings
-from deviceplugin_rdma.entries import DEFAULT, ENTRIES, Entry, Selector
+from deviceplugin_rdma.entries import DEFAULT, Entry, Selector
+from deviceplugin_rdma.entry_lists import ENTRIES
 
 
 def read(tmp_path: Path, document: object) -> RdmaSettings:

@@ -48,6 +48,13 @@ class Plugin(ABC):
     each discovery that succeeds. Each is logged once, counted by a metric, and shown by the doctor.
     """
 
+    invalid_entries: Sequence[str] = ()
+    """What is wrong with entries of the settings that are skipped, a message for each.
+
+    That of ``Settings`` with the same name, if the plugin has such a list. Each is logged as an
+    error, counted by a metric, shown by the doctor and ``/readyz``, and becomes an Event.
+    """
+
     socket_name: str = ""
     """Another file name, without its ``.sock``, of the socket of ``resource``.
 

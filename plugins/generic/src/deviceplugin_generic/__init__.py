@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import Hosted
+from deviceplugin.kit import configuration as cfg
+from deviceplugin.kit.hosting import STRICT, Hosted
 from deviceplugin_generic.configuration import loading
 from deviceplugin_generic.configuration.cautions import cautions, doubts
 from deviceplugin_generic.discovery.cache import Cache
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def hosted() -> Hosted[GenericSettings]:
     """Return the plugin for ``device-plugins``."""
     make = partial(GenericPlugin, checker=Checker(), cache=Cache())
-    return Hosted(make, GenericSettings, _resources, renamed={"device": "devices"})
+    return Hosted(make, GenericSettings, _resources, STRICT, renamed={"device": "devices"})
 
 
 def _resources(settings: GenericSettings) -> list[str]:
@@ -53,6 +54,7 @@ def check(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write(_USAGE)
         return 2
+    _say(cfg.fixed([Path(arguments[0])]))
     try:
         configuration = configured(GenericSettings.of_file(Path(arguments[0])))
     except dp.ConfigError as error:

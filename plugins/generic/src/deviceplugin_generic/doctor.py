@@ -121,6 +121,25 @@ def _absent(node: Node, path: Path) -> Finding:
 
 
 def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[Finding]:
+    yield from _without_devices(path, configuration)
+    entries = [one for one in configuration.entries if not one.problem]
+    for entry in entries:
+        yield _entry(node, path, entry)
+        yield from _exposure(f"{path}: {entry.name}", list(exposed(entry)))
+        if entry.health.command:
+            yield ok(
+                f"{path}: {entry.name}", f"runs {entry.health.command[0]} in the plugin, as root"
+            )
+    for rule in (one for one in configuration.rules if not one.problem):
+        yield from _rule(node, path, rule)
+    found = {entry.name: _access(node, entry) for entry in entries}
+    runtime = runtime_config(node) if any(one.closed for one in found.values()) else None
+    for name, one in found.items():
+        yield from _who(f"{path}: {name}", one, runtime)
+
+
+def _without_devices(path: Path, configuration: Configuration) -> Iterator[Finding]:
+    """Yield what of a file has no devices, and why."""
     for reason in configuration.left_out:
         means = "the generic plugin advertises nothing for this entry."
         yield warning(path, f"{reason}; skipped", means=means, do="remove the entry.")
@@ -129,19 +148,9 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
         yield failure(path, "has no devices", means=_NONE, do=do)
     elif not (configuration.entries or configuration.rules or configuration.left_out):
         yield warning(path, "has no devices: its list is empty", means=_NONE, do=do)
-    for entry in configuration.entries:
-        yield _entry(node, path, entry)
-        yield from _exposure(f"{path}: {entry.name}", list(exposed(entry)))
-        if entry.health.command:
-            yield ok(
-                f"{path}: {entry.name}", f"runs {entry.health.command[0]} in the plugin, as root"
-            )
-    for rule in configuration.rules:
-        yield from _rule(node, path, rule)
-    found = {entry.name: _access(node, entry) for entry in configuration.entries}
-    runtime = runtime_config(node) if any(one.closed for one in found.values()) else None
-    for name, one in found.items():
-        yield from _who(f"{path}: {name}", one, runtime)
+    for problem in configuration.problems:
+        means = "the generic plugin advertises nothing for this entry, as on-invalid-entry says."
+        yield failure(path, problem, means=means, do="correct the entry.")
 
 
 def _entry(node: Node, path: Path, entry: Entry) -> Finding:

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin.kit import pieces, udev, vfio
-from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.configuration import EntrySettings, Place
 from deviceplugin.kit.sharing import Policy, Shares
 from deviceplugin_generic.configuration import globs, loading
 from deviceplugin_generic.configuration.cautions import cautions
@@ -35,8 +35,9 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
     """
     firsts = {share.origin: share.device for share in shares}
     own = {origin: _own(device, overlap) for origin, device in firsts.items()}
+    offered = [share for share in shares if not share.is_reserved]
     if not any(own.values()):
-        yield from (share.device for share in shares)
+        yield from (share.device for share in offered)
         return
     resources = {origin: device.resource for origin, device in firsts.items()}
     taken: dict[str, list[str]] = defaultdict(list)
@@ -44,7 +45,7 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
         if overlap == "refuse" or not any(piece in taken for piece in some):
             for piece in some:
                 taken[piece].append(origin)
-    for share in shares:
+    for share in offered:
         device = share.device
         rivals = {other for piece in own[share.origin] for other in taken[piece]} - {share.origin}
         if rivals and overlap == "first":
@@ -68,7 +69,7 @@ ADVICE: Final = "add entries to it: generic-device-plugin explain prints those f
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenericSettings(dp.Settings):
+class GenericSettings(EntrySettings):
     """The settings of the generic plugin."""
 
     domain: Domains = loading.DEFAULT_DOMAINS
@@ -80,6 +81,11 @@ class GenericSettings(dp.Settings):
     overlap: Overlap = "allow"
     """What happens to a device that several resources match: each has it (allow), only the first
     entry has it (first), or it is unhealthy in all of them (refuse)."""
+
+    @property
+    @override
+    def invalid_entries(self) -> Sequence[str]:
+        return self.device.configuration.problems
 
     @classmethod
     @override
@@ -120,6 +126,7 @@ class GenericPlugin(dp.Plugin):
         self._found: list[list[Share]] = []
         self._devices: list[dp.Device] = []
         self._shares: dict[str, Share] = {}
+        self.invalid_entries = settings.invalid_entries
         _tell_left_out(self._configuration)
         self.watch_paths = self._watched(Tree(self._roots, self._names))
 
@@ -142,7 +149,7 @@ class GenericPlugin(dp.Plugin):
             self._found = found
             shares = [share for part in found for share in part]
             self._checker.forget_all_but({share.origin for share in shares})
-            self._shares = {share.device.id: share for share in shares}
+            self._shares = {one.device.id: one for one in shares if not one.is_reserved}
             resolved = resolve(shares, self._settings.overlap)
             self._devices = list(self._settings.domain.under_each(resolved))
         return self._devices

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 import deviceplugin as dp
-from deviceplugin.kit.hosting import MOUNTED, Hosted
+from deviceplugin.kit.hosting import MOUNTED, STRICT, Hosted
 from deviceplugin_rdma.plugin import RdmaPlugin
 from deviceplugin_rdma.settings import RdmaSettings
 
@@ -23,7 +23,8 @@ def hosted() -> Hosted[RdmaSettings]:
     """Return the plugin for ``device-plugins``."""
     mounted = ("proc-net-dir", "devinfo-dir", "state-file", "sysfs-dir", "dev-dir")
     renamed = {"resources": "resourceList"}
-    return Hosted(RdmaPlugin, RdmaSettings, _resources, dict.fromkeys(mounted, MOUNTED), renamed)
+    owned = {**dict.fromkeys(mounted, MOUNTED), **STRICT}
+    return Hosted(RdmaPlugin, RdmaSettings, _resources, owned, renamed)
 
 
 def _resources(settings: RdmaSettings) -> list[str]:

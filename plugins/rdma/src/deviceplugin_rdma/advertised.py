@@ -49,7 +49,8 @@ def chosen(
     """Yield which functions each entry has, and by which selector.
 
     A function is in the first entry that matches it. Entries whose containers get all functions
-    together do not take any from others. No interface that the node needs (``busy``) is given away.
+    together do not take any from others. An entry that is wrong only takes them. No interface that
+    the node needs (``busy``) is given away.
     """
     taken: set[str] = set()
     for entry in entries:
@@ -57,10 +58,11 @@ def chosen(
             if nic.address in taken and not entry.together:
                 continue
             selector = next((one for one in entry.selectors if one.matches(nic)), None)
-            if selector and _can_be_had(nic, entry, busy):
+            if selector and (entry.problem or _can_be_had(nic, entry, busy)):
                 if not entry.together:
                     taken.add(nic.address)
-                yield entry, nic, selector
+                if not entry.problem:
+                    yield entry, nic, selector
 
 
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:

@@ -5,7 +5,7 @@ is that of the RDMA shared device plugin.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -128,6 +128,8 @@ class Entry:
     without_topology: bool = False
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What a container is told of a function besides, by its address; ``*`` is for all."""
+    problem: str = ""
+    """What is wrong with it. Then it offers nothing, and its selectors reserve functions."""
 
     @property
     def is_shared(self) -> bool:
@@ -173,7 +175,7 @@ _ROOTS: Final = cfg.list_of(cfg.text(problem=lambda text: numbered(text).problem
 _SUBS_ONLY: Final = "sf: of auxiliary devices, only sub-functions have an id that lasts"
 _LINKS: Final = cfg.list_of(cfg.choice("ether", "infiniband"))
 
-_SELECTOR: Final = cfg.record(
+SELECTOR: Final = cfg.record(
     _selector,
     {
         "vendors": _HEX,
@@ -199,7 +201,7 @@ _SELECTOR: Final = cfg.record(
 
 def _misplaced(place: Place, _given: Mapping[str, Place]) -> None:
     """Say where an unknown key belongs that is a selector."""
-    selectors = {key.lower() for key in _SELECTOR.schema["properties"]}
+    selectors = {key.lower() for key in SELECTOR.schema["properties"]}
     for key, one in place.keys().items():
         if key.lower() in selectors:
             one.fault("belongs into selectors; the SR-IOV network device plugin ignores it here")
@@ -215,7 +217,7 @@ def _entry(**given: Any) -> Entry:
     return made
 
 
-_ENTRY: Final = cfg.record(
+ENTRY: Final = cfg.record(
     _entry,
     {
         "resourceName": cfg.needed(
@@ -224,7 +226,7 @@ _ENTRY: Final = cfg.record(
         "resourcePrefix": cfg.as_argument(cfg.text(), "prefix"),
         "deviceType": cfg.as_argument(cfg.choice(*_CLASSES), "kind"),
         "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
-        "selectors": cfg.list_of(_SELECTOR, 1, single=True),
+        "selectors": cfg.list_of(SELECTOR, 1, single=True),
         "additionalInfo": cfg.as_argument(
             cfg.mapping_of(cfg.either(cfg.mapping_of(cfg.text(digits=True)), cfg.nothing({}))),
             "extra",
@@ -269,7 +271,7 @@ def _shared(
     return Entry(name, prefix or SHARED_PREFIX, (chosen,), shares, together=True)
 
 
-_SHARED: Final = cfg.record(
+SHARED: Final = cfg.record(
     _shared,
     {
         "resourceName": cfg.needed(
@@ -283,17 +285,3 @@ _SHARED: Final = cfg.record(
     rules=[_one_way],
     any_case=True,
 )
-
-
-def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for place, entry in found:
-        if (entry.prefix, entry.name) in seen:
-            place.fault(f"resourceName: {entry.name!r} is there already: use one entry for it")
-        seen.add((entry.prefix, entry.name))
-
-
-ENTRIES: Final = cfg.list_of(_ENTRY, nullable=True, together=_are_different)
-"""``resourceList``."""
-SHARED_ENTRIES: Final = cfg.list_of(_SHARED, nullable=True, together=_are_different)
-"""``configList``."""

@@ -61,6 +61,7 @@ class RdmaPlugin(dp.Plugin):
         self._unwritten = Problems(log)
         if not self._settings.resources:
             log.warning("list of resources is empty")
+        self.invalid_entries = self._settings.invalid_entries
         dev = self._settings.dev_dir
         self.watch_paths = [dev / "infiniband", dev / "vfio"]
 
@@ -85,7 +86,7 @@ class RdmaPlugin(dp.Plugin):
             f"{settings.resource(entry)} has no device: no function that is free is as its "
             "selectors want it"
             for entry in idle
-            if entry not in DEFAULT
+            if entry not in DEFAULT and not entry.problem
         ]
         self.shortfalls += advertised.unused(offers)
         if any(entry.kind == AUXILIARY for entry in settings.resources):

@@ -1,6 +1,6 @@
 """What the RDMA plugin can be told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -8,11 +8,11 @@ from typing import Final, Literal, TypeAlias
 
 from typing_extensions import override
 
-import deviceplugin as dp
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Place
 from deviceplugin.kit.sharing import Policy
-from deviceplugin_rdma.entries import DEFAULT, ENTRIES, SHARED_ENTRIES, Entry
+from deviceplugin_rdma.entries import DEFAULT, Entry
+from deviceplugin_rdma.entry_lists import ENTRIES, SHARED_ENTRIES
 
 LinkHealth: TypeAlias = Literal["check", "ignore"]
 SubFunctionIds: TypeAlias = Literal["number", "name"]
@@ -25,7 +25,7 @@ _PEERS_KEYS: Final = {key.lower(): key for key in (*_LISTS, _INTERVAL)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RdmaSettings(dp.Settings):
+class RdmaSettings(cfg.EntrySettings):
     """What the RDMA plugin can be told."""
 
     resources: tuple[Entry, ...] = field(default=DEFAULT, metadata={"kind": ENTRIES})
@@ -59,6 +59,11 @@ class RdmaSettings(dp.Settings):
     proc_net_dir: Path | None = None
     """Directory of the host's routes: the function with a default route is given to no pod. By
     default /host/proc/net, where our manifests mount it, and without that /proc/net."""
+
+    @property
+    @override
+    def invalid_entries(self) -> Sequence[str]:
+        return [one.problem for one in self.resources if one.problem]
 
     @classmethod
     @override

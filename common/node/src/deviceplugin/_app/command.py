@@ -26,14 +26,15 @@ from typing import (
 from deviceplugin._app import exit_status, flags, makers, node_labels
 from deviceplugin._app.reload import FileChanges, reload
 from deviceplugin._app.signals import Signals, end_by
-from deviceplugin._config import loading, settings_class
+from deviceplugin._config import loading, settings_class, variables
 from deviceplugin._config.node_choice import NodeLabels
-from deviceplugin._config.settings import Settings, dump
+from deviceplugin._config.settings import Settings, dump, paths
 from deviceplugin._config.settings import files as settings_files
 from deviceplugin._discovery.plugin_check import check_plugins
 from deviceplugin._platform import log_lines as _log
 from deviceplugin._platform import open_files
 from deviceplugin.errors import ConfigError
+from deviceplugin.kit.log import Problems
 from deviceplugin.plugin import Plugin
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class _Command:
         missing = node_labels.missing(self._settings, self._given(options)) if serves else None
         settings = self._load(options)
         if options.print_config:
+            exit_status.complain(self.name, "\n".join(self._changes.fixed(paths(settings))))
             sys.stdout.write(json.dumps(dump(settings), indent=2) + "\n")
             return 0
         _log.configure(settings.log_level, settings.log_format)
@@ -164,12 +166,12 @@ class _Command:
         return self._serve(plugins, settings, options, signals)
 
     def _warn_of_variables(self, options: argparse.Namespace) -> None:
-        for name, near in loading.suspicious_variables(self._settings).items():
+        for name, near in variables.suspicious_variables(self._settings).items():
             log.warning(
                 "unknown environment variable ignored",
                 extra={"variable": name, "did_you_mean": near},
             )
-        for name, winner in loading.hidden_variables(self._settings, vars(options)).items():
+        for name, winner in variables.hidden_variables(self._settings, vars(options)).items():
             log.warning(
                 "environment variable overridden",
                 extra={"variable": name, "overridden_by": winner},
@@ -200,7 +202,10 @@ class _Command:
         self._changes.note([path for path in (file, other, labels) if path])
         if other and other.exists():
             file = other
-        settings = loading.load(self._settings, flags=given, file=file, labels=self._labels)
+        lenient = not options.print_config
+        settings = loading.load(
+            self._settings, flags=given, file=file, labels=self._labels, lenient=lenient
+        )
         self._changes.add(settings_files(settings))
         return settings
 
@@ -236,8 +241,13 @@ class _Command:
         )
         if settings.reload == "on-change":
             self._changes.start(host.watch, signals.ask_for_reload)
+        problems = Problems(log)
         try:
-            while (number := signals.next()) == signal.SIGHUP:
+            while True:
+                host.fixed_files[:] = self._changes.fixed(paths(settings))
+                problems.say_all("changes of file not seen", host.fixed_files)
+                if (number := signals.next()) != signal.SIGHUP:
+                    break
                 reload(host, settings, functools.partial(self._load, options), self._make)
                 time.sleep(_RELOAD_REST)
             if number:

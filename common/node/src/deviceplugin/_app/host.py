@@ -208,6 +208,7 @@ class Host:
         # The same as over HTTP, for tests.
         self.alive, self.ready = status.alive, status.ready
         self.troubles, self.inventory = status.troubles, status.inventory
+        self.fixed_files = status.fixed_files  # whoever reads the files sets them
         self._metrics.devices = status.count_devices
         self._metrics.attribution = status.attribute
         resources = self._catalogue.resources

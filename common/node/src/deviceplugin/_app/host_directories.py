@@ -18,7 +18,7 @@ from deviceplugin._config.settings import Settings, paths
 from deviceplugin._platform.callbacks import Listeners
 from deviceplugin._platform.clock import MONOTONIC, Clock
 from deviceplugin._platform.file_identity import Identity, file_identity
-from deviceplugin._platform.mounts import Mount, mounts
+from deviceplugin._platform.mounts import MOUNTINFO, Mount, mounts
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._telemetry.metrics import Metrics
 from deviceplugin.kit.log import Problems
@@ -26,7 +26,6 @@ from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
 
 log = logging.getLogger(__name__)
 
-_MOUNTS: Final = Path("/proc/self/mountinfo")
 _OF_POD: Final = re.compile(r"/pods/[^/]+/(etc-hosts$|containers/|volumes/|volume-subpaths/)")
 """What the kubelet makes for one pod, such as its volumes of ConfigMaps. It goes with the pod."""
 _SKIPPED: Final = (
@@ -74,7 +73,7 @@ class HostDirectories:
         *,
         is_connected: Callable[[], bool | None],
         metrics: Metrics,
-        mountinfo: Path = _MOUNTS,
+        mountinfo: Path = MOUNTINFO,
         clock: Clock = MONOTONIC,
     ) -> None:
         self._own = [settings.plugin_dir, settings.registry_dir, settings.driver_dir]

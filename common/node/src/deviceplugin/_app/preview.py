@@ -52,7 +52,9 @@ def show(
                     f"{type(plugin).__name__}: topology not advertised: {name}: {reason}\n"
                 )
         sys.stderr.writelines(f"{type(plugin).__name__}: skipped: {text}\n" for text in problems)
-        sys.stderr.writelines(f"{type(plugin).__name__}: {text}\n" for text in plugin.shortfalls)
+        wrong = (f"invalid entry skipped: {text}" for text in plugin.invalid_entries)
+        said = [*wrong, *plugin.shortfalls]
+        sys.stderr.writelines(f"{type(plugin).__name__}: {text}\n" for text in said)
     # A reason may name a file whose name is not valid Unicode.
     sys.stdout.write(write(groups).encode(errors="backslashreplace").decode())
     sys.stdout.flush()  # so that messages about the table come after it, even in a pipe

@@ -43,6 +43,8 @@ class Status:
     switch: ProtocolSwitch
     directories: HostDirectories
     holding: Holding
+    fixed_files: list[str] = field(default_factory=list[str])
+    """Why changes of files are not seen, a message for each; whoever reads the files sets it."""
     hooks: HooksByResource = field(default_factory=HooksByResource)
     """By the name of the plugin."""
     problems: Problems = field(default_factory=lambda: Problems(log))
@@ -65,6 +67,15 @@ class Status:
         lost = self.directories.problems()
         return "\n".join([*lost, *self._unregistered(), *self.switch.problems()])
 
+    def remarks(self) -> list[str]:
+        """Return what is wrong while devices can be allocated."""
+        invalid = [
+            f"{one.name}: invalid entry skipped: {text}"
+            for one in self.discoveries
+            for text in one.invalid_entries
+        ]
+        return [*invalid, *self.fixed_files]
+
     def troubles(self) -> list[str]:
         """Return a message for everything that keeps devices from being advertised now."""
         own = [text for discovery in self.discoveries for text in discovery.troubles()]
@@ -79,9 +90,11 @@ class Status:
         ]
 
     def notes(self) -> Mapping[str, Any]:
-        """Return what plugins should offer and do not, and what is held, for JSON."""
+        """Return what else there is to say, for JSON."""
         return {
             "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
+            "fixed_files": [*self.fixed_files],
+            "invalid_entries": {one.name: [*one.invalid_entries] for one in self.discoveries},
             "holds": self.holding.listed(),
             "holds_problem": self.holding.problem,
         }

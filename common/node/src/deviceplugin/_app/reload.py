@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin._config.loading import key
 from deviceplugin._config.settings import Settings
+from deviceplugin._platform.mounts import MOUNTINFO, fixed
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin.errors import DevicePluginError
 from deviceplugin.plugin import Plugin
@@ -84,7 +85,8 @@ class FileChanges:
     Only the content counts, not a rewrite or a link. A file may also appear later.
     """
 
-    def __init__(self, waiter: Waiter | None = None) -> None:
+    def __init__(self, waiter: Waiter | None = None, mountinfo: Path = MOUNTINFO) -> None:
+        self._mountinfo = mountinfo
         self._waiter = waiter or Waiter()
         self._lock = threading.Lock()
         self._noted: dict[Path, bytes | None] = {}
@@ -102,6 +104,12 @@ class FileChanges:
         with self._lock:
             self._noted = {**_contents(set(paths) - self._noted.keys()), **self._noted}
         self._watch_all()
+
+    def fixed(self, more: Iterable[Path]) -> list[str]:
+        """Return why no change of some files is seen, also of ``more``; a message for each."""
+        with self._lock:
+            paths = [*self._noted, *more]
+        return list(fixed(paths, self._mountinfo))
 
     def start(self, watch: Watch, ask: Callable[[], None]) -> None:
         """Call ``ask`` after changes, in a new thread, until ``stop``."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from deviceplugin._config import node_choice
 from deviceplugin._config import values as _values
 from deviceplugin._config.documents import faults, places
-from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.faults import InvalidEntriesError, InvalidError
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.kinds.mappings import finished
@@ -66,23 +66,26 @@ def load(
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
     labels: NodeLabels | None = None,
+    lenient: bool = False,
 ) -> S:
     """Return ``settings`` from flags, environment and file; the first that has a value wins.
 
     ``flags`` maps the key of a field to a string or a list of strings. ConfigError has everything
     that is wrong, a line each: the place, and what is valid there. If ``file`` is a directory, or
     has ``nodes``, it is read for this node, whose ``labels`` are those of ``node-labels-file``.
+    If ``lenient``, wrong entries are skipped where ``on-invalid-entry`` says so.
     """
     environment = os.environ if environ is None else environ
     if file is None:
-        return _load(settings, flags, environment)
+        return _load(settings, flags, environment, lenient=lenient)
     early = partial(before_file, settings, flags=flags, environ=environment)
     found = (labels or NodeLabels()).read(early("node_labels_file"))
     node = NodeFacts(early("node_name"), early("node_label"), found, settings.node_facts())
     path, why = node_choice.file(file, node)
     if why:  # a label that names the file does not name an entry of it too
         node = replace(node, label="")
-    return _load(settings, flags, environment, settings.open_file(path), node, why)
+    root = settings.open_file(path)
+    return _load(settings, flags, environment, root, node, why, lenient=lenient)
 
 
 def before_file(
@@ -107,10 +110,10 @@ def before_file(
 def load_section(settings: type[S], section: Place | None) -> S:
     """Return ``settings`` from a part of a file alone, or the defaults if there is no such part.
 
-    ConfigError as for ``load``. The faults are not added to those of the document.
+    ConfigError as for a lenient ``load``. The faults are not added to those of the document.
     """
     root = None if section is None else Place(section.faults.apart(), section.node, section.key)
-    return _load(settings, {}, {}, root)
+    return _load(settings, {}, {}, root, lenient=True)
 
 
 def _load(
@@ -120,26 +123,16 @@ def _load(
     root: Place | None = None,
     node: NodeFacts | None = None,
     why: str = "",
+    *,
+    lenient: bool = False,
 ) -> S:
-    problems: list[str] = []
-    types = typing.get_type_hints(settings)
     known = {key(field): field for field in fields(settings)}
     by_file, choice = ({}, "") if root is None else _in_file(settings, root, known, node)
-    values: dict[str, Any] = {}
-    for name, field in known.items():
-        found = next(_sources(name, field, flags, environment, by_file), None)
-        if found is None:
-            if field.default is MISSING and field.default_factory is MISSING:
-                problems.append(f"--{name} (or {variable(field)}) is needed")
-            continue
-        where, value = found
-        try:
-            values[field.name] = read_field(field, types[field.name], where, value)
-        except InvalidError:  # recorded at its place
-            continue
-        except ConfigError as error:
-            problems += str(error).splitlines()
-    problems += [] if root is None else root.faults.lines
+    values, problems, of_entries = _read_all(settings, flags, environment, by_file)
+    skips = lenient and values.get("on_invalid_entry") == "skip"
+    problems += [] if skips else of_entries
+    if root is not None:
+        problems += root.faults.lines_without_entries if skips else root.faults.lines
     if problems:
         raise ConfigError("\n".join(problems))
     choice = "; ".join(filter(None, (why, choice)))
@@ -150,6 +143,40 @@ def _load(
         raise ConfigError(str(error)) from error
 
 
+def _read_all(
+    settings: "type[Settings]",
+    flags: Mapping[str, str | list[str]],
+    environment: Mapping[str, str],
+    by_file: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the values by field, and what is wrong elsewhere than in the file.
+
+    The last is what is wrong with entries alone: their list is in the values, without them.
+    """
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    of_entries: list[str] = []
+    types = typing.get_type_hints(settings)
+    for field in fields(settings):
+        name = key(field)
+        found = next(_sources(name, field, flags, environment, by_file), None)
+        if found is None:
+            if field.default is MISSING and field.default_factory is MISSING:
+                problems.append(f"--{name} (or {variable(field)}) is needed")
+            continue
+        where, value = found
+        try:
+            values[field.name] = read_field(field, types[field.name], where, value)
+        except InvalidError:  # recorded at its place
+            continue
+        except InvalidEntriesError as error:
+            values[field.name] = error.value
+            of_entries += str(error).splitlines()
+        except ConfigError as error:
+            problems += str(error).splitlines()
+    return values, problems, of_entries
+
+
 def _in_file(
     settings: type[S], root: Place, known: Mapping[str, "Field[Any]"], node: NodeFacts | None
 ) -> tuple[Mapping[str, object], str]:
@@ -157,6 +184,7 @@ def _in_file(
 
     def read(place: Place) -> Mapping[str, object]:
         try:
+            places.refuse_object(place)
             found = dict(settings.from_file(place))
         except InvalidError:
             return {}
@@ -194,24 +222,34 @@ def read_field(field: "Field[Any]", kind: Any, where: str, value: Any) -> Any:
     """
     own: Kind[Any] | None = field.metadata.get("kind")
     if own is not None:
-        if isinstance(value, str):
-            if not value.strip() and "mapping" not in own.takes:
-                raise ConfigError(f"{where}: is empty: give {own.wanted}, or leave it out")
-            return finished(places.of_text(value, where), own)
-        return value.read(own) if isinstance(value, Place) else value
+        return _of_kind(own, where, value)
     found = value.plain() if isinstance(value, Place) else value
     try:
         return _value_of(field, kind, found)
     except ValueError as error:
         shown = value.shown if isinstance(value, Place) else repr(value)
         problem = f"{shown} {error}"
+    except InvalidEntriesError as error:
+        raise InvalidEntriesError(_at(where, error), error.value) from None
     except ConfigError as error:  # from a kind of the plugin's own, a line each
         problem = str(error)
     if not isinstance(value, Place):
-        raise ConfigError("\n".join(f"{where}: {line}" for line in problem.splitlines()))
+        raise ConfigError(_at(where, problem))
     for line in problem.splitlines():
         value.fault(line)
     raise InvalidError
+
+
+def _of_kind(own: Kind[Any], where: str, value: Any) -> Any:
+    if isinstance(value, str):
+        if not value.strip() and "mapping" not in own.takes:
+            raise ConfigError(f"{where}: is empty: give {own.wanted}, or leave it out")
+        return finished(places.of_text(value, where), own)
+    return value.read(own) if isinstance(value, Place) else value
+
+
+def _at(where: str, problem: object) -> str:
+    return "\n".join(f"{where}: {line}" for line in str(problem).splitlines())
 
 
 def _value_of(field: "Field[Any]", kind: Any, found: Any) -> Any:
@@ -252,47 +290,3 @@ def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
     """Return the file that the environment names as the configuration, if any."""
     name = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
     return Path(name) if name else None
-
-
-def suspicious_variables(
-    settings: "type[Settings]", environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return variables that look like misspelt settings, each with the name it resembles.
-
-    They are not errors: Kubernetes puts a service called ``dp-...`` into the environment.
-    """
-    known = [CONFIG_VARIABLE, *(variable(field) for field in fields(settings))]
-    given = os.environ if environ is None else environ
-    odd = [name for name in given if name.startswith(PREFIX) and name not in known]
-    near = {name: faults.nearest(name, known, 0.8) for name in odd}
-    return {name: match for name, match in near.items() if match}
-
-
-def hidden_variables(
-    settings: "type[Settings]", flags: Mapping[str, Any], environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return variables that have no effect, each with the flag or variable that overrides it.
-
-    Variables that are empty, or have the value of the winner, are omitted. ``flags`` is as for
-    ``load``, and may have the path of the configuration file as ``config``.
-    """
-    environ = os.environ if environ is None else environ
-    types = typing.get_type_hints(settings)
-    hidden: dict[str, str] = {}
-    named = environ.get(CONFIG_VARIABLE)
-    if named and flags.get("config") and named != str(flags["config"]):
-        hidden[CONFIG_VARIABLE] = "--config"
-    for field in fields(settings):
-        name, kind = key(field), types[field.name]
-        given: dict[str, Any] = {f"--{name}": flags[name]} if name in flags else {}
-        given |= {each: environ[each] for each in variables(field) if environ.get(each)}
-        winner, *others = given or [""]
-        hidden |= {x: winner for x in others if not _are_same(given[x], given[winner], kind)}
-    return hidden
-
-
-def _are_same(one: Any, other: Any, kind: Any) -> bool:
-    try:
-        return bool(_values.parse(one, kind) == _values.parse(other, kind))
-    except (ValueError, ConfigError):
-        return bool(one == other)

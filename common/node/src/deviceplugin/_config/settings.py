@@ -165,14 +165,30 @@ class Settings:
         """
         return {}
 
+    @property
+    def invalid_entries(self) -> Sequence[str]:
+        """What is wrong with entries that are skipped, a message for each."""
+        return ()
+
     @classmethod
     def of_file(cls, path: Path) -> Self:
         """Return the settings of a file alone, without flags and environment.
 
         Raises:
-            ConfigError: All faults, as at the start of the process.
+            ConfigError: All faults, also of entries that the process would skip.
         """
         return loading.load(cls, flags={}, file=path, environ={})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntrySettings(Settings):
+    """Settings with a list of entries, which ``read_each`` or ``list_of`` with ``instead`` read."""
+
+    on_invalid_entry: Literal["fail", "skip"] = "fail"
+    """What a wrong entry in the list does: the start fails, and a reload is ignored (fail), or the
+    other entries are offered and the wrong one is an error in the log, in /readyz, in a metric and
+    as an Event (skip). By default nobody is without devices and does not notice. What cannot be
+    read at all fails in any case."""
 
 
 def dump(settings: Settings) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Discovery:
         self._clock: Clock = MONOTONIC
         self._skipped = Omissions(name, metrics.skipped_devices)
         self._missing = Omissions(name, metrics.shortfalls)
+        self._invalid = Omissions(name, metrics.invalid_entries)
+        self._errors = Problems(log, logging.ERROR)
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
@@ -81,6 +83,7 @@ class Discovery:
         start = self._discovering_since = self._clock.now()
         plugin = self.plugin
         try:
+            hooks.call(self._note_invalid, plugin)
             groups, problems = self._found_by(plugin)
             # Values of the plugin can raise even in here, and must not end anything else.
             hooks.call(self._publish, groups, problems, plugin)
@@ -103,6 +106,11 @@ class Discovery:
             return groups, problems
         finally:  # it has returned, however late; what hangs from here on hangs since now
             self._discovering_since = self._clock.now()
+
+    def _note_invalid(self, plugin: Plugin) -> None:
+        found = [*map(str, plugin.invalid_entries)]
+        self._invalid.count(Counter(found))
+        self._errors.say_all("invalid entry skipped", found, plugin=self.name)
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:
@@ -195,12 +203,18 @@ class Discovery:
         """What the last discovery should offer and does not, a message for each."""
         return [f"{self.name}: {text}" for text in self._missing.reasons]
 
+    @property
+    def invalid_entries(self) -> Sequence[str]:
+        """What is wrong with entries of the settings that are skipped, a message for each."""
+        return self._invalid.reasons
+
     def troubles(self) -> list[str]:
         """Return what keeps devices from being advertised, a message for each."""
         failure = [f"{self.name}: discovery failed: {self.failure}"] if self.failure else []
         skipped = [f"{self.name}: skipped: {text}" for text in self._skipped.reasons]
+        invalid = [f"{self.name}: invalid entry: {text}" for text in self.invalid_entries]
         more = [] if failure else self._resources.troubles()
-        return [*failure, *skipped, *self.shortfalls, *more]
+        return [*failure, *invalid, *skipped, *self.shortfalls, *more]
 
 
 def _paths(given: Sequence[Path | str]) -> list[Path]:
@@ -227,8 +241,12 @@ class Omissions:
 
     def note(self, event: str, problems: Mapping[str, int]) -> None:
         """Count the reasons of the last discovery, each with its number; log them as ``event``."""
+        self.count(problems)
+        self._problems.say_all(event, list(problems), plugin=self._plugin)
+
+    def count(self, problems: Mapping[str, int]) -> None:
+        """Count the reasons of the last discovery, each with its number."""
         self._number.set(sum(problems.values()))
         shown = list(problems)[:_SHOWN]
         more = len(problems) - len(shown)
         self.reasons = [*shown, f"{more} more"] if more else shown
-        self._problems.say_all(event, list(problems), plugin=self._plugin)

@@ -45,6 +45,9 @@ class View(Protocol):
     def ready(self) -> str:
         """Return why devices cannot be allocated, or an empty string."""
 
+    def remarks(self) -> Sequence[str]:
+        """Return what else is wrong, though devices can be allocated."""
+
     def reports(self) -> Sequence[Report]:
         """Return all resources and their devices."""
 
@@ -68,6 +71,7 @@ class HttpServer:
         certificate: Certificate | None = None,
         probed: Callable[[], None] = lambda: None,
     ) -> None:
+        self._view = view
         self._probes = {"/healthz": view.alive, "/readyz": view.ready}
         page = Shared(lambda _: _page(view, metrics))
         devices = Shared(lambda _: _devices(view.reports(), view.notes()))
@@ -113,18 +117,20 @@ class HttpServer:
 
     def _find(self, request: Request) -> HttpAnswer:
         if probe := self._probes.get(request.path):
-            return _probe(probe(), detailed=self._access.may_know_reasons(request.headers))
+            detailed = self._access.may_know_reasons(request.headers)
+            remarks = self._view.remarks() if detailed and request.path == "/readyz" else ()
+            return _probe(probe(), remarks, detailed=detailed)
         self._access.check(request.headers)
         if route := self._routes.get(request.path):
             return route(request.headers.get("Accept", ""))
         return HttpAnswer(404, TEXT, _INDEX.encode())
 
 
-def _probe(problem: str, *, detailed: bool) -> HttpAnswer:
-    if problem:
-        problem = problem if detailed else "not ready"
-        return HttpAnswer(503, TEXT, f"{problem}\n".encode(errors="replace"))
-    return HttpAnswer(200, TEXT, b"ok\n")
+def _probe(problem: str, remarks: Sequence[str], *, detailed: bool) -> HttpAnswer:
+    """Return what a probe gets. ``remarks`` do not make it fail, because devices are served."""
+    first = (problem if detailed else "not ready") if problem else "ok"
+    text = "".join(f"{line}\n" for line in (first, *remarks))
+    return HttpAnswer(503 if problem else 200, TEXT, text.encode(errors="replace"))
 
 
 def _devices(reports: Iterable[Report], notes: Mapping[str, Any]) -> HttpAnswer:

@@ -1,10 +1,15 @@
 """The mounts that a process sees, from its ``mountinfo``."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+MOUNTINFO: Final = Path("/proc/self/mountinfo")
+_VERSION: Final = re.compile(r"/\.\.\d{4}(_\d\d){5}\.\d+(/|$)")
+"""The directory of one version of a ConfigMap or a Secret. The kubelet makes a new one each time.
+"""
 _DELETED: Final = "//deleted"
 """What the kernel appends to the root of a mount that has been deleted."""
 
@@ -53,6 +58,25 @@ def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
     # If several are at one place, the last is on top.
     on = [one for one in found if one.serves(path)]
     return max(reversed(on), key=lambda one: len(one.point.parts), default=None)
+
+
+def fixed(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> Iterator[str]:
+    """Yield a message for each regular file that is mounted by itself, or in a fixed version.
+
+    ``subPath`` does that. What replaces such a file is not seen here.
+    """
+    try:
+        found = list(mounts(mountinfo.read_text(errors="surrogateescape")))
+    except OSError:
+        return
+    for path in dict.fromkeys(paths):
+        real = Path(os.path.realpath(path))
+        mount = mount_of(real, found)
+        if mount and real.is_file() and (mount.point == real or _VERSION.search(mount.root)):
+            yield (
+                f"{path} is mounted by subPath, or by itself, so that no new version of it is "
+                f"seen: mount its whole volume at {path.parent}, without subPath"
+            )
 
 
 def _plain(text: str) -> str:

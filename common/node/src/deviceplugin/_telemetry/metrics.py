@@ -150,6 +150,11 @@ class Metrics:
         "What the last discovery should offer and does not: hardware and settings.",
         "plugin",
     )
+    invalid_entries: Gauge = _gauge(
+        "deviceplugin_invalid_entries",
+        "Entries of the settings that are wrong, and skipped.",
+        "plugin",
+    )
     skipped_samples: Gauge = _gauge(
         "deviceplugin_skipped_samples",
         "Samples of a plugin's own metrics dropped as duplicates.",

@@ -103,13 +103,13 @@ class Node:
         """Return a plugin's settings in ``file``: those of its section, if plugins share the file.
 
         Variables in ``environ`` win over the file, as in the plugin's pod; by default there are
-        none.
+        none. Entries are skipped that the plugin would skip.
 
         Raises:
             ConfigError: All faults, a line each.
         """
         if self.section is None:
-            return loading.load(settings, flags={}, file=file, environ=environ or {})
+            return loading.load(settings, flags={}, file=file, environ=environ or {}, lenient=True)
         return loading.load_section(settings, self.section)
 
     def at(self, path: Path | str) -> Path:

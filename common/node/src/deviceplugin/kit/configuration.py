@@ -11,7 +11,7 @@ returns the schema of all fields. A field of a plain type can say more of its va
 `ValueError`, whose message continues after the value.
 """
 
-from deviceplugin._config.documents.faults import InvalidError, bounded, suggestion
+from deviceplugin._config.documents.faults import InvalidError, bounded, refuse, suggestion
 from deviceplugin._config.documents.nulls import without_nulls
 from deviceplugin._config.documents.places import (
     Place,
@@ -21,7 +21,16 @@ from deviceplugin._config.documents.places import (
     plain_documents,
     reading,
 )
-from deviceplugin._config.kinds.kind import Kind, anything, either, list_of, mapping_of, nothing
+from deviceplugin._config.kinds.kind import (
+    Kind,
+    anything,
+    either,
+    list_of,
+    mapping_of,
+    nothing,
+    read_each,
+    readable,
+)
 from deviceplugin._config.kinds.mappings import (
     Key,
     as_argument,
@@ -45,10 +54,13 @@ from deviceplugin._config.kinds.scalars import (
 )
 from deviceplugin._config.names import RESOURCE_NAME, check_resource_name, resource_name_problem
 from deviceplugin._config.quantities import seconds, size_in_bytes, write_duration
+from deviceplugin._config.settings import EntrySettings
 from deviceplugin._config.settings_class import settings_schema
+from deviceplugin._platform.mounts import fixed
 
 __all__ = [
     "RESOURCE_NAME",
+    "EntrySettings",
     "InvalidError",
     "Key",
     "Kind",
@@ -62,6 +74,7 @@ __all__ = [
     "duration",
     "either",
     "finished",
+    "fixed",
     "integer",
     "list_of",
     "mapping_of",
@@ -76,8 +89,11 @@ __all__ = [
     "path",
     "plain_documents",
     "read",
+    "read_each",
+    "readable",
     "reading",
     "record",
+    "refuse",
     "resource_name_problem",
     "schema",
     "seconds",

@@ -16,6 +16,8 @@ from deviceplugin.errors import ConfigError
 
 MOUNTED: Final = "the manifest mounts it"
 """Why an object of the operator cannot set a path."""
+STRICT: Final = {"on-invalid-entry": "an object with a wrong entry is refused before"}
+"""Why an object cannot have wrong entries skipped."""
 S = TypeVar("S", bound=Settings)
 
 

@@ -156,6 +156,8 @@ class Entry:
     cdi: tuple[str, ...] = ()
     health: Check = Check()
     policy: Policy = "spread"
+    problem: str = ""
+    """What is wrong with it. Then it offers nothing, and reserves what it may match."""
 
 
 def identity_of(entry: Entry, group: Group) -> Identity:
@@ -169,6 +171,8 @@ class Rule:
 
     pattern: str
     count: int
+    problem: str = ""
+    """What is wrong with it. Then it offers nothing, and reserves what it matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +187,15 @@ class Configuration:
     """Where in a file they are, or would be: file, line and key."""
     left_out: tuple[str, ...] = ()
     """Entries that were skipped, with their place and the reason."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with entries that are in here all the same."""
+        problems = (
+            *(one.problem for one in self.entries),
+            *(one.problem for one in self.rules),
+        )
+        return [one for one in problems if one]
 
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"

@@ -3,14 +3,13 @@
 ``schema.json`` has them as JSON Schema, for editors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from deviceplugin.kit import configuration as cfg
-from deviceplugin.kit.configuration import InvalidError, Key, Kind, Place
+from deviceplugin.kit.configuration import Key, Kind, Place
 from deviceplugin_generic.configuration import (
     globs,
     go_expressions,
@@ -90,7 +89,7 @@ _ABLE: Final = cfg.as_argument(
     "abilities",
 )
 _MOUNT: Final = {**_with("type", "Mount"), "required": ["type"]}
-_PATH: Final = cfg.record(
+PATH: Final = cfg.record(
     _made(PathSpec),
     {
         "path": cfg.needed(string_kinds.PATTERN),
@@ -109,7 +108,7 @@ _PATH: Final = cfg.record(
         "anyOf": [_MOUNT, _with("readOnly", value=False)],
     },
 ).called("path")
-_USB: Final = cfg.record(
+USB: Final = cfg.record(
     UsbSpec,
     {
         "vendor": cfg.needed(string_kinds.HEXADECIMAL),
@@ -124,7 +123,7 @@ def _says_something(place: Place, _given: Given) -> None:
         place.fault("is empty")
 
 
-_CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
+CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
     "name": string_kinds.WILDCARD,
     "vendor": string_kinds.HEXADECIMAL,
     "product": string_kinds.HEXADECIMAL,
@@ -138,7 +137,7 @@ _CRITERIA: Final[Mapping[str, Kind[Any] | Key[Any]]] = {
 }
 _EXCLUDED: Final = cfg.record(
     partial(Selector, subsystem=""),
-    _CRITERIA,
+    CRITERIA,
     rules=[_says_something],
     schema={"minProperties": 1},
 ).called("excluded")
@@ -155,14 +154,15 @@ def _selector(**given: Any) -> Selector:
     return selector
 
 
-_SELECT: Final = cfg.record(
+SELECT: Final = cfg.record(
     _selector,
     {
         "subsystem": cfg.needed(string_kinds.SUBSYSTEM),
-        **_CRITERIA,
+        **CRITERIA,
         "not": cfg.as_argument(cfg.list_of(_EXCLUDED, 1, single=True), "excluded"),
     },
 ).called("select")
+NODES: Final = cfg.list_of(cfg.either(string_kinds.SUBSYSTEM, SELECT))
 
 
 def _one_kind(place: Place, given: Given) -> None:
@@ -196,10 +196,10 @@ _GROUP: Final = cfg.record(
         "count": cfg.either(
             _USES, cfg.text().to(_unlimited, schema={"enum": [UNLIMITED_WORD]})
         ).described("Shares; 1 by default"),
-        "paths": cfg.list_of(_PATH, 1),
-        "usb": cfg.list_of(_USB, 1),
-        "select": _SELECT,
-        "nodes": cfg.list_of(cfg.either(string_kinds.SUBSYSTEM, _SELECT)),
+        "paths": cfg.list_of(PATH, 1),
+        "usb": cfg.list_of(USB, 1),
+        "select": SELECT,
+        "nodes": NODES,
         "perMatch": cfg.as_argument(cfg.boolean(), "per_match"),
         "mountPath": cfg.as_argument(string_kinds.MOUNT_PATH, "mount_path"),
         "permissions": string_kinds.PERMISSIONS,
@@ -282,23 +282,12 @@ def _is_expression(pattern: str) -> str:
     return ""
 
 
+DEVICE_MATCH: Final = cfg.text(problem=_is_expression)
 RULE: Final = cfg.record(
     Rule,
     {
-        "devicematch": cfg.needed(cfg.text(problem=_is_expression), "pattern"),
+        "devicematch": cfg.needed(DEVICE_MATCH, "pattern"),
         "nummaxdevices": cfg.needed(cfg.integer(0, MAX_COUNT), "count"),
     },
 ).called("rule")
 """An entry of smarter-device-manager."""
-
-
-def entries(places: Iterable[Place]) -> tuple[Entry, ...]:
-    """Return the valid entries. Faults of the others are collected."""
-    found: dict[str, Entry] = {}
-    for place in places:
-        with suppress(InvalidError):
-            entry = ENTRY.read(place)
-            if entry.name in found:
-                place.fault(f"the name {entry.name!r} is given twice")
-            found[entry.name] = entry
-    return tuple(found.values())

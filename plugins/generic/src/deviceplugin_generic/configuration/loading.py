@@ -1,22 +1,21 @@
 """Reading the configuration, also that of peers: entries from flags, and settings from a file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import (
-    InvalidError,
     Place,
     bounded,
     list_of,
     matches,
     of_text,
+    refuse,
     resource_name_problem,
 )
 from deviceplugin.kit.environment import variable
-from deviceplugin_generic.configuration import grammar
+from deviceplugin_generic.configuration import entry_lists, grammar
 from deviceplugin_generic.configuration.entries import (
     DOMAIN,
     LEVELS,
@@ -25,9 +24,7 @@ from deviceplugin_generic.configuration.entries import (
     SETTINGS,
     Configuration,
     Entry,
-    Rule,
 )
-from deviceplugin_generic.configuration.grammar import RULE
 from deviceplugin_generic.configuration.templates import RESOURCE
 
 SMARTER_DOMAIN: Final = "smarter-devices"
@@ -104,20 +101,16 @@ DEFAULT_DOMAINS: Final = Domains()
 
 def smarter_read(root: Place) -> dict[str, Any]:
     """Return the domain and the configuration in a file. Faults are collected."""
-    left_out: list[str] = []
-    rules = tuple(_rules(root.items(), left_out))
-    found = Configuration((), rules, is_given=True, place=str(root), left_out=tuple(left_out))
+    places = root.items()
+    rules = entry_lists.rules(places)
+    left_out = tuple(
+        f"{place}: {GPUS} is not for this plugin: deploy the gpu plugin"
+        for place, rule in zip(places, rules, strict=True)
+        if rule.pattern == GPUS
+    )
+    rules = tuple(rule for rule in rules if rule.pattern != GPUS)
+    found = Configuration((), rules, is_given=True, place=str(root), left_out=left_out)
     return {"domain": SMARTER_DOMAIN, "configuration": found}
-
-
-def _rules(places: list[Place], left_out: list[str]) -> Iterator[Rule]:
-    for place in places:
-        with suppress(InvalidError):
-            rule = RULE.read(place)
-            if rule.pattern == GPUS:
-                left_out.append(f"{place}: {GPUS} is not for this plugin: deploy the gpu plugin")
-            else:
-                yield rule
 
 
 @dataclass(frozen=True)
@@ -138,8 +131,13 @@ class Devices:
             raise dp.ConfigError("a list of devices belongs here")
         if not all(text.strip() for text in texts):
             raise dp.ConfigError("is empty: write [] for no devices, or leave it out")
-        entries, _ = of_flags([of_text(text) for text in texts])
-        return cls(Configuration(entries, is_given=True), tuple(texts))
+        roots = [of_text(text) for text in texts]
+        for root in roots:
+            _quote_numbers(root)
+        entries, _ = of_flags(roots)
+        made = cls(Configuration(entries, is_given=True), tuple(texts))
+        refuse([root.faults for root in roots], made)
+        return made
 
     @staticmethod
     def schema() -> Mapping[str, Any]:
@@ -163,18 +161,28 @@ def items(place: Place) -> list[Place]:
 def of_flags(roots: Sequence[Place]) -> tuple[tuple[Entry, ...], list[Place]]:
     """Return the entries in the values of flags, each of which is one or a list, and their places.
 
-    Raises:
-        ConfigError: All faults, a line each.
+    Faults are collected.
     """
-    lists = [items(root) if root.kind in {"list", "nothing"} else [root] for root in roots]
-    places = [place for found in lists for place in found]
+    groups = [items(root) if root.kind in {"list", "nothing"} else [root] for root in roots]
+    places = [place for found in groups for place in found]
     quoted = [one for one in roots if one.kind == "text" and one.raw.lstrip()[:1] in {"{", "["}]
     for root in quoted:
         root.fault("is in quotes of its own: remove them, as a shell would have done")
-    entries = grammar.entries(place for place in places if place not in quoted)
-    if faults := [line for root in roots for line in root.faults.lines]:
-        raise dp.ConfigError("\n".join(faults))
-    return entries, places
+    return entry_lists.entries(place for place in places if place not in quoted), places
+
+
+def _quote_numbers(place: Place) -> None:
+    """Make numbers of vendors and products strings: a flag's are hexadecimal, as in the peer's.
+
+    One that is not as YAML would write it again, such as 0403, could mean two, and stays wrong.
+    """
+    for key, inner in place.keys().items() if place.kind == "mapping" else ():
+        node = inner.node
+        if key in {"vendor", "product"} and node.kind == "integer" and node.raw == str(node.value):
+            place.node.pairs[key] = replace(node, kind="text", value=node.raw)
+        _quote_numbers(inner)
+    for inner in place.items() if place.kind == "list" else ():
+        _quote_numbers(inner)
 
 
 def read(root: Place) -> Mapping[str, object]:
@@ -191,39 +199,21 @@ def read(root: Place) -> Mapping[str, object]:
     ):  # an entry of nodes may leave the devices of the rest as they are
         settings["device"] = Devices(Configuration(place=str(root)))
     names: dict[str, str] = {}
-    for name, place in _keys(root):
+    for name, place in root.keys().items():
         key = SETTINGS.get(name, name)
+        if name not in SETTINGS and name.lower() in SETTINGS:
+            place.fault(f"unknown key: did you mean {name.lower()!r}?")
+            continue
         if key in names:
             place.fault(f"means the same as {names[key]}, which is there too: keep one of them")
         elif key == "device":
-            entries = grammar.entries(items(place))
+            entries = entry_lists.entries(items(place))
             settings["device"] = Devices(Configuration(entries, is_given=True, place=str(place)))
         else:
             is_level = key == "log-level" and place.raw in LEVELS
             settings[key] = LEVELS[place.raw] if is_level else place
         names.setdefault(key, name)
     return settings
-
-
-def _keys(root: Place) -> Iterator[tuple[str, Place]]:
-    """Yield the keys of a file but those that are faults here: of an object, and in another case.
-
-    An object of Kubernetes has the file inside of it.
-    """
-    places = root.keys()
-    if {"apiVersion", "kind"} <= places.keys():
-        kind, data = places["kind"].raw, places.get("data")
-        named = [*data.node.pairs] if data and data.kind == "mapping" else []
-        inside = f"data[{named[0]!r}]" if named else "in a ConfigMap of it, or in its arguments"
-        raise root.fault(
-            f"is a Kubernetes object, a {kind}: its file is {inside}; deviceplugin migrate reads "
-            "whole manifests of other plugins"
-        )
-    for name, place in places.items():
-        if name not in SETTINGS and name.lower() in SETTINGS:
-            place.fault(f"unknown key: did you mean {name.lower()!r}?")
-        else:
-            yield name, place
 
 
 def translated(arguments: Sequence[str]) -> Iterator[str]:

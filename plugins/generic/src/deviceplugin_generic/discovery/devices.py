@@ -106,6 +106,8 @@ class Share:
     device: dp.Device
     origin: str
     policy: Policy = "spread"
+    is_reserved: bool = False
+    """Whether its entry is wrong: it is not offered, and others do not have it either."""
 
 
 def of_entry(
@@ -189,6 +191,7 @@ def _shares(
             ),
             origin=key,
             policy=entry.policy,
+            is_reserved=bool(entry.problem),
         )
 
 
@@ -253,7 +256,7 @@ def of_rules(rules: tuple[Rule, ...], domain: str, tree: Tree, checker: Checker)
     A path that several rules match belongs to the first of them.
     """
     shares: dict[str, list[Share]] = {}
-    for rule in rules:
+    for rule in (one for one in rules if one.pattern):
         for name, match in of_rule(rule, tree):
             if name not in shares and match.nodes:
                 health = checker.health(name, match, Check(), {})

@@ -260,9 +260,8 @@ def _proposal(one: Proposal, tree: Tree) -> str:
         [_quoted(one.entry)], Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH
     )
     shares = _shares(one, tree)
-    comments.append(_now(shares))
-    if shares:
-        comments += pods.half(shares[0].device.resource, _access(shares, tree))
+    half = pods.half(shares[0].device.resource, _access(shares, tree)) if shares else []
+    comments += [_now(shares), *half]
     above = [f"# {line}" for comment in comments for line in lines(comment)]
     return "".join(f"  {line}\n" for line in (*above, *text.splitlines()))
 
@@ -289,17 +288,13 @@ def _now(shares: Sequence[Share]) -> str:
     more = len(ids) - _MOST_IDS
     listed = ", ".join([*ids[:_MOST_IDS], *([f"and {more} more"] if more > 0 else [])])
     each = f", each with {len(shares) // len(ids)} shares" if len(shares) > len(ids) else ""
-    if not ids:
-        return "Nothing is found by it now."
-    return f"Its id is now {listed}{each}." if len(ids) == 1 else f"Ids are now {listed}{each}."
+    said = f"Its id is now {listed}" if len(ids) == 1 else f"Ids are now {listed}"
+    return f"{said}{each}." if ids else "Nothing is found by it now."
 
 
 def _quoted(value: Any) -> Any:
     """Return a value whose strings are quoted where somebody may read a number."""
     if isinstance(value, dict):
-        keys = {
-            key: _Quoted(one) if key in _OFTEN_NUMBERS else _quoted(one)
-            for key, one in value.items()
-        }
+        keys = {k: _Quoted(v) if k in _OFTEN_NUMBERS else _quoted(v) for k, v in value.items()}
         return _InOneLine(keys) if "subsystem" in keys else keys
     return [_quoted(one) for one in value] if isinstance(value, list) else value

@@ -15,7 +15,7 @@ from deviceplugin.kit.configuration import (
     text,
 )
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked
-from deviceplugin_generic.configuration import grammar
+from deviceplugin_generic.configuration import entry_lists
 from deviceplugin_generic.migrate import udev_rules
 
 _KIND: Final = "Configuration"
@@ -127,7 +127,7 @@ def _migration(
         "groups": [{**shares, "select": one, **rights} for one in selectors],
         **({"env": _escaped(properties)} if properties and properties.value else {}),
     }
-    checked(of_plain([entry], workload.place), lambda found: grammar.entries(found.items()))
+    checked(of_plain([entry], workload.place), lambda found: entry_lists.entries(found.items()))
     asks_udev = any("properties" in one for one in selectors)
     return Migration(
         peer="akri",

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, Final
 
 import deviceplugin as dp
-from deviceplugin.kit.configuration import Place, anything, of_text
+from deviceplugin.kit.configuration import Place, anything, of_text, refuse
 from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
-from deviceplugin_generic.configuration import globs, grammar, loading
+from deviceplugin_generic.configuration import entry_lists, globs, loading
 from deviceplugin_generic.configuration.entries import LEVELS, Entry
 from deviceplugin_generic.configuration.loading import Domains
 from deviceplugin_generic.migrate.spellings import rewrite
@@ -69,6 +69,7 @@ def migrate(workload: Workload) -> Migration | None:
             for one in loading.items(root) if root.kind == "list" else [root]:
                 rewrite(one, result.differs, is_flag=True)
         found, places = loading.of_flags(roots)
+        refuse(root.faults for root in roots)
         entries, raw = list(found), [anything().read(one) for one in places]
     if raw is None:
         raise dp.ConfigError(f"{workload.place}: has no devices: neither --device nor a file")
@@ -118,7 +119,7 @@ def _read(
         if name in _SETTINGS and place.kind != "nothing"
     }
     raw = [anything().read(one) for one in items]
-    return settings, list(grammar.entries(items)), raw if lists else None
+    return settings, list(entry_lists.entries(items)), raw if lists else None
 
 
 def _variables(workload: Workload) -> dict[str, Setting]:

@@ -80,6 +80,11 @@ class DocumentNode:
         self.pairs[key] = node
 
 
+def is_object(node: DocumentNode) -> bool:
+    """Return whether a document is an object of Kubernetes."""
+    return {"apiVersion", "kind"} <= node.pairs.keys()
+
+
 Path = tuple[str | int, ...]
 
 

@@ -14,6 +14,7 @@ from deviceplugin._config.documents.nodes import (
     MalformedError,
     check_size,
     decoded,
+    is_object,
     of_json,
     of_value,
 )
@@ -100,7 +101,7 @@ class Place:
         for key in [] if known is None else [key for key in found if key not in known]:
             place = found.pop(key)
             if not (any_case and place.kind == "nothing"):
-                advice = "" if self.faults.full else f": {suggestion(key, known or ())}"
+                advice = "" if self.faults.terse else f": {suggestion(key, known or ())}"
                 place.fault(f"unknown key{advice}")
         return found
 
@@ -207,6 +208,17 @@ def of_text(text: str, name: str = "", language: str = ".yaml", *, is_file: bool
 
 def _without_anchors(root: Place) -> Place:
     return root.without(*(key for key in root.node.pairs if key.startswith("x-")))
+
+
+def refuse_object(root: Place) -> None:
+    """Record that an object of Kubernetes is no configuration, and raise InvalidError."""
+    if is_object(root.node):
+        places = root.keys()
+        kind, data = printable(places["kind"].raw), places.get("data")
+        named = next(iter(data.node.pairs), "") if data else ""
+        inside = f"data[{named!r}]" if named else "in a ConfigMap of it, or in its arguments"
+        what = f"is a Kubernetes object, a {kind}: its file is {inside}; deviceplugin migrate"
+        raise root.fault(f"{what} reads whole manifests of other plugins")
 
 
 def plain_documents(text: str | bytes, name: str = "") -> list[Any]:

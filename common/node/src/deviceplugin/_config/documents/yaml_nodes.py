@@ -14,6 +14,7 @@ from deviceplugin._config.documents.nodes import (
     MalformedError,
     check_size,
     decoded,
+    is_object,
     of_valid_json,
     too_deep,
     values_of_json,
@@ -50,7 +51,8 @@ def compose(text: str | bytes) -> DocumentNode | None:
             found.append(_Nodes(loader).node(loader.get_node()))
             check_size(found[-1])
         given = [one for one in found if one.kind != "nothing"]
-        if len(given) > 1:
+        # One of Kubernetes is refused for what it is, by whoever reads it.
+        if len(given) > 1 and not is_object(given[0]):
             problem = "a second document begins here: a configuration has one"
             raise MalformedError(problem, given[1].line)
         return next(iter([*given, *found]), None)

@@ -1,11 +1,11 @@
 """Kinds of values: each reads a place, checks it, and has its JSON Schema."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.faults import InvalidError, bounded
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.values import write
 
@@ -78,13 +78,14 @@ def list_of(
     single: bool = False,
     nullable: bool = False,
     together: Callable[[Sequence[tuple[Place, _T]]], object] = len,
+    instead: Callable[[Place, str], _T] | None = None,
 ) -> Kind[tuple[_T, ...]]:
     """Return the kind of lists of ``kind`` with ``least`` items or more.
 
     With ``single``, a value that is not a list stands for a list of one. With ``nullable``, null is
     an empty list, as programs in Go write it: for a list of what is offered, where an absent one
     has another meaning. ``together`` gets the items that are valid by themselves, and records what
-    is wrong with several of them.
+    is wrong with several of them. With ``instead``, wrong items can be skipped: see ``read_each``.
     """
     wanted = f"{kind.wanted}, or a list" if single else "a list"
 
@@ -97,10 +98,9 @@ def list_of(
         places = [place] if single and place.kind in kind.takes else place.items()
         if len(places) < least:
             raise place.fault("is empty" if least == 1 else f"needs {least} items")
-        found = []
-        for one in places:
-            with suppress(InvalidError):
-                found.append((one, kind.read(one)))
+        if instead:
+            return read_each(places, kind, together, instead)
+        found = _valid(places, kind)
         together(found)
         go_on(place, before)
         return tuple(value for _, value in found)
@@ -115,6 +115,43 @@ def list_of(
         wanted,
         write=lambda values: [kind.write(one) for one in values],
     )
+
+
+def read_each(
+    places: Sequence[Place],
+    kind: Kind[_T],
+    together: Callable[[Sequence[tuple[Place, _T]]], object],
+    instead: Callable[[Place, str], _T],
+) -> tuple[_T, ...]:
+    """Return the items at ``places``, in their order, with ``instead`` for each that is wrong.
+
+    That gets the place of the item and, in one message, all that is wrong there. Those who may not
+    skip wrong items get an error at the end, as for any fault. ``together`` is as for ``list_of``.
+    """
+    apart = [Place(one.faults.of_entry(one.key), one.node, one.key) for one in places]
+    found = _valid(apart, kind)
+    together(found)
+    valid = {id(one): value for one, value in found if not one.faults.count}
+    return tuple(
+        valid[id(one)] if id(one) in valid else instead(one, bounded("; ".join(one.faults.lines)))
+        for one in apart
+    )
+
+
+def _valid(places: Iterable[Place], kind: Kind[_T]) -> list[tuple[Place, _T]]:
+    found = []
+    for one in places:
+        with suppress(InvalidError):
+            found.append((one, kind.read(one)))
+    return found
+
+
+def readable(place: Place | None, kind: Kind[_T]) -> _T | None:
+    """Return the value at a place if there is a valid one. Faults are not recorded."""
+    if place is not None:
+        with suppress(InvalidError):
+            return kind.read(Place(place.faults.apart(), place.node, place.key))
+    return None
 
 
 def mapping_of(

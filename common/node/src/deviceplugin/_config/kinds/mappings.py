@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from deviceplugin._config.documents import places
-from deviceplugin._config.documents.faults import InvalidError
+from deviceplugin._config.documents.faults import InvalidError, refuse
 from deviceplugin._config.documents.places import Place
 from deviceplugin._config.kinds.kind import Kind, Schema, go_on
 from deviceplugin.errors import ConfigError
@@ -176,5 +176,5 @@ def checked(root: Place, read: Callable[[Place], _T]) -> _T:
         value = read(root)
     except InvalidError as error:
         raise ConfigError("\n".join(root.faults.lines)) from error
-    root.faults.refuse()
+    refuse([root.faults], value)
     return value

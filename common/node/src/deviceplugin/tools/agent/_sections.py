@@ -14,7 +14,7 @@ from typing_extensions import override
 from deviceplugin._config import loading
 from deviceplugin._config.documents import faults
 from deviceplugin._config.documents.faults import InvalidError
-from deviceplugin._config.documents.places import Place
+from deviceplugin._config.documents.places import Place, refuse_object
 from deviceplugin._config.kinds.kind import Kind
 from deviceplugin._config.loading import key
 from deviceplugin._config.node_choice import NODES
@@ -116,6 +116,7 @@ def named_in(file: Path, installed: Collection[str]) -> list[str]:
     """Return the plugins that have a section in a configuration file; raise ``ConfigError``."""
     root = Settings.open_file(file)
     try:
+        refuse_object(root)
         found = Settings.from_file(root)
     except InvalidError:
         found = {}
@@ -189,6 +190,8 @@ def _refuse_common(place: Place) -> None:
 def _write(section: Section) -> dict[str, Any]:
     if isinstance(section, Refused):
         raise ConfigError(section.reason)
+    if section.invalid_entries:
+        raise ConfigError("\n".join(section.invalid_entries))
     return {
         key(one): written(one, getattr(section, one.name))
         for one in fields(section)

@@ -25,11 +25,13 @@ MOST_NAMED: Final = 5
 """Most devices that one Event names."""
 STALE_REASON: Final = "DeviceNodeStale"
 _REASONS: Final = {
-    (True, "bad"): "DeviceUnhealthy",
-    (True, "degraded"): "DeviceDegraded",
-    (True, "good"): "DeviceHealthy",
-    (False, "bad"): "DevicesNotRegistered",
-    (False, "good"): "DevicesRegistered",
+    ("entries", "bad"): "InvalidEntry",
+    ("entries", "good"): "EntriesValid",
+    ("device", "bad"): "DeviceUnhealthy",
+    ("device", "degraded"): "DeviceDegraded",
+    ("device", "good"): "DeviceHealthy",
+    ("registration", "bad"): "DevicesNotRegistered",
+    ("registration", "good"): "DevicesRegistered",
 }
 _STATES: Final = {"good": "healthy again", "degraded": "degraded", "bad": "unhealthy"}
 _MAX_BYTES: Final = 1024
@@ -54,6 +56,8 @@ class Fact(NamedTuple):
     """The time when health or reason last changed, as ISO 8601; empty if that is unknown."""
     pod: tuple[str, str, str] | None = None
     """If it is about a pod that has a device node that is gone: namespace, name and uid."""
+    of_entries: bool = False
+    """Whether it is about the entries of a plugin's settings; ``resource`` is the plugin."""
 
     @property
     def state(self) -> str:
@@ -80,6 +84,9 @@ def read_facts(
 
 def _facts(page: Any) -> list[Fact]:
     found: list[Fact] = []
+    for plugin, wrong in page.get("invalid_entries", {}).items():
+        reason = "; ".join(map(str, wrong))
+        found.append(Fact(str(plugin), "", not wrong, reason, of_entries=True))
     for resource in page["resources"]:
         name = str(resource["name"])
         problem = str(resource["problem"])  # none where it need not be registered
@@ -127,9 +134,11 @@ class Notice(NamedTuple):
     @property
     def reason(self) -> str:
         """The reason of the Event: one word for programs."""
-        if self.facts[0].pod:
+        first = self.facts[0]
+        if first.pod:
             return STALE_REASON
-        return _REASONS[bool(self.facts[0].device), self.state]
+        subject = "device" if first.device else "entries" if first.of_entries else "registration"
+        return _REASONS[subject, self.state]
 
     @property
     def kind(self) -> str:
@@ -147,6 +156,9 @@ class Notice(NamedTuple):
         return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
 
     def _registration(self) -> str:
+        if self.facts[0].of_entries:
+            wrong = f"invalid entry skipped: {self.facts[0].reason}"
+            return "all entries are valid again" if self.good else wrong
         if self.good:
             return "the kubelet is watching it again"
         return f"not registered with the kubelet: {_cut(self.facts[0].reason)}"

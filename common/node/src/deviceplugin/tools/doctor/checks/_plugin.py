@@ -24,6 +24,7 @@ _REGISTER: Final = (
     "do as it says; the checks of the kubelet above say what keeps a plugin from it. A plugin that "
     "is just starting registers within seconds."
 )
+_SKIPPED: Final = "the plugin offers nothing for this entry, as on-invalid-entry says."
 _ENDS: Final = "device-plugins exits with status 2, and its pod restarts for ever."
 
 
@@ -59,19 +60,29 @@ def shortfalls(node: Node) -> Iterator[Finding]:
     except _NotAskedError as reason:
         yield reason.args[0]
         return
-    for text in found:
+    for text in found["invalid_entries"]:
+        yield failure(page, f"invalid entry: {text}", means=_SKIPPED, do="correct the entry.")
+    for text in found["shortfalls"]:
         means, do = (
             "the plugin offers less than it should.",
             "do as it says; the plugin finds out by itself.",
         )
         yield warning(page, text, means=means, do=do)
-    if not found:
+    for text in found["fixed_files"]:
+        means = "the plugin goes on with what it read at its start."
+        do = "do as it says; until then, restart the pod after each change."
+        yield warning(page, text, means=means, do=do)
+    if not any(found.values()):
         yield ok(page, "the plugin offers all that it should")
 
 
-def _shortfalls(page: Any) -> list[str]:
-    found = page.get("shortfalls")
-    return [str(text) for text in found] if isinstance(found, list) else []
+def _shortfalls(page: Any) -> Mapping[str, list[str]]:
+    """Return messages by their kind; older plugins have fewer kinds."""
+    invalid = page.get("invalid_entries") or {}
+    texts = [f"{name}: {text}" for name, some in invalid.items() for text in some]
+    found = {key: page.get(key) for key in ("shortfalls", "fixed_files")}
+    lists = {key: one if isinstance(one, list) else [] for key, one in found.items()}
+    return {"invalid_entries": texts, **{key: [*map(str, one)] for key, one in lists.items()}}
 
 
 def holds(node: Node) -> Iterator[Finding]:
@@ -212,8 +223,12 @@ def _of_sections(path: Path, names: list[str]) -> Iterator[Finding]:
         section = getattr(settings, attribute(name))
         if isinstance(section, Refused):
             do = "correct the section: the plugin starts without a restart of the process."
-            yield _unusable(path, name, _said(ConfigError(section.reason), path), do)
-        else:
+            yield _unusable(path, name, _said(section.reason, path), do)
+            continue
+        for text in section.invalid_entries:
+            found = _said(text, path)
+            yield failure(f"{path}: {name}", found, means=_SKIPPED, do="correct the entry.")
+        if not section.invalid_entries:
             yield ok(f"{path}: {name}", "valid")
 
 
@@ -222,5 +237,5 @@ def _unusable(path: Path, name: str, found: str, do: str) -> Finding:
     return failure(f"{path}: {name}", found, means=means, do=do)
 
 
-def _said(error: ConfigError, path: Path) -> str:
+def _said(error: object, path: Path) -> str:
     return str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
