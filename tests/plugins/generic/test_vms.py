@@ -174,8 +174,10 @@ def test_shares_of_a_device_add_it_once_and_check_warns_of_them(machine: Machine
     entry = vfio("nic", "product: '1533'").replace("groups: [{", "groups: [{count: 3, ")
     made = plugin(machine, entry)
     assert {"PCI_RESOURCE_DEVIC_ES_NIC": "0000:04:00.0"} == made.allocate([*made.discover()]).envs
-    (caution,) = cautions(Devices.parse([entry]).configuration)
-    assert caution.startswith("nic: count is 3: an IOMMU group has one holder")
+    entry = entry.replace("[vfio]", "[vfio, drm, {subsystem: net, name: e*}]")
+    others, shares = cautions(Devices.parse([entry]).configuration)
+    assert others.startswith("nic: nodes: drm, net is not given beside vfio, because")
+    assert shares.startswith("nic: count is 3: an IOMMU group has one holder")
 
 
 @pytest.mark.parametrize("overlap", ["allow", "first", "refuse"])

@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 from typing import Final
 
-from deviceplugin_generic.configuration.entries import CAMERAS, Configuration, Entry, Group
+from deviceplugin_generic.configuration.entries import (
+    CAMERAS,
+    Configuration,
+    Entry,
+    Group,
+    Selector,
+)
 
 _SEEKERS: Final = {
     "/dev/bus/usb/": "libusb makes the path from",
@@ -33,7 +39,14 @@ def cautions(configuration: Configuration) -> Iterator[str]:
                     f"{entry.name}: {path} is {inside} in the container: {_SEEKERS[seeker]} what "
                     "sysfs says, and does not find the device there; leave mountPath out"
                 )
-        shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
+        of_vfio = [one for one in entry.groups if "vfio" in one.nodes]
+        others = [_subsystem(node) for one in of_vfio for node in one.nodes if node != "vfio"]
+        if others:
+            yield (
+                f"{entry.name}: nodes: {', '.join(others)} is not given beside vfio, because who "
+                "has a device by VFIO drives it; leave it out"
+            )
+        shares = max((one.count for one in of_vfio), default=1)
         if shares > 1:
             yield (
                 f"{entry.name}: count is {shares}: an IOMMU group has one holder, so that only one "
@@ -60,8 +73,12 @@ def _given(group: Group) -> Iterator[tuple[str, str]]:
     own = group.select.subsystem if group.select else "usb" if group.usb else ""
     name = group.select.name if group.select and not group.nodes else ""
     for one in group.nodes or [own]:
-        if place := _PLACES.get(one if isinstance(one, str) else one.subsystem):
+        if place := _PLACES.get(_subsystem(one)):
             yield f"{place}{name or '*'}", group.mount_path
+
+
+def _subsystem(one: str | Selector) -> str:
+    return one if isinstance(one, str) else one.subsystem
 
 
 def _renames(path: str, inside: str) -> bool:
