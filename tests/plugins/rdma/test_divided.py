@@ -27,7 +27,7 @@ A, B = f"{PF}-sf88", f"{PF}-sf90"
 SF = "intel.com/sf"
 
 
-def subs(**keys: object) -> dict[str, object]:
+def subs(**keys: object) -> dict[str, list[dict[str, object]]]:
     """Return a configuration with a resource of sub-functions."""
     return {"resourceList": [{"resourceName": "sf", "deviceType": "auxNetDevice", **keys}]}
 
@@ -159,6 +159,46 @@ def test_by_name_a_held_sub_function_is_not_given_again_under_its_new_name(
     assert f"{new} is held as {old} by pod " in world.allocate(new, resource=SF)
     world.pods()
     assert "" == world.allocate(new, resource=SF)
+
+
+def test_rdma_devices_in_the_namespace_of_a_pod_stay_in_their_resource(tree: DividedTree) -> None:
+    tree.sub(PF, 88, 4, rdma="mlx5_9")
+    resources = [{"resourceName": "roce", "selectors": {"isRdma": True}}, {"resourceName": "other"}]
+    both = {"resourceList": [*RDMA["resourceList"], *resources]}
+    plugin = tree.plugin(both)
+    before = found(plugin)
+    for address in (A, VF):
+        tree.move_rdma_to_pod(address)
+    for looking in (plugin, tree.plugin(both)):  # a new process remembers
+        assert before == found(looking)
+    (tree.folders[VF] / "infiniband").rmdir()  # somebody has unloaded the driver of RDMA
+    assert "intel.com/other" == found(plugin)[VF].resource
+
+
+@pytest.mark.parametrize("driver", ["vhost_vdpa", "virtio_vdpa"])
+def test_each_vdpa_device_takes_as_many_reads_however_many_there_are(
+    tree: DividedTree, driver: str
+) -> None:
+    plugin, kernel = tree.plugin(subs(selectors={"vdpaType": driver.partition("_")[0]})), Counting()
+    plugin._sysfs = Sysfs(tree.sys, kernel)
+    counts = []
+    for number in range(9):
+        tree.vdpa(tree.sub(PF, number, number), f"vdpa{number}", driver, number)
+        kernel.count = 0
+        assert number + 1 == len(found(plugin))
+        counts.append(kernel.count)
+    assert counts[8] - counts[7] == counts[2] - counts[1]
+
+
+class Counting(FailingKernel):
+    """Counts the directories that are read."""
+
+    count = 0
+
+    @override
+    def names(self, path: str) -> list[str]:
+        self.count += 1
+        return super().names(path)
 
 
 def test_health_says_what_a_sub_function_lacks(tree: DividedTree) -> None:

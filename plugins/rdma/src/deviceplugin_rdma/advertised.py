@@ -10,7 +10,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit import files, numa, pieces, sharing, vdpa
 from deviceplugin.kit.sharing import Policy, Shares
-from deviceplugin_rdma.access import Access, access, interfaces
+from deviceplugin_rdma.access import Access, access
 from deviceplugin_rdma.entries import Entry, Selector
 from deviceplugin_rdma.nics import Nic
 
@@ -66,7 +66,8 @@ def chosen(
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
     if entry.is_shared:
         return entry.is_for(nic) and bool(nic.rdma)
-    return entry.is_for(nic) and not nic.is_divided and not interfaces(nic).intersection(busy)
+    is_needed = any(name in busy for name in (*nic.interfaces, *(nic.virtio or ())))
+    return entry.is_for(nic) and not nic.is_divided and not is_needed
 
 
 def offers(
