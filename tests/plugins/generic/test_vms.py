@@ -18,6 +18,7 @@ from deviceplugin_testing.fixture import Kubelet
 from deviceplugin_testing.simulator import Pod
 from discovered import found, reasons
 from generic.plugin import Machine
+from one_piece.world import World
 from patience import eventually
 from served.both_protocols import by_both
 from virt_launcher import LaunchError, launch
@@ -214,6 +215,19 @@ def test_a_function_that_joins_the_group_of_a_machine_does_not_give_it_away(
         expected = f"held as vm-{AUDIO} by pod default/first"
         eventually(lambda: reason() == expected, reason)
         assert not node.kubelet.run(pods[1])
+
+
+def test_a_group_stays_with_its_machine_if_an_earlier_entry_gets_a_function_of_it(
+    machine: Machine,
+) -> None:
+    machine.pci(GPUS[0], "10de:2204", "030000", group="1", driver="vfio-pci")
+    entries = [vfio("audio", "class: '04'"), vfio("card", "class: '03'")]
+    made, world = plugin(machine, *entries), World()
+    world.look(made)
+    world.pods(("devic.es/card", f"card-{GPUS[0]}"))
+    machine.pci(AUDIO, "10de:2204", "040300", group="1", driver="vfio-pci")
+    world.look(made)
+    assert [f"audio-{GPUS[0]}"] == [*world.closed("devic.es/audio")]
 
 
 @pytest.mark.slow

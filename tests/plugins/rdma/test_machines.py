@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from discovered import found, unhealthy
+from one_piece.world import World
 from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE, Machine, Port
 from rdma.tree import Build, ids, nodes
 from virt_launcher import launch
@@ -298,6 +299,27 @@ def test_a_function_that_joins_a_group_makes_no_other_hardware_of_it(build: Buil
     assert (PORTS[1].address, PORTS[0].address) == (before.id, after.id)
     # What a pod has under the old id is not given out under the new one.
     assert {f"pci/{one.address}" for one in PORTS[1:]} <= {*before.hardware} & {*after.hardware}
+
+
+def test_a_group_stays_with_its_pod_if_its_functions_come_to_another_resource(
+    build: Build,
+) -> None:
+    tree, world = build(Machine(PORTS[1:])), World()
+    entries = [
+        {"resourceName": "a", "selectors": {"pciAddresses": [PORTS[0].address]}},
+        {"resourceName": "b", "selectors": {"drivers": ["vfio-pci"]}},
+        {"resourceName": "c"},
+    ]
+    plugin = tree.plugin({"resourceList": entries})
+    world.look(plugin)
+    world.pods(("intel.com/b", PORTS[1].address))
+    tree.add(PORTS[0])
+    world.look(plugin)
+    assert [PORTS[0].address] == [*world.closed("intel.com/a")]
+    tree.remove(PORTS[0].address)
+    tree.bind(PORTS[2].address, "mlx5_core")
+    world.look(plugin)
+    assert [PORTS[2].address] == [*world.closed("intel.com/c")]
 
 
 def test_nodes_of_iommufd_are_given_beside_those_of_a_group(build: Build) -> None:

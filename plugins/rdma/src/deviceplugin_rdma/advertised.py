@@ -120,12 +120,17 @@ def _by(
 def _device(
     members: Sequence[AdvertisedFunction], owner: AdvertisedFunction, *, by_name: bool
 ) -> dp.Device:
-    """Return the device of a function, or of those of an IOMMU group, which is the ``owner``'s."""
+    """Return the device of a function, or of those of an IOMMU group, which is the ``owner``'s.
+
+    In another resource it is nothing but a name. If that is held, since the group was its own once,
+    what the pod has is recognized in the owner's device.
+    """
     first = members[0]
     node = None if first.entry.without_topology else first.nic.function.numa_node
     reasons = dict.fromkeys(one.health.reason for one in members if one.health.reason)
     health = dp.Health(all(one.health for one in members), "; ".join(reasons))
-    if owner.resource != first.resource:
+    given = members if owner.resource == first.resource else ()
+    if not given:
         health = dp.Health.unhealthy(
             f"IOMMU group {first.access.group} has one holder, and {owner.nic.address} of it is "
             f"a device of {owner.resource}: select both in one resource"
@@ -135,9 +140,9 @@ def _device(
         resource=first.resource,
         health=health,
         topology=numa.topology(node),
-        nodes=[*dict.fromkeys(node for one in members for node in one.access.nodes)],
+        nodes=[*dict.fromkeys(node for one in given for node in one.access.nodes)],
         attributes=dict(_attributes(first.nic)),
-        hardware=[*dict.fromkeys(piece for one in members for piece in _hardware(one))],
+        hardware=[*dict.fromkeys(piece for one in given for piece in _hardware(one))],
     )
 
 
