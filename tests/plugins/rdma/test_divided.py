@@ -59,7 +59,7 @@ def told(plugin: RdmaPlugin, *chosen: str) -> tuple[str, dict[str, Any]]:
     [
         ([{"vendors": ["15b3"], "devices": ["101d"], "pfNames": ["ens1f0np0#1-89"]}], [A]),
         ({"pfNames": ["ENS1F0NP0"], "auxTypes": ["sf"], "drivers": ["mlx5_core"]}, [A, B]),
-        ({"rootDevices": [f"{PF}#0,90"]}, [B]),
+        ({"rootDevices": [f"{PF}#0,90-4294967295"]}, [B]),
         ({"pciAddresses": [ICE]}, [f"{ICE}-sf88"]),
         ({"linkTypes": ["ether"], "isRdma": True}, [A]),
         ({"linkTypes": ["infiniband"]}, []),
