@@ -152,7 +152,7 @@ def _hardware(offer: AdvertisedFunction) -> list[str]:
     made = [] if offer.entry.is_shared else filter(None, map(vdpa.node, nic.vdpas))
     nodes = (node.host_path for node in offer.access.nodes)
     own = unit.pieces if unit else ()
-    return [*dict.fromkeys((pieces.pci(nic.address), *own, *made, *nodes))]
+    return [pieces.pci(nic.address), *own, *made, *nodes]
 
 
 def _attributes(nic: Nic) -> Iterator[tuple[str, str | int]]:
@@ -189,7 +189,7 @@ def _together(members: Sequence[AdvertisedFunction]) -> Iterator[AdvertisedDevic
         health=dp.Health(bool(usable), reasons),
         nodes=[node for one in usable or members for node in one.access.nodes],
         attributes={"pci": ",".join(one.nic.address for one in members)},
-        hardware=[piece for one in members for piece in _hardware(one)],
+        hardware=[*dict.fromkeys(piece for one in members for piece in _hardware(one))],
     )
     whole = entry.name if entry.shares > 1 else ""
     for number in range(entry.shares):
