@@ -73,6 +73,11 @@ def test_many_devices_that_differ_in_nothing_else_are_one_row(
     assert [other, *serial, ("x.io/serial", "c")] == shown
 
 
+def test_a_table_is_no_command_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show([Serial(Device("a", attributes={"interface": "é\x1b[2J\nb"}))], "table")
+    assert r" interface=é\x1b[2J\nb" in capsys.readouterr().out
+
+
 def test_a_table_shows_the_first_of_many_facts(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device("a", attributes={f"a{i}": i for i in range(8)}, capacity={"b": 1, "c": 2})
     assert 0 == show([Serial(device)], "table")

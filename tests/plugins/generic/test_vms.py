@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -14,11 +13,9 @@ import yaml
 import deviceplugin as dp
 from deviceplugin_generic.configuration.cautions import cautions
 from deviceplugin_generic.configuration.loading import Devices, Domains
-from deviceplugin_testing.fixture import Kubelet
-from deviceplugin_testing.simulator import Pod
 from discovered import found, reasons
 from generic.plugin import Machine
-from patience import eventually
+from one_piece.world import World
 from served.both_protocols import by_both
 from virt_launcher import LaunchError, launch
 
@@ -174,8 +171,10 @@ def test_shares_of_a_device_add_it_once_and_check_warns_of_them(machine: Machine
     entry = vfio("nic", "product: '1533'").replace("groups: [{", "groups: [{count: 3, ")
     made = plugin(machine, entry)
     assert {"PCI_RESOURCE_DEVIC_ES_NIC": "0000:04:00.0"} == made.allocate([*made.discover()]).envs
-    (caution,) = cautions(Devices.parse([entry]).configuration)
-    assert caution.startswith("nic: count is 3: an IOMMU group has one holder")
+    entry = entry.replace("[vfio]", "[vfio, drm, {subsystem: net, name: e*}]")
+    others, shares = cautions(Devices.parse([entry]).configuration)
+    assert others.startswith("nic: nodes: drm, net is not given beside vfio, because")
+    assert shares.startswith("nic: count is 3: an IOMMU group has one holder")
 
 
 @pytest.mark.parametrize("overlap", ["allow", "first", "refuse"])
@@ -190,28 +189,26 @@ def test_no_two_machines_get_functions_of_one_group(machine: Machine, overlap: s
         assert reason == found(made)[f"audio-{GPUS[0]}"].health.reason.partition(":")[0]
 
 
+@pytest.mark.parametrize(
+    ("entries", "joining", "closed"),
+    [
+        ([vfio("vm", "driver: vfio-pci")], LOWER, f"vm-{LOWER}"),  # the device has another id
+        ([vfio("audio", "class: '04'"), vfio("vm", "class: '03'")], AUDIO, f"audio-{GPUS[0]}"),
+    ],
+)
 def test_a_function_that_joins_the_group_of_a_machine_does_not_give_it_away(
-    machine: Machine, kubelet: Kubelet
+    machine: Machine, entries: list[str], joining: str, closed: str
 ) -> None:
-    machine.pci(AUDIO, "10de:2204", "030000", group="1", driver="vfio-pci")
-    made = plugin(machine, vfio("vm", "driver: vfio-pci"))
-    pods = [Pod.of(name, main={"devic.es/vm": 1}) for name in ("first", "second")]
-    quick = {"pod_resources_interval": timedelta(milliseconds=50)}
-    with kubelet.running(made, **quick, discovery_interval=timedelta(milliseconds=50)) as node:
-        node.wait_for("devic.es/vm", {f"vm-{AUDIO}"})
-        assert node.kubelet.run(pods[0])
-        machine.pci(LOWER, "10de:2204", "030000", group="1", driver="vfio-pci")
-        machine.event()
-        node.wait_for("devic.es/vm", set(), {f"vm-{AUDIO}", f"vm-{LOWER}"})
-
-        def reason() -> str:
-            (listed,) = node.host.inventory()["resources"]
-            by_id = {one["id"]: one["reason"] for one in listed["devices"]}
-            return str(by_id.get(f"vm-{LOWER}"))
-
-        expected = f"held as vm-{AUDIO} by pod default/first"
-        eventually(lambda: reason() == expected, reason)
-        assert not node.kubelet.run(pods[1])
+    machine.pci(GPUS[0], "10de:2204", "030000", group="1", driver="vfio-pci")
+    made, world = plugin(machine, *entries), World()
+    world.look(made)
+    world.pods(("devic.es/vm", f"vm-{GPUS[0]}"))
+    machine.pci(joining, "10de:2204", "040300", group="1", driver="vfio-pci")
+    world.look(made)
+    assert [closed] == [*world.closed(f"devic.es/{closed.partition('-')[0]}")]
+    machine.unplug(f"pci0000:00/{joining}")
+    world.look(made)
+    assert {} == world.closed("devic.es/vm")
 
 
 @pytest.mark.slow

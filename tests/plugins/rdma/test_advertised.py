@@ -133,6 +133,20 @@ def test_a_list_that_became_empty_takes_all_functions_back(
     assert ["list of resources is empty"] == [one.message for one in caplog.records]
 
 
+def test_resources_that_share_variables_are_named_at_the_start(
+    tree: RdmaTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = (("", "nic"), ("intel_com", "nic"), ("Intel.com", "NIC"), ("", "other"))
+    entries = [{"resourcePrefix": prefix, "resourceName": name} for prefix, name in names]
+    shared = {"configList": [{"resourceName": "nic", "selectors": {"vendors": ["15b3"]}}]}
+    tree.plugin({"resourceList": entries, **shared}, resource_prefix="intel.com")
+    (record,) = caplog.records
+    assert ("resources share variables", "intel.com/nic, intel_com/nic, Intel.com/NIC") == (
+        record.message,
+        vars(record)["resources"],
+    )
+
+
 def test_device_information_is_there_for_multus(tree: RdmaTree, kubelet: Kubelet) -> None:
     rdma = {"resourceName": "rdma", "selectors": {"isRdma": True, "isVirtual": True}}
     shared = {"resourceName": "hca", "shares": 2}

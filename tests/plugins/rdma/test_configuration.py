@@ -150,7 +150,7 @@ def test_all_that_the_sriov_operator_writes_as_null_is_absent(tmp_path: Path) ->
     assert "unknown key" in fault(tmp_path, {**nic(), "resourcesList": None})
 
 
-NOT_NUMBERS = "is not a name with numbers of virtual functions, as in ens1f0#0,2-7"
+NOT_NUMBERS = "is not a name with numbers of its functions, as in ens1f0#0,2-7"
 
 
 CHOOSES_NONE = "chooses no functions: give selectors, such as {vendors: [15b3]}"

@@ -27,7 +27,7 @@ A, B = f"{PF}-sf88", f"{PF}-sf90"
 SF = "intel.com/sf"
 
 
-def subs(**keys: object) -> dict[str, object]:
+def subs(**keys: object) -> dict[str, list[dict[str, object]]]:
     """Return a configuration with a resource of sub-functions."""
     return {"resourceList": [{"resourceName": "sf", "deviceType": "auxNetDevice", **keys}]}
 
@@ -35,7 +35,7 @@ def subs(**keys: object) -> dict[str, object]:
 RDMA = subs(selectors={"isRdma": True})
 
 
-def vdpa(kind: str, **selectors: object) -> dict[str, object]:
+def vdpa(kind: str, **selectors: object) -> dict[str, list[dict[str, object]]]:
     """Return a configuration with a resource of vDPA devices, and one of the other functions."""
     first = {"resourceName": "vdpa", "selectors": {"vdpaType": kind, **selectors}}
     return {"resourceList": [first, {"resourceName": "vf", "selectors": {"isVirtual": True}}]}
@@ -59,7 +59,7 @@ def told(plugin: RdmaPlugin, *chosen: str) -> tuple[str, dict[str, Any]]:
     [
         ([{"vendors": ["15b3"], "devices": ["101d"], "pfNames": ["ens1f0np0#1-89"]}], [A]),
         ({"pfNames": ["ENS1F0NP0"], "auxTypes": ["sf"], "drivers": ["mlx5_core"]}, [A, B]),
-        ({"rootDevices": [f"{PF}#0,90"]}, [B]),
+        ({"rootDevices": [f"{PF}#0,90-4294967295"]}, [B]),
         ({"pciAddresses": [ICE]}, [f"{ICE}-sf88"]),
         ({"linkTypes": ["ether"], "isRdma": True}, [A]),
         ({"linkTypes": ["infiniband"]}, []),
@@ -91,13 +91,9 @@ def test_a_container_gets_what_the_peer_gives_and_the_names_of_now(tree: Divided
     assert "mlx5_core.sf.4,mlx5_core.sf.2" == names
     assert {"rack": "7", "port": "2"} == info["mlx5_core.sf.2"]["extra"]
     first = info["mlx5_core.sf.4"]
-    assert [
-        {"rack": "7", "port": "1"},
-        {"deviceID": "mlx5_core.sf.4"},
-        "/dev/infiniband/uverbs5",
-    ] == [
-        *(first["extra"], first["generic"], first["rdma"]["uverbs"]),
-    ]
+    assert {"rack": "7", "port": "1"} == first["extra"]
+    assert {"deviceID": "mlx5_core.sf.4"} == first["generic"]
+    assert "/dev/infiniband/uverbs5" == first["rdma"]["uverbs"]
     plugin.start(SF)
     plugin.discover()
     assert [] == list((tree.root / "devinfo").iterdir())  # the specification has no such device
@@ -161,6 +157,38 @@ def test_by_name_a_held_sub_function_is_not_given_again_under_its_new_name(
     assert "" == world.allocate(new, resource=SF)
 
 
+def test_rdma_devices_in_the_namespace_of_a_pod_stay_in_their_resource(tree: DividedTree) -> None:
+    tree.sub(PF, 88, 4, rdma="mlx5_9")
+    resources = [{"resourceName": "roce", "selectors": {"isRdma": True}}, {"resourceName": "other"}]
+    both = {"resourceList": [*RDMA["resourceList"], *resources]}
+    plugin = tree.plugin(both)
+    before = found(plugin)
+    for address in (A, VF):
+        tree.move_rdma_to_pod(address)
+    for looking in (plugin, tree.plugin(both)):  # a new process remembers
+        assert before == found(looking)
+    (tree.folders[VF] / "infiniband").rmdir()  # somebody has unloaded the driver of RDMA
+    assert "intel.com/other" == found(plugin)[VF].resource
+
+
+@pytest.mark.parametrize("driver", ["vhost_vdpa", "virtio_vdpa"])
+def test_each_vdpa_device_takes_as_many_reads_however_many_there_are(
+    tree: DividedTree, driver: str
+) -> None:
+    plugin, kernel = (
+        tree.plugin(subs(selectors={"vdpaType": driver.partition("_")[0]})),
+        Listening(),
+    )
+    plugin._sysfs = Sysfs(tree.sys, kernel)
+    counts = []
+    for number in range(9):
+        tree.vdpa(tree.sub(PF, number, number), f"vdpa{number}", driver, number)
+        before = kernel.directories
+        assert number + 1 == len(found(plugin))
+        counts.append(kernel.directories - before)
+    assert counts[8] - counts[7] == counts[2] - counts[1]
+
+
 def test_health_says_what_a_sub_function_lacks(tree: DividedTree) -> None:
     tree.sub(PF, 88, 4)
     tree.sub(PF, 90, 5, interface="en90")
@@ -183,11 +211,17 @@ def test_health_says_what_a_sub_function_lacks(tree: DividedTree) -> None:
 
 
 class Listening(FailingKernel):
-    """Remembers of which directories the states of ports are read."""
+    """Remembers of which directories the states of ports are read, and counts all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: set[str] = set()
+        self.directories = 0
+
+    @override
+    def names(self, path: str) -> list[str]:
+        self.directories += 1
+        return super().names(path)
 
     @override
     def read(self, path: str, *pages: int) -> bytes:
@@ -307,17 +341,11 @@ def test_the_default_route_by_a_vdpa_device_keeps_it_on_the_node(tree: DividedTr
     sub = tree.sub(PF, 88, 4)
     for address, name, number in ((VF, "vdpa2", 2), (sub, "vdpa3", 3)):
         tree.vdpa(address, name, "virtio_vdpa", number)
-    configuration = {
-        "resourceList": [
-            {"resourceName": "vdpa", "selectors": {"vdpaType": "virtio"}},
-            {
-                "resourceName": "sf",
-                "deviceType": "auxNetDevice",
-                "selectors": {"vdpaType": "virtio"},
-            },
-        ]
-    }
-    plugin = tree.plugin(configuration)
+    entries = [
+        vdpa("virtio")["resourceList"][0],
+        *subs(selectors={"vdpaType": "virtio"})["resourceList"],
+    ]
+    plugin = tree.plugin({"resourceList": entries})
     assert {"intel.com/vdpa": [VF], SF: [A]} == ids(plugin)
     tree.route("veth2")
     assert {SF: [A]} == ids(plugin)

@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 
 from discovered import found, unhealthy
+from one_piece.world import World
 from rdma.machines import CONNECTX6, DGX_H100, E810, SAMPLE, Machine, Port
 from rdma.tree import Build, ids, nodes
 from virt_launcher import launch
@@ -289,15 +290,24 @@ def test_a_group_is_offered_in_one_resource_whichever_functions_others_select(
     assert ["0000:3c:00.1", "0000:3c:00.0", LONE.address] == [*found(plugin)]
 
 
-def test_a_function_that_joins_a_group_makes_no_other_hardware_of_it(build: Build) -> None:
-    tree = build(Machine(PORTS[1:]))
-    plugin = tree.plugin(sriov())
-    (before,) = found(plugin).values()
-    tree.add(PORTS[0])
-    (after,) = found(plugin).values()
-    assert (PORTS[1].address, PORTS[0].address) == (before.id, after.id)
-    # What a pod has under the old id is not given out under the new one.
-    assert {f"pci/{one.address}" for one in PORTS[1:]} <= {*before.hardware} & {*after.hardware}
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_group_stays_with_its_pod_if_functions_join_and_leave_it(
+    build: Build, first: str
+) -> None:
+    tree, world = build(Machine(PORTS[1:])), World()
+    selectors = {"a": {"pciAddresses": [PORTS[0].address]}, "b": {"drivers": ["vfio-pci"]}, "c": {}}
+    names = [name for name in selectors if name >= first]
+    entries = [{"resourceName": name, "selectors": selectors[name]} for name in names]
+    plugin = tree.plugin({"resourceList": entries})
+    world.look(plugin)
+    world.pods(("intel.com/b", PORTS[1].address))
+    tree.add(PORTS[0])  # the first function, after which a device is called
+    world.look(plugin)
+    assert [PORTS[0].address] == [*world.closed(f"intel.com/{first}")]
+    tree.remove(PORTS[0].address)
+    tree.bind(PORTS[2].address, "mlx5_core")
+    world.look(plugin)
+    assert [PORTS[2].address] == [*world.closed("intel.com/c")]
 
 
 def test_nodes_of_iommufd_are_given_beside_those_of_a_group(build: Build) -> None:

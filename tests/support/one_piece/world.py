@@ -40,6 +40,13 @@ class World:
         found = {f"x.io/{name}": {one.id: one for one in of} for name, of in resources.items()}
         self.publish(found, plugin)
 
+    def look(self, plugin: dp.Plugin) -> None:
+        """The only plugin that there is discovers what it has now."""
+        found: dict[str, dict[str, dp.Device]] = {name: {} for name in self.resources}
+        for one in plugin.discover():
+            found.setdefault(str(one.resource), {})[one.id] = one
+        self.publish(found)
+
     def publish(self, found: DevicesByResource, plugin: str = "P") -> None:
         """``plugin`` has these devices now, by id and by resource."""
         self.ownership.hardware.identify(plugin, found)

@@ -53,5 +53,7 @@ class DividedTree(RdmaTree):
             self.hardware.vhost_vdpa(folder, number)
         if driver == "virtio_vdpa":
             function = above.parent if "-sf" in address else above
-            (function / f"virtio{number}/net/veth{number}").mkdir(parents=True)
+            below = f"{self.below(function)}/virtio{number}"
+            made = self.hardware.device(below, "virtio", driver="virtio_net", is_bus=True)
+            (made / f"net/veth{number}").mkdir(parents=True)
         return folder

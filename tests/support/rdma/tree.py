@@ -224,17 +224,22 @@ class RdmaTree:
         """Give the interface of a function another name."""
         link = self.ports[address].link
         for old in self.names(address):
-            self._take(address, old)
+            self._take(address, f"net/{old}")
         self.interface(address, name, link)
 
     def move_to_pod(self, address: str) -> None:
         """Move the interfaces of a function into a pod: their directory is empty then."""
         for name in self.names(address):
-            self._take(address, name)
+            self._take(address, f"net/{name}")
+
+    def move_rdma_to_pod(self, address: str) -> None:
+        """Do so with the RDMA devices, which `rdma system set netns exclusive` permits."""
+        for one in (self.folders[address] / "infiniband").iterdir():
+            self._take(address, f"infiniband/{one.name}")
 
     def _take(self, address: str, name: str) -> None:
-        (self.sys / "class/net" / name).unlink()
-        shutil.rmtree(self.folders[address] / "net" / name)
+        (self.sys / "class" / name).unlink()
+        shutil.rmtree(self.folders[address] / name)
         self.hardware.event()
 
     def cable(self, address: str, *, is_in: bool) -> None:

@@ -52,9 +52,19 @@ def resolve(shares: Sequence[Share], overlap: Overlap) -> Iterator[dp.Device]:
             continue
         if rivals:
             names = ", ".join(sorted({resources[one] for one in rivals}))
-            reason = f"also matched by {names}{_GROUP if overlap == 'allow' else ''}"
-            device = replace(device, health=dp.Health.unhealthy(reason))
+            device = _refused(device, f"also matched by {names}", overlap)
         yield device
+
+
+def _refused(device: dp.Device, reason: str, overlap: Overlap) -> dp.Device:
+    """Return an unhealthy device. Of a group it is nothing but a name.
+
+    If that is held, since the group was its own once, what the pod has is recognized in the first.
+    """
+    if overlap != "allow":
+        return replace(device, health=dp.Health.unhealthy(reason))
+    health = dp.Health.unhealthy(f"{reason}{_GROUP}")
+    return replace(device, health=health, nodes=(), hardware=())
 
 
 def _own(device: dp.Device, overlap: Overlap) -> Collection[str]:

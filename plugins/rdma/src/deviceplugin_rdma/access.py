@@ -81,32 +81,13 @@ def access(nic: Nic, dev: Path, *, rdma: bool, vhost: bool, of_vdpa: str) -> Acc
 def _vdpa(nic: Nic, kind: str, found: Access) -> None:
     found.vdpa = device = nic.vdpa(kind)
     found.info["vdpa"] = {}
-    if device and kind == "virtio" and not any(path.is_dir() for path in _virtio(nic)):
+    if device and kind == "virtio" and nic.virtio is None:
         found.missing.append(f"{device.name} has no interface yet: load virtio_net")
     elif device and kind == "vhost":
         node = vdpa.node(device)
         path = node and found.give(Path(node).name)
         found.info["vdpa"] |= {"mount": path} if path else {}
         found.missing += [] if node else [f"{device.name} has no node of vhost_vdpa yet"]
-
-
-def _virtio(nic: Nic) -> Iterator[Path]:
-    """Yield directories of the interfaces that virtio_vdpa makes.
-
-    Their parent is the PCI function. So sub-functions of one function cannot be told apart by them.
-    """
-    tree = nic.device.tree
-    for path in {nic.function.device.path, nic.device.path, *(one.path for one in nic.vdpas)}:
-        for name in tree.entries(path):
-            if name.startswith("virtio"):
-                yield Path(path, name, "net")
-
-
-def interfaces(nic: Nic) -> set[str]:
-    """Return all interfaces that leave the host with a function, those by virtio included."""
-    made = _virtio(nic) if nic.vdpa("virtio") else ()
-    tree = nic.device.tree
-    return {*nic.interfaces, *(name for path in made for name in tree.entries(str(path)))}
 
 
 def _vfio(nic: Nic, found: Access) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit import files, numa, pieces, sharing, vdpa
 from deviceplugin.kit.sharing import Policy, Shares
-from deviceplugin_rdma.access import Access, access, interfaces
+from deviceplugin_rdma.access import Access, access
 from deviceplugin_rdma.entries import Entry, Selector
 from deviceplugin_rdma.nics import Nic
 
@@ -68,7 +68,8 @@ def chosen(
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
     if entry.is_shared:
         return entry.is_for(nic) and bool(nic.rdma)
-    return entry.is_for(nic) and not nic.is_divided and not interfaces(nic).intersection(busy)
+    is_needed = any(name in busy for name in (*nic.interfaces, *(nic.virtio or ())))
+    return entry.is_for(nic) and not nic.is_divided and not is_needed
 
 
 def offers(
@@ -121,12 +122,17 @@ def _by(
 def _device(
     members: Sequence[AdvertisedFunction], owner: AdvertisedFunction, *, by_name: bool
 ) -> dp.Device:
-    """Return the device of a function, or of those of an IOMMU group, which is the ``owner``'s."""
+    """Return the device of a function, or of those of an IOMMU group, which is the ``owner``'s.
+
+    In another resource it is nothing but a name. If that is held, since the group was its own once,
+    what the pod has is recognized in the owner's device.
+    """
     first = members[0]
     node = None if first.entry.without_topology else first.nic.function.numa_node
     reasons = dict.fromkeys(one.health.reason for one in members if one.health.reason)
     health = dp.Health(all(one.health for one in members), "; ".join(reasons))
-    if owner.resource != first.resource:
+    given = members if owner.resource == first.resource else ()
+    if not given:
         health = dp.Health.unhealthy(
             f"IOMMU group {first.access.group} has one holder, and {owner.nic.address} of it is "
             f"a device of {owner.resource}: select both in one resource"
@@ -136,9 +142,9 @@ def _device(
         resource=first.resource,
         health=health,
         topology=numa.topology(node),
-        nodes=[*dict.fromkeys(node for one in members for node in one.access.nodes)],
+        nodes=[*dict.fromkeys(node for one in given for node in one.access.nodes)],
         attributes=dict(_attributes(first.nic)),
-        hardware=[*dict.fromkeys(piece for one in members for piece in _hardware(one))],
+        hardware=[*dict.fromkeys(piece for one in given for piece in _hardware(one))],
     )
 
 
@@ -148,7 +154,7 @@ def _hardware(offer: AdvertisedFunction) -> list[str]:
     made = [] if offer.entry.is_shared else filter(None, map(vdpa.node, nic.vdpas))
     nodes = (node.host_path for node in offer.access.nodes)
     own = unit.pieces if unit else ()
-    return [*dict.fromkeys((pieces.pci(nic.address), *own, *made, *nodes))]
+    return [pieces.pci(nic.address), *own, *made, *nodes]
 
 
 def _attributes(nic: Nic) -> Iterator[tuple[str, str | int]]:
@@ -185,7 +191,7 @@ def _together(members: Sequence[AdvertisedFunction]) -> Iterator[AdvertisedDevic
         health=dp.Health(bool(usable), reasons),
         nodes=[node for one in usable or members for node in one.access.nodes],
         attributes={"pci": ",".join(one.nic.address for one in members)},
-        hardware=[piece for one in members for piece in _hardware(one)],
+        hardware=[*dict.fromkeys(piece for one in members for piece in _hardware(one))],
     )
     whole = entry.name if entry.shares > 1 else ""
     for number in range(entry.shares):

@@ -14,7 +14,7 @@ from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Place
 from deviceplugin_rdma.nics import Nic
 
-_RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_RANGE: Final = re.compile("([0-9]{1,10})(?:-([0-9]{1,10}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def numbered(text: str) -> Root:
     found = [_RANGE.fullmatch(part) for part in numbers.split(",")] if sign else []
     ranges = [range(int(one[1]), int(one[2] or one[1]) + 1) for one in found if one]
     if not name or len(ranges) < len(found) or not all(ranges):
-        what = "is not a name with numbers of virtual functions, as in ens1f0#0,2-7"
+        what = "is not a name with numbers of its functions, as in ens1f0#0,2-7"
         return Root(name, problem=what)
     return Root(name, tuple(ranges))
 

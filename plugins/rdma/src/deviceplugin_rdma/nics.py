@@ -28,10 +28,11 @@ _LINKS: Final = {"0200": "ether", "0207": "infiniband"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The interfaces of a function, and of which type they are."""
+    """What a function has in its network namespace, also while that is the one of a pod."""
 
     interfaces: tuple[str, ...] = ()
     link_type: str = ""
+    rdma: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,17 @@ class Nic:
     """The interfaces of the physical function."""
     number: int | None
     """Of a virtual function or a sub-function among those of its physical function."""
-    rdma: tuple[str, ...]
-    """Its RDMA devices, such as mlx5_0."""
     gpus: tuple[str, ...] = ()
     """Addresses of the GPUs that are behind the same PCI switch."""
     sub: Device | None = None
     """The sub-function of ``function`` that it is, if it is one."""
     vdpas: tuple[Device, ...] = ()
     """The vDPA devices that are made of it."""
+    virtio: tuple[str, ...] | None = None
+    """Interfaces that virtio_vdpa has made of these; None if it has made none, not even for pods.
+
+    Their parent is the PCI function. So sub-functions of one function cannot be told apart by them.
+    """
     has_subs: bool = False
     """Whether there are sub-functions of it."""
 
@@ -98,6 +102,11 @@ class Nic:
         return self.names.interfaces
 
     @property
+    def rdma(self) -> tuple[str, ...]:
+        """Its RDMA devices, such as mlx5_0, also while a pod has them."""
+        return self.names.rdma
+
+    @property
     def link_type(self) -> str:
         """``ether``, ``infiniband``, or empty if that is not known."""
         known = self.names.link_type or self.root_names.link_type
@@ -137,14 +146,31 @@ def _with_subs(found: Iterable[Nic], tree: Tree, before: Mapping[str, Names]) ->
         made.append(replace(nic, has_subs=bool(there)))
         for _, device in sorted(own.items(), key=lambda pair: natural(pair[0])):
             sub = replace(nic, sub=device, number=int(device.attribute("sfnum")))
-            names = _names(device, sub.address, before)
-            made.append(replace(sub, names=names, rdma=_rdma_devices(device)))
+            made.append(replace(sub, names=_names(device, sub.address, before)))
     return made
 
 
 def _with_vdpas(found: Iterable[Nic], tree: Tree) -> list[Nic]:
-    below = _by_parent(tree.subsystem("vdpa"))
-    return [replace(one, vdpas=tuple(below.get(one.device.path, ()))) for one in found]
+    below, virtio = _by_parent(tree.subsystem("vdpa")), _virtio(tree)
+    made = []
+    for nic in found:
+        own = tuple(below.get(nic.device.path, ()))
+        made.append(one := replace(nic, vdpas=own))
+        if one.vdpa("virtio"):
+            above = {nic.function.device.path, nic.device.path, *(each.path for each in own)}
+            names = [name for path in above & virtio.keys() for name in virtio[path]]
+            made[-1] = replace(one, virtio=tuple(names) if above & virtio.keys() else None)
+    return made
+
+
+def _virtio(tree: Tree) -> Mapping[str, list[str]]:
+    """Return the interfaces of virtio devices by what those are made of."""
+    found: dict[str, list[str]] = {}
+    for parent, devices in _by_parent(tree.subsystem("virtio")).items():
+        folders = [f"{one.path}/net" for one in devices]
+        if any(map(os.path.isdir, folders)):
+            found[parent] = [name for folder in folders for name in tree.entries(folder)]
+    return found
 
 
 def _by_parent(devices: Iterable[Device]) -> Mapping[str, list[Device]]:
@@ -175,11 +201,7 @@ def _nic(one: pci.Function, names: Mapping[str, Names], owner: str, number: int 
     physical = one.physical_function  # while it goes, only one of the two may say so
     root = physical.address if physical else owner or one.address
     above = names.get(root, Names())
-    return Nic(one, names[one.address], root, above, number, _rdma_devices(one.device))
-
-
-def _rdma_devices(device: Device) -> tuple[str, ...]:
-    return tuple(sorted(device.tree.entries(f"{device.path}/infiniband"), key=natural))
+    return Nic(one, names[one.address], root, above, number)
 
 
 def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
@@ -193,14 +215,18 @@ def _near(one: pci.Function, gpus: Iterable[pci.Function]) -> tuple[str, ...]:
 
 
 def _names(one: Device, address: str, before: Mapping[str, Names]) -> Names:
-    """Return the interfaces. Their directory is empty while a pod has them."""
-    tree, path = one.tree, f"{one.path}/net"
+    """Return the names. The directory of a kind is empty while a pod has what was in it."""
+    tree, path, rdma = one.tree, f"{one.path}/net", f"{one.path}/infiniband"
+    kept = before.get(address, Names())
+    verbs = tuple(sorted(tree.entries(rdma), key=natural))
+    if not verbs and os.path.isdir(rdma):  # noqa: PTH112 - never raises
+        verbs = kept.rdma
     found = {
         name: tree.device(f"{path}/{name}")
         for name in sorted(tree.entries(path), key=natural)
         if not _REPRESENTOR.fullmatch(tree.text(f"{path}/{name}/phys_port_name").strip())
     }
     if not found and os.path.isdir(path):  # noqa: PTH112 - never raises
-        return before.get(address, Names())
+        return replace(kept, rdma=verbs)
     types = [_TYPES.get(device.attribute("type"), "") for device in found.values()]
-    return Names(tuple(found), types[0] if types else "")
+    return Names(tuple(found), types[0] if types else "", verbs)

@@ -62,6 +62,8 @@ class RdmaPlugin(dp.Plugin):
         if not self._settings.resources:
             log.warning("list of resources is empty")
         self.invalid_entries = self._settings.invalid_entries
+        for shared in self._settings.sharing_variables():
+            log.warning("resources share variables", extra={"resources": ", ".join(shared)})
         dev = self._settings.dev_dir
         self.watch_paths = [dev / "infiniband", dev / "vfio"]
 
@@ -128,8 +130,8 @@ class RdmaPlugin(dp.Plugin):
         return self._steady.weigh(key, certain=access.missing, doubtful=[down], wear=worn)
 
     def _remember(self, found: Iterable[Nic]) -> None:
-        """Keep the names of interfaces: while a pod has one, sysfs does not show it."""
-        self._names = {nic.address: nic.names for nic in found if nic.interfaces}
+        """Keep the names that sysfs does not show while a pod has what they are of."""
+        self._names = {nic.address: nic.names for nic in found if nic.interfaces or nic.rdma}
         self._state.save({"functions": {key: asdict(one) for key, one in self._names.items()}})
 
     def _needed(self) -> set[str]:
@@ -185,6 +187,10 @@ def _variables(found: Sequence[AdvertisedDevice]) -> dict[str, str]:
 
 def _read_names(document: Mapping[str, Any]) -> dict[str, Names]:
     return {
-        str(address): Names(tuple(map(str, one["interfaces"])), str(one["link_type"]))
+        str(address): Names(
+            tuple(map(str, one["interfaces"])),
+            str(one["link_type"]),
+            tuple(map(str, one.get("rdma", ()))),
+        )
         for address, one in document["functions"].items()
     }

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Place
+from deviceplugin.kit.environment import variable
 from deviceplugin.kit.sharing import Policy
 from deviceplugin_rdma.entries import DEFAULT, Entry
 from deviceplugin_rdma.entry_lists import ENTRIES, SHARED_ENTRIES
@@ -95,3 +96,10 @@ class RdmaSettings(cfg.EntrySettings):
     def resource(self, entry: Entry) -> str:
         """Return the name of the resource of an entry."""
         return f"{entry.prefix or self.resource_prefix}/{entry.name}"
+
+    def sharing_variables(self) -> list[list[str]]:
+        """Return resources of whose variables a container gets those of one only."""
+        found: dict[str, list[str]] = {}
+        for name in (self.resource(one) for one in self.resources if not one.together):
+            found.setdefault(variable(name), []).append(name)
+        return [names for names in found.values() if len(names) > 1]

@@ -138,12 +138,14 @@ class Unit:
 
     @property
     def pieces(self) -> list[str]:
-        """What the device is, as pieces of hardware: its group, and all PCI functions of that.
+        """What the device is, as pieces of hardware: its group, and the PCI functions of that.
 
         The group is named after its first device: another group may have its number after a reboot.
-        A mediated device is a part of its PCI function.
+        A mediated device is a part of its PCI function. A member that the kernel uses is none: the
+        group cannot be had together with it.
         """
-        functions = (one.nearest("pci") for one in (self.device, *self.members))
+        free = [one for one in self.members if not self._is_used(one)]
+        functions = (one.nearest("pci") for one in (self.device, *free))
         addresses = dict.fromkeys(pieces.pci(one.name) for one in functions if one)
         return [f"{_GROUP}{self.members[0].name}"] * bool(self.group) + [*addresses]
 

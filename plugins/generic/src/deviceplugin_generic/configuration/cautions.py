@@ -9,6 +9,7 @@ from deviceplugin_generic.configuration.entries import (
     Configuration,
     Entry,
     Group,
+    Selector,
     identity_of,
 )
 
@@ -37,7 +38,7 @@ _PLUGGED: Final = frozenset({"usb", "tty", "hidraw", "video4linux", "sound", "in
 def cautions(configuration: Configuration) -> Iterator[str]:
     """Yield a sentence for each, whatever the plugin may do."""
     for entry in configuration.entries:
-        for sentence in (*_numbers(entry), *_names(entry), *_shares(entry)):
+        for sentence in (*_numbers(entry), *_names(entry), *_of_vfio(entry)):
             yield f"{entry.name}: {sentence}"
 
 
@@ -69,8 +70,15 @@ def _names(entry: Entry) -> Iterator[str]:
             )
 
 
-def _shares(entry: Entry) -> Iterator[str]:
-    shares = max((one.count for one in entry.groups if "vfio" in one.nodes), default=1)
+def _of_vfio(entry: Entry) -> Iterator[str]:
+    of_vfio = [one for one in entry.groups if "vfio" in one.nodes]
+    others = [_subsystem(node) for one in of_vfio for node in one.nodes if node != "vfio"]
+    if others:
+        yield (
+            f"nodes: {', '.join(others)} is not given beside vfio, because who has a device by "
+            "VFIO drives it; leave it out"
+        )
+    shares = max((one.count for one in of_vfio), default=1)
     if shares > 1:
         yield (
             f"count is {shares}: an IOMMU group has one holder, so that only one share of a device "
@@ -97,8 +105,12 @@ def _given(group: Group) -> Iterator[tuple[str, str]]:
     own = group.select.subsystem if group.select else "usb" if group.usb else ""
     name = group.select.name if group.select and not group.nodes else ""
     for one in group.nodes or [own]:
-        if place := _PLACES.get(one if isinstance(one, str) else one.subsystem):
+        if place := _PLACES.get(_subsystem(one)):
             yield f"{place}{name or '*'}", group.mount_path
+
+
+def _subsystem(one: str | Selector) -> str:
+    return one if isinstance(one, str) else one.subsystem
 
 
 def _renames(path: str, inside: str) -> bool:
