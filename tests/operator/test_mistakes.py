@@ -467,7 +467,8 @@ def test_two_operators_at_once_end_the_same(operator: Managed) -> None:
         operator.install(FOUR)
         operator.apply({"number-devices": 5})
         operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
-        assert 3 == len(operator.fleet.deleted)
+        # One that looks at an older list may replace a pod once more.
+        assert {*operator.fleet.uids()} == {*operator.fleet.deleted}
         delete_daemon_set(operator)
         operator.wait(lambda: operator.fleet.status("sim")["devices"] == "simple-device 15/15")
         operator.wait(lambda: operator.fleet.is_ready("sim"))
