@@ -136,6 +136,8 @@ def test_groups_that_differ_in_abilities_alone_have_different_ids(machine: Machi
             "platform/soc/fd500000.pcie/pci0000:00/0000:03:00.0",
             "platform-fd500000.pcie-pci-0000:03:00.0",
         ),
+        ("LNXSYSTM:00/VMBUS:00/a/pci0001:00/0001:00:00.0", "acpi-VMBUS:00-pci-0001:00:00.0"),
+        ("pci0000:00/0000:00:0e.0/pci0000:e0/0000:e1:00.0", "pci-0000:00:0e.0-pci-0000:e1:00.0"),
         ("virtual", ""),
     ],
 )
@@ -143,8 +145,8 @@ def test_a_drm_node_is_also_where_udev_links_it(machine: Machine, path: str, lin
     """By its place, which the nearest device of each bus says; the host may lack the links."""
     places = path.split("/")
     for depth, name in enumerate(places):
-        subsystem = {"0000:": "pci", "soc": "platform", "fd500": "platform"}.get(name[:5], "")
-        if subsystem:
+        buses = {"VMBUS": "acpi", "LNXSY": "acpi", "soc": "platform", "fd500": "platform"}
+        if subsystem := "pci" if name.startswith("000") else buses.get(name[:5]):
             machine.device("/".join(places[: depth + 1]), subsystem, is_bus=True)
     machine.device(f"{path}/drm/renderD128", "drm", node="dri/renderD128")
     (device,) = machine.plugin(

@@ -14,7 +14,7 @@ from deviceplugin_generic.discovery.tree import Tree
 _DRI: Final = "/dev/dri"
 _NAME: Final = re.compile(r"(card|render)D?\d+")
 _PLACE: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
-_BUSES: Final = ("pci", "platform")
+_BUSES: Final = ("acpi", "pci", "platform", "xen")
 
 
 def with_facts(match: Match, group: Group, tree: Tree) -> Match:
@@ -59,7 +59,7 @@ def _link(device: Device) -> str:
     for one in device.line[1:]:
         if one.subsystem in _BUSES and one.subsystem != below:
             places.insert(0, f"{one.subsystem}-{one.name}")
-        below = one.subsystem or below
+        below = one.subsystem
     place = "-".join(places)
     is_there = kind and _PLACE.fullmatch(place) and not device.nearest("usb")
     return f"{_DRI}/by-path/{place}-{kind[1]}" if kind and is_there else ""
