@@ -10,7 +10,7 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_generic import explain
 from deviceplugin_generic.discovery import abilities
 from discovered import found
-from generic.plugin import Machine
+from generic.plugin import Machine, write_bits
 
 CARD = "pci0000:00/0000:03:00.0"
 KEYBOARD = {"key": "1000000000007 ff9f207ac14057ff febeffdfffefffff fffffffffffffffe"}
@@ -21,11 +21,7 @@ SCREEN = {"key": "400 0 0 0 0 0", "abs": "260800000000003", "properties": "2"}
 def add_input(machine: Machine, number: int, bits: dict[str, str]) -> Path:
     """Make an input device with the bits that the kernel says of it, and its node."""
     path = f"pci0000:00/0000:00:14.0/input/input{number}"
-    folder = machine.device(path, "input")
-    (folder / "capabilities").mkdir()
-    for name in ("ev", "key", "rel", "abs"):
-        (folder / "capabilities" / name).write_text(f"{bits.get(name, '0')}\n")
-    (folder / "properties").write_text(f"{bits.get('properties', '0')}\n")
+    write_bits(machine.device(path, "input"), bits)
     return machine.device(f"{path}/event{number}", "input", node=f"input/event{number}")
 
 
@@ -115,6 +111,13 @@ def test_two_entries_can_differ_in_abilities_alone(machine: Machine) -> None:
         "display-0000:03:00.0/card0": ("also matched by squat.ai/card", "card,display"),
         "render-0000:03:00.0/renderD128": ("", "render"),
     } == {name: (one.health.reason, one.attributes["can"]) for name, one in found(plugin).items()}
+
+
+def test_a_sound_card_that_has_no_node_says_what_it_can(machine: Machine) -> None:
+    hardware(machine)
+    select = "{subsystem: sound, name: card*, can: midi}"
+    plugin = machine.plugin(f"{{name: ab, groups: [{{select: {select}, nodes: [sound]}}]}}")
+    assert ["capture,midi"] == [one.attributes["can"] for one in plugin.discover()]
 
 
 def test_groups_that_differ_in_abilities_alone_have_different_ids(machine: Machine) -> None:

@@ -4,6 +4,7 @@ import os
 import select
 import signal
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -124,12 +125,11 @@ time.sleep(600)
 def test_a_command_that_does_not_end_is_left_and_not_begun_again(tmp_path: Path) -> None:
     """As in the kernel, when hardware does not answer: SIGKILL does not end it."""
     begun, tracer = tmp_path / "begun", tmp_path / "tracer"
-    command = (sys.executable, "-c", CANNOT_END, str(begun), str(tracer))
+    check = Check(command=(sys.executable, "-c", CANNOT_END, str(begun), str(tracer)))
     checker, told, timeout = Checker(count(step=100).__next__), [""], 0.5
     while "does not end" not in told[-1] and timeout < PATIENCE / 4:
         timeout *= 2
-        check = Check(command=command, timeout=timeout)
-        told.append(checker.health("a", NULL, check, {}).reason)
+        told.append(checker.health("a", NULL, replace(check, timeout=timeout), {}).reason)
     if "does not end" not in told[-1] and not tracer.exists():
         pytest.skip("no process can be traced here")
     eventually(lambda: tracer.exists() and tracer.read_text().endswith("."))

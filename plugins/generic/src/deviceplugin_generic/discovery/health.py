@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import Final
 
@@ -158,7 +159,8 @@ class _Commands:
         return f"exit status {status}{': ' if text else ''}{text}" if status else ""
 
     def _end(self, key: str, running: "subprocess.Popen[bytes]") -> None:
-        os.killpg(running.pid, signal.SIGKILL)
+        with suppress(OSError):  # it runs as another user
+            os.killpg(running.pid, signal.SIGKILL)
         try:
             running.wait(_GRACE)
         except subprocess.TimeoutExpired:
