@@ -10,7 +10,7 @@ from deviceplugin.kit.sysfs import Sysfs
 from deviceplugin_generic import explain
 from deviceplugin_generic.discovery import abilities
 from discovered import found
-from generic.plugin import Machine
+from generic.plugin import Machine, write_bits
 
 CARD = "pci0000:00/0000:03:00.0"
 KEYBOARD = {"key": "1000000000007 ff9f207ac14057ff febeffdfffefffff fffffffffffffffe"}
@@ -21,11 +21,7 @@ SCREEN = {"key": "400 0 0 0 0 0", "abs": "260800000000003", "properties": "2"}
 def add_input(machine: Machine, number: int, bits: dict[str, str]) -> Path:
     """Make an input device with the bits that the kernel says of it, and its node."""
     path = f"pci0000:00/0000:00:14.0/input/input{number}"
-    folder = machine.device(path, "input")
-    (folder / "capabilities").mkdir()
-    for name in ("ev", "key", "rel", "abs"):
-        (folder / "capabilities" / name).write_text(f"{bits.get(name, '0')}\n")
-    (folder / "properties").write_text(f"{bits.get('properties', '0')}\n")
+    write_bits(machine.device(path, "input"), bits)
     return machine.device(f"{path}/event{number}", "input", node=f"input/event{number}")
 
 
@@ -117,6 +113,13 @@ def test_two_entries_can_differ_in_abilities_alone(machine: Machine) -> None:
     } == {name: (one.health.reason, one.attributes["can"]) for name, one in found(plugin).items()}
 
 
+def test_a_sound_card_that_has_no_node_says_what_it_can(machine: Machine) -> None:
+    hardware(machine)
+    select = "{subsystem: sound, name: card*, can: midi}"
+    plugin = machine.plugin(f"{{name: ab, groups: [{{select: {select}, nodes: [sound]}}]}}")
+    assert ["capture,midi"] == [one.attributes["can"] for one in plugin.discover()]
+
+
 def test_groups_that_differ_in_abilities_alone_have_different_ids(machine: Machine) -> None:
     hardware(machine)
     groups = ", ".join(
@@ -136,6 +139,8 @@ def test_groups_that_differ_in_abilities_alone_have_different_ids(machine: Machi
             "platform/soc/fd500000.pcie/pci0000:00/0000:03:00.0",
             "platform-fd500000.pcie-pci-0000:03:00.0",
         ),
+        ("LNXSYSTM:00/VMBUS:00/a/pci0001:00/0001:00:00.0", "acpi-VMBUS:00-pci-0001:00:00.0"),
+        ("pci0000:00/0000:00:0e.0/pci0000:e0/0000:e1:00.0", "pci-0000:00:0e.0-pci-0000:e1:00.0"),
         ("virtual", ""),
     ],
 )
@@ -143,8 +148,8 @@ def test_a_drm_node_is_also_where_udev_links_it(machine: Machine, path: str, lin
     """By its place, which the nearest device of each bus says; the host may lack the links."""
     places = path.split("/")
     for depth, name in enumerate(places):
-        subsystem = {"0000:": "pci", "soc": "platform", "fd500": "platform"}.get(name[:5], "")
-        if subsystem:
+        buses = {"VMBUS": "acpi", "LNXSY": "acpi", "soc": "platform", "fd500": "platform"}
+        if subsystem := "pci" if name.startswith("000") else buses.get(name[:5]):
             machine.device("/".join(places[: depth + 1]), subsystem, is_bus=True)
     machine.device(f"{path}/drm/renderD128", "drm", node="dri/renderD128")
     (device,) = machine.plugin(

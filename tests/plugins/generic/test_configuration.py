@@ -186,7 +186,14 @@ BEYOND_SCHEMA = {
         ),
     }.items()
 }
+STEADY = "{select: {subsystem: usb}, nodes: [{subsystem: sound, %s}]}], id: path, cdi: ["
 BEYOND_SCHEMA |= {
+    **{
+        NAMED % (STEADY % key): [
+            "devices[0]: id: path would make ids that change with what nodes can: leave id out"
+        ]
+        for key in ("can: midi", "not: {can: midi}")
+    },
     NAMED % '{select: {subsystem: tty, attributes: {"a\\0": b}}}': [
         rf"{GROUP}.select.attributes.'a\x00': has a zero byte"
     ],
@@ -340,7 +347,7 @@ def test_a_check_says_which_abilities_take_a_plugin_that_may_open_cameras(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     groups = (
-        "{select: {subsystem: usb}, nodes: [{subsystem: video4linux, can: [capture, h264]}]}",
+        "{select: {subsystem: video4linux, can: h264, not: {can: capture}}}",
         "{paths: [{path: /dev/video*, can: mjpeg}, {path: '/dev/dri/*', can: render}]}",
         "{select: {subsystem: sound, can: playback}}",
     )
@@ -396,9 +403,10 @@ def test_the_check_is_of_one_file(words: list[str], capsys: pytest.CaptureFixtur
     assert "usage: generic-device-plugin check CONFIG\n" == capsys.readouterr().err
 
 
-NOTHING = "no devices: name them with --device, or in a file with --config"
+NOTHING = "has no key devices: add it; devices: [] means none"
 REFUSED = {
     "": f"{{}}: {NOTHING}",
+    "# only\n# comments\n": f"{{}}: {NOTHING}",
     "\ndomain: x.io\n": f"{{}}:2: {NOTHING}",
     VALID + "listen: 8080\n": "{}:2: listen: 8080 is not of the form host:port or :port, or off",
     VALID + "domian: x.io\n": "{}:2: domian: unknown key: did you mean 'domain'?",

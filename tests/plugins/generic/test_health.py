@@ -1,5 +1,11 @@
 """The health of devices, and which shares and resources get them."""
 
+import os
+import select
+import signal
+import sys
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,7 @@ from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from discovered import found
 from generic.plugin import Machine
+from patience import PATIENCE, eventually
 
 NULL = Match(nodes=(dp.DeviceNode("/dev/null"),), paths=("/dev/null",))
 
@@ -96,6 +103,60 @@ def test_a_device_that_was_away_is_looked_at_anew(tmp_path: Path) -> None:
     assert not checker.health("a", NULL, check, {})
     checker.forget_all_but(())
     assert checker.health("a", NULL, check, {})
+
+
+CANNOT_END = """
+import ctypes, os, sys, time
+with open(sys.argv[1], "a") as file:
+    file.write("x")
+parent = os.getpid()
+if not os.fork():  # the kernel keeps what is traced until its tracer has looked
+    os.setsid()
+    PTRACE_SEIZE = 0x4206
+    if ctypes.CDLL(None).ptrace(PTRACE_SEIZE, parent, 0, 0):
+        os._exit(1)
+    with open(sys.argv[2], "w") as file:
+        print(os.getpid(), end=".", file=file)
+time.sleep(600)
+"""
+
+
+@pytest.mark.slow
+def test_a_command_that_does_not_end_is_left_and_not_begun_again(tmp_path: Path) -> None:
+    """As in the kernel, when hardware does not answer: SIGKILL does not end it."""
+    begun, tracer = tmp_path / "begun", tmp_path / "tracer"
+    check = Check(command=(sys.executable, "-c", CANNOT_END, str(begun), str(tracer)))
+    checker, told, timeout = Checker(count(step=100).__next__), [""], 0.5
+    while "does not end" not in told[-1] and timeout < PATIENCE / 4:
+        timeout *= 2
+        told.append(checker.health("a", NULL, replace(check, timeout=timeout), {}).reason)
+    if "does not end" not in told[-1] and not tracer.exists():
+        pytest.skip("no process can be traced here")
+    eventually(lambda: tracer.exists() and tracer.read_text().endswith("."))
+    assert f"{sys.executable}: does not end, although it was killed" == told[-1]
+    before = begun.read_text()
+    assert told[-1] == checker.health("a", NULL, check, {}).reason
+    assert before == begun.read_text()
+    os.kill(int(tracer.read_text()[:-1]), signal.SIGKILL)
+    eventually(lambda: checker.health("a", NULL, Check(command=("true",)), {}))
+
+
+def test_what_a_command_has_begun_ends_with_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with os.fdopen(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        command = ("sh", "-c", 'sleep 600 >"$1" & wait', "sh", str(fifo))
+        assert "no answer" in reason(NULL, Check(command=command, timeout=1))
+        poller = select.poll()
+        poller.register(reader, select.POLLIN)
+        assert [(reader.fileno(), select.POLLHUP)] == poller.poll(PATIENCE * 1000)
+
+
+def test_a_command_that_says_too_much_is_read_until_it_ends() -> None:
+    command = ("sh", "-c", "yes oops | head -c 9000000 >&2; exit 3")
+    found = reason(NULL, Check(command=command, timeout=PATIENCE))
+    assert found.startswith("sh: exit status 3: oops oops")
+    assert len(found) < 300
 
 
 def test_health_is_told_with_its_reason(machine: Machine) -> None:

@@ -18,7 +18,7 @@ from deviceplugin_generic.configuration.entries import UNLIMITED
 from deviceplugin_generic.configuration.loading import Domains
 from deviceplugin_generic.discovery.access import access
 from deviceplugin_generic.explanation import pods
-from generic.plugin import Machine, make_node
+from generic.plugin import Machine, make_node, write_bits
 from hardware.recording import play
 
 ROOT = Path(__file__).parents[3]
@@ -73,12 +73,8 @@ def _render(machine: Machine) -> None:
 
 def _gamepad(machine: Machine) -> None:
     usb = machine.usb("1-2", "045e:028e", 5, serial="0001A")
-    folder = machine.behind_usb(usb, "1.0", "input", "input5/event5", node="input/event5").parent
-    for name, bits in (("ev", "20000b"), ("key", "7cdb000000000000 0 0 0 0"), ("abs", "3003f")):
-        (folder / "capabilities").mkdir(exist_ok=True)
-        (folder / "capabilities" / name).write_text(f"{bits}\n")
-    (folder / "capabilities/rel").write_text("0\n")
-    (folder / "properties").write_text("0\n")
+    event = machine.behind_usb(usb, "1.0", "input", "input5/event5", node="input/event5")
+    write_bits(event.parent, {"key": "7cdb000000000000 0 0 0 0", "abs": "3003f"})
 
 
 def _sound(machine: Machine) -> None:

@@ -1,6 +1,7 @@
 """Words for tests of the generic plugin."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,11 @@ def make_node(path: Path, mode: int = 0o600, group: int = 0) -> None:
         os.chown(path, 0, group)
     except OSError as error:
         pytest.skip(f"no device nodes can be made here: {error}")
+
+
+def write_bits(folder: Path, bits: Mapping[str, str]) -> None:
+    """Write what the kernel says that an input device can do, in words of bits."""
+    (folder / "capabilities").mkdir()
+    for name in ("ev", "key", "rel", "abs"):
+        (folder / "capabilities" / name).write_text(f"{bits.get(name, '0')}\n")
+    (folder / "properties").write_text(f"{bits.get('properties', '0')}\n")

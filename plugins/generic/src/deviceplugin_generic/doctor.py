@@ -132,7 +132,8 @@ def _devices(node: Node, path: Path, configuration: Configuration) -> Iterator[F
             )
     for rule in (one for one in configuration.rules if not one.problem):
         yield from _rule(node, path, rule)
-    found = {entry.name: _access(node, entry) for entry in entries}
+    tree = Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys"), udev=node.at("/run/udev/data")))
+    found = {entry.name: _access(node, entry, tree) for entry in entries}
     runtime = runtime_config(node) if any(one.closed for one in found.values()) else None
     for name, one in found.items():
         yield from _who(f"{path}: {name}", one, runtime)
@@ -166,14 +167,12 @@ def _entry(node: Node, path: Path, entry: Entry) -> Finding:
     return ok(looked_at, f"{len(patterns) - len(bare)} of {len(patterns)} paths match")
 
 
-def _access(node: Node, entry: Entry) -> Access:
+def _access(node: Node, entry: Entry, tree: Tree) -> Access:
     """Return who may open the device nodes that an entry has now."""
-
-    def here(spec: PathSpec) -> PathSpec:
-        return replace(spec, path=_below(node.root, spec.path))
-
-    groups = tuple(replace(one, paths=tuple(map(here, one.paths))) for one in entry.groups)
-    tree = Tree(Roots(dev=node.at("/dev"), sys=node.at("/sys"), udev=node.at("/run/udev/data")))
+    groups = tuple(
+        replace(one, paths=tuple(replace(x, path=_below(node.root, x.path)) for x in one.paths))
+        for one in entry.groups
+    )
     only_there = replace(entry, groups=groups, health=Check())  # no command runs, nothing is opened
     try:
         shares = of_entry(only_there, "", tree, Checker(), Ledger())

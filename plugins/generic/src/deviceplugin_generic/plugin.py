@@ -107,8 +107,9 @@ def configured(settings: GenericSettings) -> Configuration:
     """Return the entries to advertise. Start and reload both fail without a list of them."""
     configuration = settings.device.configuration
     if not configuration.is_given:
-        what = "no devices: name them with --device, or in a file with --config"
-        raise dp.ConfigError(f"{configuration.place}: {what}" if configuration.place else what)
+        if place := configuration.place:
+            raise dp.ConfigError(f"{place}: has no key devices: add it; devices: [] means none")
+        raise dp.ConfigError("no devices: name them with --device, or in a file with --config")
     return configuration
 
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from deviceplugin.kit import hardware
 from deviceplugin_generic import DEFAULT_CONFIG
-from deviceplugin_generic.discovery import matching
+from deviceplugin_generic.discovery.beside import with_facts
+from deviceplugin_generic.discovery.matching import of_group
 from deviceplugin_generic.discovery.tree import Roots, Tree
 from deviceplugin_generic.plugin import GenericSettings
 
@@ -30,6 +31,6 @@ def read(tree: hardware.Tree) -> Iterable[str]:
         properties.update(entry.health.properties)
         for group in entry.groups:
             properties.update(name for one in group.selectors for name in one.properties)
-            for match in matching.of_group(group, own):
-                matching.with_device(match, own)
+            for match in of_group(group, own):
+                with_facts(match, group, own)
     return properties

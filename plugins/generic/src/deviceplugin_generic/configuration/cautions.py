@@ -88,7 +88,8 @@ def _of_vfio(entry: Entry) -> Iterator[str]:
 
 def doubts(entry: Entry) -> Iterator[str]:
     """Yield what cameras have to be opened for, which the plugin may or may not be able to do."""
-    specs = [(one.subsystem, one.abilities) for group in entry.groups for one in group.selectors]
+    selectors = [one for group in entry.groups for one in group.selectors]
+    specs = [(one.subsystem, it.abilities) for one in selectors for it in (one, *one.excluded)]
     specs += [(one.path, one.abilities) for group in entry.groups for one in group.paths]
     wanted = {name for what, some in specs if what.startswith(_VIDEO) for name in some}
     if wanted:

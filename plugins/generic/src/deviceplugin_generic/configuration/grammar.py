@@ -251,10 +251,19 @@ def _one_value(_place: Place, given: Given) -> None:
         given["joinedEnv"].fault(f"{name} is in env too: leave it out of one")
 
 
+def _entry(**given: Any) -> Entry:
+    """Return an entry. Ids by path would change once it is known what nodes can do."""
+    entry = Entry(**given)
+    selectors = [one for group in entry.groups if group.nodes for one in group.selectors]
+    if entry.identity == "path" and any(one.abilities for one in selectors):
+        raise ValueError("id: path would make ids that change with what nodes can: leave id out")
+    return entry
+
+
 _COUNT: Final = Kind(_misplaced, {"not": {}}, cfg.anything().takes, "absent")
 """What somebody may write beside ``groups``."""
 ENTRY: Final = cfg.record(
-    Entry,
+    _entry,
     {
         "name": cfg.needed(
             cfg.text(NAME, "lower-case letters, digits and hyphens, 2 to 63", strip=True)

@@ -8,13 +8,13 @@ from typing import Final
 import deviceplugin as dp
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.configuration.entries import Group
-from deviceplugin_generic.discovery.matching import Match, with_device
+from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Tree
 
 _DRI: Final = "/dev/dri"
 _NAME: Final = re.compile(r"(card|render)D?\d+")
 _PLACE: Final = re.compile(r"[\w.:@-]{1,200}", re.ASCII)
-_BUSES: Final = ("pci", "platform")
+_BUSES: Final = ("acpi", "pci", "platform", "xen")
 
 
 def with_facts(match: Match, group: Group, tree: Tree) -> Match:
@@ -24,14 +24,15 @@ def with_facts(match: Match, group: Group, tree: Tree) -> Match:
     kernel's name of a node that is given by such a link. A link that several nodes could have is
     that of none, because one container may get them all.
     """
-    match = with_device(match, tree)
+    if match.device is None and match.nodes:
+        match = replace(match, device=tree.of_node(match.nodes[0].host_path))
     if group.asks_abilities:
-        able = {one for path in match.paths for one in tree.abilities.get(path, ())}
+        asked = (*match.paths, match.device.name if match.device else "")  # one without a node
+        able = {one for key in asked for one in tree.abilities.get(key, ())}
         match = replace(match, abilities=tuple(sorted(able)))
-    names = _further_names(match, tree)
-    for one in match.nodes:
-        names.pop(one.container_path, None)
-    more = (dp.DeviceNode(one.host_path, path, one.permissions) for path, one in names.items())
+    own = {"", *(one.container_path for one in match.nodes)}
+    further = _further_names(match, tree).items()
+    more = (replace(one, container_path=path) for path, one in further if path not in own)
     return replace(match, nodes=(*match.nodes, *more))
 
 
@@ -47,7 +48,6 @@ def _further_names(match: Match, tree: Tree) -> dict[str, dp.DeviceNode]:
                 names[link] = node
             if node.container_path == node.host_path != device.node:
                 names[f"{_DRI}/{device.name}"] = node
-    names.pop("", None)
     return names
 
 
@@ -59,7 +59,7 @@ def _link(device: Device) -> str:
     for one in device.line[1:]:
         if one.subsystem in _BUSES and one.subsystem != below:
             places.insert(0, f"{one.subsystem}-{one.name}")
-        below = one.subsystem or below
+        below = one.subsystem
     place = "-".join(places)
     is_there = kind and _PLACE.fullmatch(place) and not device.nearest("usb")
     return f"{_DRI}/by-path/{place}-{kind[1]}" if kind and is_there else ""

@@ -58,7 +58,7 @@ def ask(path: str, number: int) -> frozenset[str]:
     """Return the abilities of the video node at ``path``, whose device number is ``number``.
 
     Raises:
-        OSError: It cannot be opened, or is another file by now.
+        OSError: It cannot be opened or asked, or is another file by now.
     """
     _check(os.stat(path), number)  # noqa: PTH116 - to open another device could change it
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -76,8 +76,7 @@ def _check(status: os.stat_result, number: int) -> None:
 
 def _abilities(opened: int) -> Iterator[str]:
     answer = bytearray(_CAPABILITY.size)
-    if not _answers(opened, _QUERY, answer):
-        return
+    fcntl.ioctl(opened, _QUERY, answer)  # fails where the numbers of ioctls are others
     *_, together, own = _CAPABILITY.unpack(answer)
     has = own if together & _HAS_OWN else together
     formats = {queue: {*_formats(opened, queue)} for queue, of in _QUEUES.items() if has & of}
@@ -94,20 +93,13 @@ def _abilities(opened: int) -> Iterator[str]:
 def _formats(opened: int, queue: int) -> Iterator[bytes]:
     for index in range(_MOST_FORMATS):
         answer = bytearray(_FORMAT.pack(index, queue, b""))
-        if not _answers(opened, _ENUMERATE, answer):
-            return
+        try:
+            fcntl.ioctl(opened, _ENUMERATE, answer)
+        except OSError as error:
+            if error.errno in {errno.ENOTTY, errno.EINVAL}:  # there is no more, or none at all
+                return
+            raise
         yield _FORMAT.unpack(answer)[2]
-
-
-def _answers(opened: int, request: int, answer: bytearray) -> bool:
-    """Return whether the driver knows the question; it fills the ``answer`` then."""
-    try:
-        fcntl.ioctl(opened, request, answer)
-    except OSError as error:
-        if error.errno in {errno.ENOTTY, errno.EINVAL}:
-            return False
-        raise
-    return True
 
 
 @dataclass(slots=True)
@@ -129,7 +121,8 @@ class _Camera:
 class Cameras:
     """Asks cameras, each in a thread of its own, and remembers what they answered.
 
-    What a camera could do once, it can while it is plugged in. One that hangs is not asked again.
+    What a camera has answered stays so while it is plugged in, but for what it can do besides. One
+    that hangs is not asked again.
     For the thread of discovery; ``clock`` returns monotonic seconds.
     """
 
@@ -166,10 +159,11 @@ class Cameras:
         camera.is_wanted = True
         lacks = camera.problem or not camera.abilities.issuperset(wanted)
         if lacks and not camera.is_silent and self._clock() - camera.asked_at >= AGAIN:
-            if sum(one.is_silent for one in self._known.values()) >= _MOST_SILENT:
-                return "too many others do not answer"
-            self._begin(camera, device.node, number)
-        return _SILENT if camera.is_silent else camera.problem or camera.abilities
+            if sum(one.is_silent for one in self._known.values()) < _MOST_SILENT:
+                self._begin(camera, device.node, number)
+            elif camera.problem:
+                camera.problem = "too many others do not answer"
+        return camera.problem or camera.abilities
 
     def _begin(self, camera: _Camera, path: str, number: int) -> None:
         """Ask a camera, and wait for the answer for a while. One that comes later counts too."""
@@ -179,9 +173,9 @@ class Cameras:
                 camera.abilities |= self._ask(path, number)
                 camera.problem = ""
             except OSError as error:
-                if not camera.abilities:
+                if camera.problem:
                     advice = _ADVICE if error.errno in _CLOSED else ""
-                    camera.problem = f"it cannot be opened: {error.strerror}{advice}"
+                    camera.problem = f"it cannot be asked: {error.strerror}{advice}"
 
         began = camera.asked_at = self._clock()
         name = f"camera {posixpath.basename(path)}"

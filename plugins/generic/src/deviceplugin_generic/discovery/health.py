@@ -1,10 +1,14 @@
 """The health of devices, which is checked during discovery and never during an allocation."""
 
 import os
+import select
+import signal
 import stat
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
+from typing import Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import bounded
@@ -16,12 +20,17 @@ from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.selecting import has_properties
 from deviceplugin_generic.discovery.tree import has_node
 
+_GRACE: Final = 0.5
+"""Seconds within which what was killed ends."""
+_MOST_READ: Final = 4096
+
 
 class Checker:
     """Checks devices. It remembers results: one failed check need not make one unhealthy."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._verdicts = SteadyHealth[str](clock=clock)
+        self._commands = _Commands()
 
     def health(
         self, key: str, match: Match, check: Check, properties: Mapping[str, str]
@@ -34,7 +43,10 @@ class Checker:
         known = self._verdicts.latest(key, within=check.interval)
         if known is not None:
             return known
-        found = _bounded(_examine(match, check, properties))
+        reason = _looked_at(match, check)
+        if not reason and check.command:
+            reason = self._commands.problem(key, check, properties)
+        found = dp.Health.unhealthy(bounded(reason)) if reason else dp.Health()
         tolerance = Tolerance(failures=check.failures, successes=check.successes)
         return self._verdicts.judge(key, found, tolerance)
 
@@ -77,7 +89,8 @@ def _missing(path: str, *, is_node: bool) -> str:
     return f"{path}: not a device node"
 
 
-def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.Health:
+def _looked_at(match: Match, check: Check) -> str:
+    """Return what is wrong with a device by all that is checked but the command."""
     reason = ""
     if check.open:
         reason = _opened([node.host_path for node in match.nodes])
@@ -85,9 +98,7 @@ def _examine(match: Match, check: Check, properties: Mapping[str, str]) -> dp.He
         known = match.device is not None and has_properties(match.device, check.properties)
         wanted = ", ".join(f"{name}={value}" for name, value in check.properties.items())
         reason = "" if known else f"udev does not have {wanted}"
-    if not reason and check.command:
-        reason = _commanded(check, properties)
-    return dp.Health.unhealthy(reason) if reason else dp.Health()
+    return reason
 
 
 def _opened(paths: Sequence[str]) -> str:
@@ -99,31 +110,70 @@ def _opened(paths: Sequence[str]) -> str:
     return ""
 
 
-def _commanded(check: Check, properties: Mapping[str, str]) -> str:
-    """Run the command. It gets properties of the device as words of their own, and as variables."""
-    timeout = check.timeout
-    given = {name: properties.get(name, "") for name in templates.COMMAND}
-    if odd := next((name for name, value in given.items() if "\0" in value), ""):
-        return f"{check.command[0]}: {odd} {shown(given[odd])} has a zero byte"
-    try:
-        command = templates.command(check.command, given)
-    except ValueError as error:
-        return f"{check.command[0]}: {error}"
-    try:
-        done = subprocess.run(  # noqa: S603 - from the configuration
-            command,
-            env={**os.environ, **{templates.variable(name): given[name] for name in given}},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"{command[0]}: no answer within {timeout:g} s"
-    except (OSError, ValueError) as error:
-        return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
-    if done.returncode == 0:
-        return ""
-    said = " ".join(done.stderr.decode(errors="replace").split())[:200]
-    return f"{command[0]}: exit status {done.returncode}{': ' if said else ''}{said}"
+class _Commands:
+    """Runs commands, never two for one device, and never waits for one without limit."""
+
+    def __init__(self) -> None:
+        self._stuck: dict[str, subprocess.Popen[bytes]] = {}
+
+    def problem(self, key: str, check: Check, properties: Mapping[str, str]) -> str:
+        """Return why the command of ``key`` does not succeed; empty if it does.
+
+        It gets properties of the device as words of their own, and as variables.
+        """
+        given = {name: properties.get(name, "") for name in templates.COMMAND}
+        if odd := next((name for name, value in given.items() if "\0" in value), ""):
+            return f"{check.command[0]}: {odd} {shown(given[odd])} has a zero byte"
+        try:
+            command = templates.command(check.command, given)
+        except ValueError as error:
+            return f"{check.command[0]}: {error}"
+        env = {**os.environ, **{templates.variable(name): given[name] for name in given}}
+        try:
+            return f"{command[0]}: {why}" if (why := self._run(key, command, env, check)) else ""
+        except (OSError, ValueError) as error:
+            return f"{command[0]}: {getattr(error, 'strerror', None) or error}"
+
+    def _run(self, key: str, command: list[str], env: Mapping[str, str], check: Check) -> str:
+        stuck = self._stuck.get(key)
+        if stuck and stuck.poll() is None:  # as while the kernel waits for hardware
+            return "does not end, although it was killed"
+        until = monotonic() + check.timeout
+        ours, theirs = os.pipe()
+        with os.fdopen(ours, "rb", 0) as said:
+            with os.fdopen(theirs, "wb") as pipe:
+                done = subprocess.Popen(  # noqa: S603 - from the configuration
+                    command,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=pipe,
+                    start_new_session=True,  # so that what it starts can be ended with it
+                )
+            text = _beginning(said.fileno(), until)
+        try:
+            status = done.wait(max(0, until - monotonic()))
+        except subprocess.TimeoutExpired:
+            self._end(key, done)
+            return f"no answer within {check.timeout:g} s"
+        return f"exit status {status}{': ' if text else ''}{text}" if status else ""
+
+    def _end(self, key: str, running: "subprocess.Popen[bytes]") -> None:
+        with suppress(OSError):  # it runs as another user
+            os.killpg(running.pid, signal.SIGKILL)
+        try:
+            running.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            others = {one: each for one, each in self._stuck.items() if each.poll() is None}
+            self._stuck = {**others, key: running}
+
+
+def _beginning(file: int, until: float) -> str:
+    """Read what a process says until it ends, or until then, and return the beginning."""
+    said, ready = b"", select.poll()
+    ready.register(file, select.POLLIN)
+    while (left := until - monotonic()) > 0 and ready.poll(left * 1000):
+        if not (more := os.read(file, _MOST_READ)):
+            break
+        said = (said + more)[:_MOST_READ]
+    return " ".join(said.decode(errors="replace").split())[:200]

@@ -258,10 +258,3 @@ def _walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
     for base, below, files in os.walk(path):
         below[:] = [name for name in below if name not in globs.PASSED_OVER]
         yield base, below, files
-
-
-def with_device(match: Match, tree: Tree) -> Match:
-    """Return the match with its first node's device in sysfs."""
-    if match.device is not None or not match.nodes:
-        return match
-    return replace(match, device=tree.of_node(match.nodes[0].host_path))
