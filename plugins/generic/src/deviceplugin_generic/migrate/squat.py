@@ -79,7 +79,7 @@ def migrate(workload: Workload) -> Migration | None:
         "devices": raw,
     }
     _elsewhere(settings, result)
-    _hosts(entries, result)
+    _hosts(workload, entries, result)
     return result
 
 
@@ -178,7 +178,7 @@ def _elsewhere(settings: Mapping[str, Setting], result: Migration) -> None:
         )
 
 
-def _hosts(entries: Sequence[Entry], result: Migration) -> None:
+def _hosts(workload: Workload, entries: Sequence[Entry], result: Migration) -> None:
     """Add what the plugin has to see of the host."""
     specs = [spec for entry in entries for group in entry.groups for spec in group.paths]
     folders = sorted({_folder(spec.path) for spec in specs})
@@ -190,8 +190,25 @@ def _hosts(entries: Sequence[Entry], result: Migration) -> None:
         if folder == "/":
             result.differs("host path /", "not mounted: name directories instead of a pattern")
         elif not any(folder.startswith(f"{other}/") for other in elsewhere):
-            result.mounts[folder] = folder
-            result.differs(f"host path {folder}", "mounted read-only, so that its paths are found")
+            host = result.mounts[folder] = _on_host(workload, folder)
+            how = "mounted read-only, so that its paths are found"
+            if host != folder:
+                how += f"; a host without {folder} cannot give pods its devices: write {host}/..."
+            result.differs(f"host path {host}", how)
+
+
+def _on_host(workload: Workload, folder: str) -> str:
+    """Return what a directory of the container is on the host."""
+    mounts, volumes = (
+        workload.account.get(path)
+        for path in ((*workload.root, "volumeMounts"), (*workload.root[:-2], "volumes"))
+    )
+    hosts = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in volumes or ()}
+    over = [one for one in mounts or () if f"{folder}/".startswith(f"{one['mountPath']}/")]
+    for mount in sorted(over, key=lambda one: -len(one["mountPath"])):
+        if host := hosts.get(mount["name"]):
+            return posixpath.join(host, posixpath.relpath(folder, mount["mountPath"]))
+    return folder
 
 
 def _folder(pattern: str) -> str:
