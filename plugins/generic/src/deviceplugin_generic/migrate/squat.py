@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_text
-from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
+from deviceplugin.kit.migration import Migration, Path, Setting, Workload, checked, flags
 from deviceplugin_generic.configuration import globs, grammar, loading
 from deviceplugin_generic.configuration.entries import LEVELS, Entry
 from deviceplugin_generic.configuration.loading import Domains
@@ -199,15 +199,15 @@ def _hosts(workload: Workload, entries: Sequence[Entry], result: Migration) -> N
 
 def _on_host(workload: Workload, folder: str) -> str:
     """Return what a directory of the container is on the host."""
-    mounts, volumes = (
-        workload.account.get(path)
-        for path in ((*workload.root, "volumeMounts"), (*workload.root[:-2], "volumes"))
-    )
-    hosts = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in volumes or ()}
-    over = [one for one in mounts or () if f"{folder}/".startswith(f"{one['mountPath']}/")]
+    root: Path = workload.root
+    mounts: list[Any] = workload.account.get((*root, "volumeMounts")) or []
+    volumes: list[Any] = workload.account.get((*root[:-2], "volumes")) or []
+    hosts = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in volumes}
+    over = [one for one in mounts if f"{folder}/".startswith(f"{one['mountPath'].rstrip('/')}/")]
     for mount in sorted(over, key=lambda one: -len(one["mountPath"])):
-        if host := hosts.get(mount["name"]):
-            return posixpath.join(host, posixpath.relpath(folder, mount["mountPath"]))
+        if host := str(hosts.get(mount["name"]) or ""):
+            inside = posixpath.relpath(folder, mount["mountPath"])
+            return posixpath.normpath(posixpath.join(host, inside))
     return folder
 
 
