@@ -202,12 +202,16 @@ def _on_host(workload: Workload, folder: str) -> str:
     root: Path = workload.root
     mounts: list[Any] = workload.account.get((*root, "volumeMounts")) or []
     volumes: list[Any] = workload.account.get((*root[:-2], "volumes")) or []
-    hosts = {one.get("name"): (one.get("hostPath") or {}).get("path") for one in volumes}
-    over = [one for one in mounts if f"{folder}/".startswith(f"{one['mountPath'].rstrip('/')}/")]
-    for mount in sorted(over, key=lambda one: -len(one["mountPath"])):
-        if host := str(hosts.get(mount["name"]) or ""):
-            inside = posixpath.relpath(folder, mount["mountPath"])
-            return posixpath.normpath(posixpath.join(host, inside))
+    given = [(str(one.get("name")), one.get("hostPath")) for one in volumes]
+    hosts = {name: str(one.get("path") or "") for name, one in given if isinstance(one, Mapping)}
+    over = [(str(one.get("mountPath") or ""), str(one.get("name"))) for one in mounts]
+    for path, name in sorted(over, key=lambda one: -len(one[0])):
+        if (
+            path
+            and hosts.get(name, "").startswith("/")
+            and f"{folder}/".startswith(f"{path.rstrip('/')}/")
+        ):
+            return posixpath.normpath(posixpath.join(hosts[name], posixpath.relpath(folder, path)))
     return folder
 
 
