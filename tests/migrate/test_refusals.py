@@ -48,6 +48,13 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Refusal:
     return error
 
 
+ELSEWHERE = "{name: tun, groups: [{paths: [{path: /host/tun}]}]}"
+
+
+def mounted_at(path: object) -> dict[str, object]:
+    return {"volumeMounts": [{"name": "v", "mountPath": path}]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -122,6 +129,21 @@ def test_without_any_plugin_it_says_which_to_install(
         (
             [daemon_set(SQUAT, "--device", SERIAL, tolerations=5)],
             "document 1: spec.template.spec.tolerations: 5 is not a list of mappings",
+        ),
+        (
+            [daemon_set(SQUAT, "--device", ELSEWHERE, container=mounted_at(5))],
+            "volumeMounts[v].mountPath: 5 is not a string",
+        ),
+        (
+            [
+                daemon_set(
+                    SQUAT,
+                    *("--device", ELSEWHERE),
+                    container=mounted_at("/host"),
+                    volumes=[{"name": "v", "hostPath": "x"}],
+                )
+            ],
+            "volumes[v].hostPath: 'x' is not a mapping",
         ),
         (
             [daemon_set(SQUAT, **mounting("c", "/c")), {**config_map("c"), "data": [1]}],

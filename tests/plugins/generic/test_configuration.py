@@ -124,6 +124,8 @@ OF_GROUPS = {
     "output, playback, pointer, render, touch, vp8, vp9, yuyv: did you mean 'keyboard'?",
     "{select: {subsystem: pci}, with: [kfd]}": ".with[0]: 'kfd' is not the path of one device node "
     "below /dev",
+    "{limit: 9, paths: [{path: /dev/kvm}]}": ".limit: belongs into a path; for shares of each "
+    "device of the group write count: 9",
     "{select: {subsystem: pci}, with: ['/dev/dri/*']}": ".with[0]: '/dev/dri/*' is not the path of "
     "one device node below /dev",
 }

@@ -240,14 +240,15 @@ def test_consoles_and_disks_are_not_listed_unless_asked_for(machine: Machine, ru
     machine.device("platform/serial8250/tty/ttyS0", "tty", node="ttyS0", attributes={"type": "4"})
     machine.device("virtual/mem/null", "mem", node="null")
     machine.device("virtual/misc/hpet", "misc", node="hpet")
+    machine.device("virtual/block/loop0", "block", node="loop0")
     machine.device("virtual/misc/kvm", "misc", node="kvm")
     machine.device("virtual/misc/tun", "misc", node="net/tun")
     machine.device("platform/LNXPWRBN:00/input/event0", "input", node="input/event0")
     assert ["kvm", "tun", "ttys0"] == list(entries(run()))
-    assert {"event0", "hpet", "kvm", "null", "tty1", "ttys0", "ttys9", "tun"} == set(
+    assert {"event0", "hpet", "kvm", "loop0", "null", "tty1", "ttys0", "ttys9", "tun"} == set(
         entries(run("--all"))
     )
-    assert ["hpet"] == list(entries(run("hpet")))
+    assert ["loop0", "hpet"] == list(entries(run("hpet", "/dev/loop0")))
     assert {"tty1", "ttys0", "ttys9"} == set(entries(run("--all", "--subsystem", "tty")))
 
 

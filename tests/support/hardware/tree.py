@@ -80,14 +80,15 @@ class Hardware:
         if node:
             number = f"240:{next(_MINORS)}"
             (folder / "dev").write_text(f"{number}\n")
-            numbered = self.sys / "dev" / "char"
+            kind = "block" if subsystem == "block" else "char"
+            numbered = self.sys / "dev" / kind
             numbered.mkdir(parents=True, exist_ok=True)
             (numbered / number).symlink_to(folder)
             (folder / "uevent").write_text(f"MAJOR=240\nDEVNAME={node}\n")
             self.node(node)
             lines = [f"E:{key}={value}" for key, value in (properties or {}).items()]
             lines += [f"S:{link}" for link in links]
-            (self.udev / f"c{number}").write_text("\n".join(lines))
+            (self.udev / f"{kind[0]}{number}").write_text("\n".join(lines))
         self.event()
         return folder
 

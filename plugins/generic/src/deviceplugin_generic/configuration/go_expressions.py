@@ -18,7 +18,9 @@ _NAMED: Final = {
 }  # fmt: skip
 _PERL: Final = {"d": _NAMED["digit"], "w": _NAMED["word"], "s": r"\t\n\f\r "}
 _SPECIAL: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_EMPTY: Final = {"A": r"\A", "z": r"\Z", "b": r"(?a:\b)", "B": r"(?a:\B)"}
+_EMPTY: Final = {"A": r"(?:\A)", "z": r"(?:\Z)", "b": r"(?a:\b)", "B": r"(?a:\B)"}
+"""What matches no character. Python repeats it in a group only; Go also in ``^*``."""
+_PLAIN: Final = {".": ".", "^": "(?:^)"}
 _NUMBER: Final = (
     r"\\x\{(?P<wide>[0-9A-Fa-f]{1,8})\}|\\x(?P<hex>[0-9A-Fa-f]{2})"
     r"|\\(?P<octal>0[0-7]{0,2}|[1-7][0-7]{1,2})|\\(?P<escaped>.)"
@@ -97,10 +99,10 @@ class _Translation:
             case "|":
                 return f"{')' * len(flags)}|{''.join(flags)}"
             case "$":
-                return "$" if self._multiline[-1] else r"\Z"
+                return "(?:$)" if self._multiline[-1] else _EMPTY["z"]
             case "[" | "\\":
                 raise ValueError(f"{character} at the end, or without its end")
-        return character if character in ".^" else re.escape(character)
+        return _PLAIN.get(character) or re.escape(character)
 
     def _group(self, found: re.Match[str]) -> str:
         if found["name"] in self._names:

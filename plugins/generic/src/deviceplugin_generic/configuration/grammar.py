@@ -189,6 +189,15 @@ def _unlimited(word: str) -> int:
     return UNLIMITED
 
 
+def _misplaced(where: str) -> Kind[Any]:
+    """Return a key that somebody may write a level too high."""
+
+    def refuse(place: Place) -> None:
+        raise place.fault(f"belongs into {where.format(place.raw)}")
+
+    return Kind(refuse, {"not": {}}, cfg.anything().takes, "absent")
+
+
 _OTHERS: Final = {"not": {"anyOf": [{"required": [key]} for key in _BEHIND]}}
 _GROUP: Final = cfg.record(
     _group,
@@ -204,6 +213,7 @@ _GROUP: Final = cfg.record(
         "mountPath": cfg.as_argument(string_kinds.MOUNT_PATH, "mount_path"),
         "permissions": string_kinds.PERMISSIONS,
         "with": cfg.as_argument(cfg.list_of(string_kinds.NODE), "shared"),
+        "limit": _misplaced("a path; for shares of each device of the group write count: {0}"),
     },
     rules=[_one_kind],
     schema={
@@ -241,10 +251,6 @@ _EXTRA_MOUNT: Final = cfg.record(
 ).called("mount")
 
 
-def _misplaced(place: Place) -> None:
-    raise place.fault(f"belongs into a group, as in groups: [{{count: {place.raw}, ...}}]")
-
-
 def _one_value(_place: Place, given: Given) -> None:
     first, second = (given[key].keys() if key in given else () for key in ("env", "joinedEnv"))
     for name in {*first}.intersection(second):
@@ -260,8 +266,6 @@ def _entry(**given: Any) -> Entry:
     return entry
 
 
-_COUNT: Final = Kind(_misplaced, {"not": {}}, cfg.anything().takes, "absent")
-"""What somebody may write beside ``groups``."""
 ENTRY: Final = cfg.record(
     _entry,
     {
@@ -277,7 +281,7 @@ ENTRY: Final = cfg.record(
         "cdi": cfg.list_of(string_kinds.CDI),
         "health": _CHECK,
         "policy": cfg.choice(*POLICIES),
-        "count": _COUNT,
+        "count": _misplaced("a group, as in groups: [{{count: {0}, ...}}]"),
     },
     rules=[_one_value],
 ).called("device")

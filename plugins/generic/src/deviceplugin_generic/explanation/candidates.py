@@ -19,9 +19,9 @@ _PCI: Final = "pci"
 _VDPA: Final = "vdpa"
 _EVERYDAY: Final = frozenset(
     [
-        "aer", "bsg", "cpuid", "dax", "dma_heap", "fb", "graphics", "iommu", "mem", "msr", "mtd",
-        "nvme", "nvme-generic", "port", "ppp", "pps", "printer", "ptp", "rtc", "scsi_generic",
-        "tpm", "vc", "vfio", "vfio-dev", "virtio-ports", "vtconsole", "watchdog",
+        "aer", "block", "bsg", "cpuid", "dax", "dma_heap", "fb", "graphics", "iommu", "mem", "msr",
+        "mtd", "nvme", "nvme-generic", "port", "ppp", "pps", "printer", "ptp", "rtc",
+        "scsi_generic", "tpm", "vc", "vfio", "vfio-dev", "virtio-ports", "vtconsole", "watchdog",
     ]
 )  # fmt: skip
 """Subsystems of the kernel's own, whose device nodes nobody gives to a pod."""
@@ -115,12 +115,12 @@ def candidates(tree: Tree) -> list[Candidate]:
 
 
 def _with_nodes(tree: Tree) -> Iterator[Device]:
-    """Yield the character devices, without those of USB devices themselves."""
-    folder = f"{tree.sysfs.root}/dev/char"
-    for name in tree.entries(folder):
-        device = tree.device(posixpath.realpath(f"{folder}/{name}"))
-        if device.node and (device.subsystem not in {_USB, ""} or device.nearest(_VDPA)):
-            yield device
+    """Yield what has a device node, without those of USB devices themselves."""
+    for folder in (f"{tree.sysfs.root}/dev/{kind}" for kind in ("char", "block")):
+        for name in tree.entries(folder):
+            device = tree.device(posixpath.realpath(f"{folder}/{name}"))
+            if device.node and (device.subsystem not in {_USB, ""} or device.nearest(_VDPA)):
+                yield device
 
 
 def _owner(device: Device) -> Device | None:

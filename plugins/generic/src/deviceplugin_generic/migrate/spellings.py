@@ -14,6 +14,11 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "usb": ("vendor", "product", "serial"),
 }
 """The keys of its entries, and of what is in their lists."""
+_NO_EFFECT: Final = {
+    ("", "count"): "beside groups: if it was meant, put it into a group",
+    ("groups", "limit"): "in a group: if shares were meant, write count",
+}
+"""Keys that people write a level too high."""
 _OURS: Final = frozenset(ENTRY.schema["properties"]) | {
     *("select", "nodes", "perMatch", "mountPath", "permissions", "with")
 }
@@ -25,9 +30,9 @@ def rewrite(place: Place, differs: Differs, *, is_flag: bool, within: str = "") 
         return
     _rename(place, _KEYS[within])
     for key, inner in place.keys().items():
-        if key == "count" and not within:
+        if why := _NO_EFFECT.get((within, key)):
             del place.node.pairs[key]
-            differs(f"{inner}", "has no effect beside groups: if it was meant, put it into a group")
+            differs(f"{inner}", f"has no effect {why}")
         elif key not in _KEYS[within] and key in _OURS:
             del place.node.pairs[key]
             inner.fault("is not a key of theirs, which ignores it: take it out")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import deviceplugin as dp
 from deviceplugin.kit.configuration import Place, anything, of_text, refuse
-from deviceplugin.kit.migration import Migration, Setting, Workload, checked, flags
+from deviceplugin.kit.migration import Migration, Path, Setting, Workload, checked, flags
 from deviceplugin_generic.configuration import entry_lists, globs, loading
 from deviceplugin_generic.configuration.entries import LEVELS, Entry
 from deviceplugin_generic.configuration.loading import Domains
@@ -80,7 +80,7 @@ def migrate(workload: Workload) -> Migration | None:
         "devices": raw,
     }
     _elsewhere(settings, result)
-    _hosts(entries, result)
+    _hosts(workload, entries, result)
     return result
 
 
@@ -179,7 +179,7 @@ def _elsewhere(settings: Mapping[str, Setting], result: Migration) -> None:
         )
 
 
-def _hosts(entries: Sequence[Entry], result: Migration) -> None:
+def _hosts(workload: Workload, entries: Sequence[Entry], result: Migration) -> None:
     """Add what the plugin has to see of the host."""
     specs = [spec for entry in entries for group in entry.groups for spec in group.paths]
     folders = sorted({_folder(spec.path) for spec in specs})
@@ -191,8 +191,29 @@ def _hosts(entries: Sequence[Entry], result: Migration) -> None:
         if folder == "/":
             result.differs("host path /", "not mounted: name directories instead of a pattern")
         elif not any(folder.startswith(f"{other}/") for other in elsewhere):
-            result.mounts[folder] = folder
-            result.differs(f"host path {folder}", "mounted read-only, so that its paths are found")
+            host = result.mounts[folder] = _on_host(workload, folder)
+            how = "mounted read-only, so that its paths are found"
+            if host != folder:
+                how += f"; a host without {folder} cannot give pods its devices: write {host}/..."
+            result.differs(f"host path {host}", how)
+
+
+def _on_host(workload: Workload, folder: str) -> str:
+    """Return what a directory of the container is on the host."""
+    root: Path = workload.root
+    mounts: list[Any] = workload.account.get((*root, "volumeMounts")) or []
+    volumes: list[Any] = workload.account.get((*root[:-2], "volumes")) or []
+    given = [(str(one.get("name")), one.get("hostPath")) for one in volumes]
+    hosts = {name: str(one.get("path") or "") for name, one in given if isinstance(one, Mapping)}
+    over = [(str(one.get("mountPath") or ""), str(one.get("name"))) for one in mounts]
+    for path, name in sorted(over, key=lambda one: -len(one[0])):
+        if (
+            path
+            and hosts.get(name, "").startswith("/")
+            and f"{folder}/".startswith(f"{path.rstrip('/')}/")
+        ):
+            return posixpath.normpath(posixpath.join(hosts[name], posixpath.relpath(folder, path)))
+    return folder
 
 
 def _folder(pattern: str) -> str:

@@ -50,6 +50,11 @@ _PEERS: Final = {
     _SMARTER: _Peer("ghcr.io/smarter-project/smarter-device-manager", "/root/config/conf.yaml", ()),
 }
 """By the last part of the image's name, which is also that of the charts."""
+_MARKS: Final = {
+    _SMARTER: (("config",), re.compile(r"""(^|\n)\s*-\s+devicematch:|^\[\{.*"devicematch":""")),
+    _GENERIC: (("config", "data"), re.compile(r"(^|\n)devices:\s*\n(.*\n)*\s+(-\s+)?groups:")),
+}
+"""By the same names, what no other chart has in its configuration, and where."""
 _DOMAINS: Final = {
     "gabe565": "squat.ai",
     "alexlebens": "devic.es",
@@ -87,7 +92,10 @@ def image_of(values: Values) -> tuple[str, str]:
 
 
 def _peer(values: Values) -> _Peer | None:
-    return _PEERS.get((image_of(values)[0] or values.chart).rpartition("/")[2])
+    """Return whose chart it is: its image or its name says so, or what only its file has."""
+    marked = (name for name, (at, mark) in _MARKS.items() if mark.search(as_text(values.see(*at))))
+    named = image_of(values)[0] or values.chart or next(marked, "")
+    return _PEERS.get(named.rpartition("/")[2])
 
 
 def of_flat(values: Values, configuration: str | None) -> Iterator[Found]:
