@@ -274,6 +274,26 @@ def test_what_a_pod_can_open_by_its_old_node_is_kept_from_others_after_a_restart
     assert {"other": "held as stick by pod default/pod-stick"} == world.closed()
 
 
+def test_a_node_that_plugins_add_for_all_is_offered_after_a_restart(world: World) -> None:
+    given = Given(["/dev/zero", "/dev/full"], [(A, "stick")])
+    world.pods((A, "stick"), recorded={(A, "stick"): given})
+    world.discover(a=[dp.Device("stick", nodes=[dp.DeviceNode("/dev/zero")])])
+    world.discover("Q", b=[dp.Device("full", nodes=[dp.DeviceNode("/dev/full")])])
+    assert {} == world.closed("x.io/b")
+
+
+def test_the_next_pod_does_not_have_what_was_recorded_of_the_one_before(world: World) -> None:
+    """Whose end no poll saw, so that the device was held all the time."""
+    stick, given = (A, "stick"), Given(["/dev/zero"], [(A, "stick")])
+    world.pods(stick, recorded={stick: given})
+    world.discover(a=[dp.Device("stick", nodes=[dp.DeviceNode("/dev/full")])])
+    world.allocate("stick")
+    world.pods(stick)
+    other = dp.Device("other", nodes=[dp.DeviceNode("/dev/zero")])
+    world.discover("Q", b=[other])
+    assert {} == world.closed("x.io/b")
+
+
 def test_devices_that_were_given_out_together_do_not_exclude_each_other(world: World) -> None:
     together = [(A, "old"), (A, "full")]
     given = Given(["/dev/zero", "/dev/full"], together)

@@ -252,6 +252,29 @@ def test_a_node_that_is_there_counts_as_gone_if_another_device_has_it(
     assert is_of_another == ("stick" in world.closed())
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="making device nodes needs root")
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_node_that_is_away_and_made_again_is_not_gone(
+    world: World, tmp_path: Path, is_restarted: bool
+) -> None:
+    path, number = f"{tmp_path}/tty0", os.makedev(1, 5)
+    records = {STICK: Given([path], [STICK])} if is_restarted else {}
+    os.mknod(path, 0o020600, number)
+    if is_restarted:
+        world.pods(STICK, recorded=records)
+        world.discover(a=[stick(path)])
+    else:
+        give(world, path)
+    for is_there in (False, True):  # as while udev works, or a driver is loaded again
+        if is_there:
+            os.mknod(path, 0o020600, number)
+        else:
+            os.unlink(path)
+        world.discover(a=[stick(path)])
+        world.pods(STICK, recorded=records)
+        assert {} == world.closed()
+
+
 def test_two_equal_sticks_that_change_places_have_both_other_nodes(world: World) -> None:
     first, second = "/dev/not-there/ttyUSB0", "/dev/not-there/ttyUSB1"
     world.discover(a=[stick(first), stick(second, device_id="other")])

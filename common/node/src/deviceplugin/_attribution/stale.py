@@ -92,11 +92,13 @@ class GivenNodes:
         if not self.stale.keys().isdisjoint(keys):
             self.stale = {key: one for key, one in self.stale.items() if key not in keys}
 
-    def restore(self, key: Key, given: Given) -> None:
-        """Record that ``key`` was given out by an earlier process. Where a link led is unknown."""
-        paths = (path for path in given.paths if os.path.realpath(path) == path)
+    def restore(self, records: Mapping[Key, Given]) -> None:
+        """Record what was given out by an earlier process. Where a link led is unknown."""
+        every = {path for given in records.values() for path in given.paths}
+        paths = (path for path in every if os.path.realpath(path) == path)
         nodes = {path: node for path in paths if (node := _node_then(path))}
-        self._given[key] = nodes, given.together
+        for key, (own, together, _) in records.items():
+            self._given[key] = {path: nodes[path] for path in own if path in nodes}, together
 
     def forget(self, key: Key) -> None:
         self._given.pop(key, None)
@@ -109,15 +111,17 @@ class GivenNodes:
 
     def _of(self, key: Key) -> Stale | None:
         nodes, together = self._given[key]
+        now = dict(self._now(key))
+        if all(path in nodes and nodes[path].name == node.name for path, node in now.items()):
+            return None
         # One that was away when this process started may be back by now.
         given = {
             path: node if node.is_seen else _node_then(path) or node for path, node in nodes.items()
         }
-        now = dict(self._now(key))
         known = {node.name for node in given.values()}
+        # A path where nothing is now is no other node: the device is only away.
+        known |= {path for path in now if path in given}
         new = {path: node for path, node in now.items() if node.name not in known}
-        if not new:
-            return None
         present = {name for one in together for name in self._names(one)}
         for path, node in given.items():
             gone = node.name not in present and not self._is_there(key, path, node)
