@@ -67,7 +67,9 @@ def test_the_next_pod_of_the_same_name_is_not_taken_for_the_one_with_the_old_nod
     give(world, FIRST)
     replug(world, SECOND)
     world.pods(STICK)
+    news = world.news
     assert "" == world.allocate("stick")  # before a poll finds the first one gone
+    assert news + 1 == world.news
     world.pods(STICK)
     assert {} == world.closed()
 
@@ -188,14 +190,18 @@ def test_a_hold_is_named_first_so_that_the_pod_is_kept(world: World) -> None:
     assert {"stick": f"held: on a loan; {REPORT}"} == world.closed()
 
 
-def test_a_claim_is_named_at_once_and_preparing_it_again_changes_nothing() -> None:
+def test_a_claim_is_named_at_once_until_it_is_prepared_again_or_released() -> None:
     world, claim = World("dra"), Claim("default", "one", "uid-1")
     world.discover(a=[stick(FIRST)])
     assert "" == world.prepare(claim, STICK)
     replug(world, SECOND)
-    assert "" == world.prepare(claim, STICK)
     expected = f"stale: claim default/one has {FIRST}, which is gone: restart the pod"
     assert {"stick": expected} == world.closed()
+    news = world.news
+    assert "" == world.prepare(claim, STICK)
+    assert ({}, news + 1) == (world.closed(), world.news)
+    replug(world, FIRST)
+    assert {"stick": expected.replace("005", "006")} == world.closed()
     world.ownership.unprepare(claim.uid)
     assert {} == world.closed()
 

@@ -89,12 +89,12 @@ class HeldHardware:
             self._held.update((key, self._uses(key)) for key in keys)
             return any(True for key in keys for _ in self._rivals_of(key, _pieces_at)) and self._compare()
 
-    def give(self, keys: Collection[Key]) -> None:
-        """Record that containers get the device nodes of ``keys`` as they are now."""
+    def give(self, keys: Collection[Key]) -> bool:
+        """Record that containers get the nodes of ``keys`` now; return whether one was stale."""
         with self._lock:
-            self._nodes.give(keys)
             for key in keys:
                 self._recorded.pop(key, None)
+            return self._nodes.give(keys)
 
     @property
     def stale(self) -> Mapping[Key, Stale]:

@@ -94,19 +94,12 @@ class Holders:
     def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
         """End the allocation of ``keys``, of which pods got ``given``; return as ``begin``."""
         self.pods.allocated(given, now)
-        self.hardware.give(given)
+        renewed = self.hardware.give(given)
         self.allocating.subtract(keys)  # faster than the difference of two Counters
         for key in keys:
             if not self.allocating[key]:
                 del self.allocating[key]
-        return not given and self.compare()
-
-    def prepared(self, claim: Claim, wanted: frozenset[Key], shares: frozenset[Key]) -> bool:
-        """Record what ``claim`` has from now on; return whether other devices are closed."""
-        new = (wanted | shares) - self.claims.held(claim.uid)
-        self.claims.add(claim, wanted, shares)
-        self.hardware.give(new)
-        return self.compare()
+        return renewed or (not given and self.compare())
 
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
         """Take account of what ``kubelet`` says; return whether others are closed, or why."""

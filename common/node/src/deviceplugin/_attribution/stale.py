@@ -85,12 +85,13 @@ class GivenNodes:
         """Record that ``groups`` are all devices of ``plugin`` now."""
         self._devices[plugin] = groups
 
-    def give(self, keys: Collection[Key]) -> None:
-        """Record that ``keys`` were given out with the nodes that they have now."""
+    def give(self, keys: Collection[Key]) -> bool:
+        """Record that ``keys`` have the nodes that they have now; return whether one was stale."""
         for key in keys:
             self._given[key] = dict(self._now(key)), (key,)
-        if not self.stale.keys().isdisjoint(keys):
-            self.stale = {key: one for key, one in self.stale.items() if key not in keys}
+        before = self.stale
+        self.stale = {key: one for key, one in before.items() if key not in keys} or _NONE
+        return before != self.stale
 
     def restore(self, records: Mapping[Key, Given]) -> None:
         """Record what was given out by an earlier process. Where a link led is unknown."""
