@@ -195,6 +195,21 @@ def test_a_pod_keeps_the_device_number_that_it_was_given(world: World) -> None:
     assert {"mouse": "held as keyboard by a pod"} == world.closed()
 
 
+def test_a_node_that_entries_share_is_kept_from_another_device_that_gets_its_number(
+    world: World,
+) -> None:
+    def sticks(name: str, node: str) -> list[dp.Device]:
+        return [device(f"{name}{entry}", node) for entry in "ab"]
+
+    first, second = "/dev/not-there/1", "/dev/not-there/2"
+    world.discover(a=sticks("held", first))
+    world.allocate("helda")
+    assert {} == world.closed()
+    world.discover(a=[*sticks("held", second), *sticks("other", first)])
+    expected = "held as helda by a pod"
+    assert {"othera": expected, "otherb": expected} == world.closed()
+
+
 def test_nodes_are_known_by_device_number(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/dev/zero")

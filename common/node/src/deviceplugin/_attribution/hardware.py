@@ -179,8 +179,10 @@ class HeldHardware:
             if key != held and self._present[key].uses.keys() == was.keys():
                 yield key
         for piece, use in was.items():
+            # A part has no other whole, but its node may be the one of another whole by now.
+            moved = use == _PARTS and now and piece not in now.uses and pieces.is_node(piece)
             for other, keys in self._by_piece.get(piece, {}).items():
-                if _COMMON in {use, other} or use == other != _ALONE:
+                if _COMMON in {use, other} or (use == other != _ALONE and not moved):
                     continue
                 for key in keys:
                     meant = now and piece in now.uses and self._present[key].plugin == now.plugin
