@@ -87,7 +87,10 @@ class HeldHardware:
         """Count ``keys`` as given out now. Return whether ``rivals`` have changed."""
         with self._lock:
             self._held.update((key, self._uses(key)) for key in keys)
-            return any(True for key in keys for _ in self._rivals_of(key, _pieces_at)) and self._compare()
+            return (
+                any(True for key in keys for _ in self._rivals_of(key, _pieces_at))
+                and self._compare()
+            )
 
     def give(self, keys: Collection[Key]) -> bool:
         """Record that containers get the nodes of ``keys`` now; return whether one was stale."""
