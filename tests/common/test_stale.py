@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -271,11 +272,8 @@ def test_a_node_that_is_away_and_made_again_is_not_gone(
         world.discover(a=[stick(path)])
     else:
         give(world, path)
-    for is_there in (False, True):  # as while udev works, or a driver is loaded again
-        if is_there:
-            os.mknod(path, 0o020600, number)
-        else:
-            os.unlink(path)
+    for change in (Path.unlink, partial(os.mknod, mode=0o020600, device=number)):
+        change(Path(path))  # as while udev works, or a driver is loaded again
         world.discover(a=[stick(path)])
         world.pods(STICK, recorded=records)
         assert {} == world.closed()

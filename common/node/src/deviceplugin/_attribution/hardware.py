@@ -67,7 +67,7 @@ class HeldHardware:
         self._nodes = GivenNodes(self._is_of_another)
         self.changes = Listeners()
         """Those that want to know of other ``rivals``, or other ``stale`` holders. ``identify``
-        calls them; after ``hold`` and ``keep`` the caller must, without its locks."""
+        and ``renew`` call them; after others the caller must, without its locks."""
 
     def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
@@ -98,6 +98,11 @@ class HeldHardware:
             for key in keys:
                 self._recorded.pop(key, None)
             return self._nodes.give(keys)
+
+    def renew(self, keys: Collection[Key]) -> None:
+        """As ``give``, and it calls ``changes``."""
+        if self.give(keys):
+            self.changes.call()
 
     @property
     def stale(self) -> Mapping[Key, Stale]:

@@ -121,11 +121,6 @@ class Ownership:
         self._call(others=others)
         return chosen
 
-    def given(self, keys: _Keys) -> None:
-        """Record that a claim's containers get the nodes that ``keys`` have now."""
-        if self.hardware.give(keys):
-            self.hardware.changes.call()
-
     def unprepare(self, uid: str) -> frozenset[Key]:
         """Forget the claim ``uid``, and return the devices that are free now; none if unknown."""
         with self._lock:

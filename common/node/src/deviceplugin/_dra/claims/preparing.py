@@ -90,8 +90,8 @@ class Preparing:
         """Make the devices of ``claim`` ready for its containers, and return them.
 
         A claim that is prepared gets the same answer, unless a node of it is gone, and what its
-        containers need is checked again. ``left`` returns the seconds that are left of the call. After a DevicePluginError it
-        is not prepared, and nobody is given the devices: try again.
+        containers need is checked again. ``left`` returns the seconds that are left of the call.
+        After a DevicePluginError it is not prepared, and nobody is given the devices: try again.
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
@@ -148,7 +148,7 @@ class Preparing:
                 self.claim_files.put(claim.uid, document)
             record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
             self.records.write(record)
-            self.ownership.given([one.key for one in devices if not one.admin])
+            self.ownership.hardware.renew([one.key for one in devices if not one.admin])
             undo.pop_all()
         self._changed()
         log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})
