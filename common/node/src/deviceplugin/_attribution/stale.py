@@ -5,6 +5,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ class Stale(NamedTuple):
     number: str
     """Its device number, such as ``c189:4``; empty if this process could not see the node."""
     since: float
-    """When that was noticed, in seconds since the epoch."""
+    """In seconds since the epoch: since when the path leads to the new node, or it was noticed."""
     by_link: bool
     """Whether the path leads to the new node, so that a container that restarts gets that."""
 
@@ -129,7 +130,7 @@ class GivenNodes:
             if gone and any(_replaces(node, path, *other) for other in new.items()):
                 number = node.name if node.is_seen else ""
                 was = self.stale.get(key)
-                since = was.since if was and was.path == path else time.time()
+                since = was.since if was and was.path == path else _since(path)
                 return Stale(path, number, since, by_link=path in now)
         return None
 
@@ -157,6 +158,13 @@ class GivenNodes:
         for device in self._present(key):
             paths = (*(one.host_path for one in device.nodes), *device.hardware)
             yield from (node.name for path in paths if (node := _node(path)))
+
+
+def _since(path: str) -> float:
+    """Return since when ``path`` leads where it does: that is noticed later, or it is gone now."""
+    with suppress(OSError):
+        return min(time.time(), os.lstat(path).st_ctime)
+    return time.time()
 
 
 def _replaces(node: _Node, path: str, other: str, new: _Node) -> bool:
