@@ -29,7 +29,6 @@ _PARTS: Final = "\0parts"
 _NO_USES: Final[_Uses] = MappingProxyType({})
 _NO_RIVALS: Final[Rivals] = MappingProxyType({})
 
-
 Records = Callable[[Key], Given | None]
 """Returns what is recorded of a device that this process did not give out, if anything is."""
 
