@@ -195,6 +195,21 @@ def test_a_pod_keeps_the_device_number_that_it_was_given(world: World) -> None:
     assert {"mouse": "held as keyboard by a pod"} == world.closed()
 
 
+def test_a_node_that_entries_share_is_kept_from_another_device_that_gets_its_number(
+    world: World,
+) -> None:
+    def sticks(name: str, node: str) -> list[dp.Device]:
+        return [device(f"{name}{entry}", node) for entry in "ab"]
+
+    first, second = "/dev/not-there/1", "/dev/not-there/2"
+    world.discover(a=sticks("held", first))
+    world.allocate("helda")
+    assert {} == world.closed()
+    world.discover(a=[*sticks("held", second), *sticks("other", first)])
+    expected = "held as helda by a pod"
+    assert {"othera": expected, "otherb": expected} == world.closed()
+
+
 def test_nodes_are_known_by_device_number(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("/dev/zero")
@@ -272,6 +287,26 @@ def test_what_a_pod_can_open_by_its_old_node_is_kept_from_others_after_a_restart
     path.symlink_to("/dev/zero")  # another one gets the number that it had
     world.discover(a=[stick, dp.Device("other", nodes=[dp.DeviceNode(str(path))])])
     assert {"other": "held as stick by pod default/pod-stick"} == world.closed()
+
+
+def test_a_node_that_plugins_add_for_all_is_offered_after_a_restart(world: World) -> None:
+    given = Given(["/dev/zero", "/dev/full"], [(A, "stick")])
+    world.pods((A, "stick"), recorded={(A, "stick"): given})
+    world.discover(a=[dp.Device("stick", nodes=[dp.DeviceNode("/dev/zero")])])
+    world.discover("Q", b=[dp.Device("full", nodes=[dp.DeviceNode("/dev/full")])])
+    assert {} == world.closed("x.io/b")
+
+
+def test_the_next_pod_does_not_have_what_was_recorded_of_the_one_before(world: World) -> None:
+    """Whose end no poll saw, so that the device was held all the time."""
+    stick, given = (A, "stick"), Given(["/dev/zero"], [(A, "stick")])
+    world.pods(stick, recorded={stick: given})
+    world.discover(a=[dp.Device("stick", nodes=[dp.DeviceNode("/dev/full")])])
+    world.allocate("stick")
+    world.pods(stick)
+    other = dp.Device("other", nodes=[dp.DeviceNode("/dev/zero")])
+    world.discover("Q", b=[other])
+    assert {} == world.closed("x.io/b")
 
 
 def test_devices_that_were_given_out_together_do_not_exclude_each_other(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,25 @@ def test_a_prepared_claim_gets_the_same_answer_and_files_without_hooks_or_api_se
     assert given == node.prepare(claim)
     assert [] == node.plugin.calls
     assert "the API server is away" == node.refusal(other)
+
+
+def test_a_prepared_claim_gets_the_new_node_of_a_device_that_is_back(node: DriverNode) -> None:
+    claim, other = node.allocate("one", result("gary")), node.allocate("two", result("gary"))
+    node.ownership.hardware.identify("P", {RESOURCE: {"gary": gopher("gary")}})
+    given, (name,) = node.prepare(claim), node.cdi_files()
+    back = replace(gopher("gary"), nodes=[dp.DeviceNode("/dev/gary1")])
+    node.ownership.hardware.identify("P", {RESOURCE: {"gary": back}})
+    (reason,) = node.ownership.elsewhere(RESOURCE).values()
+    assert "stale: claim default/one has /dev/gary, which is gone: restart the pod" == reason
+    node.resource.publish([replace(back, health=dp.Health.unhealthy(reason))])
+    assert "gary is held by claim default/one" == node.refusal(other)
+    node.plugin.errors["allocate"] = dp.AllocationError("warming up")
+    assert "warming up" == node.refusal(claim)
+    assert reason == node.ownership.elsewhere(RESOURCE)["gary"]
+    node.plugin.errors.clear()
+    assert given == node.prepare(claim)
+    assert '"/dev/gary1"' in (node.cdi_dir / name).read_text()
+    assert {} == node.ownership.elsewhere(RESOURCE)
 
 
 def test_after_a_reboot_a_claim_waits_for_the_discovery_and_hooks_are_called_for_the_same_names(

@@ -111,10 +111,8 @@ def test_the_name_of_an_event_is_one_for_kubernetes_however_long_the_nodes_is() 
 
 
 STALE = {"since": "then", "node": "/dev/bus/usb/001/005", "uid": "u1"}
-MESSAGE = (
-    f"{R}: c is back under another device number: the pod has /dev/bus/usb/001/005, which is gone; "
-    "restart it"
-)
+NODES = ", ".join(f"c{n} (/dev/bus/usb/001/005)" for n in range(5))
+MESSAGE = f"{R}: the pod has device nodes that are gone, restart it: {NODES} and 1 more"
 
 
 @pytest.mark.parametrize(
@@ -124,8 +122,9 @@ def test_a_pod_with_a_device_node_that_is_gone_has_an_event_of_its_own(
     tmp_path: Path, pods: Sequence[str], uids: Sequence[str | None]
 ) -> None:
     holders = [{"namespace": "jobs", "pod": pod, "container": "main"} for pod in pods] * 2
-    device = {"id": "c", "healthy": False, "reason": "stale: so", "holders": holders}
-    page = {"resources": [{"name": R, "problem": "", "devices": [device | {"stale": STALE}]}]}
+    device = {"healthy": False, "reason": "stale: so", "holders": holders, "stale": STALE}
+    devices = [device | {"id": f"c{n}"} for n in range(6)]
+    page = {"resources": [{"name": R, "problem": "", "devices": devices}]}
     file = tmp_path / "devices.json"
     file.write_text(json.dumps(page))
     watch = Watch(300, all_news=True)

@@ -67,6 +67,7 @@ class World:
         """Why a Prepare is refused; empty if it is granted."""
         try:
             self.ownership.prepare(claim, keys)
+            self.ownership.hardware.renew(keys)
         except AllocationError as error:
             return str(error)
         return ""

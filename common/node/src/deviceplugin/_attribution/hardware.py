@@ -4,6 +4,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ Rivals = Mapping[Key, tuple[Key, ...]]
 
 _Uses = Mapping[str, str]
 """The pieces of a device, each with the name of those that may have it together."""
+_At = Callable[[str], Collection[str]]
 _ALONE: Final = ""
 """No other device is that piece."""
 _COMMON: Final = "\0common"
@@ -26,7 +28,6 @@ _PARTS: Final = "\0parts"
 """Several devices name that piece, as partitions name what they are parts of."""
 _NO_USES: Final[_Uses] = MappingProxyType({})
 _NO_RIVALS: Final[Rivals] = MappingProxyType({})
-
 
 Records = Callable[[Key], Given | None]
 """Returns what is recorded of a device that this process did not give out, if anything is."""
@@ -65,7 +66,7 @@ class HeldHardware:
         self._nodes = GivenNodes(self._is_of_another)
         self.changes = Listeners()
         """Those that want to know of other ``rivals``, or other ``stale`` holders. ``identify``
-        calls them; after ``hold`` and ``keep`` the caller must, without its locks."""
+        and ``renew`` call them; after others the caller must, without its locks."""
 
     def identify(self, plugin: str, groups: DevicesByResource) -> None:
         """Record that ``groups`` are all devices of ``plugin`` now. It reads the file system."""
@@ -85,12 +86,22 @@ class HeldHardware:
         """Count ``keys`` as given out now. Return whether ``rivals`` have changed."""
         with self._lock:
             self._held.update((key, self._uses(key)) for key in keys)
-            return any(True for key in keys for _ in self._rivals_of(key)) and self._compare()
+            return (
+                any(True for key in keys for _ in self._rivals_of(key, _pieces_at))
+                and self._compare()
+            )
 
-    def give(self, keys: Collection[Key]) -> None:
-        """Record that containers get the device nodes of ``keys`` as they are now."""
+    def give(self, keys: Collection[Key]) -> bool:
+        """Record that containers get the nodes of ``keys`` now; return whether one was stale."""
         with self._lock:
-            self._nodes.give(keys)
+            for key in keys:
+                self._recorded.pop(key, None)
+            return self._nodes.give(keys)
+
+    def renew(self, keys: Collection[Key]) -> None:
+        """As ``give``, and it calls ``changes``."""
+        if self.give(keys):
+            self.changes.call()
 
     @property
     def stale(self) -> Mapping[Key, Stale]:
@@ -110,11 +121,10 @@ class HeldHardware:
                 del self._held[key]
                 self._recorded.pop(key, None)
                 self._nodes.forget(key)
-            for key in new:
-                self._held[key] = self._uses(key)
-                if record := records(key):
-                    self._recorded[key] = record
-                    self._nodes.restore(key, record)
+            self._held.update((key, self._uses(key)) for key in new)
+            found = {key: record for key in new if (record := records(key))}
+            self._recorded |= found
+            self._nodes.restore(found)
             if not (over or new):
                 return False
             stale = self._nodes.compare()
@@ -125,7 +135,7 @@ class HeldHardware:
         own = pieces.of(device)
         with self._lock:
             if not own and key in self._held:
-                own = frozenset(self._was(key))
+                own = frozenset(self._was(key, _pieces_at))
             for piece in sorted(own):
                 uses = self._by_piece.get(piece, {}).items()
                 if others := sorted(one for use, keys in uses if use != _COMMON for one in keys):
@@ -151,8 +161,11 @@ class HeldHardware:
         now = self._present.get(key)
         return now.uses if now else _NO_USES
 
-    def _was(self, held: Key) -> _Uses:
-        """Return what the device ``held`` was when it was given out, and what it is now."""
+    def _was(self, held: Key, at: _At) -> _Uses:
+        """Return what the device ``held`` was when it was given out, and what it is now.
+
+        ``at`` returns the pieces at a path.
+        """
         now = self._uses(held)
         given = self._held[held] = self._held[held] or now
         if held not in self._recorded:
@@ -160,19 +173,23 @@ class HeldHardware:
         # What is at these paths now is what a container can open: a node that had gone may be back
         # as another device's.
         recorded = self._recorded[held]
-        own = pieces.named_by(recorded.paths)
-        others = {piece for key in recorded.together for piece in self._uses(key)}
-        return {**dict.fromkeys(own - others, _ALONE), **given, **now}
+        own = {piece for path in recorded.paths for piece in at(path)}
+        if now and now.keys() <= own:  # nothing has gone, and plugins may add nodes to all
+            return {**given, **now}
+        own.difference_update(*map(self._uses, recorded.together))
+        return {**dict.fromkeys(own, _ALONE), **given, **now}
 
-    def _rivals_of(self, held: Key) -> Iterator[Key]:
+    def _rivals_of(self, held: Key, at: _At) -> Iterator[Key]:
         """Yield the present devices that are the same hardware as ``held``."""
-        was, now = self._was(held), self._present.get(held)
+        was, now = self._was(held, at), self._present.get(held)
         for key in self._by_id.get(held[1], ()):
             if key != held and self._present[key].uses.keys() == was.keys():
                 yield key
         for piece, use in was.items():
+            # A part has no other whole, but its node may be the one of another whole by now.
+            moved = use == _PARTS and now and piece not in now.uses and pieces.is_node(piece)
             for other, keys in self._by_piece.get(piece, {}).items():
-                if _COMMON in {use, other} or use == other != _ALONE:
+                if _COMMON in {use, other} or (use == other != _ALONE and not moved):
                     continue
                 for key in keys:
                     meant = now and piece in now.uses and self._present[key].plugin == now.plugin
@@ -185,11 +202,16 @@ class HeldHardware:
 
     def _compare(self) -> bool:
         found: dict[Key, set[Key]] = defaultdict(set)
+        at = cache(_pieces_at)  # devices that were given out together have the same paths
         for held in self._held:
-            for key in self._rivals_of(held):
+            for key in self._rivals_of(held, at):
                 found[key].add(held)
         before, self.rivals = self.rivals, {key: tuple(sorted(found[key])) for key in found}
         return before != self.rivals
+
+
+def _pieces_at(path: str) -> frozenset[str]:
+    return pieces.named_by((path,))
 
 
 def shown(key: Key, beside: Key) -> str:

@@ -94,19 +94,12 @@ class Holders:
     def end(self, keys: Collection[Key], given: Collection[Key], now: float) -> bool:
         """End the allocation of ``keys``, of which pods got ``given``; return as ``begin``."""
         self.pods.allocated(given, now)
-        self.hardware.give(given)
+        renewed = self.hardware.give(given)
         self.allocating.subtract(keys)  # faster than the difference of two Counters
         for key in keys:
             if not self.allocating[key]:
                 del self.allocating[key]
-        return not given and self.compare()
-
-    def prepared(self, claim: Claim, wanted: frozenset[Key], shares: frozenset[Key]) -> bool:
-        """Record what ``claim`` has from now on; return whether other devices are closed."""
-        new = (wanted | shares) - self.claims.held(claim.uid)
-        self.claims.add(claim, wanted, shares)
-        self.hardware.give(new)
-        return self.compare()
+        return renewed or (not given and self.compare())
 
     def observe(self, holdings: Holdings, kubelet: Identity, now: float, records: Records) -> bool:
         """Take account of what ``kubelet`` says; return whether others are closed, or why."""
@@ -130,13 +123,6 @@ class Holders:
         seen, claims, nodes = self._seen_stale, self.claims.by_device, self.hardware.stale
         of_claims = {key: (str(claims[key]), one) for key, one in nodes.items() if key in claims}
         return {key: both for key, both in seen.items() if nodes.get(key) == both[1]} | of_claims
-
-    def _stale_reasons(self, resource: str) -> Mapping[str, str]:
-        return {
-            key[1]: f"{PREFIX}{who} has {one.what}, which is gone: restart the pod"
-            for key, (who, one) in self.stale().items()
-            if key[0] == resource
-        }
 
     def compare(self, records: Records = no_records) -> bool:
         """Find out which devices are closed by what is held now; return whether others are."""
@@ -168,15 +154,14 @@ class Holders:
     def closed(self, resource: str) -> Mapping[str, str]:
         """Return why devices of ``resource`` are closed whoever asks, by id."""
         ours = [key for key in self.hardware.rivals if key[0] == resource]
-        rivals = {key[1]: self.elsewhere(key) for key in ours}
-        held = {one: why for (name, one), why in self.held.items() if name == resource}
-        stale = self._stale_reasons(resource)
-        if not stale:
-            return rivals | held
-        # A hold comes first, because it keeps the pod: nobody else could get the device.
-        found = {one: (held.get(one) or rivals.get(one), stale.get(one)) for one in stale}
-        more = {one: "; ".join(filter(None, both)) for one, both in found.items()}
-        return rivals | held | more
+        found = {key[1]: self.elsewhere(key) for key in ours}
+        found |= {one: why for (name, one), why in self.held.items() if name == resource}
+        for (name, one), (who, node) in self.stale().items():
+            if name == resource:
+                why = f"{PREFIX}{who} has {node.what}, which is gone: restart the pod"
+                # A hold comes first, because it keeps the pod: nobody else could get the device.
+                found[one] = "; ".join(filter(None, (found.get(one), why)))
+        return found
 
     def closed_to_pods(self, key: Key) -> str:
         """Return why no pod may get the device; empty if one may.

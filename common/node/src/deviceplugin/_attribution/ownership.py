@@ -116,8 +116,8 @@ class Ownership:
             held = self._claims.held(claim.uid)
             closed = lambda key: "" if key in held else self._holders.closed_to(claim, key)  # noqa: E731
             chosen = choose(wanted, choices, closed, last=self._handover.keys - held)
-            shares = frozenset(key for each in chosen for key in each)
-            others = self._holders.prepared(claim, wanted, shares)
+            self._claims.add(claim, wanted, frozenset(key for each in chosen for key in each))
+            others = self._holders.compare()
         self._call(others=others)
         return chosen
 

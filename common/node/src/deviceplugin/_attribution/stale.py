@@ -5,6 +5,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ class Stale(NamedTuple):
     number: str
     """Its device number, such as ``c189:4``; empty if this process could not see the node."""
     since: float
-    """When that was noticed, in seconds since the epoch."""
+    """In seconds since the epoch: since when the path leads to the new node, or it was noticed."""
     by_link: bool
     """Whether the path leads to the new node, so that a container that restarts gets that."""
 
@@ -85,18 +86,21 @@ class GivenNodes:
         """Record that ``groups`` are all devices of ``plugin`` now."""
         self._devices[plugin] = groups
 
-    def give(self, keys: Collection[Key]) -> None:
-        """Record that ``keys`` were given out with the nodes that they have now."""
+    def give(self, keys: Collection[Key]) -> bool:
+        """Record that ``keys`` have the nodes that they have now; return whether one was stale."""
         for key in keys:
             self._given[key] = dict(self._now(key)), (key,)
-        if not self.stale.keys().isdisjoint(keys):
-            self.stale = {key: one for key, one in self.stale.items() if key not in keys}
+        before = self.stale
+        self.stale = {key: one for key, one in before.items() if key not in keys} or _NONE
+        return before != self.stale
 
-    def restore(self, key: Key, given: Given) -> None:
-        """Record that ``key`` was given out by an earlier process. Where a link led is unknown."""
-        paths = (path for path in given.paths if os.path.realpath(path) == path)
+    def restore(self, records: Mapping[Key, Given]) -> None:
+        """Record what was given out by an earlier process. Where a link led is unknown."""
+        every = {path for given in records.values() for path in given.paths}
+        paths = (path for path in every if os.path.realpath(path) == path)
         nodes = {path: node for path in paths if (node := _node_then(path))}
-        self._given[key] = nodes, given.together
+        for key, (own, together, _) in records.items():
+            self._given[key] = {path: nodes[path] for path in own if path in nodes}, together
 
     def forget(self, key: Key) -> None:
         self._given.pop(key, None)
@@ -109,22 +113,24 @@ class GivenNodes:
 
     def _of(self, key: Key) -> Stale | None:
         nodes, together = self._given[key]
+        now = dict(self._now(key))
+        if all(path in nodes and nodes[path].name == node.name for path, node in now.items()):
+            return None
         # One that was away when this process started may be back by now.
         given = {
             path: node if node.is_seen else _node_then(path) or node for path, node in nodes.items()
         }
-        now = dict(self._now(key))
         known = {node.name for node in given.values()}
+        # A path where nothing is now is no other node: the device is only away.
+        known |= {path for path in now if path in given}
         new = {path: node for path, node in now.items() if node.name not in known}
-        if not new:
-            return None
         present = {name for one in together for name in self._names(one)}
         for path, node in given.items():
             gone = node.name not in present and not self._is_there(key, path, node)
             if gone and any(_replaces(node, path, *other) for other in new.items()):
                 number = node.name if node.is_seen else ""
                 was = self.stale.get(key)
-                since = was.since if was and was.path == path else time.time()
+                since = was.since if was and was.path == path else _since(path)
                 return Stale(path, number, since, by_link=path in now)
         return None
 
@@ -152,6 +158,13 @@ class GivenNodes:
         for device in self._present(key):
             paths = (*(one.host_path for one in device.nodes), *device.hardware)
             yield from (node.name for path in paths if (node := _node(path)))
+
+
+def _since(path: str) -> float:
+    """Return since when ``path`` leads where it does: that is noticed later, or it is gone now."""
+    with suppress(OSError):
+        return min(time.time(), os.lstat(path).st_ctime)
+    return time.time()
 
 
 def _replaces(node: _Node, path: str, other: str, new: _Node) -> bool:

@@ -7,7 +7,7 @@ from deviceplugin._attribution.claim_holders import ClaimedPlace, Place, Unreada
 from deviceplugin._attribution.holders import Choice
 from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._attribution.stale import Given
+from deviceplugin._attribution.stale import PREFIX, Given
 from deviceplugin._dra.claims.reading import Result
 from deviceplugin._dra.claims.record import Record, ResultKey
 from deviceplugin._dra.naming import PoolNames, device_name, former_name, names_in, pool_name
@@ -80,7 +80,11 @@ class Locator:
             if not complete:
                 raise AllocationError(f"not known yet: {what}: devices are still being discovered")
             raise UnknownDeviceError(f"unknown device: {what}")
-        usable = [one for one in found if one.health or result.tolerant or result.admin]
+        # Ownership says who may have a device whose holder has a node that is gone.
+        anyway = result.tolerant or result.admin
+        usable = [
+            one for one in found if anyway or one.health or one.health.reason.startswith(PREFIX)
+        ]
         if not usable:
             raise UnhealthyDeviceError(
                 f"unhealthy device: {shared or found[0].id} ({found[0].health.reason})",

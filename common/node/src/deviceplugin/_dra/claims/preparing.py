@@ -89,9 +89,9 @@ class Preparing:
     def prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         """Make the devices of ``claim`` ready for its containers, and return them.
 
-        A claim that is prepared gets the same answer, and what its containers need is checked
-        again. ``left`` returns the seconds that are left of the call. After a DevicePluginError it
-        is not prepared, and nobody is given the devices: try again.
+        A claim that is prepared gets the same answer, unless a node of it is gone, and what its
+        containers need is checked again. ``left`` returns the seconds that are left of the call.
+        After a DevicePluginError it is not prepared, and nobody is given the devices: try again.
         """
         if not is_uid(claim.uid):
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
@@ -113,7 +113,7 @@ class Preparing:
             except DevicePluginError:  # what it has is known without the API server
                 return self._given_again(record)
             wanted = results(document, claim, self.driver)
-            if _has(record, wanted):
+            if _has(record, wanted) and self.ownership.stale().keys().isdisjoint(record.held):
                 return self._given_again(record)
         return self._give(claim, self.locator.find(wanted), record, left)
 
@@ -148,6 +148,7 @@ class Preparing:
                 self.claim_files.put(claim.uid, document)
             record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
             self.records.write(record)
+            self.ownership.hardware.renew([one.key for one in devices if not one.admin])
             undo.pop_all()
         self._changed()
         log.info("claim prepared", extra={"claim": str(claim), "devices": _listed(record)})

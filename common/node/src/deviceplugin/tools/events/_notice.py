@@ -150,8 +150,7 @@ class Notice(NamedTuple):
         first = self.facts[0]
         said = self._devices() if first.device else self._registration()
         if first.pod:
-            gone = f"the pod has {_cut(first.reason)}, which is gone"
-            said = f"{_cut(first.device)} is back under another device number: {gone}; restart it"
+            said = f"the pod has device nodes that are gone, restart it: {self._named()}"
         text = f"{first.resource}: {said}"
         return text.encode(errors="replace")[:_MAX_BYTES].decode(errors="ignore")
 
@@ -170,10 +169,12 @@ class Notice(NamedTuple):
         if len(self.facts) == 1:
             why = f": {_cut(self.facts[0].reason)}" if self.facts[0].reason else ""
             return f"{_cut(self.facts[0].device)} is {state}{why} {sums}"
-        named = ", ".join(map(_named, self.facts[:MOST_NAMED]))
+        return f"{len(self.facts):,} devices are {state}: {self._named()} {sums}"
+
+    def _named(self) -> str:
         hidden = len(self.facts) - MOST_NAMED
         rest = f" and {hidden:,} more" if hidden > 0 else ""
-        return f"{len(self.facts):,} devices are {state}: {named}{rest} {sums}"
+        return ", ".join(map(_named, self.facts[:MOST_NAMED])) + rest
 
 
 def _named(fact: Fact) -> str:

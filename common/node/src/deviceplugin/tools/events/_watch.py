@@ -169,9 +169,9 @@ def _key(fact: Fact) -> _Key:
 
 
 def _group(subject: _Subject) -> _Key:
-    """Return what is equal for changes that share an Event. A pod has one for each device."""
+    """Return what is equal for changes that share an Event."""
     fact = subject.fact
-    return fact.resource, bool(fact.device), fact.state, fact.pod and _key(fact)
+    return fact.resource, bool(fact.device), fact.state, fact.pod
 
 
 def _is_old(fact: Fact, at: datetime) -> bool:
