@@ -12,7 +12,6 @@ from deviceplugin_generic.configuration import string_kinds
 from deviceplugin_generic.configuration.entries import Entry, Group, PathSpec, Rule, Selector
 from deviceplugin_generic.configuration.grammar import (
     CRITERIA,
-    DEVICE_MATCH,
     ENTRY,
     NODES,
     PATH,
@@ -42,7 +41,9 @@ def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
 
 def _reserving_rule(place: Place, problem: str) -> Rule:
     """Return a rule without devices. Its pattern is empty, and matches nothing, if it is wrong."""
-    return Rule(cfg.readable(_keys(place).get("devicematch"), DEVICE_MATCH) or "", 0, problem)
+    return Rule(
+        cfg.readable(_keys(place).get("devicematch"), string_kinds.DEVICE_MATCH) or "", 0, problem
+    )
 
 
 def _reserving(place: Place, problem: str) -> Entry:

@@ -12,7 +12,6 @@ from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Key, Kind, Place
 from deviceplugin_generic.configuration import (
     globs,
-    go_expressions,
     string_kinds,
     templates,
 )
@@ -287,19 +286,10 @@ ENTRY: Final = cfg.record(
 ).called("device")
 
 
-def _is_expression(pattern: str) -> str:
-    try:
-        go_expressions.compiled(pattern)
-    except ValueError as error:
-        return f"is not a regular expression of Go: {error}"
-    return ""
-
-
-DEVICE_MATCH: Final = cfg.text(problem=_is_expression)
 RULE: Final = cfg.record(
     Rule,
     {
-        "devicematch": cfg.needed(DEVICE_MATCH, "pattern"),
+        "devicematch": cfg.needed(string_kinds.DEVICE_MATCH, "pattern"),
         "nummaxdevices": cfg.needed(cfg.integer(0, MAX_COUNT), "count"),
     },
 ).called("rule")

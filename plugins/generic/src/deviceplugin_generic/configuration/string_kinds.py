@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from deviceplugin.kit.configuration import Kind, Place, either, mapping_of, nothing, text
-from deviceplugin_generic.configuration import entries, globs, templates
+from deviceplugin_generic.configuration import entries, globs, go_expressions, templates
 
 _LONE: Final = {"integer", "number"}
 _BRACES: Final = r"\{\{|\}\}"
@@ -182,3 +182,14 @@ CDI: Final = replace(
     TEMPLATE.then(_cdi), schema={"allOf": [TEMPLATE, {"type": "string", "pattern": entries.CDI}]},
     name="",
 )  # fmt: skip
+
+
+def _is_expression(pattern: str) -> str:
+    try:
+        go_expressions.compiled(pattern)
+    except ValueError as error:
+        return f"is not a regular expression of Go: {error}"
+    return ""
+
+
+DEVICE_MATCH: Final = text(problem=_is_expression)
