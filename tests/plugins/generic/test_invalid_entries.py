@@ -149,7 +149,14 @@ def test_a_wrong_rule_of_smarter_device_manager_reserves_what_it_matches(
 
 @pytest.mark.parametrize(
     "text",
-    ["devices: [", "devices: 7", "overlap: x\ndevices: [{name: X}]", "devises: []", "[" * 1000],
+    [
+        "devices: [",
+        f"[{', '.join(['7'] * 5001)}]",
+        "devices: 7",
+        "overlap: x\ndevices: [{name: X}]",
+        "devises: []",
+        "[" * 1000,
+    ],
 )
 def test_what_is_wrong_besides_entries_fails_in_any_case(tmp_path: Path, text: str) -> None:
     with pytest.raises(dp.ConfigError):

@@ -139,7 +139,7 @@ class FileChanges:
             self._waiter.until_poked()
             before, known = known, self.fixed(())
             is_news = self._is_news(self._current()) and self._is_news(self._settled())
-            if is_news or known != before:  # a file that has been replaced is said at a reload
+            if is_news or not {*known} <= {*before}:  # what is replaced is said at a reload
                 ask()
 
     def _current(self) -> Contents:
