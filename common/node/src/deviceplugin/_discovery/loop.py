@@ -39,7 +39,8 @@ class Discovery:
         self._clock: Clock = MONOTONIC
         self._skipped = Omissions(name, metrics.skipped_devices)
         self._missing = Omissions(name, metrics.shortfalls)
-        self._invalid = Omissions(name, metrics.invalid_entries, logging.ERROR)
+        self._invalid = Omissions(name, metrics.invalid_entries)
+        self._errors = Problems(log, logging.ERROR)
         self._resources = DiscoveredResources(plugin, name, around)
         self._holdings = self._resources.holdings
         self._triggers = Triggers(around.watcher)
@@ -107,7 +108,9 @@ class Discovery:
             self._discovering_since = self._clock.now()
 
     def _note_invalid(self, plugin: Plugin) -> None:
-        self._invalid.note("invalid entry skipped", Counter(map(str, plugin.invalid_entries)))
+        found = [*map(str, plugin.invalid_entries)]
+        self._errors.say_all("invalid entry skipped", found, plugin=self.name)
+        self._invalid.count(Counter(found))
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:
@@ -229,16 +232,20 @@ _SHOWN: Final = 10
 class Omissions:
     """What discoveries of one plugin do not offer. For one thread."""
 
-    def __init__(self, plugin: str, metric: Gauge, level: int = logging.WARNING) -> None:
+    def __init__(self, plugin: str, metric: Gauge) -> None:
         self._plugin = plugin
         self._number = metric.labels(plugin)
-        self._problems = Problems(log, level)
+        self._problems = Problems(log)
         self.reasons: Sequence[str] = ()
         """Those of the last discovery; as many messages as are logged."""
 
     def note(self, event: str, problems: Mapping[str, int]) -> None:
         """Count the reasons of the last discovery, each with its number; log them as ``event``."""
+        self.count(problems)
         self._problems.say_all(event, list(problems), plugin=self._plugin)
+
+    def count(self, problems: Mapping[str, int]) -> None:
+        """Count the reasons of the last discovery, each with its number."""
         self._number.set(sum(problems.values()))
         shown = list(problems)[:_SHOWN]
         more = len(problems) - len(shown)
