@@ -13,6 +13,7 @@ import pytest
 
 from deviceplugin._app.reload import SETTLE, FileChanges
 from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin._platform.mounts import MOUNTINFO
 from deviceplugin._platform.waiting import Waiter
 from held_clock import HeldClock
 from patience import PATIENCE
@@ -21,12 +22,12 @@ from patience import PATIENCE
 class Reader:
     """Reads a file whenever it is asked to, by a clock that a test holds."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mountinfo: Path = MOUNTINFO) -> None:
         self.path = path
         self.clock = HeldClock()
         self.read: Queue[str] = Queue()
         self._callbacks: list[Callable[[str | None], None]] = []
-        self.changes = FileChanges(Waiter(self.clock))
+        self.changes = FileChanges(Waiter(self.clock), mountinfo)
         self.changes.note([path])
 
     def watch(self, _path: Path, callback: Callable[[str | None], None]) -> Callable[[], None]:
@@ -41,6 +42,10 @@ class Reader:
         """Tell of a change."""
         for callback in self._callbacks:
             callback(None)
+
+    def write_here(self, text: str) -> None:
+        self.path.write_text(text)
+        self.notice()
 
     def write(self, text: str) -> None:
         """Put another file in its place, which is whole at once."""
@@ -106,6 +111,27 @@ def test_a_change_while_it_is_read_is_not_missed_for_what_is_noted_then(tmp_path
     reader.changes.add([path, named])
     reader.changes.start(reader.watch, reader.reload)
     assert "changed while it was read" == reader.next()
+    reader.changes.stop()
+
+
+def test_that_a_file_is_replaced_which_is_mounted_by_itself_is_noticed(tmp_path: Path) -> None:
+    path, mountinfo = tmp_path / "config.yaml", tmp_path / "mountinfo"
+    path.write_text("one")
+    line = f"2 1 8:1 /home/config.yaml{{}} {path} rw - ext4 /dev/sda1 rw"
+    mountinfo.write_text(line.format(""))
+    reader = Reader(path, mountinfo)
+    reader.changes.start(reader.watch, reader.reload)
+    assert [] == reader.changes.fixed(())
+    reader.write_here("two")
+    assert "two" == reader.next()
+    mountinfo.write_text(line.format("//deleted"))
+    reader.notice()
+    assert "two" == reader.read.get(timeout=PATIENCE)
+    (told,) = reader.changes.fixed(())
+    assert "another file has replaced it" in told
+    reader.notice()
+    reader.write_here("three")
+    assert "three" == reader.next()
     reader.changes.stop()
 
 

@@ -88,11 +88,11 @@ def test_all_are_called_in_order_until_they_end() -> None:
     assert ["one", "two", "two"] == called
 
 
-def test_a_file_that_is_mounted_by_itself_or_in_one_version_is_never_updated(
+def test_a_file_in_a_fixed_version_is_never_updated_and_one_by_itself_until_it_is_replaced(
     tmp_path: Path,
 ) -> None:
-    folders = [tmp_path / name for name in ("whole", "part", "alone", "away")]
-    for one in folders[:3]:
+    folders = [tmp_path / name for name in ("whole", "part", "alone", "edited", "away")]
+    for one in folders[:4]:
         one.mkdir()
         (one / "c.yaml").touch()
     (tmp_path / "link").symlink_to(tmp_path / "alone/c.yaml")
@@ -104,14 +104,19 @@ def test_a_file_that_is_mounted_by_itself_or_in_one_version_is_never_updated(
         folders[0]: volume,
         folders[1]: f"{version}/part",
         folders[2] / "c.yaml": "/home/c.yaml//deleted",
+        folders[3] / "c.yaml": "/home/c.yaml",
     }
     lines = [f"2 1 8:1 {root} {at} rw - ext4 /dev/sda1 rw" for at, root in roots.items()]
     mountinfo.write_text("\n".join(lines))
     paths = [*(one / "c.yaml" for one in folders), tmp_path / "link", folders[1], folders[1]]
-    expected = [folders[1] / "c.yaml", folders[2] / "c.yaml", tmp_path / "link"]
+    replaced = "is mounted by itself, and another file has replaced it, which is not seen"
+    expected = {
+        folders[1] / "c.yaml": "is mounted by subPath, so that no new version of it is seen",
+        folders[2] / "c.yaml": replaced,
+        tmp_path / "link": replaced,
+    }
     assert [
-        f"{path} is mounted by subPath, or by itself, so that no new version of it is seen: "
-        f"mount its whole volume at {path.parent}, without subPath"
-        for path in expected
+        f"{path} {how}: mount its whole volume at {path.parent}, without subPath"
+        for path, how in expected.items()
     ] == list(fixed(paths, mountinfo))
     assert [] == list(fixed(paths, tmp_path / "none"))

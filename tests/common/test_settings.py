@@ -11,6 +11,7 @@ import pytest
 
 from deviceplugin import ConfigError, Settings
 from deviceplugin._config.documents.faults import bounded, suggestion
+from deviceplugin._config.kinds.kind import MOST_ENTRIES
 from deviceplugin._config.loading import config_file, key, load
 from deviceplugin._config.settings import dump
 from deviceplugin._config.settings_class import check, helps
@@ -360,6 +361,18 @@ def test_wrong_entries_are_skipped_only_where_that_is_wanted(
         else:
             with pytest.raises(ConfigError):
                 lamps_of(choice, lenient=lenient)
+
+
+@pytest.mark.parametrize("by", ["flag", "file"])
+def test_more_entries_than_can_be_resources_are_an_error_and_are_not_read(
+    tmp_path: Path, by: str
+) -> None:
+    file, lamps = tmp_path / "c.yaml", f"[{', '.join(['7'] * (MOST_ENTRIES + 1))}]"
+    file.write_text(f"lamps: {lamps}" if by == "file" else "")
+    flags = {"on-invalid-entry": "skip", **({"lamps": lamps} if by == "flag" else {})}
+    with pytest.raises(ConfigError) as raised:
+        load(LampSettings, flags=flags, file=file, environ={}, lenient=True)
+    assert str(raised.value).endswith("[5000]: is one of 5001: 5000 are the most")
 
 
 def test_a_file_that_is_wrong_besides_its_entries_has_one_error_with_all(tmp_path: Path) -> None:

@@ -226,6 +226,12 @@ def unanswered(node: ClaimNode) -> Scrapes:
     yield node.scrape(r'_api_requests_total\{\S*code="0"\S* ([5-9]|\d\d)')
 
 
+def miswritten(node: ClaimNode) -> Scrapes:
+    node.plugin.invalid_entries = ("'cam': config.yaml:2: devices[0].cuont: unknown key",)
+    node.start()
+    yield node.scrape(r"_invalid_entries\S* 1.0")
+
+
 def switching(node: ClaimNode) -> Scrapes:
     node.start()
     node.wait_for(plugin=set(IDS), dra=set())
@@ -246,6 +252,7 @@ OF_PLUGIN: Final = {
     "DeviceAllocationRefused": Trouble(refusing, "card is locked"),
 }
 OF_DRA: Final = {
+    "DeviceEntryInvalid": Trouble(miswritten, "devices[0].cuont"),
     "DeviceDriverNotRegistered": Trouble(unwanted, "no such version"),
     "DeviceClaimFailed": Trouble(locked, "card is locked"),
     "DeviceApiRequestsFailed": Trouble(unanswered, "slices not published"),

@@ -66,6 +66,11 @@ def lenient(file: Path, text: str, **flags: str) -> GenericSettings:
         ("{name: aa, groups: [{select: {subsystem: tty, vendor: 1a86, x: 1}}]}", {"ttyUSB1"}),
         ("{name: aa, cdi: x, groups: [{select: {subsystem: tty, name: ttyUSB0}}]}", {"ttyUSB1"}),
         ("{name: aa, groups: [{select: {subsystem: tty, name: '['}}]}", set[str]()),
+        ("{name: aa, groups: [{usb: [{vendor: 1027, product: 24577}]}]}", {"ttyUSB0"}),
+        ("{name: aa, groups: [{usb: [{vendor: 0403, product: 6001}]}]}", {"ttyUSB0"}),
+        ("{name: aa, groups: [{select: {subsystem: tty, vendor: 1a86, can: touch}}]}", {"ttyUSB1"}),
+        ("{name: aa, groups: [{select: {subsystem: tty, vendor: 1a86, can: x}}]}", {"ttyUSB1"}),
+        ("{name: aa, groups: [{paths: [{path: DEV/ttyUSB0, can: x, type: Y}]}]}", {"ttyUSB1"}),
         ("{name: aa, groups: [{usb: [{product: []}], select: {vendor: 1a86}}]}", BOTH),
         ("{name: aa, groups: [{paths: [{path: ttyUSB0}], select: 7}]}", BOTH),
         ("just a string", BOTH),
@@ -83,6 +88,36 @@ def test_what_a_wrong_entry_may_match_is_reserved(
         assert healthy == {Path(one.nodes[0].host_path).name for one in devices if one.health}
         (problem,) = plugin.invalid_entries
         assert f"{tmp_path}/c.yaml:2: devices[0]" in problem
+
+
+@pytest.mark.parametrize(
+    "nodes", ["nodes: [vf/io]", "nods: [vfio]", "nodes: [vfio], x: 1", "nodes: {subsystem: x/}"]
+)
+def test_an_iommu_group_of_a_wrong_entry_is_given_to_no_other(
+    machine: Machine, tmp_path: Path, nodes: str
+) -> None:
+    for address, kind in (("0000:01:00.0", "10de:1eb8"), ("0000:01:00.1", "8086:22bd")):
+        machine.pci(address, kind, "030000", group="1", driver="vfio-pci")
+    machine.vfio("1")
+    select = "{name: %s, groups: [{select: {subsystem: pci, vendor: '%s'}, %s}]}"
+    wrong, right = select % ("aa", "10de", nodes), select % ("bb", "8086", "nodes: [vfio]")
+    for text, lets in ((f"[{wrong}, {right}]", ()), (f"[{right}, {wrong}]", ("allow", "first"))):
+        for overlap in ("allow", "first", "refuse"):
+            settings = lenient(tmp_path / "c.yaml", f"devices: {text}", overlap=overlap)
+            found = [one for one in GenericPlugin(settings, machine.roots).discover() if one.health]
+            assert (overlap in lets) == bool(found)
+
+
+@pytest.mark.parametrize("nodes", ["[{subsystem: drm, nme: x}]", "[{subsystem: drm}, {}]"])
+def test_nodes_of_a_wrong_entry_are_reserved(machine: Machine, tmp_path: Path, nodes: str) -> None:
+    machine.pci("0000:01:00.0", "10de:1eb8", "030000", group="1", driver="nvidia")
+    machine.device("pci0000:00/0000:01:00.0/drm/card0", "drm", node="dri/card0")
+    wrong = f"{{name: aa, groups: [{{select: {{subsystem: pci}}, nodes: {nodes}}}]}}"
+    right = "{name: bb, groups: [{select: {subsystem: drm}}]}"
+    for text, count in ((f"[{wrong}, {right}]", 0), (f"[{right}, {wrong}]", 1)):
+        file = tmp_path / "c.yaml"
+        settings = lenient(file, f"devices: {text}", overlap="first")
+        assert count == len([*GenericPlugin(settings, machine.roots).discover()])
 
 
 def test_an_entry_before_a_wrong_one_keeps_its_devices(machine: Machine, tmp_path: Path) -> None:
@@ -114,7 +149,14 @@ def test_a_wrong_rule_of_smarter_device_manager_reserves_what_it_matches(
 
 @pytest.mark.parametrize(
     "text",
-    ["devices: [", "devices: 7", "overlap: x\ndevices: [{name: X}]", "devises: []", "[" * 1000],
+    [
+        "devices: [",
+        f"[{', '.join(['7'] * 5001)}]",
+        "devices: 7",
+        "overlap: x\ndevices: [{name: X}]",
+        "devises: []",
+        "[" * 1000,
+    ],
 )
 def test_what_is_wrong_besides_entries_fails_in_any_case(tmp_path: Path, text: str) -> None:
     with pytest.raises(dp.ConfigError):
@@ -251,8 +293,12 @@ def test_the_doctor_names_entries_that_are_skipped(tmp_path: Path) -> None:
         findings = [*doctor.look(node)]
         wrong = [one for one in findings if one.verdict is Verdict.FAILURE]
         assert failures == len(wrong)
-        assert ("restarts for ever" in wrong[0].means) == (mode == "fail")
+        restarts = "restarts for ever, unless it has --on-invalid-entry skip."
+        assert (restarts in wrong[0].means) == (mode == "fail")
         assert (mode == "skip") == any("good" in one.looked_at for one in findings)
+    file.write_text(f"overlap: x\n{text}")
+    node = Node(root=Path("/"), settings=dp.Settings(), config=file)
+    assert ["restarts for ever."] == [one.means[-18:] for one in doctor.look(node)]
 
 
 SUBPATH = """
@@ -271,7 +317,7 @@ def test_a_file_that_is_mounted_by_subpath_is_said_once_by_the_plugin_and_its_co
     mounted = ["env", f"--chdir={tmp_path}", *unshared("--mount"), "sh", "-ec", SUBPATH, "-"]
     command = [*mounted, str(Path(sys.executable).with_name("generic-device-plugin"))]
     file, port = f"{tmp_path}/pod/c.yaml", free_port()
-    told = f"{file} is mounted by subPath, or by itself, so that no new version of it is seen: "
+    told = f"{file} is mounted by subPath, so that no new version of it is seen: "
     for words in (["check", file], [f"--config={file}", "--print-config"]):
         done = subprocess.run([*command, *words], capture_output=True, text=True, check=True)
         (line,) = done.stderr.splitlines()

@@ -8,13 +8,14 @@ import pytest
 
 import deviceplugin as dp
 from deviceplugin._config.loading import load
-from deviceplugin_rdma import RdmaSettings
+from deviceplugin_rdma import RdmaPlugin, RdmaSettings
 from deviceplugin_testing.fixture import Kubelet
-from discovered import found
+from discovered import found, unhealthy
 from rdma.machines import CONNECTX6, DGX_H100
 from rdma.tree import Build, RdmaTree, ids
 
 FIRST, SECOND = "0000:3b:00.2", "0000:3b:00.3"
+IB = "0000:af:00.0"
 NIC = {"resourceList": [{"resourceName": "nic"}]}
 BY_NAME = {
     "resourceList": [
@@ -52,43 +53,81 @@ def wrong(**keys: object) -> dict[str, object]:
     return {"resourceName": "wrong", "shares": "many", **keys}
 
 
+def lenient(tree: RdmaTree, **lists: object) -> RdmaPlugin:
+    """Return a plugin that skips wrong entries of a file."""
+    file = tree.root / "lenient.json"
+    file.write_text(json.dumps(lists))
+    flags = {"on-invalid-entry": "skip"}
+    settings = load(RdmaSettings, flags=flags, file=file, environ={}, lenient=True)
+    with pytest.raises(dp.ConfigError):
+        RdmaSettings.of_file(file)
+    return tree.plugin(resources=settings.resources)
+
+
 @pytest.mark.parametrize(
-    ("entry", "reserves"),
+    ("entry", "reserved"),
     [
-        (wrong(selectors={"linkTypes": ["infiniband"]}), True),
-        (wrong(selectors=[{"linkTypes": ["infiniband"], "vendors": ["x"]}]), True),
-        (wrong(selectors=[{"LinkTypes": ["infiniband"], "vendor": "15b3"}]), True),
-        (wrong(selectors=[{"vendors": "x"}, 7]), False),
-        (wrong(), False),
-        (7, False),
+        (wrong(selectors={"linkTypes": ["infiniband"]}), {IB}),
+        (wrong(selectors=[{"linkTypes": ["infiniband"], "vendors": ["x"]}]), {IB}),
+        (wrong(selectors=[{"LinkTypes": ["infiniband"], "vendor": "15b3"}]), {IB}),
+        (wrong(linkTypes=["infiniband"]), {IB}),
+        (wrong(deviceType="netDevice", selectors={"linkTypes": ["infiniband"]}), {IB}),
+        (wrong(deviceType="disk", selectors={"linkTypes": ["infiniband"]}), {IB}),
+        (wrong(deviceType="accelerator", selectors={"linkTypes": ["infiniband"]}), set[str]()),
+        ({"resourceName": "sf", "selectors": {"auxTypes": ["sf"]}}, set[str]()),
+        (wrong(deviceType="auxNetDevice", selectors={"isRdma": True}), set[str]()),
+        (
+            {
+                "resourceName": "x",
+                "deviceType": "netDevice",
+                "selectors": {"auxTypes": ["sf"], "linkTypes": ["infiniband"]},
+            },
+            {IB},
+        ),
+        (
+            {
+                "resourceName": "x",
+                "selectors": {"vdpaType": "vhost", "isRdma": True, "linkTypes": ["infiniband"]},
+            },
+            {IB},
+        ),
+        (wrong(selectors=[{"vendors": "x"}, 7]), set[str]()),
+        (wrong(), set[str]()),
+        (7, set[str]()),
     ],
 )
 def test_a_wrong_entry_reserves_what_its_selectors_may_match(
-    tree: RdmaTree, entry: object, *, reserves: bool
+    tree: RdmaTree, entry: object, reserved: set[str]
 ) -> None:
-    whole = ids(tree.plugin(NIC))["intel.com/nic"]
-    file = tree.root / "lenient.json"
-    file.write_text(json.dumps({"resourceList": [entry, *NIC["resourceList"]]}))
-    flags = {"on-invalid-entry": "skip"}
-    settings = load(RdmaSettings, flags=flags, file=file, environ={}, lenient=True)
-    plugin = tree.plugin(resources=settings.resources)
+    whole = {*ids(tree.plugin(NIC))["intel.com/nic"]}
+    plugin = lenient(tree, resourceList=[entry, *NIC["resourceList"]])
     left = ids(plugin)
     assert {"intel.com/nic"} == left.keys()
-    assert reserves == (len(left["intel.com/nic"]) < len(whole))
+    assert reserved == whole - {*left["intel.com/nic"]}
     (problem,) = plugin.invalid_entries
-    assert f"{file}:1: resourceList[0]" in problem
+    assert "lenient.json:1: resourceList[0]" in problem
     assert [] == plugin.shortfalls
-    with pytest.raises(dp.ConfigError):
-        RdmaSettings.of_file(file)
+
+
+def test_an_iommu_group_of_a_wrong_entry_is_given_to_no_other(tree: RdmaTree) -> None:
+    one, other = "0000:3b:00.4", "0000:3b:00.5"
+    group = tree.sys / "kernel/iommu_groups/42"
+    (group / "devices" / other).symlink_to(tree.folders[other])
+    (tree.folders[other] / "iommu_group").unlink()
+    (tree.folders[other] / "iommu_group").symlink_to(group)
+    entry = wrong(selectors={"pciAddresses": [one]})
+    rest = {"resourceName": "rest", "selectors": {"drivers": ["vfio-pci"]}}
+    reason = (
+        f"IOMMU group 42 has one holder, and {one} of it is a device of intel.com/'wrong' "
+        "(invalid entry): select both in one resource"
+    )
+    assert {other: reason} == unhealthy(lenient(tree, resourceList=[entry, rest]))
+    assert {} == unhealthy(lenient(tree, resourceList=[rest, entry]))
 
 
 def test_a_wrong_entry_of_functions_that_are_shared_reserves_none(tree: RdmaTree) -> None:
-    file = tree.root / "lenient.json"
     shared = {"resourceName": "a-b", "selectors": {"vendors": ["15b3"]}}
-    file.write_text(json.dumps({"configList": [shared], **NIC}))
-    flags = {"on-invalid-entry": "skip"}
-    settings = load(RdmaSettings, flags=flags, file=file, environ={}, lenient=True)
-    assert ids(tree.plugin(NIC)) == ids(tree.plugin(resources=settings.resources))
+    assert ids(tree.plugin(NIC)) == ids(lenient(tree, configList=[shared], **NIC))
 
 
 def test_functions_that_are_created_later_are_offered(tree: RdmaTree) -> None:

@@ -42,7 +42,7 @@ def hosted() -> Hosted[GenericSettings]:
 
 
 def _resources(settings: GenericSettings) -> list[str]:
-    names = [entry.name for entry in configured(settings).entries]
+    names = [entry.name for entry in configured(settings).entries if not entry.problem]
     return [f"{domain}/{name}" for domain in settings.domain.names for name in names]
 
 

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -101,12 +102,22 @@ def look(node: Node) -> Iterable[Finding]:
     except ConfigError as error:
         means = "the generic plugin exits with status 2, and its pod restarts for ever."
         do = f"generic-device-plugin check {path} lists all errors, with their lines."
+        if _skips_would_do(node, path):
+            means = f"{means[:-1]}, unless it has --on-invalid-entry skip."
         if node.section is not None:
             means = _NONE
             do = f"device-plugins --config {path} --print-config lists all errors."
         found = str(error).removeprefix(f"{path}: ").replace(f"{path}:", "line ")
         return [failure(path, found, means=means, do=do)]
     return _devices(node, path, configuration)
+
+
+def _skips_would_do(node: Node, path: Path) -> bool:
+    """Return whether nothing but entries is wrong: a flag, which is not known here, decides."""
+    with suppress(ConfigError):
+        node.own_settings(GenericSettings, path, {"DP_ON_INVALID_ENTRY": "skip"})
+        return True
+    return False
 
 
 def _absent(node: Node, path: Path) -> Finding:

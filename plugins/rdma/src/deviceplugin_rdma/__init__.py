@@ -28,4 +28,4 @@ def hosted() -> Hosted[RdmaSettings]:
 
 
 def _resources(settings: RdmaSettings) -> list[str]:
-    return [settings.resource(entry) for entry in settings.resources]
+    return [settings.resource(entry) for entry in settings.resources if not entry.problem]

@@ -49,8 +49,8 @@ def chosen(
     """Yield which functions each entry has, and by which selector.
 
     A function is in the first entry that matches it. Entries whose containers get all functions
-    together do not take any from others. An entry that is wrong only takes them. No interface that
-    the node needs (``busy``) is given away.
+    together do not take any from others; nor does such an entry have any if it is wrong. No
+    interface that the node needs (``busy``) is given away.
     """
     taken: set[str] = set()
     for entry in entries:
@@ -58,14 +58,15 @@ def chosen(
             if nic.address in taken and not entry.together:
                 continue
             selector = next((one for one in entry.selectors if one.matches(nic)), None)
-            if selector and (entry.problem or _can_be_had(nic, entry, busy)):
+            if selector and _can_be_had(nic, entry, busy):
                 if not entry.together:
                     taken.add(nic.address)
-                if not entry.problem:
-                    yield entry, nic, selector
+                yield entry, nic, selector
 
 
 def _can_be_had(nic: Nic, entry: Entry, busy: Collection[str]) -> bool:
+    if entry.problem:
+        return entry.is_for(nic) and not entry.together
     if entry.is_shared:
         return entry.is_for(nic) and bool(nic.rdma)
     is_needed = any(name in busy for name in (*nic.interfaces, *(nic.virtio or ())))
@@ -95,12 +96,14 @@ def devices(
 ) -> list[AdvertisedDevice]:
     """Return the devices of all resources; ``by_name`` with the kernel's names as ids.
 
-    Functions of one IOMMU group are one device.
+    Functions of one IOMMU group are one device. Those of entries that are wrong are none, and keep
+    their group from others.
     """
     made: list[AdvertisedDevice] = []
     single = [offer for offer in found if not offer.entry.together]
     for group in _by(single, lambda one: one.access.group or one.nic.address):
-        for members in _by(group, lambda one: one.resource):
+        usable = [one for one in group if not one.entry.problem]
+        for members in _by(usable, lambda one: one.resource):
             entry, device = members[0].entry, _device(members, group[0], by_name=by_name)
             shares = sharing.shares(device, entry.shares)
             made += [AdvertisedDevice(share, entry, tuple(members)) for share in shares]

@@ -108,6 +108,7 @@ SHARED_PREFIX: Final = "rdma"
 _NET, AUXILIARY = "netDevice", "auxNetDevice"
 _CLASSES: Final = {_NET: "02", "accelerator": "12", AUXILIARY: "02"}
 """PCI classes of the types of devices."""
+KIND: Final = cfg.choice(*_CLASSES)
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Entry:
     together: bool = False
     """Whether a container gets all functions of the resource, as with the RDMA shared plugin."""
     kind: str = _NET
-    """``netDevice``, ``accelerator``, or ``auxNetDevice`` for sub-functions."""
+    """``netDevice``, ``accelerator``, or ``auxNetDevice`` for sub-functions; empty for any."""
     without_topology: bool = False
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """What a container is told of a function besides, by its address; ``*`` is for all."""
@@ -138,6 +139,8 @@ class Entry:
 
     def is_for(self, nic: Nic) -> bool:
         """Return whether a function is of its type, whatever the selectors say."""
+        if not self.kind:
+            return True
         is_sub = nic.sub is not None
         is_of_class = nic.function.pci_class.startswith(_CLASSES[self.kind])
         return is_of_class and is_sub == (self.kind == AUXILIARY)
@@ -224,7 +227,7 @@ ENTRY: Final = cfg.record(
             cfg.text("^[a-zA-Z0-9_-]+$", "a name of letters, digits, - and _"), "name"
         ),
         "resourcePrefix": cfg.as_argument(cfg.text(), "prefix"),
-        "deviceType": cfg.as_argument(cfg.choice(*_CLASSES), "kind"),
+        "deviceType": cfg.as_argument(KIND, "kind"),
         "excludeTopology": cfg.as_argument(cfg.boolean(), "without_topology"),
         "selectors": cfg.list_of(SELECTOR, 1, single=True),
         "additionalInfo": cfg.as_argument(

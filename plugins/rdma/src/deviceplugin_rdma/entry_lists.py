@@ -7,7 +7,7 @@ from typing import Final
 
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Place
-from deviceplugin_rdma.entries import ENTRY, SELECTOR, SHARED, Entry, Selector
+from deviceplugin_rdma.entries import AUXILIARY, ENTRY, KIND, SELECTOR, SHARED, Entry, Selector
 
 
 def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
@@ -19,16 +19,35 @@ def _are_different(found: Sequence[tuple[Place, Entry]]) -> None:
 
 
 def _reserving(place: Place, problem: str, *, together: bool = False) -> Entry:
-    """Return what stands for a wrong entry, with each selector as far as it can be read."""
-    keys = (
-        {key.lower(): one for key, one in place.keys().items()} if place.kind == "mapping" else {}
-    )
-    name, given = keys.get("resourcename"), keys.get("selectors")
-    places = [] if given is None else given.items() if given.kind == "list" else [given]
+    """Return what stands for a wrong entry, with each selector as far as it can be read.
+
+    What stands beside the selectors, where it does not belong, is one if there are no others.
+    """
+    given = place.keys() if place.kind == "mapping" else {}
+    keys = {key.lower(): one for key, one in given.items()}
+    name, inner = keys.get("resourcename"), keys.get("selectors", place)
+    places = inner.items() if inner.kind == "list" else [inner]
     found = [cfg.readable(one, SELECTOR) or _partly(one) for one in places]
-    shown = f"{cfg.bounded(name.shown)}: " if name else ""
-    selectors = tuple(one for one in found if one != Selector())
-    return Entry(shown, selectors=selectors, together=together, problem=shown + problem)
+    selectors = tuple(each for one in found for each in _readings(one) if each != Selector())
+    kinds = {
+        cfg.readable(keys.get("devicetype"), KIND),
+        *(AUXILIARY for one in found if one.aux_types),
+    }
+    kinds.discard(None)
+    shown = cfg.bounded(name.shown) if name else ""
+    return Entry(
+        f"{shown} (invalid entry)",
+        selectors=selectors,
+        together=together,
+        kind=kinds.pop() or "" if len(kinds) == 1 else "",
+        problem=f"{shown}: {problem}" if shown else problem,
+    )
+
+
+def _readings(one: Selector) -> tuple[Selector, ...]:
+    """Return what a selector can mean: one of both keys that exclude each other may be wrong."""
+    both = one.vdpa and one.is_rdma
+    return (replace(one, is_rdma=False), replace(one, vdpa="")) if both else (one,)
 
 
 def _partly(place: Place) -> Selector:

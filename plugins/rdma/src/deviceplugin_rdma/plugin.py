@@ -82,6 +82,7 @@ class RdmaPlugin(dp.Plugin):
         offered = advertised.devices(offers, by_name=settings.sub_function_ids == "name")
         self._placement = Placement(offered, settings.policy)
         self._offered = {one.device.id: one for one in offered}
+        offers = [one for one in offers if not one.entry.problem]
         used = {id(one.entry) for one in offers}
         idle = [one for one in settings.resources if found and id(one) not in used]
         self.shortfalls = [

@@ -134,9 +134,12 @@ class FileChanges:
             self._waiter.poke()
 
     def _run(self, ask: Callable[[], None]) -> None:
+        known = self.fixed(())
         while not self._waiter.is_over():
             self._waiter.until_poked()
-            if self._is_news(self._current()) and self._is_news(self._settled()):
+            before, known = known, self.fixed(())
+            is_news = self._is_news(self._current()) and self._is_news(self._settled())
+            if is_news or not {*known} <= {*before}:  # what is replaced is said at a reload
                 ask()
 
     def _current(self) -> Contents:

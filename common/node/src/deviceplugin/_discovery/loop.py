@@ -109,8 +109,8 @@ class Discovery:
 
     def _note_invalid(self, plugin: Plugin) -> None:
         found = [*map(str, plugin.invalid_entries)]
-        self._invalid.count(Counter(found))
         self._errors.say_all("invalid entry skipped", found, plugin=self.name)
+        self._invalid.count(Counter(found))
 
     def _publish(self, groups: Groups, problems: Mapping[str, int], plugin: Plugin) -> None:
         if plugin is not self.plugin:

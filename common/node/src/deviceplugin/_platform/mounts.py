@@ -61,9 +61,10 @@ def mount_of(path: Path, found: Iterable[Mount]) -> Mount | None:
 
 
 def fixed(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> Iterator[str]:
-    """Yield a message for each regular file that is mounted by itself, or in a fixed version.
+    """Yield a message for each regular file of which a new version is not seen here.
 
-    ``subPath`` does that. What replaces such a file is not seen here.
+    With ``subPath`` it is mounted in a fixed version. One that is mounted by itself, as from the
+    host, is seen to be edited, until another file replaces it.
     """
     try:
         found = list(mounts(mountinfo.read_text(errors="surrogateescape")))
@@ -72,11 +73,15 @@ def fixed(paths: Iterable[Path], mountinfo: Path = MOUNTINFO) -> Iterator[str]:
     for path in dict.fromkeys(paths):
         real = Path(os.path.realpath(path))
         mount = mount_of(real, found)
-        if mount and real.is_file() and (mount.point == real or _VERSION.search(mount.root)):
-            yield (
-                f"{path} is mounted by subPath, or by itself, so that no new version of it is "
-                f"seen: mount its whole volume at {path.parent}, without subPath"
-            )
+        if not mount or not real.is_file():
+            continue
+        if _VERSION.search(mount.root):
+            how = "is mounted by subPath, so that no new version of it is seen"
+        elif mount.point == real and mount.is_deleted:
+            how = "is mounted by itself, and another file has replaced it, which is not seen"
+        else:
+            continue
+        yield f"{path} {how}: mount its whole volume at {path.parent}, without subPath"
 
 
 def _plain(text: str) -> str:

@@ -9,11 +9,17 @@ from typing import Any
 from deviceplugin.kit import configuration as cfg
 from deviceplugin.kit.configuration import Key, Place
 from deviceplugin_generic.configuration import string_kinds
-from deviceplugin_generic.configuration.entries import Entry, Group, PathSpec, Rule, Selector
+from deviceplugin_generic.configuration.entries import (
+    ABILITIES,
+    Entry,
+    Group,
+    PathSpec,
+    Rule,
+    Selector,
+)
 from deviceplugin_generic.configuration.grammar import (
     CRITERIA,
     ENTRY,
-    NODES,
     PATH,
     RULE,
     SELECT,
@@ -53,18 +59,23 @@ def _reserving(place: Place, problem: str) -> Entry:
 
 
 def _groups(entry: Place) -> Iterator[Group]:
-    """Yield a group for each path and each kind of device, also if they stand beside groups."""
+    """Yield a group for each path and each kind of device, also if they stand beside groups.
+
+    What nodes are wanted may be what cannot be read. Then all that VFIO has is reserved too.
+    """
     for given in map(_keys, (entry, *_items(_keys(entry).get("groups")))):
-        nodes = cfg.readable(given.get("nodes"), NODES) or ()
+        nodes = tuple(one for place in _items(given.get("nodes")) for one in _node(place))
         for spec in filter(None, map(_path, _items(given.get("paths")))):
             yield Group(paths=(spec,))
         for place in _items(given.get("usb")):
             if usb := cfg.readable(place, USB):
                 yield Group(usb=(usb,), nodes=nodes)
-            elif found := _criteria(place):
-                yield Group(select=Selector("usb", **found), nodes=nodes)
-        for selector in filter(None, map(_selector, _items(given.get("select")))):
-            yield Group(select=selector, nodes=nodes)
+            elif (found := _partly("usb", place)) != [Selector("usb")]:
+                yield from (Group(select=one, nodes=nodes) for one in found)
+        for one in (one for place in _items(given.get("select")) for one in _selectors(place)):
+            yield Group(select=one, nodes=nodes)
+            if not nodes:
+                yield Group(select=one, nodes=("vfio",))
 
 
 def _path(place: Place) -> PathSpec | None:
@@ -72,21 +83,36 @@ def _path(place: Place) -> PathSpec | None:
     return cfg.readable(place, PATH) or (PathSpec(path) if path else None)
 
 
-def _selector(place: Place) -> Selector | None:
+def _node(place: Place) -> Sequence[str | Selector]:
+    kind = cfg.readable(place, string_kinds.SUBSYSTEM)
+    return [kind] if kind else _selectors(place)
+
+
+def _selectors(place: Place) -> list[Selector]:
+    whole = cfg.readable(place, SELECT)
     kind = cfg.readable(_keys(place).get("subsystem"), string_kinds.SUBSYSTEM)
-    return cfg.readable(place, SELECT) or (Selector(kind, **_criteria(place)) if kind else None)
+    return [whole] if whole else _partly(kind, place) if kind else []
 
 
-def _criteria(place: Place) -> dict[str, Any]:
-    """Return the criteria that can be read. Without the others it matches more."""
+def _partly(subsystem: str, place: Place) -> list[Selector]:
+    """Return what can be read. Without the rest it matches more, and bare numbers mean two."""
+    hexadecimal, decimal = (
+        Selector(subsystem, **_criteria(subsystem, place, is_decimal=one)) for one in (False, True)
+    )
+    return [hexadecimal] if hexadecimal == decimal else [hexadecimal, decimal]
+
+
+def _criteria(subsystem: str, place: Place, *, is_decimal: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, one in _keys(place).items():
         wanted = CRITERIA.get(key)
         kind = wanted.kind if isinstance(wanted, Key) else wanted
         argument = wanted.argument if isinstance(wanted, Key) else key
         is_bare = kind is string_kinds.HEXADECIMAL and one.kind == "integer"  # without quotes
-        given = cfg.of_text(f'"{one.raw}"') if is_bare else one
-        if kind and (value := cfg.readable(given, kind)) is not None:
+        text = f"{one.node.value:x}" if is_bare and is_decimal else one.raw
+        given = cfg.of_text(f'"{text}"') if is_bare else one
+        value = cfg.readable(given, kind) if kind else None
+        if value is not None and (key != "can" or {*value} <= {*ABILITIES.get(subsystem, ())}):
             found[argument] = value
     return found
 

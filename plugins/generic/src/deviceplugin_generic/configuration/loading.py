@@ -105,7 +105,7 @@ def smarter_read(root: Place) -> dict[str, Any]:
     rules = entry_lists.rules(places)
     left_out = tuple(
         f"{place}: {GPUS} is not for this plugin: deploy the gpu plugin"
-        for place, rule in zip(places, rules, strict=True)
+        for place, rule in zip(places, rules, strict=False)  # none of too many
         if rule.pattern == GPUS
     )
     rules = tuple(rule for rule in rules if rule.pattern != GPUS)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from deviceplugin._config.documents.faults import InvalidError, bounded
 from deviceplugin._config.documents.places import Place
@@ -117,6 +117,10 @@ def list_of(
     )
 
 
+MOST_ENTRIES: Final = 5000
+"""Entries of a list. Each is a resource, and the kubelet is not made for more."""
+
+
 def read_each(
     places: Sequence[Place],
     kind: Kind[_T],
@@ -127,7 +131,11 @@ def read_each(
 
     That gets the place of the item and, in one message, all that is wrong there. Those who may not
     skip wrong items get an error at the end, as for any fault. ``together`` is as for ``list_of``.
+    More than ``MOST_ENTRIES`` are not read, and an error in any case.
     """
+    if len(places) > MOST_ENTRIES:
+        places[MOST_ENTRIES].fault(f"is one of {len(places)}: {MOST_ENTRIES} are the most")
+        return ()
     apart = [Place(one.faults.of_entry(one.key), one.node, one.key) for one in places]
     found = _valid(apart, kind)
     together(found)

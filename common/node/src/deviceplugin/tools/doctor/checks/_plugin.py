@@ -25,6 +25,17 @@ _REGISTER: Final = (
     "is just starting registers within seconds."
 )
 _SKIPPED: Final = "the plugin offers nothing for this entry, as on-invalid-entry says."
+_SHORT: Final = {
+    "shortfalls": (
+        "the plugin offers less than it should.",
+        "do as it says; the plugin finds out by itself.",
+    ),
+    "fixed_files": (
+        "the plugin goes on with what it read at its start.",
+        "do as it says; until then, restart the pod after each change.",
+    ),
+}
+"""What else is short, by the key of the page: what it means, and what to do."""
 _ENDS: Final = "device-plugins exits with status 2, and its pod restarts for ever."
 
 
@@ -62,16 +73,8 @@ def shortfalls(node: Node) -> Iterator[Finding]:
         return
     for text in found["invalid_entries"]:
         yield failure(page, f"invalid entry: {text}", means=_SKIPPED, do="correct the entry.")
-    for text in found["shortfalls"]:
-        means, do = (
-            "the plugin offers less than it should.",
-            "do as it says; the plugin finds out by itself.",
-        )
-        yield warning(page, text, means=means, do=do)
-    for text in found["fixed_files"]:
-        means = "the plugin goes on with what it read at its start."
-        do = "do as it says; until then, restart the pod after each change."
-        yield warning(page, text, means=means, do=do)
+    for key, (means, do) in _SHORT.items():
+        yield from (warning(page, text, means=means, do=do) for text in found[key])
     if not any(found.values()):
         yield ok(page, "the plugin offers all that it should")
 
@@ -80,8 +83,7 @@ def _shortfalls(page: Any) -> Mapping[str, list[str]]:
     """Return messages by their kind; older plugins have fewer kinds."""
     invalid = page.get("invalid_entries") or {}
     texts = [f"{name}: {text}" for name, some in invalid.items() for text in some]
-    found = {key: page.get(key) for key in ("shortfalls", "fixed_files")}
-    lists = {key: one if isinstance(one, list) else [] for key, one in found.items()}
+    lists = {key: one if isinstance(one := page.get(key), list) else [] for key in _SHORT}
     return {"invalid_entries": texts, **{key: [*map(str, one)] for key, one in lists.items()}}
 
 
