@@ -37,7 +37,10 @@ RDMA = subs(selectors={"isRdma": True})
 
 def vdpa(kind: str, **selectors: object) -> dict[str, list[dict[str, object]]]:
     """Return a configuration with a resource of vDPA devices, and one of the other functions."""
-    first = {"resourceName": "vdpa", "selectors": {"vdpaType": kind, **selectors}}
+    first: dict[str, object] = {
+        "resourceName": "vdpa",
+        "selectors": {"vdpaType": kind, **selectors},
+    }
     return {"resourceList": [first, {"resourceName": "vf", "selectors": {"isVirtual": True}}]}
 
 
