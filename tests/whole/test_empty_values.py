@@ -101,5 +101,5 @@ def test_what_an_entry_of_the_generic_plugin_needs_cannot_be_empty(
 
 
 def test_a_generic_plugin_without_any_list_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(dp.ConfigError, match="no devices: name them"):
+    with pytest.raises(dp.ConfigError, match="has no key devices: add it"):
         GenericPlugin(of_file(GenericSettings, tmp_path, None))
