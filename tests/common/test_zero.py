@@ -83,6 +83,7 @@ def test_a_device_that_comes_back_is_allocated_at_once(kubelet: Kubelet, registr
     with serving(kubelet, plugin, registration) as node:
         for number in range(3):
             plugin.set("a")
+            node.kubelet.wait(lambda: node.kubelet.registered)  # else it may be what was before
             node.wait_for(RESOURCE, {"a"})
             pod = Pod.of(f"p{number}", main={RESOURCE: 1})
             assert node.kubelet.run(pod)
