@@ -154,12 +154,14 @@ def _with_vdpas(found: Iterable[Nic], tree: Tree) -> list[Nic]:
     below, virtio = _by_parent(tree.subsystem("vdpa")), _virtio(tree)
     made = []
     for nic in found:
-        own = tuple(below.get(nic.device.path, ()))
-        made.append(one := replace(nic, vdpas=own))
+        own = below.get(nic.device.path, ())
+        one = replace(nic, vdpas=tuple(own))
         if one.vdpa("virtio"):
             above = {nic.function.device.path, nic.device.path, *(each.path for each in own)}
-            names = [name for path in above & virtio.keys() for name in virtio[path]]
-            made[-1] = replace(one, virtio=tuple(names) if above & virtio.keys() else None)
+            there = above & virtio.keys()
+            names = tuple(name for path in there for name in virtio[path])
+            one = replace(one, virtio=names if there else None)
+        made.append(one)
     return made
 
 

@@ -191,11 +191,8 @@ class Configuration:
     @property
     def problems(self) -> list[str]:
         """What is wrong with entries that are in here all the same."""
-        problems = (
-            *(one.problem for one in self.entries),
-            *(one.problem for one in self.rules),
-        )
-        return [one for one in problems if one]
+        every: tuple[Entry | Rule, ...] = (*self.entries, *self.rules)
+        return [one.problem for one in every if one.problem]
 
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
