@@ -148,8 +148,10 @@ def test_at_the_limit_the_oldest_that_has_not_asked_gives_way_at_once(
 ) -> None:
     monkeypatch.setattr(connections, "_REQUEST_TIME", 24 * 3600.0)
     with serving() as server, ExitStack() as stack:
+        waiting = server._connections._waiting
         slow = [stack.enter_context(connect(server.port)) for _ in range(connections._MAX_WAITING)]
         slow[0].sendall(b"G")
+        eventually(lambda: any(one.head for one in [*waiting]), "its byte to be read")
         assert 200 == status(server.port, padded(100))
         assert b"" == slow[0].recv(1)
         slow[1].sendall(padded(100))
