@@ -34,7 +34,7 @@ def node(root: Path) -> Node:
     document = {"kind": f"k8s.{DRIVER}/claim"}
     claim = Claim("default", "one", "uid-1")
     Records(directory / "claims").write(Record(claim, "boot", "prepared", [DEVICE], document))
-    ClaimFiles(node.at(node.settings.cdi_dir), DRIVER).put("uid-1", document)
+    ClaimFiles(node.at(node.settings.cdi_dir), DRIVER, directory).put("uid-1", document)
     return node
 
 

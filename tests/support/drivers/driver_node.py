@@ -12,6 +12,7 @@ from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
 from deviceplugin._dra.claims.devices import Locator
+from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._dra.naming import device_name, pool_name
@@ -99,6 +100,8 @@ class DriverNode:
         self.path = path
         self.cdi_dir = path / "cdi"
         self.claims_dir = path / "claims"
+        self.metadata_dir = path / "metadata"
+        self.describe: Describe | None = None
         self.plugin = Gophers()
         self.resource = Resource(RESOURCE, self.plugin)
         if devices:
@@ -119,11 +122,11 @@ class DriverNode:
         if self.known:
             self.hold()
         self.records = Records(self.claims_dir)
-        self.files = ClaimFiles(self.cdi_dir, DRIVER)
+        self.files = ClaimFiles(self.cdi_dir, DRIVER, self.metadata_dir)
         found = self.records.load()
         held = {one.claim: one.held for one in found.values()}
         self.ownership.restore(held, {key for one in found.values() for key in one.shares})
-        self.files.restore({uid: one.document for uid, one in found.items() if one.document})
+        self.files.restore(found)
         self.preparing = Preparing(
             DRIVER,
             self.boot_id,
@@ -134,6 +137,7 @@ class DriverNode:
             locator=Locator(NODE, lambda: self.resources, lambda: self.discovered),
             metrics=self.metrics,
             unusable=lambda: self.unusable,
+            describe=self.describe,
         )
 
     def health(self) -> HealthReport:
