@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
+from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin.kit import files
-from drivers.driver_node import DriverNode, gopher, result
+from drivers.driver_node import DRIVER, DriverNode, gopher, result
 
 
 class KilledError(BaseException):
@@ -54,7 +55,7 @@ def kills(
 ) -> Iterator[DriverNode]:
     """Yield a node on which ``do`` was killed after each number of steps, started again."""
     for steps in range(100):
-        node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd"))
+        node = described(path / str(steps))
         before(node)
         with killed_after(steps, monkeypatch) as was_killed:
             do(node)
@@ -63,6 +64,11 @@ def kills(
             return
         yield node
     raise AssertionError("there is no end to the steps")
+
+
+def described(path: Path) -> DriverNode:
+    gophers = gopher("gary"), gopher("gerd")
+    return DriverNode(path, *gophers, describe=Describer(DRIVER).describe)
 
 
 def allocated(node: DriverNode) -> Claim:
@@ -77,7 +83,7 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
     begin_again: Callable[[DriverNode], None],
     repeats: bool,
 ) -> None:
-    whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd"))
+    whole = described(tmp_path / "whole")
     expected = whole.prepare(allocated(whole))
     for node in kills(monkeypatch, tmp_path, lambda node: node.prepare(allocated(node))):
         claim, other = allocated(node), node.allocate("two", result("gary"))
@@ -87,9 +93,11 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
         if repeats:
             assert expected == node.prepare(claim)
             assert ["k8s.gopher.example.com-claim_uid-one.json"] == node.cdi_files()
+            assert ["uid-one_one.json"] == node.metadata_files()
             assert "gary is held by claim default/one" == node.refusal(other)
         node.unprepare(claim)
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+        assert [] == node.metadata_files()
         node.prepare(other)
 
 
@@ -110,3 +118,4 @@ def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
         unprepare(node)
         assert ("released", ["gary", "gerd"]) in node.plugin.calls
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+        assert [] == node.metadata_files()

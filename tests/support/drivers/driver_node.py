@@ -96,12 +96,18 @@ def result(device: str, request: str = "one", pool: str = POOL, **more: Any) -> 
 class DriverNode:
     """One node. ``restart`` makes the parts of a new process, and ``boot`` those of a new boot."""
 
-    def __init__(self, path: Path, *devices: dp.Device, known: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *devices: dp.Device,
+        known: bool = True,
+        describe: Describe | None = None,
+    ) -> None:
         self.path = path
         self.cdi_dir = path / "cdi"
         self.claims_dir = path / "claims"
         self.metadata_dir = path / "metadata"
-        self.describe: Describe | None = None
+        self.describe = describe
         self.plugin = Gophers()
         self.resource = Resource(RESOURCE, self.plugin)
         if devices:
@@ -164,13 +170,23 @@ class DriverNode:
         self.ownership.observe(Holdings(holds, pods), (0, 0, 0))
 
     def allocate(
-        self, name: str, *results: Mapping[str, Any], uid: str = "", config: Sequence[Any] = ()
+        self,
+        name: str,
+        *results: Mapping[str, Any],
+        uid: str = "",
+        config: Sequence[Any] = (),
+        annotations: Mapping[str, Any] | None = None,
     ) -> Claim:
         """Allocate a claim as the scheduler does; a device stands for a result."""
         claim = Claim("default", name, uid or f"uid-{name}")
         devices = {"results": list(results), "config": list(config)}
         self.store.objects["default", name] = {
-            "metadata": {"namespace": "default", "name": name, "uid": claim.uid},
+            "metadata": {
+                "namespace": "default",
+                "name": name,
+                "uid": claim.uid,
+                "annotations": annotations,
+            },
             "status": {"allocation": {"devices": devices}},
         }
         return claim
@@ -191,6 +207,9 @@ class DriverNode:
 
     def cdi_files(self) -> list[str]:
         return sorted(path.name for path in self.cdi_dir.glob("*"))
+
+    def metadata_files(self) -> list[str]:
+        return sorted(path.name for path in self.metadata_dir.glob("*"))
 
     def recorded(self) -> list[str]:
         return sorted(path.name for path in self.claims_dir.glob("*"))

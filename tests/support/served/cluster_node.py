@@ -58,16 +58,21 @@ class ServedNode:
 
     def held(self, name: str) -> set[str]:
         """Return the ids of the devices that a pod has through a claim for its limits."""
+        return {attributes["id"]["string"] for _, _, attributes in self.attributes(name)}
+
+    def attributes(self, name: str) -> list[tuple[str, str, Any]]:
+        """Return pool, name and attributes in slices of these devices."""
         claim = self.status(name)["extendedResourceClaimStatus"]["resourceClaimName"]
         found = self.cluster.get("ResourceClaim", claim)
         assert found is not None
         results = found["status"]["allocation"]["devices"]["results"]
-        names = {
-            (one["spec"]["pool"]["name"], device["name"]): device["attributes"]["id"]["string"]
+        described = {
+            (one["spec"]["pool"]["name"], device["name"]): device["attributes"]
             for one in self.cluster.list("ResourceSlice")
             for device in one["spec"].get("devices", ())
         }
-        return {names[one["pool"], one["device"]] for one in results}
+        places = {(one["pool"], one["device"]) for one in results}
+        return sorted((*place, described[place]) for place in places)
 
     def offer(self, *resources: str) -> None:
         """Create a class for each of the resources, by which limits of that name are satisfied."""

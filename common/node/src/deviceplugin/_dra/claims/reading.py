@@ -190,7 +190,7 @@ def _results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence
     # Those of the claim itself prevail over those of its classes.
     given = devices.get("config") or ()
     configurations = sorted(given, key=lambda one: one.get("source") != _FROM_CLASS)
-    pod_claim = (document["metadata"].get("annotations") or {}).get(_POD_CLAIM, "")
+    pod_claim = str((document["metadata"].get("annotations") or {}).get(_POD_CLAIM, ""))
     return [
         _result(one, pod_claim, tuple(_applicable(configurations, one, claim, driver)))
         for one in ours
