@@ -29,7 +29,7 @@ def names(found: ClaimFiles) -> list[str]:
 
 def test_lost_and_changed_files_are_written_again(claim_files: ClaimFiles) -> None:
     for uid in ("a", "b", "c"):
-        claim_files.put(uid, {"kind": KIND, "uid": uid})
+        claim_files.put(record(uid, {"kind": KIND, "uid": uid}))
     claim_files.drop("c")
     assert [] == claim_files.repair()
     lost, changed = (claim_files.directory / name for name in names(claim_files))
@@ -46,14 +46,14 @@ def test_lost_and_changed_files_are_written_again(claim_files: ClaimFiles) -> No
 def test_at_the_start_files_of_claims_that_are_gone_are_removed_and_no_others(
     claim_files: ClaimFiles, tmp_path: Path
 ) -> None:
-    ClaimFiles(claim_files.directory, DRIVER, tmp_path).put("gone", {"kind": KIND})
+    ClaimFiles(claim_files.directory, DRIVER, tmp_path).put(record("gone", {"kind": KIND}))
     other = ClaimFiles(claim_files.directory, f"{DRIVER}-claim_x", tmp_path)
-    other.put("kept", {"kind": kind_of(f"{DRIVER}-claim_x")})
+    other.put(record("kept", {"kind": kind_of(f"{DRIVER}-claim_x")}))
     (claim_files.directory / f"k8s.{DRIVER}-static.json").write_text(
         f'{{"kind": "k8s.{DRIVER}/static"}}'
     )
     (claim_files.directory / f".k8s.{DRIVER}-claim_gone.json.{'0' * 32}.draft").touch()
-    claim_files.restore({"one": record("one", {"kind": KIND})})
+    claim_files.restore([record("one", {"kind": KIND})])
     assert sorted(
         [
             f"k8s.{DRIVER}-claim_one.json",
@@ -65,7 +65,7 @@ def test_at_the_start_files_of_claims_that_are_gone_are_removed_and_no_others(
 
 def test_one_file_that_cannot_be_written_keeps_no_other_from_it(claim_files: ClaimFiles) -> None:
     for uid in ("a", "b"):
-        claim_files.put(uid, {"kind": KIND, "uid": uid})
+        claim_files.put(record(uid, {"kind": KIND, "uid": uid}))
     first, second = (claim_files.directory / name for name in names(claim_files))
     first.unlink()
     second.unlink()
@@ -81,5 +81,5 @@ def test_one_file_that_cannot_be_written_keeps_no_other_from_it(claim_files: Cla
 
 def test_on_a_full_disk_a_new_file_is_not_wanted_later(claim_files: ClaimFiles) -> None:
     with full_disk(), pytest.raises(OSError, match="File too large"):
-        claim_files.put("a", {"kind": KIND})
+        claim_files.put(record("a", {"kind": KIND}))
     assert [] == claim_files.repair()

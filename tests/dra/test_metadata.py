@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,7 @@ def test_what_is_no_name_becomes_no_path_and_holds_nothing(
 def test_shares_are_described_as_the_device_that_slices_have(tmp_path: Path) -> None:
     node = DriverNode(tmp_path, describe=Describer(DRIVER).describe)
     node.resource.publish([*shares(gopher("gary", attributes={"teeth": 4}), 4)])
-    parts = {"shareID": "s-1", "consumedCapacity": {"shares": "2"}}
+    parts: dict[str, Any] = {"shareID": "s-1", "consumedCapacity": {"shares": "2"}}
     single = sorted(node.resource.devices)[3]
     for claim, id_ in (
         (node.allocate("one", result("gary", **parts)), "gary"),

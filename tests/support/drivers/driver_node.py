@@ -132,7 +132,7 @@ class DriverNode:
         found = self.records.load()
         held = {one.claim: one.held for one in found.values()}
         self.ownership.restore(held, {key for one in found.values() for key in one.shares})
-        self.files.restore(found)
+        self.files.restore(found.values())
         self.preparing = Preparing(
             DRIVER,
             self.boot_id,

@@ -2,7 +2,7 @@
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -86,6 +86,11 @@ class ServedNode:
     def pod(self, resource: str, count: int = 1) -> str:
         """Create a pod with a container that wants so many devices, and return its name."""
         return str(self._pod({"limits": {resource: str(count)}})["name"])
+
+    def claiming(self, claim: Mapping[str, str]) -> str:
+        """Create a pod with ``claim``, as ``resourceClaims`` have it, and return its name."""
+        resources = {"claims": [{"name": claim["name"]}]}
+        return str(self._pod(resources, resourceClaims=[claim])["name"])
 
     def _pod(self, resources: Any, **spec: Any) -> Any:
         """Create a pod whose container has these resources, and return its metadata."""

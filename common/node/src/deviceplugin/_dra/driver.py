@@ -179,7 +179,7 @@ class Driver:
     def _live(self) -> None:
         """Serve, again and again whenever the sockets are lost, until stopped."""
         self.restore()
-        self._files.restore(self._records.all())
+        self._files.restore(self._records.all().values())
         self.is_alone = True
         try:
             while not self._waiter.is_over():

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from deviceplugin._dra.claims.metadata import content, path_inside
 from deviceplugin._dra.claims.record import Metadata, Record, is_uid
@@ -20,7 +19,6 @@ _CLASS: Final = "claim"
 _ENDING: Final = ".json"
 _SET_ASIDE: Final = ".bad"
 _READABLE: Final = 0o755
-_NOTHING: Final[Mapping[str, Metadata]] = MappingProxyType({})
 
 
 def kind_of(driver: str) -> str:
@@ -66,12 +64,9 @@ class ClaimFiles:
             for request, one in metadata.items()
         }
 
-    def restore(self, records: Mapping[str, Record]) -> None:
-        """Write the files of ``records``, by the uid of their claims, and remove all others."""
-        wanted: dict[Path, str] = {}
-        for uid, one in records.items():
-            if one.document:
-                wanted |= self._files(uid, one.document, one.metadata)
+    def restore(self, records: Iterable[Record]) -> None:
+        """Write the files of ``records``, and remove all others of ours."""
+        wanted = {path: text for one in records for path, text in self._files(one).items()}
         with self._lock:
             self._wanted = wanted
             self._write(wanted)
@@ -82,20 +77,18 @@ class ClaimFiles:
                 if path not in wanted:
                     files.remove(path)
 
-    def put(
-        self, uid: str, document: Mapping[str, Any], metadata: Mapping[str, Metadata] = _NOTHING
-    ) -> None:
-        """Write the files of the claim ``uid`` that are not there; OSError if one cannot be."""
-        wanted = self._files(uid, document, metadata)
+    def put(self, record: Record) -> None:
+        """Write the files of a claim that are not there, and no others; OSError if that fails."""
+        wanted = self._files(record)
         with self._lock:
             self._write(wanted)
             self._wanted |= wanted
-            self._remove(path for path in self._mounted_by(uid) if path not in wanted)
+            self._remove(self._all_of(record.claim.uid) - wanted.keys())
 
     def drop(self, uid: str) -> None:
         """Remove the files of the claim ``uid``, if there are any; OSError if one stays."""
         with self._lock:
-            self._remove([self._file(uid), *self._mounted_by(uid)])
+            self._remove(self._all_of(uid))
 
     def repair(self) -> list[Path]:
         """Write lost and changed files again, and return them; OSError if one is left."""
@@ -108,16 +101,17 @@ class ClaimFiles:
                 files.remove(path)
             self._wanted.pop(path, None)
 
-    def _mounted_by(self, uid: str) -> list[Path]:
-        known = {*_in(self._mounted), *self._wanted}
-        return [one for one in known if one.name.rpartition("_")[0] == uid]
+    def _all_of(self, uid: str) -> set[Path]:
+        known = (*_in(self._mounted), *self._wanted)
+        mounted = {one for one in known if one.name.rpartition("_")[0] == uid}
+        return mounted | {self._file(uid)}
 
     def _write(self, wanted: Mapping[Path, str]) -> list[Path]:
         written, failures = [], []
-        if any(path.parent == self._mounted for path in wanted):
-            _make(self._mounted)
         for path, text in wanted.items():
             try:
+                if path.parent == self._mounted:
+                    _make(self._mounted)
                 # It need not survive a loss of power: the record does, and it is written again.
                 is_new = files.write(path, text, durable=False)
                 written += [path] if is_new else []
@@ -127,11 +121,12 @@ class ClaimFiles:
             raise failures[0]
         return written
 
-    def _files(
-        self, uid: str, document: Mapping[str, Any], metadata: Mapping[str, Metadata]
-    ) -> Mapping[Path, str]:
+    def _files(self, record: Record) -> Mapping[Path, str]:
+        if record.document is None:
+            return {}
+        uid, metadata = record.claim.uid, record.metadata
         mounted = {self._metadata_file(uid, name): content(one) for name, one in metadata.items()}
-        return {**mounted, self._file(uid): _text(document)}
+        return {**mounted, self._file(uid): json.dumps(record.document, indent=2) + "\n"}
 
     def _file(self, uid: str) -> Path:
         return self.directory / file_of(self._driver, uid)
@@ -154,10 +149,6 @@ def _in(directory: Path) -> list[Path]:
     if directory.is_symlink() or not directory.is_dir():
         return []
     return [one for one in directory.iterdir() if one.is_symlink() or not one.is_dir()]
-
-
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=2) + "\n"
 
 
 class Records:

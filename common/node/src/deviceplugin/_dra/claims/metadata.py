@@ -25,9 +25,6 @@ log = logging.getLogger(__name__)
 _INSIDE: Final = "/var/run/kubernetes.io/dra-device-attributes"
 _VERSIONS: Final = ("v1beta1", "v1alpha1")
 """Kubernetes 1.37 asks for the first. KubeVirt, of August 2026, reads the second only."""
-_GENERATION: Final = 1
-"""Of the file. It is never written again with other content while the claim is prepared."""
-
 Describe = Callable[[Device, str, int], tuple[Mapping[str, Any], object]]
 """Returns what slices say of a device of a resource that has so many shares, and anything."""
 
@@ -44,8 +41,8 @@ def content(metadata: Metadata) -> str:
 def path_inside(driver: str, request: str, metadata: Metadata) -> str:
     """Return where a container finds the file."""
     name = metadata.get("podClaimName")
-    name = f"templates/{name}" if name else f"s/{metadata['metadata']['name']}"
-    return f"{_INSIDE}/resourceclaim{name}/{request}/{driver}-metadata.json"
+    folder = f"templates/{name}" if name else f"s/{metadata['metadata']['name']}"
+    return f"{_INSIDE}/resourceclaim{folder}/{request}/{driver}-metadata.json"
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +50,7 @@ class DescribedClaims:
     """Describes the devices of claims of ``driver``, or none without ``describe``. Thread-safe."""
 
     driver: str
-    describe: Describe | None = None
+    describe: Describe | None
 
     def __post_init__(self) -> None:
         self._problems = Problems(log)
@@ -65,49 +62,44 @@ class DescribedClaims:
         requests: dict[str, list[Located]] = {}
         for one in found:
             requests.setdefault(one.result.request, []).append(one)
-        for what, names, valid in (
-            ("claim", [claim.name], re.compile(DOMAIN).fullmatch),
-            ("request", requests, is_request),
-        ):
-            if wrong := next((one for one in names if not valid(one)), None):
-                raise AllocationError(f"{bounded(repr(wrong))} is not the name of a {what}")
-        return {name: self._request(claim, some) for name, some in requests.items()}
+        if not re.fullmatch(DOMAIN, claim.name):
+            raise AllocationError(f"{bounded(repr(claim.name))} is not the name of a claim")
+        if wrong := next((one for one in requests if not is_request(one)), None):
+            raise AllocationError(f"{bounded(repr(wrong))} is not the name of a request")
+        return {name: self._request(claim, some, self.describe) for name, some in requests.items()}
 
-    def _request(self, claim: Claim, found: Sequence[Located]) -> Metadata:
+    def _request(self, claim: Claim, found: Sequence[Located], describe: Describe) -> Metadata:
         result = found[0].result
-        # A share that consumes several ids is one device.
-        devices = {(one.result.pool, one.result.device): self._device(one) for one in found}
+        devices = {
+            # A share that consumes several ids is one device.
+            (one.result.pool, one.result.device): {
+                "driver": self.driver,
+                "pool": one.result.pool,
+                "name": one.result.device,
+                "attributes": _attributes(one, describe),
+            }
+            for one in found
+        }
         name = "/".join(filter(None, (result.request, result.subrequest)))
+        # As long as the claim is prepared, the file does not change.
+        identity = {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid}
         return {
-            "metadata": {
-                "name": claim.name,
-                "namespace": claim.namespace,
-                "uid": claim.uid,
-                "generation": _GENERATION,
-            },
+            "metadata": {**identity, "generation": 1},
             **self._pod_claim(claim, result.pod_claim),
             "requests": [{"name": name, "devices": [*devices.values()]}],
         }
 
     def _pod_claim(self, claim: Claim, name: str) -> Mapping[str, str]:
-        # No pod can have a claim by another name, so the claim is not of a template.
-        if name and not is_request(name):
-            self._problems.say(
-                "pod claim",
-                "annotation of a claim ignored",
-                claim=str(claim),
-                annotation=f"pod-claim-name: {bounded(repr(name))}",
-            )
-            return {}
-        return {"podClaimName": name} if name else {}
+        if not name or is_request(name):
+            return {"podClaimName": name} if name else {}
+        # No pod can give a claim this name, so the claim is not one of a template.
+        event = "annotation of a claim ignored"
+        text = f"pod-claim-name: {bounded(repr(name))}"
+        self._problems.say("pod claim", event, claim=str(claim), annotation=text)
+        return {}
 
-    def _device(self, one: Located) -> Mapping[str, Any]:
-        assert self.describe is not None
-        device = replace(one.device, id=one.shared) if one.shared else one.device
-        said, _ = self.describe(device, one.resource.name, int(bool(one.shared)))
-        return {
-            "driver": self.driver,
-            "pool": one.result.pool,
-            "name": one.result.device,
-            "attributes": said["attributes"],
-        }
+
+def _attributes(one: Located, describe: Describe) -> Mapping[str, Any]:
+    device = replace(one.device, id=one.shared) if one.shared else one.device
+    found: Mapping[str, Any] = describe(device, one.resource.name, int(bool(one.shared)))[0]
+    return dict(found["attributes"])

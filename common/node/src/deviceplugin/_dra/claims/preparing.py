@@ -122,8 +122,7 @@ class Preparing:
         return self._give(claim, self.locator.find(wanted), record, left)
 
     def _given_again(self, record: Record) -> Sequence[RecordedDevice]:
-        if record.document is not None:
-            self.claim_files.put(record.claim.uid, record.document, record.metadata)
+        self.claim_files.put(record)
         return record.given
 
     def _give(
@@ -148,17 +147,9 @@ class Preparing:
             metadata = self._described.of(claim, found)
             mounts = self.claim_files.mounts(claim.uid, metadata)
             devices, document = self._asking.ask(claim.uid, found, parameters, left, mounts)
-            if document is None:
-                self.claim_files.drop(claim.uid)
-            else:
-                self.claim_files.put(claim.uid, document, metadata)
-            record = replace(
-                record,
-                state="prepared",
-                devices=[*devices, *kept],
-                document=document,
-                metadata=metadata,
-            )
+            record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
+            record = replace(record, metadata=metadata)
+            self.claim_files.put(record)
             self.records.write(record)
             self.ownership.hardware.renew([one.key for one in devices if not one.admin])
             undo.pop_all()

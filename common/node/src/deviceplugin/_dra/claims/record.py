@@ -7,13 +7,12 @@ from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._attribution.poll_schedule import Key
-from deviceplugin._config.names import LABEL
 from deviceplugin._dra.naming import device_name, former_name, is_former
 
 _VERSION: Final = 1
 """Raise it when an older release would take a record for something else than it is."""
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
-_LONGEST: Final = 63
+_REQUEST: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 State = Literal["preparing", "prepared"]
 Metadata = Mapping[str, Any]
 """What is said of the devices of a request, as JSON without its version."""
@@ -36,7 +35,7 @@ def is_uid(text: str) -> bool:
 
 def is_request(text: str) -> bool:
     """Return whether ``text`` can be the name of a request: it becomes a part of a path."""
-    return len(text) <= _LONGEST and re.fullmatch(LABEL, text) is not None
+    return _REQUEST.fullmatch(text) is not None
 
 
 class ResultKey(NamedTuple):
