@@ -235,7 +235,7 @@ def test_a_wiped_file_is_restored_while_the_driver_runs(
         running.register()
         file.unlink()
         eventually(file.exists)
-        event = "device metadata of a claim restored"
+        event = "CDI file of a claim restored"
         eventually(lambda: event in [one.message for one in caplog.records])
     finally:
         running.close()

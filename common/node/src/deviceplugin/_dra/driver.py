@@ -208,13 +208,11 @@ class Driver:
             )
 
     def _repair(self) -> float:
-        """Restore CDI files that are lost; return the seconds until the next check."""
+        """Restore files that are lost; return the seconds until the next check."""
         try:
             for path in self._files.repair():
                 log.warning(
-                    "CDI file of a claim restored"
-                    if path.parent == self.settings.cdi_dir
-                    else "device metadata of a claim restored",
+                    "CDI file of a claim restored",
                     extra={"driver": self.settings.name, "file": path.name},
                 )
         except OSError as error:

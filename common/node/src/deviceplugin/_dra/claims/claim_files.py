@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -148,7 +149,8 @@ def _in(directory: Path) -> list[Path]:
     """Return what is in ``directory`` and is not a directory, without following links."""
     if directory.is_symlink() or not directory.is_dir():
         return []
-    return [one for one in directory.iterdir() if one.is_symlink() or not one.is_dir()]
+    with os.scandir(directory) as found:
+        return [Path(one.path) for one in found if not one.is_dir(follow_symlinks=False)]
 
 
 class Records:
