@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin.kit.sharing import shares
 from drivers.driver_node import DRIVER, POOL, RESOURCE, DriverNode, gopher, result
-from drivers.running_driver import RunningDriver
 from full_disk import full_disk
-from patience import eventually
 
 TEMPLATE = "resource.kubernetes.io/pod-claim-name"
 INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
@@ -34,6 +31,11 @@ def mounts(node: DriverNode, claim: Claim) -> dict[str, Path]:
     ]
     assert [["ro", "rbind", "rprivate"]] * len(found) == [one["options"] for one in found]
     return {one["containerPath"]: Path(one["hostPath"]) for one in found}
+
+
+def document_in(file: Path) -> Any:
+    """Return the first document of a stream."""
+    return json.loads(file.read_text().splitlines()[0])
 
 
 def test_each_request_has_a_file_with_the_attributes_of_its_devices(node: DriverNode) -> None:
@@ -58,23 +60,13 @@ def test_each_request_has_a_file_with_the_attributes_of_its_devices(node: Driver
         "teeth": {"int": 4},
     }
     device = {"driver": DRIVER, "pool": POOL, "name": "gary", "attributes": attributes}
-    assert [
-        {
-            "kind": "DeviceMetadata",
-            "metadata": {
-                "name": "one",
-                "namespace": "default",
-                "uid": "uid-one",
-                "generation": 1,
-            },
-            "requests": [{"name": "one", "devices": [device]}],
-        }
-    ] * 2 == documents
-    (request,) = json.loads(two.read_text().splitlines()[0])["requests"]
-    assert ("two/big", ["gina", "gerd"]) == (
-        request["name"],
-        [each["name"] for each in request["devices"]],
-    )
+    identity = {"name": "one", "namespace": "default", "uid": "uid-one", "generation": 1}
+    requests = [{"name": "one", "devices": [device]}]
+    expected = {"kind": "DeviceMetadata", "metadata": identity, "requests": requests}
+    assert [expected, expected] == documents
+    (request,) = document_in(two)["requests"]
+    names = [each["name"] for each in request["devices"]]
+    assert ("two/big", ["gina", "gerd"]) == (request["name"], names)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,7 @@ def test_a_claim_of_a_template_has_the_name_that_the_pod_gives_it(
     ((path, file),) = mounts(node, claim).items()
     assert f"{INSIDE}/{folder}/one/{DRIVER}-metadata.json" == path
     own = annotation if "templates" in folder else None
-    assert own == json.loads(file.read_text().splitlines()[0]).get("podClaimName")
+    assert own == document_in(file).get("podClaimName")
     wrong = ["annotation of a claim ignored"] if annotation and own is None else []
     assert wrong == [one.message for one in caplog.records if one.levelname == "WARNING"]
 
@@ -129,13 +121,9 @@ def test_shares_are_described_as_the_device_that_slices_have(tmp_path: Path) -> 
     ):
         node.prepare(claim)
         (file,) = mounts(node, claim).values()
-        ((device,),) = [
-            one["devices"] for one in json.loads(file.read_text().splitlines()[0])["requests"]
-        ]
-        assert (id_, 4) == (
-            device["attributes"]["id"]["string"],
-            device["attributes"]["teeth"]["int"],
-        )
+        ((device,),) = [one["devices"] for one in document_in(file)["requests"]]
+        said = device["attributes"]
+        assert (id_, 4) == (said["id"]["string"], said["teeth"]["int"])
 
 
 def test_a_file_is_there_as_long_as_a_container_may_start_with_it(node: DriverNode) -> None:
@@ -217,38 +205,3 @@ def test_planted_links_and_folders_lead_nowhere(node: DriverNode, tmp_path: Path
     node.metadata_dir.write_text("a file")
     node.restart()
     assert f"{node.metadata_dir}: File exists" == node.refusal(claim)
-
-
-def test_a_wiped_file_is_restored_while_the_driver_runs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    running = RunningDriver(tmp_path)
-    running.node.describe = Describer(DRIVER).describe
-    running.node.metadata_dir = running.settings.metadata_dir
-    running.node.claims_dir = running.settings.claims_dir
-    running.node.restart()
-    node = running.node
-    node.prepare(node.allocate("one", result("gary")))
-    (file,) = mounts(node, Claim("default", "one", "uid-one")).values()
-    try:
-        running.start()
-        running.register()
-        file.unlink()
-        eventually(file.exists)
-        event = "CDI file of a claim restored"
-        eventually(lambda: event in [one.message for one in caplog.records])
-    finally:
-        running.close()
-
-
-def test_the_attributes_are_those_that_the_api_server_takes(node: DriverNode) -> None:
-    odd = {f"name-{i}": "ä" * 100 for i in range(40)} | {"version": dp.Version("595.058.03")}
-    node.resource.publish([gopher("gary", attributes=odd)])
-    claim = node.allocate("one", result("gary"))
-    node.prepare(claim)
-    (file,) = mounts(node, claim).values()
-    document = json.loads(file.read_text().splitlines()[0])
-    attributes = document["requests"][0]["devices"][0]["attributes"]
-    assert 32 == len(attributes)
-    assert {1} == {len(one) for one in attributes.values()}
-    assert 64 == max(len(str(one.get("string", "")).encode()) for one in attributes.values())
