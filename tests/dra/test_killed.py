@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin.kit import files
-from drivers.driver_node import DRIVER, DriverNode, gopher, result
+from drivers.driver_node import DriverNode, gopher, result
 
 
 class KilledError(BaseException):
@@ -55,7 +54,7 @@ def kills(
 ) -> Iterator[DriverNode]:
     """Yield a node on which ``do`` was killed after each number of steps, started again."""
     for steps in range(100):
-        node = described(path / str(steps))
+        node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd")).describing()
         before(node)
         with killed_after(steps, monkeypatch) as was_killed:
             do(node)
@@ -64,11 +63,6 @@ def kills(
             return
         yield node
     raise AssertionError("there is no end to the steps")
-
-
-def described(path: Path) -> DriverNode:
-    gophers = gopher("gary"), gopher("gerd")
-    return DriverNode(path, *gophers, describe=Describer(DRIVER).describe)
 
 
 def allocated(node: DriverNode) -> Claim:
@@ -83,7 +77,7 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
     begin_again: Callable[[DriverNode], None],
     repeats: bool,
 ) -> None:
-    whole = described(tmp_path / "whole")
+    whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd")).describing()
     expected = whole.prepare(allocated(whole))
     for node in kills(monkeypatch, tmp_path, lambda node: node.prepare(allocated(node))):
         claim, other = allocated(node), node.allocate("two", result("gary"))

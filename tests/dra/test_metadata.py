@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from deviceplugin._attribution.ownership import Claim
-from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin.kit.sharing import shares
 from drivers.driver_node import DRIVER, POOL, RESOURCE, DriverNode, gopher, result
 from full_disk import full_disk
@@ -19,8 +18,7 @@ INSIDE = "/var/run/kubernetes.io/dra-device-attributes"
 @pytest.fixture
 def node(tmp_path: Path) -> DriverNode:
     gary = gopher("gary", attributes={"pci": "0000:3b:00.0", "teeth": 4})
-    devices = gary, gopher("gerd"), gopher("gina")
-    return DriverNode(tmp_path, *devices, describe=Describer(DRIVER, tmp_path).describe)
+    return DriverNode(tmp_path, gary, gopher("gerd"), gopher("gina")).describing()
 
 
 def mounts(node: DriverNode, claim: Claim) -> dict[str, Path]:
@@ -83,7 +81,8 @@ def test_each_request_has_a_file_with_the_attributes_of_its_devices(node: Driver
 def test_a_claim_of_a_template_has_the_name_that_the_pod_gives_it(
     node: DriverNode, annotation: str, folder: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    claim = node.allocate("one", result("gary"), annotations={TEMPLATE: annotation})
+    claim = node.allocate("one", result("gary"))
+    node.store.objects["default", "one"]["metadata"]["annotations"] = {TEMPLATE: annotation}
     node.prepare(claim)
     ((path, file),) = mounts(node, claim).items()
     assert f"{INSIDE}/{folder}/one/{DRIVER}-metadata.json" == path
@@ -111,7 +110,7 @@ def test_what_is_no_name_becomes_no_path_and_holds_nothing(
 
 
 def test_shares_are_described_as_the_device_that_slices_have(tmp_path: Path) -> None:
-    node = DriverNode(tmp_path, describe=Describer(DRIVER).describe)
+    node = DriverNode(tmp_path).describing()
     node.resource.publish([*shares(gopher("gary", attributes={"teeth": 4}), 4)])
     parts: dict[str, Any] = {"shareID": "s-1", "consumedCapacity": {"shares": "2"}}
     single = sorted(node.resource.devices)[3]
@@ -146,8 +145,7 @@ def test_a_file_is_there_as_long_as_a_container_may_start_with_it(node: DriverNo
     assert text == file.read_text()
     assert given == node.prepare(claim)
     assert ([], {}) == (node.metadata_files(), mounts(node, claim))
-    node.describe = Describer(DRIVER, node.path).describe
-    node.boot()
+    node.describing().boot()
     node.prepare(claim)
     assert text == file.read_text()
     file.unlink()  # it does not come back after the release

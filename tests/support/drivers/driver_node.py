@@ -17,6 +17,7 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin._dra.serving.health import HealthReport
+from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 
@@ -96,18 +97,12 @@ def result(device: str, request: str = "one", pool: str = POOL, **more: Any) -> 
 class DriverNode:
     """One node. ``restart`` makes the parts of a new process, and ``boot`` those of a new boot."""
 
-    def __init__(
-        self,
-        path: Path,
-        *devices: dp.Device,
-        known: bool = True,
-        describe: Describe | None = None,
-    ) -> None:
+    def __init__(self, path: Path, *devices: dp.Device, known: bool = True) -> None:
         self.path = path
         self.cdi_dir = path / "cdi"
         self.claims_dir = path / "claims"
         self.metadata_dir = path / "metadata"
-        self.describe = describe
+        self.describe: Describe | None = None
         self.plugin = Gophers()
         self.resource = Resource(RESOURCE, self.plugin)
         if devices:
@@ -146,6 +141,12 @@ class DriverNode:
             describe=self.describe,
         )
 
+    def describing(self) -> "DriverNode":
+        """Begin again as a process that describes devices to the containers that get them."""
+        self.describe = Describer(DRIVER, self.path).describe
+        self.restart()
+        return self
+
     def health(self) -> HealthReport:
         """Return what reports the health of the devices."""
         return HealthReport(
@@ -170,23 +171,13 @@ class DriverNode:
         self.ownership.observe(Holdings(holds, pods), (0, 0, 0))
 
     def allocate(
-        self,
-        name: str,
-        *results: Mapping[str, Any],
-        uid: str = "",
-        config: Sequence[Any] = (),
-        annotations: Mapping[str, Any] | None = None,
+        self, name: str, *results: Mapping[str, Any], uid: str = "", config: Sequence[Any] = ()
     ) -> Claim:
         """Allocate a claim as the scheduler does; a device stands for a result."""
         claim = Claim("default", name, uid or f"uid-{name}")
         devices = {"results": list(results), "config": list(config)}
         self.store.objects["default", name] = {
-            "metadata": {
-                "namespace": "default",
-                "name": name,
-                "uid": claim.uid,
-                "annotations": annotations,
-            },
+            "metadata": {"namespace": "default", "name": name, "uid": claim.uid},
             "status": {"allocation": {"devices": devices}},
         }
         return claim
