@@ -33,8 +33,9 @@ def node(root: Path) -> Node:
     directory = node.at(node.settings.driver_dir) / DRIVER
     document = {"kind": f"k8s.{DRIVER}/claim"}
     claim = Claim("default", "one", "uid-1")
-    Records(directory / "claims").write(Record(claim, "boot", "prepared", [DEVICE], document))
-    ClaimFiles(node.at(node.settings.cdi_dir), DRIVER).put("uid-1", document)
+    record = Record(claim, "boot", "prepared", [DEVICE], document)
+    Records(directory / "claims").write(record)
+    ClaimFiles(node.at(node.settings.cdi_dir), DRIVER, directory).put(record)
     return node
 
 

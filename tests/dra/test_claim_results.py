@@ -37,7 +37,8 @@ def test_results_of_other_drivers_are_skipped() -> None:
 
 
 def test_the_kubelet_knows_requests_and_no_subrequests() -> None:
-    assert [Result("one", "pool", "gary")] == results(document(ours("one/big")), CLAIM, DRIVER)
+    expected = Result("one", "pool", "gary", subrequest="big")
+    assert [expected] == results(document(ours("one/big")), CLAIM, DRIVER)
 
 
 def test_shares_admin_access_and_tolerations_are_read() -> None:

@@ -17,6 +17,7 @@ from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import driver as driver_module
 from deviceplugin._dra.serving import server as server_module
 from deviceplugin._dra.serving.server import DriverSettings
+from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._platform import open_files
 from deviceplugin.proto.dra import HEALTH, V1, V1BETA1, dra_v1_pb2, dra_v1beta1_pb2
 from deviceplugin.proto.dra.dra_health_v1alpha1_pb2 import HEALTHY, UNHEALTHY
@@ -116,18 +117,22 @@ def test_a_cdi_file_that_is_removed_is_there_again_once_it_can_be_written(
     def said(words: str) -> set[str]:
         return {vars(one)["file"] for one in caplog.records if words in one.message}
 
+    running.node.describe = Describer(DRIVER).describe
     running.start()
     claim = running.node.allocate("one", result("gary"))
     with connected(running.register().endpoint) as kubelet:
         kubelet.prepare(claim)
     (path,) = running.settings.cdi_dir.iterdir()
+    (mounted,) = running.settings.metadata_dir.iterdir()
+    mounted.unlink()
+    eventually(mounted.exists, "the metadata")
     with full_disk():
         path.unlink()
         eventually(lambda: any("cannot be written" in one.message for one in caplog.records))
     eventually(path.exists, "the file")
     running.settings.cdi_dir.rename(running.settings.driver_dir / "moved")
     eventually(path.exists, "the directory")
-    eventually(lambda: {path.name} == said("restored"), "the message")
+    eventually(lambda: {path.name, mounted.name} == said("restored"), "the message")
 
 
 def test_the_driver_serves_again_when_its_sockets_are_removed(

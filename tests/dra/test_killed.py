@@ -54,7 +54,7 @@ def kills(
 ) -> Iterator[DriverNode]:
     """Yield a node on which ``do`` was killed after each number of steps, started again."""
     for steps in range(100):
-        node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd"))
+        node = DriverNode(path / str(steps), gopher("gary"), gopher("gerd")).describing()
         before(node)
         with killed_after(steps, monkeypatch) as was_killed:
             do(node)
@@ -77,7 +77,7 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
     begin_again: Callable[[DriverNode], None],
     repeats: bool,
 ) -> None:
-    whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd"))
+    whole = DriverNode(tmp_path / "whole", gopher("gary"), gopher("gerd")).describing()
     expected = whole.prepare(allocated(whole))
     for node in kills(monkeypatch, tmp_path, lambda node: node.prepare(allocated(node))):
         claim, other = allocated(node), node.allocate("two", result("gary"))
@@ -87,9 +87,11 @@ def test_a_prepare_that_was_killed_gives_the_same_answer_when_it_is_repeated_or_
         if repeats:
             assert expected == node.prepare(claim)
             assert ["k8s.gopher.example.com-claim_uid-one.json"] == node.cdi_files()
+            assert ["uid-one_one.json"] == node.metadata_files()
             assert "gary is held by claim default/one" == node.refusal(other)
         node.unprepare(claim)
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+        assert [] == node.metadata_files()
         node.prepare(other)
 
 
@@ -110,3 +112,4 @@ def test_an_unprepare_that_was_killed_releases_everything_when_it_is_repeated(
         unprepare(node)
         assert ("released", ["gary", "gerd"]) in node.plugin.calls
         assert ([], [], {}) == (node.recorded(), node.cdi_files(), node.ownership.claims())
+        assert [] == node.metadata_files()

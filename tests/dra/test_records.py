@@ -118,6 +118,9 @@ def changed(**changes: Any) -> str:
         changed(parameters=3),
         changed(parameters=[{}]),
         changed(parameters=[{"request": "a", "resource": "b", "given": None, "used": []}]),
+        changed(metadata={"../a": {}}),
+        changed(metadata={"a": 3}),
+        changed(metadata=[]),
     ],
 )
 def test_a_file_that_is_not_a_record_is_set_aside_and_the_others_are_used(

@@ -17,15 +17,17 @@ from discovered import found, reasons
 from generic.plugin import Machine
 from one_piece.world import World
 from served.both_protocols import by_both
-from virt_launcher import LaunchError, launch
+from served.cluster_node import served
+from virt_launcher import LaunchError, claimed, launch
 
 PAGE: Final = (Path(__file__).parents[3] / "plugins/generic/docs/vms.md").read_text()
 _BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 PERMITTED: Mapping[str, Any] = yaml.safe_load(_BLOCKS[0])["permittedHostDevices"]
 RECIPES: Final = {
     entries["devices"][0]["name"]: (entries["devices"], machine["hostDevices"])
-    for entries, machine in map(list, map(yaml.safe_load_all, _BLOCKS[1:]))
+    for entries, machine in map(list, map(yaml.safe_load_all, _BLOCKS[1:-1]))
 }
+TEMPLATE, CLAIMING = _BLOCKS[-1].split("---")
 DEVIC_ES = Domains(("devic.es",))
 UUIDS = ("83b8f4f2-509f-382f-3c1e-e6bfe0fa1001", "83b8f4f2-509f-382f-3c1e-e6bfe0fa1002")
 GPUS = ("0000:01:00.0", "0000:02:00.0")
@@ -223,6 +225,42 @@ def test_dra_gives_the_same_with_iommufd(machine: Machine) -> None:
     assert {"PCI_RESOURCE_DEVIC_ES_NIC": "0000:04:00.0,0000:05:00.0"} == both["envs"]
     names = ("iommu", "vfio/0", "vfio/1", "vfio/devices/vfio0", "vfio/devices/vfio1", "vfio/vfio")
     assert {f"/dev/{name}" for name in names} == {inside for _, inside, _ in both["nodes"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "address"),
+    [
+        ("gpu", "resource.kubernetes.io/pciBusID", GPUS[0]),
+        ("vf", "resource.kubernetes.io/pciBusID", "0000:03:0a.0"),
+        ("vgpu", "mdevUUID", UUIDS[0]),
+        ("token", "", "no mdevUUID or pciBusID"),
+    ],
+)
+def test_a_machine_finds_the_device_of_its_claim(
+    machine: Machine, name: str, kind: str, address: str
+) -> None:
+    CASES[name][0](machine)
+    made = plugin(machine, *RECIPES[name][0])
+    (claim,), (device,) = yaml.safe_load(CLAIMING).values()
+    with (
+        TemporaryDirectory(prefix="dp") as root,
+        served(Path(root), made, protocol="dra", device_metadata=True) as node,
+    ):
+        node.offer(f"devic.es/{name}")
+        node.cluster.create(
+            yaml.safe_load(
+                TEMPLATE.replace("deviceClassName: vf", f"deviceClassName: devic.es-{name}")
+            )
+        )
+        mounts = {
+            one.container_path: one.host_path for one in node.got(node.claiming(claim)).mounts
+        }
+        if kind:
+            assert (kind, address) == claimed(mounts, claim, device["requestName"])
+        else:
+            with pytest.raises(LaunchError, match=address):
+                claimed(mounts, claim, device["requestName"])
 
 
 def test_nodes_of_iommufd_change_no_id_and_only_nodes_that_are_there_are_given(

@@ -12,10 +12,12 @@ from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
 from deviceplugin._dra.claims.devices import Locator
+from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.record import RecordedDevice
 from deviceplugin._dra.naming import device_name, pool_name
 from deviceplugin._dra.serving.health import HealthReport
+from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._inventory.published import Resource
 from deviceplugin._telemetry.metrics import Metrics
 
@@ -99,6 +101,8 @@ class DriverNode:
         self.path = path
         self.cdi_dir = path / "cdi"
         self.claims_dir = path / "claims"
+        self.metadata_dir = path / "metadata"
+        self.describe: Describe | None = None
         self.plugin = Gophers()
         self.resource = Resource(RESOURCE, self.plugin)
         if devices:
@@ -119,11 +123,11 @@ class DriverNode:
         if self.known:
             self.hold()
         self.records = Records(self.claims_dir)
-        self.files = ClaimFiles(self.cdi_dir, DRIVER)
+        self.files = ClaimFiles(self.cdi_dir, DRIVER, self.metadata_dir)
         found = self.records.load()
         held = {one.claim: one.held for one in found.values()}
         self.ownership.restore(held, {key for one in found.values() for key in one.shares})
-        self.files.restore({uid: one.document for uid, one in found.items() if one.document})
+        self.files.restore(found.values())
         self.preparing = Preparing(
             DRIVER,
             self.boot_id,
@@ -134,7 +138,14 @@ class DriverNode:
             locator=Locator(NODE, lambda: self.resources, lambda: self.discovered),
             metrics=self.metrics,
             unusable=lambda: self.unusable,
+            describe=self.describe,
         )
+
+    def describing(self) -> "DriverNode":
+        """Begin again as a process that describes devices to the containers that get them."""
+        self.describe = Describer(DRIVER, self.path).describe
+        self.restart()
+        return self
 
     def health(self) -> HealthReport:
         """Return what reports the health of the devices."""
@@ -187,6 +198,9 @@ class DriverNode:
 
     def cdi_files(self) -> list[str]:
         return sorted(path.name for path in self.cdi_dir.glob("*"))
+
+    def metadata_files(self) -> list[str]:
+        return sorted(path.name for path in self.metadata_dir.glob("*"))
 
     def recorded(self) -> list[str]:
         return sorted(path.name for path in self.claims_dir.glob("*"))

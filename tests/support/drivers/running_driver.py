@@ -117,6 +117,7 @@ class RunningDriver:
                 claims=node.store,
                 watcher=watcher,
                 metrics=node.metrics,
+                describe=node.describe,
                 boot=node.boot_id,
                 clock=clock,
             )

@@ -10,6 +10,7 @@ from deviceplugin._dra.naming import shortened
 from deviceplugin._inventory.allocating import decode_allocation
 from deviceplugin.plugin import Plugin
 from served.cluster_node import DRIVER, ServedNode, served
+from virt_launcher import METADATA, read_metadata
 
 Given = dict[str, Any]
 Found = dict[tuple[str, frozenset[str]], Given]
@@ -19,9 +20,10 @@ Found = dict[tuple[str, frozenset[str]], Given]
 def by_both(root: Path, make: Callable[[], Plugin]) -> tuple[Found, Found]:
     """Return what containers get of the same devices by the plugin's protocol, and through DRA.
 
+    Through DRA they also get the attributes of their devices to read, which this checks.
     ``root`` is short and empty. ``make`` returns a plugin with the same devices each time.
     """
-    with served(root / "a", make(), protocol="dra") as node:
+    with served(root / "a", make(), protocol="dra", device_metadata=True) as node:
         found = _through_dra(node)
     expected = {}
     plugin = make()
@@ -51,9 +53,28 @@ def _through_dra(node: ServedNode) -> Found:
             got = node.got(pod)
             own = {one for one in got.claim_cdi_devices if not one.startswith(f"k8s.{DRIVER}/")}
             key = resource, frozenset(node.held(pod))
-            found[key] = _given(got.envs, got.devices, got.mounts, own)
+            read = [one for one in got.mounts if one.container_path.startswith(METADATA)]
+            mounts = [one for one in got.mounts if one not in read]
+            assert node.attributes(pod) == _read(node, pod, read)
+            found[key] = _given(got.envs, got.devices, mounts, own)
             node.end(pod)
     return found
+
+
+def _read(node: ServedNode, pod: str, mounts: Iterable[Any]) -> list[Any]:
+    """Return pool, name and attributes of the devices of a pod, as it reads them."""
+    assert {True} == {one.read_only for one in mounts}
+    status = node.status(pod)["extendedResourceClaimStatus"]
+    claim = {"resourceClaimName": status["resourceClaimName"]}
+    files = {one.container_path: one.host_path for one in mounts}
+    found = [
+        request
+        for one in status["requestMappings"]
+        for request in read_metadata(files, claim, one["requestName"])["requests"]
+    ]
+    devices = [device for one in found for device in one["devices"]]
+    assert {DRIVER} == {one["driver"] for one in devices}
+    return sorted((one["pool"], one["name"], one["attributes"]) for one in devices)
 
 
 def _listed(node: ServedNode, resource: str, ids: frozenset[str]) -> str:

@@ -2,7 +2,7 @@
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -58,16 +58,21 @@ class ServedNode:
 
     def held(self, name: str) -> set[str]:
         """Return the ids of the devices that a pod has through a claim for its limits."""
+        return {attributes["id"]["string"] for _, _, attributes in self.attributes(name)}
+
+    def attributes(self, name: str) -> list[tuple[str, str, Any]]:
+        """Return pool, name and attributes in slices of these devices."""
         claim = self.status(name)["extendedResourceClaimStatus"]["resourceClaimName"]
         found = self.cluster.get("ResourceClaim", claim)
         assert found is not None
         results = found["status"]["allocation"]["devices"]["results"]
-        names = {
-            (one["spec"]["pool"]["name"], device["name"]): device["attributes"]["id"]["string"]
+        described = {
+            (one["spec"]["pool"]["name"], device["name"]): device["attributes"]
             for one in self.cluster.list("ResourceSlice")
             for device in one["spec"].get("devices", ())
         }
-        return {names[one["pool"], one["device"]] for one in results}
+        places = {(one["pool"], one["device"]) for one in results}
+        return sorted((*place, described[place]) for place in places)
 
     def offer(self, *resources: str) -> None:
         """Create a class for each of the resources, by which limits of that name are satisfied."""
@@ -81,6 +86,11 @@ class ServedNode:
     def pod(self, resource: str, count: int = 1) -> str:
         """Create a pod with a container that wants so many devices, and return its name."""
         return str(self._pod({"limits": {resource: str(count)}})["name"])
+
+    def claiming(self, claim: Mapping[str, str]) -> str:
+        """Create a pod with ``claim``, as ``resourceClaims`` have it, and return its name."""
+        resources = {"claims": [{"name": claim["name"]}]}
+        return str(self._pod(resources, resourceClaims=[claim])["name"])
 
     def _pod(self, resources: Any, **spec: Any) -> Any:
         """Create a pod whose container has these resources, and return its metadata."""

@@ -36,6 +36,7 @@ OWNED: Final[Mapping[str, str]] = {
     "node-choice": "the plugin finds it by itself",
     "cdi-dir": MOUNTED,
     "driver-dir": _DRA,
+    "device-metadata": _DRA,
     "on-unhealthy": _DRA,
     "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",

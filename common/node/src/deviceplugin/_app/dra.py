@@ -107,6 +107,7 @@ class Dra:
             metrics=metrics,
             registered=self._registered,
             unusable=self._unusable,
+            describe=Describer(names.driver).describe if settings.device_metadata else None,
         )
         self._forgotten = self._make_forgotten(settings)
         self._publisher = self._make_publisher(settings, api, metrics)

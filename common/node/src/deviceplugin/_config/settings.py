@@ -84,6 +84,10 @@ class Settings:
     driver_dir: Path = Path("/var/lib/kubelet/plugins")
     """Directory with one for each DRA driver, which has its socket and a record of each prepared
     claim. It must survive a reboot."""
+    device_metadata: bool = False
+    """Whether containers can read the attributes of devices that they have through DRA (KEP-5304),
+    as KubeVirt does. A container that has a read-only volume at /run or /var/run cannot start then.
+    """
     on_unhealthy: Literal["no-schedule", "no-execute", "report"] = "no-schedule"
     """What DRA does about an unhealthy device besides showing it in the status of its pod: no other
     pod gets it (no-schedule), its pod is evicted too (no-execute), or nothing (report)."""

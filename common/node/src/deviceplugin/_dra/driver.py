@@ -12,6 +12,7 @@ from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.claims import devices
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records
 from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, places_of
+from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
@@ -58,6 +59,8 @@ class Driver:
     """Called when the kubelet has registered the driver."""
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
+    describe: Describe | None = None
+    """Describes a device to the containers that get it; without it they are not told."""
     boot: str = ""
     """Identifies the boot of the machine; by default the kernel's."""
     clock: Clock = MONOTONIC
@@ -66,7 +69,9 @@ class Driver:
         self.settings.check()
         self._waiter = Waiter(self.clock)
         self._records = Records(self.settings.claims_dir)
-        self._files = ClaimFiles(self.settings.cdi_dir, self.settings.name)
+        self._files = ClaimFiles(
+            self.settings.cdi_dir, self.settings.name, self.settings.metadata_dir
+        )
         self._preparing = preparing = Preparing(
             self.settings.name,
             self.boot or boot_id(),
@@ -77,6 +82,7 @@ class Driver:
             locator=Locator(self.settings.node, self.resources, self.discovered),
             metrics=self.metrics,
             unusable=self.unusable,
+            describe=self.describe,
             clock=self.clock,
         )
         self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
@@ -151,7 +157,8 @@ class Driver:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
         settings = self.settings
         with ExitStack() as stack:
-            for path in (settings.registry_dir, settings.directory, settings.cdi_dir):
+            directories = (settings.directory, settings.cdi_dir, settings.metadata_dir)
+            for path in (settings.registry_dir, *directories):
                 stack.callback(self.watcher.watch(path, lambda _name: self._waiter.poke()))
             while not self._waiter.is_over():
                 try:
@@ -172,8 +179,7 @@ class Driver:
     def _live(self) -> None:
         """Serve, again and again whenever the sockets are lost, until stopped."""
         self.restore()
-        documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
-        self._files.restore(documents)
+        self._files.restore(self._records.all().values())
         self.is_alone = True
         try:
             while not self._waiter.is_over():
@@ -202,12 +208,12 @@ class Driver:
             )
 
     def _repair(self) -> float:
-        """Restore CDI files that are lost; return the seconds until the next check."""
+        """Restore files that are lost; return the seconds until the next check."""
         try:
-            for name in self._files.repair():
+            for path in self._files.repair():
                 log.warning(
                     "CDI file of a claim restored",
-                    extra={"driver": self.settings.name, "file": name},
+                    extra={"driver": self.settings.name, "file": path.name},
                 )
         except OSError as error:
             event = "CDI file of a claim cannot be written"

@@ -35,7 +35,7 @@ from deviceplugin_generic.configuration.templates import (
 from deviceplugin_generic.discovery.beside import with_facts
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match, of_group, of_rule
-from deviceplugin_generic.discovery.properties import UNSTABLE, properties
+from deviceplugin_generic.discovery.properties import attributes, properties
 from deviceplugin_generic.discovery.tree import VFIO, Tree
 
 _LONGEST: Final = 63
@@ -185,7 +185,7 @@ def _shares(
                     fill(k, values): fill(v, values) for k, v in entry.annotations.items()
                 },
                 cdi_names=[] if unfit else [fill(name, values) for name in entry.cdi],
-                attributes={k: v for k, v in known.items() if v and k not in UNSTABLE},
+                attributes=attributes(known, match.device),
                 hardware=match.own,
                 numbered=numbered,
             ),

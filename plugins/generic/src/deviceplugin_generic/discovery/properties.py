@@ -8,8 +8,10 @@ from deviceplugin.kit import pci, usb, vfio
 from deviceplugin.kit.hardware import Device
 from deviceplugin_generic.discovery.matching import Match
 
-UNSTABLE: Final = frozenset({"index", "name", "others", "usb", "uuid"})
+_UNSTABLE: Final = frozenset({"index", "name", "others", "usb", "uuid"})
 """Properties that are no attributes: others change while the device stays the same."""
+_NAMED: Final = {"pci": "pci", "mdev": "mdevUUID"}
+"""Attributes by which KubeVirt finds a device: the device's own name, by its subsystem."""
 
 
 def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
@@ -36,6 +38,13 @@ def properties(name: str, index: int, match: Match) -> Mapping[str, str]:
         "uuid": device.name if device.subsystem == "mdev" else "",
         "usb": _usb_address(device),
     }
+
+
+def attributes(known: Mapping[str, str], device: Device | None) -> Mapping[str, str]:
+    """Return the attributes of a device with the properties ``known``."""
+    found = {key: value for key, value in known.items() if value and key not in _UNSTABLE}
+    own = _NAMED.get(device.subsystem) if device else None
+    return {**found, own: device.name} if device and own else found
 
 
 def _usb_address(device: Device) -> str:

@@ -14,7 +14,7 @@ from deviceplugin._platform.hooks import HooksByResource
 from deviceplugin.errors import AllocationError
 from deviceplugin.kit import cdi
 from deviceplugin.kit.log import Problems
-from deviceplugin.model import Allocation, Device
+from deviceplugin.model import Allocation, Device, Mount
 from deviceplugin.plugin import Capabilities
 
 log = logging.getLogger(__name__)
@@ -99,13 +99,15 @@ class Asking:
         found: Sequence[Located],
         parameters: Mapping[Part, Parameters],
         left: Callable[[], float],
+        mounts: Mapping[str, Mount],
     ) -> tuple[Sequence[RecordedDevice], Mapping[str, Any] | None]:
         """Return what the claim ``uid`` gets for the devices ``found`` with ``parameters``.
 
         The devices of a request are allocated together, as those of a container are. Its CDI
-        device has the same name whenever this is called. ``left`` returns the seconds that are
-        left for all. Its devices get their CDI names, of which the document is the specification.
-        DevicePluginError if a hook refused, or if no runtime would take the result.
+        device has the same name whenever this is called, and also what ``mounts`` has for it.
+        ``left`` returns the seconds that are left for all. Its devices get their CDI names, of
+        which the document is the specification. DevicePluginError if a hook refused, or if no
+        runtime would take the result.
         """
         edits: dict[str, cdi.Edits] = {}
         names: dict[int, Sequence[str]] = {}
@@ -115,9 +117,11 @@ class Asking:
             except AllocationError as error:
                 error.resource = error.resource or group[0].resource.name
                 raise
-            name = f"{uid}-{group[0].result.request}{suffix}"
+            request = group[0].result.request
+            name = f"{uid}-{request}{suffix}"
             # Annotations have no way through CDI.
-            own = cdi.Edits(allocation.envs, allocation.nodes, allocation.mounts)
+            more = [mounts[request]] if request in mounts and not suffix else []
+            own = cdi.Edits(allocation.envs, allocation.nodes, [*allocation.mounts, *more])
             if own:
                 edits[name] = own
             # One device of the group has the names: the kubelet hides others with the same names.

@@ -2,20 +2,24 @@
 
 import json
 import logging
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from deviceplugin._dra.claims.record import Record, is_uid
+from deviceplugin._dra.claims.metadata import content, path_inside
+from deviceplugin._dra.claims.record import Metadata, Record, is_uid
 from deviceplugin.kit import cdi, files
+from deviceplugin.model import Mount
 
 log = logging.getLogger(__name__)
 
 _CLASS: Final = "claim"
 _ENDING: Final = ".json"
 _SET_ASIDE: Final = ".bad"
+_READABLE: Final = 0o755
 
 
 def kind_of(driver: str) -> str:
@@ -34,69 +38,119 @@ def _prefix(driver: str) -> str:
 
 
 class ClaimFiles:
-    """The files of ``driver`` in ``directory``, one for each claim. Thread-safe.
+    """The files of ``driver``, for each claim one in ``directory`` and those that it mounts.
 
-    A container cannot start, nor start again, without the file of its claim. The directory is empty
-    after a reboot, and anybody may clean it up.
+    A container cannot start, nor start again, without the files of its claim. The directory is
+    empty after a reboot, and anybody may clean it up. Those that are mounted are in ``mounted``; it
+    has nothing else. Thread-safe.
     """
 
-    def __init__(self, directory: Path, driver: str) -> None:
+    def __init__(self, directory: Path, driver: str, mounted: Path) -> None:
         self.directory = directory
+        self._mounted = mounted
         self._vendor = kind_of(driver).partition("/")[0]
         self._driver = driver
         self._lock = threading.Lock()
-        self._wanted: dict[str, str] = {}
-        """The content of each file by its name."""
+        self._wanted: dict[Path, str] = {}
+        """The content of each file, in the order in which they are written."""
 
-    def restore(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write ``documents``, by the uid of their claims, and remove all other files of ours."""
+    def mounts(self, uid: str, metadata: Mapping[str, Metadata]) -> Mapping[str, Mount]:
+        """Return what the containers of the claim ``uid`` have to mount for each request."""
+        return {
+            request: Mount(
+                str(self._metadata_file(uid, request)),
+                path_inside(self._driver, request, one),
+                read_only=True,
+            )
+            for request, one in metadata.items()
+        }
+
+    def restore(self, records: Iterable[Record]) -> None:
+        """Write the files of ``records``, and remove all others of ours."""
+        wanted = {path: text for one in records for path, text in self._files(one).items()}
         with self._lock:
-            self._wanted = {self._name(uid): _text(one) for uid, one in documents.items()}
-            self._write(self._wanted)
-            for path in cdi.Directory(self.directory, self._vendor).own():
-                is_claims = path.name.removeprefix(".").startswith(_prefix(self._driver))
-                if is_claims and path.name not in self._wanted:
+            self._wanted = wanted
+            self._write(wanted)
+            own = cdi.Directory(self.directory, self._vendor).own()
+            prefixes = _prefix(self._driver), "." + _prefix(self._driver)
+            ours = [path for path in own if path.name.startswith(prefixes)]
+            for path in (*ours, *_in(self._mounted)):
+                if path not in wanted:
                     files.remove(path)
 
-    def put(self, uid: str, document: Mapping[str, Any]) -> None:
-        """Write ``document`` of the claim ``uid``, unless it is there; OSError if it cannot be."""
-        name, content = self._name(uid), _text(document)
+    def put(self, record: Record) -> None:
+        """Write the files of a claim that are not there, and no others; OSError if that fails."""
+        wanted = self._files(record)
         with self._lock:
-            self._write({name: content})
-            self._wanted[name] = content
+            self._write(wanted)
+            self._wanted |= wanted
+            self._remove(self._all_of(record.claim.uid) - wanted.keys())
 
     def drop(self, uid: str) -> None:
-        """Remove the file of the claim ``uid``, if there is one; OSError if it stays."""
-        name = self._name(uid)
+        """Remove the files of the claim ``uid``, if there are any; OSError if one stays."""
         with self._lock:
-            with suppress(NotADirectoryError):
-                files.remove(self.directory / name)
-            self._wanted.pop(name, None)
+            self._remove(self._all_of(uid))
 
-    def repair(self) -> list[str]:
-        """Write lost and changed files again, and return their names; OSError if one is left."""
+    def repair(self) -> list[Path]:
+        """Write lost and changed files again, and return them; OSError if one is left."""
         with self._lock:
             return self._write(self._wanted)
 
-    def _write(self, wanted: Mapping[str, str]) -> list[str]:
+    def _remove(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            with suppress(NotADirectoryError):
+                files.remove(path)
+            self._wanted.pop(path, None)
+
+    def _all_of(self, uid: str) -> set[Path]:
+        known = (*_in(self._mounted), *self._wanted)
+        mounted = {one for one in known if one.name.rpartition("_")[0] == uid}
+        return mounted | {self._file(uid)}
+
+    def _write(self, wanted: Mapping[Path, str]) -> list[Path]:
         written, failures = [], []
-        for name, content in wanted.items():
+        for path, text in wanted.items():
             try:
+                if path.parent == self._mounted:
+                    _make(self._mounted)
                 # It need not survive a loss of power: the record does, and it is written again.
-                is_new = files.write(self.directory / name, content, durable=False)
-                written += [name] if is_new else []
+                is_new = files.write(path, text, durable=False)
+                written += [path] if is_new else []
             except OSError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
         return written
 
-    def _name(self, uid: str) -> str:
-        return file_of(self._driver, uid)
+    def _files(self, record: Record) -> Mapping[Path, str]:
+        if record.document is None:
+            return {}
+        uid, metadata = record.claim.uid, record.metadata
+        mounted = {self._metadata_file(uid, name): content(one) for name, one in metadata.items()}
+        return {**mounted, self._file(uid): json.dumps(record.document, indent=2) + "\n"}
+
+    def _file(self, uid: str) -> Path:
+        return self.directory / file_of(self._driver, uid)
+
+    def _metadata_file(self, uid: str, request: str) -> Path:
+        return self._mounted / f"{uid}_{request}{_ENDING}"
 
 
-def _text(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=2) + "\n"
+def _make(directory: Path) -> None:
+    """Make ``directory`` readable for all; a link in its place is replaced, not followed."""
+    if directory.is_symlink():
+        directory.unlink()
+    directory.mkdir(parents=True, exist_ok=True)
+    if directory.stat().st_mode & _READABLE != _READABLE:
+        directory.chmod(_READABLE)
+
+
+def _in(directory: Path) -> list[Path]:
+    """Return what is in ``directory`` and is not a directory, without following links."""
+    if directory.is_symlink() or not directory.is_dir():
+        return []
+    with os.scandir(directory) as found:
+        return [Path(one.path) for one in found if not one.is_dir(follow_symlinks=False)]
 
 
 class Records:

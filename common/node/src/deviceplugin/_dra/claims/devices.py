@@ -23,6 +23,8 @@ class Located:
     result: Result
     resource: Resource
     device: Device
+    shared: str = ""
+    """The id of the device that it is a share of; empty if slices have it by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Candidates:
         """Yield the devices that were chosen, by their keys."""
         by_id = {device.id: device for device in self.devices}
         for _, device_id in keys:
-            yield Located(self.result, self.resource, by_id[device_id])
+            yield Located(self.result, self.resource, by_id[device_id], self.shared)
 
     @property
     def keys(self) -> Sequence[Key]:

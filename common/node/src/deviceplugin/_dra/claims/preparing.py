@@ -1,9 +1,9 @@
 """Preparing claims for containers, and undoing that. Knows nothing of gRPC.
 
 The order in a Prepare: the devices are withheld from others; that is recorded on the disk; the
-plugin's hooks are called; the CDI file is written; the answer is recorded. If the process is killed
-in between, the next one answers the same names or begins again, and nobody else gets the devices
-meanwhile.
+plugin's hooks are called; the CDI file, and before it what it mounts, is written; the answer is
+recorded. If the process is killed in between, the next one answers the same names or begins again,
+and nobody else gets the devices meanwhile.
 """
 
 import logging
@@ -19,6 +19,7 @@ from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._dra.claims.allocations import Asking, PluginCalls, limit, unanswered
 from deviceplugin._dra.claims.claim_files import ClaimFiles, Records, kind_of
 from deviceplugin._dra.claims.devices import Candidates, Locator, book
+from deviceplugin._dra.claims.metadata import Describe, DescribedClaims
 from deviceplugin._dra.claims.parameters import ParameterReader
 from deviceplugin._dra.claims.reading import ClaimReader, PatientReader, Result, results
 from deviceplugin._dra.claims.record import Record, RecordedDevice, is_uid
@@ -72,9 +73,12 @@ class Preparing:
     metrics: Metrics
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
+    describe: Describe | None = None
+    """Describes a device to the containers that get it; without it they are not told."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
+        self._described = DescribedClaims(self.driver, self.describe)
         self._claims = PatientReader(self.claims, self.clock)
         self._calls = PluginCalls()
         self._asking = Asking(kind_of(self.driver), self._calls)
@@ -118,8 +122,7 @@ class Preparing:
         return self._give(claim, self.locator.find(wanted), record, left)
 
     def _given_again(self, record: Record) -> Sequence[RecordedDevice]:
-        if record.document is not None:
-            self.claim_files.put(record.claim.uid, record.document)
+        self.claim_files.put(record)
         return record.given
 
     def _give(
@@ -141,12 +144,12 @@ class Preparing:
                 undo.callback(self._undo, claim)
             if before is None or before.held != record.held:
                 self.records.write(record)
-            devices, document = self._asking.ask(claim.uid, found, parameters, left)
-            if document is None:
-                self.claim_files.drop(claim.uid)
-            else:
-                self.claim_files.put(claim.uid, document)
+            metadata = self._described.of(claim, found)
+            mounts = self.claim_files.mounts(claim.uid, metadata)
+            devices, document = self._asking.ask(claim.uid, found, parameters, left, mounts)
             record = replace(record, state="prepared", devices=[*devices, *kept], document=document)
+            record = replace(record, metadata=metadata)
+            self.claim_files.put(record)
             self.records.write(record)
             self.ownership.hardware.renew([one.key for one in devices if not one.admin])
             undo.pop_all()

@@ -43,6 +43,7 @@ that is released needs no API server."""
 _CHECK: Final = 1.0
 """Seconds between checks whether the kubelet still waits."""
 _FROM_CLASS: Final = "FromClass"
+_POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 _TOO_MANY: Final = 1_000_000
 """Shares that no device has."""
 
@@ -143,6 +144,10 @@ class Result:
     """Without a subrequest: the kubelet knows requests only."""
     pool: str
     device: str
+    subrequest: str = ""
+    """The alternative of the request that was chosen, if it has some."""
+    pod_claim: str = ""
+    """What the pod calls the claim, if that was made of a template."""
     share: str = ""
     """The id of the share, of a device that several claims may have at a time."""
     count: int = 1
@@ -185,14 +190,22 @@ def _results(document: Mapping[str, Any], claim: Claim, driver: str) -> Sequence
     # Those of the claim itself prevail over those of its classes.
     given = devices.get("config") or ()
     configurations = sorted(given, key=lambda one: one.get("source") != _FROM_CLASS)
-    return [_result(one, tuple(_applicable(configurations, one, claim, driver))) for one in ours]
+    pod_claim = str((document["metadata"].get("annotations") or {}).get(_POD_CLAIM, ""))
+    return [
+        _result(one, pod_claim, tuple(_applicable(configurations, one, claim, driver)))
+        for one in ours
+    ]
 
 
-def _result(found: Mapping[str, Any], configurations: tuple[Configuration, ...]) -> Result:
+def _result(
+    found: Mapping[str, Any], pod_claim: str, configurations: tuple[Configuration, ...]
+) -> Result:
     return Result(
         request=_parent(found["request"]),
         pool=found["pool"],
         device=found["device"],
+        subrequest=found["request"].partition("/")[2],
+        pod_claim=pod_claim,
         share=found.get("shareID") or "",
         count=_count((found.get("consumedCapacity") or {}).get(SHARES, "1")),
         admin=bool(found.get("adminAccess")),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal, NamedTuple, Self, get_args
 
 from deviceplugin._attribution.ownership import Claim
@@ -12,7 +12,10 @@ from deviceplugin._dra.naming import device_name, former_name, is_former
 _VERSION: Final = 1
 """Raise it when an older release would take a record for something else than it is."""
 _UID: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
+_REQUEST: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 State = Literal["preparing", "prepared"]
+Metadata = Mapping[str, Any]
+"""What is said of the devices of a request, as JSON without its version."""
 
 
 class OtherVersionError(ValueError):
@@ -28,6 +31,11 @@ class OtherVersionError(ValueError):
 def is_uid(text: str) -> bool:
     """Return whether ``text`` can be the uid of a claim: it becomes the name of a file."""
     return _UID.fullmatch(text) is not None
+
+
+def is_request(text: str) -> bool:
+    """Return whether ``text`` can be the name of a request: it becomes a part of a path."""
+    return _REQUEST.fullmatch(text) is not None
 
 
 class ResultKey(NamedTuple):
@@ -98,6 +106,8 @@ class Record:
     """The CDI specification; None if nothing but CDI names of the plugin's own is needed."""
     parameters: Sequence[RecordedParameters] = ()
     """Those of devices that take some."""
+    metadata: Mapping[str, Metadata] = field(default_factory=dict[str, Metadata])
+    """What its containers can read about the devices of each request, if they can."""
 
     @property
     def held(self) -> frozenset[Key]:
@@ -142,6 +152,7 @@ class Record:
             "devices": [asdict(one) for one in self.devices],
             "document": self.document,
             "parameters": [asdict(one) for one in self.parameters],
+            "metadata": dict(self.metadata),
         }
 
     @classmethod
@@ -159,6 +170,9 @@ class Record:
                 document=document,
                 # Records of earlier versions have none.
                 parameters=tuple(_parameters(one) for one in found.get("parameters", ())),
+                metadata={
+                    _request(name): {**one} for name, one in found.get("metadata", {}).items()
+                },
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a record: {error!r}") from error
@@ -186,6 +200,12 @@ def _parameters(found: Mapping[str, Any]) -> RecordedParameters:
     return RecordedParameters(
         _text(found["request"]), _text(found["resource"]), found["given"], used
     )
+
+
+def _request(name: str) -> str:
+    if not is_request(name):
+        raise TypeError(f"{name!r} is not the name of a request")
+    return name
 
 
 def _text(found: object) -> str:

@@ -54,6 +54,11 @@ class DriverSettings:
         return self.directory / "claims"
 
     @property
+    def metadata_dir(self) -> Path:
+        """The directory of what containers can read about their devices, as KEP-5304 calls it."""
+        return self.directory / "dra-device-metadata"
+
+    @property
     def service_socket(self) -> Path:
         return self.directory / SERVICE_SOCKET
 
