@@ -1,7 +1,7 @@
 """The DRA driver of a node: it restores what was prepared, serves, and is registered."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -15,7 +15,7 @@ from deviceplugin._dra.claims.devices import Locator, claimed_places, names_of, 
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.serving.health import HealthReport, HealthStreams
+from deviceplugin._dra.serving.health import DeviceHealth, HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
@@ -56,6 +56,8 @@ class Driver:
     metrics: Metrics
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
+    claims_changed: Callable[[], None] = lambda: None
+    """Called when a claim was prepared or released, and when the driver is alone."""
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
     boot: str = ""
@@ -77,6 +79,7 @@ class Driver:
             locator=Locator(self.settings.node, self.resources, self.discovered),
             metrics=self.metrics,
             unusable=self.unusable,
+            changed=self.claims_changed,
             clock=self.clock,
         )
         self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
@@ -111,6 +114,10 @@ class Driver:
 
     def records(self) -> Mapping[str, Record]:
         return self._records.all()
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return the health of all devices that claims have or may get."""
+        return self._report.read()
 
     def places(self) -> Mapping[Place, Collection[Key]]:
         """Return the devices of recorded claims by their names in slices."""
@@ -175,6 +182,7 @@ class Driver:
         documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
         self._files.restore(documents)
         self.is_alone = True
+        self.claims_changed()
         try:
             while not self._waiter.is_over():
                 self._serve()

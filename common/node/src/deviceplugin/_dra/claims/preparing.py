@@ -72,6 +72,8 @@ class Preparing:
     metrics: Metrics
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
+    changed: Callable[[], None] = lambda: None
+    """Called when a claim was prepared or released."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -157,6 +159,7 @@ class Preparing:
 
     def _changed(self) -> None:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
+        self.changed()
 
     def _undo(self, claim: Claim) -> None:
         try:

@@ -49,8 +49,8 @@ class SimulatedCluster:
 
     It is not Kubernetes: no server-side apply, no other patches than merge and JSON patches, no
     admission policies, dry runs of creations only, and of CEL only equality of ``device.driver``
-    and attributes. Claims with constraints are refused, because the scheduler here would ignore them.
-    It offers only slices with ``nodeName`` or ``allNodes``, and no devices with counters or
+    and attributes. Claims with constraints are refused, because the scheduler here would ignore
+    them. It offers only slices with ``nodeName`` or ``allNodes``, and no devices with counters or
     conditions.
 
     Args:
