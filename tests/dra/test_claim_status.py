@@ -138,7 +138,7 @@ def test_what_others_have_changed_is_found_by_reading_six_claims_an_hour(make: S
     assert 6 + 3 == len(asked(make)) - before
 
 
-def entry(driver: str, *conditions: Mapping[str, str], **more: Any) -> dict[str, Any]:
+def entry(driver: str, *conditions: Mapping[str, object], **more: Any) -> dict[str, Any]:
     return {"driver": driver, "pool": POOL, "device": "d0", "conditions": conditions, **more}
 
 
@@ -162,7 +162,8 @@ def gone(make: Simulated) -> None:
 
 
 def made_again(make: Simulated) -> None:
-    gone(make), allocated(make)
+    gone(make)
+    allocated(make)
 
 
 def deallocated(make: Simulated) -> None:
@@ -260,6 +261,17 @@ def test_one_claim_that_is_refused_does_not_hold_up_the_others(
         "claim status refused",
         "claim status written again",
     ] == lines(caplog)
+
+
+def test_a_token_that_is_not_valid_for_a_while_costs_no_claim_its_status(make: Simulated) -> None:
+    reporting = Reporting(make.api, [allocated(make)])
+    reporting.say("healthy")
+    expired = RefusedError(401, "Unauthorized", "Unauthorized")
+    make.cluster.faults.refuse(expired, 4)
+    for _ in range(5):
+        reporting.say("unhealthy", "too hot")
+    assert ("Healthy", "False", "Unhealthy", "too hot") == said(make)[1]
+    assert reporting.clock.time < 100
 
 
 class Odd(Claims):

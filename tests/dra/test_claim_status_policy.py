@@ -63,7 +63,7 @@ def device(name: str, driver: str = DRIVER, **more: Any) -> dict[str, Any]:
     return {"driver": driver, "pool": POOL, "device": name, **more}
 
 
-def allocate(server: RealApiServer, name: str, node: str = "n1", count: int = 1) -> Claim:
+def allocate(server: RealApiServer, name: str, *nodes: str, count: int = 1) -> Claim:
     """Create a claim with ``count`` devices of each driver, and say something of the other's."""
     request = {"name": "a", "exactly": {"deviceClassName": "g"}}
     spec = {"devices": {"requests": [request]}}
@@ -74,7 +74,7 @@ def allocate(server: RealApiServer, name: str, node: str = "n1", count: int = 1)
         for each in (DRIVER, OTHER)
         for number in range(count)
     ]
-    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    fields = [{"key": "metadata.name", "operator": "In", "values": nodes or ["n1"]}]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     made["status"] = {
         "allocation": {"devices": {"results": results}, "nodeSelector": terms},
@@ -109,6 +109,15 @@ def others_gone(status: dict[str, Any]) -> None:
     status["devices"] = [device("d0")]
 
 
+REFUSED = {
+    others: f"report devices of driver {OTHER}",
+    others_gone: f"report devices of driver {OTHER}",
+    unreserved: "only status.devices may be changed",
+    deallocated: "only status.devices may be changed",
+    moved: "field is immutable",
+}
+
+
 def refused(client: ApiServer, name: str, edit: Edit) -> str:
     """Return why a change of the claim's status is refused, if so; it is tried only."""
     found = client.get(f"{CLAIMS}/{name}")
@@ -128,6 +137,7 @@ def test_devices_of_the_own_driver_may_be_written_on_the_own_node_and_nothing_el
 ) -> None:
     allocate(server, "here", count=16)
     allocate(server, "there", "n2")
+    allocate(server, "both", "n1", "n2")
 
     def all_of_ours(status: dict[str, Any]) -> None:
         status["devices"] += [device(f"d{one}", conditions=conditions()) for one in range(16)]
@@ -137,9 +147,12 @@ def test_devices_of_the_own_driver_may_be_written_on_the_own_node_and_nothing_el
         for name, edit in (("here", ours), ("here", all_of_ours))
     }
     assert {"ours": True, "all_of_ours": True} == allowed
-    for edit in (others, others_gone, unreserved, deallocated, moved):
-        assert refused(driver, "here", edit), edit.__name__
-    assert refused(driver, "there", ours)
+    for edit, problem in REFUSED.items():
+        found = refused(driver, "here", edit)
+        assert problem in found or "requires resource=" in found, found
+    for name in ("there", "both"):
+        found = refused(driver, name, ours)
+        assert "not allocated on node n1" in found or "[arbitrary-node:patch]" in found, found
     assert "" == refused(server.admin, "there", ours)  # others are not concerned
 
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 
 from deviceplugin._attribution.ownership import Claim
@@ -50,8 +51,6 @@ _ADVICE: Final = (
     "dra, or set claim-status to false"
 )
 _GATE: Final = "the API server drops it: enable the feature gate DRAResourceClaimDeviceStatus"
-_REFUSALS: Final = (ForbiddenError, InvalidError)
-"""A policy, and Kubernetes 1.36 for its rights to fields, refuse what they call invalid."""
 _MALFORMED: Final = (LookupError, TypeError, AttributeError)
 
 Place = tuple[str, str, str]
@@ -182,9 +181,10 @@ class ClaimStatus:
             pass  # a claim that is gone is released soon
         except _MALFORMED as error:
             self._refused(claim, repr(error))
-        except _REFUSALS as error:
+        except ApiServerError as error:
             # The first one may be of what has changed meanwhile.
-            if not self._may_write or claim.uid not in self._failed_at:
+            is_first = claim.uid not in self._failed_at
+            if is_first or not self._may_write or not _is_refusal(error):
                 raise
             self._refused(claim, error)
 
@@ -217,7 +217,7 @@ class ClaimStatus:
         """Report ``error``, unless it only says that the claim has changed; then wait."""
         self._known.pop(uid, None)
         self._failed_at[uid] = self.clock.now()
-        is_refused = isinstance(error, _REFUSALS) and not self._may_write
+        is_refused = _is_refusal(error) and not self._may_write
         if not isinstance(error, ConflictError) and error.status != self._failing:
             self._failing = error.status
             text = f"{error}{_ADVICE if is_refused else ''}"
@@ -232,6 +232,12 @@ class ClaimStatus:
             self._failing = None
             self._problems.over("status")
             log.info("claim status written again", extra={"driver": self.driver})
+
+
+def _is_refusal(error: ApiServerError) -> bool:
+    """Return whether a right may be missing: of what policies refuse, it is said to be invalid."""
+    is_known = error.status != HTTPStatus.UNAUTHORIZED  # otherwise it is the token
+    return isinstance(error, ForbiddenError | InvalidError) and is_known
 
 
 def edits(before: Sequence[Object], driver: str, wanted: Wanted) -> list[dict[str, Any]]:
