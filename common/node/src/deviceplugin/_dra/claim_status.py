@@ -51,7 +51,6 @@ _ADVICE: Final = (
     "dra, or set claim-status to false"
 )
 _GATE: Final = "the API server drops it: enable the feature gate DRAResourceClaimDeviceStatus"
-_MALFORMED: Final = (LookupError, TypeError, AttributeError)
 
 Place = tuple[str, str, str]
 """The pool, the name and the share of a device."""
@@ -70,9 +69,7 @@ _HEALTHY: Final = {
 class ClaimStore(ClaimReader, Protocol):
     """Reads claims, and writes the status of their devices."""
 
-    def edit_status(
-        self, claim: Claim, operations: Sequence[dict[str, Any]], /
-    ) -> Mapping[str, Any]:
+    def edit_status(self, claim: Claim, operations: Sequence[dict[str, Any]], /) -> Object:
         """Change the status of ``claim`` by a JSON patch; return the claim."""
 
 
@@ -179,7 +176,7 @@ class ClaimStatus:
             self._update(claim, self.claims.get(claim.namespace, claim.name), wanted)
         except NotFoundError:
             pass  # a claim that is gone is released soon
-        except _MALFORMED as error:
+        except (LookupError, TypeError, AttributeError) as error:
             self._refused(claim, repr(error))
         except ApiServerError as error:
             # The first one may be of what has changed meanwhile.
@@ -236,8 +233,8 @@ class ClaimStatus:
 
 def _is_refusal(error: ApiServerError) -> bool:
     """Return whether a right may be missing: of what policies refuse, it is said to be invalid."""
-    is_known = error.status != HTTPStatus.UNAUTHORIZED  # otherwise it is the token
-    return isinstance(error, ForbiddenError | InvalidError) and is_known
+    is_token = error.status == HTTPStatus.UNAUTHORIZED
+    return isinstance(error, ForbiddenError | InvalidError) and not is_token
 
 
 def edits(before: Sequence[Object], driver: str, wanted: Wanted) -> list[dict[str, Any]]:
