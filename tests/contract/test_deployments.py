@@ -330,7 +330,7 @@ def test_a_plugin_with_dra_has_a_directory_and_a_policy_of_its_own(tmp_path: Pat
         volumes(manifests)["driver"]["hostPath"]["path"],
     }
     policies = of_kinds(manifests, "ValidatingAdmissionPolicy")
-    assert {f"{name}.{one}" for one in components} == called(policies)
+    assert {f"{name}.{one}" for one in (*components, "claim-status")} == called(policies)
     for policy in policies:
         (condition,) = policy["spec"]["matchConditions"]
         assert f" '{name}'" in condition["expression"].replace("[", " ")

@@ -1,6 +1,7 @@
 """A whole plugin on a simulated node of a cluster: trouble with the API server, health, losses."""
 
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,44 @@ def test_the_health_of_a_device_is_reported_again_after_the_driver_was_replaced(
         eventually(lambda: shown(node, pod) == ["Unhealthy"], "the failure")
         plugin.reasons.clear()
         eventually(lambda: shown(node, pod) == ["Healthy"], "the recovery")
+
+
+def said(node: ServedNode) -> list[tuple[str, str]]:
+    """Return the health of devices, as claims say it, and the reason."""
+    return [
+        (condition["status"], condition["message"])
+        for claim in node.cluster.list("ResourceClaim")
+        for device in claim["status"].get("devices", ())
+        for condition in device["conditions"]
+        if condition["type"] == "Healthy"
+    ]
+
+
+def test_a_claim_says_that_its_device_failed_as_long_as_it_is_prepared(root: Path) -> None:
+    plugin = Gophers()
+    with served(root, plugin, protocol="dra") as node:
+        node.await_offer()
+        pod = node.claim(*place_of(node, "gary"))
+        eventually(lambda: said(node) == [("True", "")], "the health of the device")
+        plugin.reasons["gary"] = "too hot"
+        eventually(lambda: said(node) == [("False", "too hot")], "the failure")
+        plugin.reasons.clear()
+        eventually(lambda: said(node) == [("True", "")], "the recovery")
+        page = node.host._metrics.expose("")[1].decode()
+        assert f'deviceplugin_claim_status_writes_total{{code="OK",driver="{DRIVER}"}} 3.0' in page
+        node.end(pod)
+        plugin.reasons["gary"] = "too hot"
+        eventually(lambda: ids(node) == {"gerd", "gina"}, "the taint")
+        assert [("True", "")] == said(node)  # until the API server frees the device
+
+
+def test_claims_say_nothing_where_that_is_switched_off(root: Path) -> None:
+    with served(root, Gophers(), protocol="dra", claim_status=False) as node:
+        node.await_offer()
+        node.got(node.claim(*place_of(node, "gary")))
+        names = {thread.name for thread in threading.enumerate()}
+        assert ("publisher" in names, "claim-status" in names) == (True, False)
+        assert [] == said(node)
 
 
 @pytest.mark.slow

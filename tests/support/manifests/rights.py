@@ -30,7 +30,7 @@ _BESIDE: Mapping[str, list[object]] = {
 """What pods of their own may do, which are for all nodes of a plugin."""
 _UNLIMITED = {"evict"}
 """Containers whose Events are in the namespaces of pods."""
-_LIMITED = {"resourceslices", "events", "nodes"}
+_LIMITED = {"resourceslices", "resourceclaims/status", "events", "nodes"}
 """What a policy must limit, whoever may change it with the token of a plugin or a node's pod."""
 _USE_SCC = {
     "apiGroups": ["security.openshift.io"],
@@ -48,11 +48,21 @@ _DRA = [
     {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]},
 ]
 """For a plugin that offers devices through DRA; a policy limits it to the slices of its node and
-to those of its driver, whose name its account has."""
+to those of its driver, whose name its account has, and another to the status of such devices."""
 _PUBLISH = {
     "apiGroups": ["resource.k8s.io"],
     "resources": ["resourceslices/driver"],
     "verbs": ["publish"],
+}
+_REPORT = {
+    "apiGroups": ["resource.k8s.io"],
+    "resources": ["resourceclaims/driver"],
+    "verbs": ["associated-node:patch"],
+}
+_PATCH_STATUS = {
+    "apiGroups": ["resource.k8s.io"],
+    "resources": ["resourceclaims/status"],
+    "verbs": ["patch"],
 }
 
 
@@ -147,7 +157,8 @@ def access_problems(manifests: Sequence[Manifest], container: Manifest) -> Itera
     may: dict[str, list[object]] = {f"{account['name']}-{one}": _BESIDE[one] for one in _BESIDE}
     may[account["name"]] = [_CREATE_EVENTS, use]
     driver = account.get("annotations", {}).get("deviceplugin.dev/driver")
-    dra = [*_DRA, {**_PUBLISH, "resourceNames": [driver]}]
+    own = [{**one, "resourceNames": [driver]} for one in (_PUBLISH, _REPORT)]
+    dra = [*_DRA, *own, _PATCH_STATUS]
     found = by_container(manifests)
     reads = asks or "node-labels" in found
     may[account["name"]] += [*([_GET_NODES] if reads else []), *([dra] if has_dra else [])]

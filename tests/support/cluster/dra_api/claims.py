@@ -74,6 +74,46 @@ _FINALIZER = Step(
     {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}},
     MERGE,
 )
+_READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Prepared",
+    "message": "",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def _status(*conditions: Object, **fields: Any) -> Object:
+    own = {"driver": "g.example.com", "pool": "n1/x", "device": "gary"}
+    return {**own, **({"conditions": conditions} if conditions else {}), **fields}
+
+
+def _put(place: str, value: Any, op: str = "add") -> Object:
+    return {"op": op, "path": f"/status/devices{place}", "value": value}
+
+
+def _edit_status(operation: Object) -> Step:
+    return Step("PATCH", f"{CLAIMS}/c/status", [operation], "application/json-patch+json")
+
+
+_STATUSES: Mapping[str, list[Object]] = {
+    "device": [_status(_READY, data={"a": 1}, networkData={"interfaceName": "eth0"})],
+    "device without conditions": [_status(other="x")],
+    "device twice": [_status(), _status()],
+    "device that it does not have": [_status(device="gina"), _status(pool="n1")],
+    "share that it does not have": [_status(shareID="5c3f5d0c-0000-4000-8000-000000000000")],
+    "device with 9 conditions": [_status(*({**_READY, "type": f"T{n}"} for n in range(9)))],
+    "device with a condition twice": [_status(_READY, _READY)],
+    "device with an empty condition": [_status({"type": "", "status": ""})],
+    "device with a bad condition": [
+        _status({**_READY, "type": "a b", "status": "Yes", "reason": "too hot"})
+    ],
+    "device with long words": [
+        _status({**_READY, "reason": "a" * 1025, "message": "a" * (32 * 1024 + 1)})
+    ],
+    "device with a list of data": [_status(data=[1])],
+    "device with much data": [_status(data={"a": "b" * 10240})],
+}
 CLAIM_CASES: Mapping[str, Case] = {
     "a claim": [_ONE_CLAIM, Step("GET", f"{CLAIMS}/c/status")],
     "a claim with a status": [Step("POST", CLAIMS, {**a_claim(), "status": _ALLOCATED})],
@@ -142,6 +182,24 @@ CLAIM_CASES: Mapping[str, Case] = {
     "a reservation twice": [
         *(_ONE_CLAIM, _ALLOCATE),
         _with_status(lambda x: x["status"].update(reservedFor=_ALLOCATED["reservedFor"] * 2)),
+    ],
+    **{
+        f"a claim's {name}": [*(_ONE_CLAIM, _ALLOCATE), _edit_status(_put("", devices))]
+        for name, devices in _STATUSES.items()
+    },
+    "a claim's device by JSON patches": [
+        *(_ONE_CLAIM, _ALLOCATE),
+        _edit_status(_put("", [_status()])),
+        _edit_status(_put("/0", _status(_READY), "replace")),
+        _edit_status(_put("/-", _status(device="gina"))),
+        _edit_status(_put("/1", _status(), "replace")),
+        _edit_status(_put("/0", None, "remove")),
+        _edit_status({"op": "replace", "path": "/metadata/resourceVersion", "value": "1"}),
+    ],
+    "a claim's device after the end of its allocation": [
+        *(_ONE_CLAIM, _ALLOCATE),
+        _edit_status(_put("", [_status()])),
+        _with_status(lambda x: x["status"].update(allocation=None, reservedFor=[])),
     ],
     "257 reservations": [
         *(_ONE_CLAIM, _ALLOCATE),

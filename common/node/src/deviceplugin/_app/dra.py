@@ -1,17 +1,18 @@
 """DRA in this process: its driver, its slices and the API server. It is imported only if needed."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.threads import join
 from deviceplugin._attribution.claim_holders import Place
-from deviceplugin._attribution.ownership import Ownership
+from deviceplugin._attribution.ownership import Claim, Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
+from deviceplugin._dra.claim_status import ClaimStatus
 from deviceplugin._dra.claims.forgotten import ForgottenClaims
 from deviceplugin._dra.driver import Driver
 from deviceplugin._dra.serving.server import DriverSettings
@@ -48,8 +49,11 @@ class Claims:
     def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
         """Return the claim, within ``timeout`` seconds; ApiServerError if it cannot be read now."""
         self._wanted()
-        path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
-        return self._api.get(path, timeout=timeout)
+        return self._api.get(_path(namespace, name), timeout=timeout)
+
+    def edit_status(self, claim: Claim, operations: Sequence[dict[str, Any]]) -> Mapping[str, Any]:
+        """Change the status of the claim by a JSON patch; ApiServerError if that fails."""
+        return self._api.edit(f"{_path(claim.namespace, claim.name)}/status", operations)
 
 
 class Dra:
@@ -106,11 +110,13 @@ class Dra:
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
+            claims_changed=self._changed,
             unusable=self._unusable,
             describe=Describer(names.driver).describe if settings.device_metadata else None,
         )
         self._forgotten = self._make_forgotten(settings)
         self._publisher = self._make_publisher(settings, api, metrics)
+        self._status = self._make_status(metrics)
         try:
             self._driver.restore()
         except OSError as error:
@@ -119,6 +125,7 @@ class Dra:
             thread("driver", self._driver.run),
             thread("forgotten-claims", self._forgotten.run),
             thread("publisher", self._publisher.run),
+            *([thread("claim-status", self._status.run)] if settings.claim_status else []),
         ]
         self._endings: dict[str, Callable[[], None]] = {}
 
@@ -150,6 +157,21 @@ class Dra:
             ).inc(),
         )
 
+    def _make_status(self, metrics: Metrics) -> ClaimStatus:
+        driver, own = self._names.driver, self._driver
+        for code in (OK, FAILED):
+            metrics.claim_status_writes.labels(driver, code)
+        return ClaimStatus(
+            driver,
+            records=lambda: own.records() if own.is_alone else {},
+            health=own.health,
+            claims=self.claims,
+            count=lambda succeeded: metrics.claim_status_writes.labels(
+                driver, OK if succeeded else FAILED
+            ).inc(),
+            clock=self._clock,
+        )
+
     # As a front.
 
     def advertise(self, resource: Resource) -> None:
@@ -163,7 +185,11 @@ class Dra:
 
     def _poke(self) -> None:
         self._driver.changed()
+        self._changed()
+
+    def _changed(self) -> None:
         self._publisher.poke()
+        self._status.poke()
 
     # As DRA.
 
@@ -171,10 +197,9 @@ class Dra:
         """Serve and publish, in threads of its own."""
         self._names.marker.parent.mkdir(exist_ok=True)
         self._names.marker.touch()
-        poke = self._publisher.poke
         self._endings |= {
-            "ownership": self._ownership.subscribe(poke),
-            "directories": self._directories.subscribe(poke),
+            "ownership": self._ownership.subscribe(self._changed),
+            "directories": self._directories.subscribe(self._publisher.poke),
         }
         for each in self._threads:
             each.start()
@@ -184,6 +209,7 @@ class Dra:
         for end in self._endings.values():
             end()
         self._publisher.stop()
+        self._status.stop()
         self._forgotten.stop()
         self._driver.stop()
         join(self._threads, _STOP_TIMEOUT)
@@ -248,6 +274,10 @@ class Dra:
         if keys:
             self._needed()
         self._ownership.published(keys)
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:

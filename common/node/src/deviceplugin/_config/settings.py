@@ -91,6 +91,9 @@ class Settings:
     on_unhealthy: Literal["no-schedule", "no-execute", "report"] = "no-schedule"
     """What DRA does about an unhealthy device besides showing it in the status of its pod: no other
     pod gets it (no-schedule), its pod is evicted too (no-execute), or nothing (report)."""
+    claim_status: bool = True
+    """Whether DRA writes the health of devices into the status of claims. Without the right
+    to that, the log says so once."""
     api_server: str = dataclasses.field(default="", metadata={"check": _values.check_url})
     """URL of the API server. By default it is that of the cluster in which this process runs."""
     http_address: str = dataclasses.field(

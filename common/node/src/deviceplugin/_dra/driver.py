@@ -1,7 +1,7 @@
 """The DRA driver of a node: it restores what was prepared, serves, and is registered."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
@@ -16,7 +16,7 @@ from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
-from deviceplugin._dra.serving.health import HealthReport, HealthStreams
+from deviceplugin._dra.serving.health import DeviceHealth, HealthReport, HealthStreams
 from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
@@ -57,6 +57,8 @@ class Driver:
     metrics: Metrics
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
+    claims_changed: Callable[[], None] = lambda: None
+    """Called when a claim was prepared or released, and when the driver is alone."""
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
     describe: Describe | None = None
@@ -83,6 +85,7 @@ class Driver:
             metrics=self.metrics,
             unusable=self.unusable,
             describe=self.describe,
+            changed=self.claims_changed,
             clock=self.clock,
         )
         self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
@@ -117,6 +120,10 @@ class Driver:
 
     def records(self) -> Mapping[str, Record]:
         return self._records.all()
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """Return the health of all devices that claims have or may get."""
+        return self._report.read()
 
     def places(self) -> Mapping[Place, Collection[Key]]:
         """Return the devices of recorded claims by their names in slices."""
@@ -181,6 +188,7 @@ class Driver:
         self.restore()
         self._files.restore(self._records.all().values())
         self.is_alone = True
+        self.claims_changed()
         try:
             while not self._waiter.is_over():
                 self._serve()

@@ -201,6 +201,9 @@ class Metrics:
     slice_writes: Counter = _counter(
         "deviceplugin_slice_writes", "Writes of ResourceSlices.", "driver", "action", "code"
     )
+    claim_status_writes: Counter = _counter(
+        "deviceplugin_claim_status_writes", "Writes of the status of claims.", "driver", "code"
+    )
     api_requests: Counter = _counter(
         "deviceplugin_api_requests",
         "DRA's requests to the API server, by status; 0 without an answer.",

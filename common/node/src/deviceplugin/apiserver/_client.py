@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -24,6 +24,7 @@ _BLOCK: Final = 65536
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML too
 _MERGE: Final = "application/merge-patch+json"
+_EDIT: Final = "application/json-patch+json"
 _FIRST_ERROR: Final = 300
 """The least status that is an error. Redirections are errors, so the token goes nowhere else."""
 
@@ -157,6 +158,10 @@ class ApiServer:
         """Change the object at ``path`` by a merge patch: ``None`` removes a key."""
         return self._ask("PATCH", path, body=changes, kind=_MERGE)
 
+    def edit(self, path: str, operations: Sequence[Object]) -> Object:
+        """Change the object at ``path`` by a JSON patch, which leaves the rest as it is stored."""
+        return self._ask("PATCH", path, body=operations, kind=_EDIT)
+
     def delete(self, path: str, *, uid: str = "") -> None:
         """Delete the object at ``path``; with ``uid``, only if it has that UID.
 
@@ -179,7 +184,7 @@ class ApiServer:
         method: str,
         path: str,
         query: Query | None = None,
-        body: Object | None = None,
+        body: Object | Sequence[Object] | None = None,
         kind: str = _JSON,
         timeout: float = 0.0,
     ) -> Object:
@@ -200,7 +205,7 @@ class ApiServer:
         method: str,
         path: str,
         query: Query | None,
-        body: Object | None,
+        body: Object | Sequence[Object] | None,
         kind: str,
         timeout: Timeout,
     ) -> BaseHTTPResponse:
@@ -209,7 +214,7 @@ class ApiServer:
             answer = self.credentials.pool().request(
                 method,
                 f"{self.url}{quote(path)}{_suffix(query)}",
-                body=None if body is None else json.dumps(body),
+                body=None if body is None else json.dumps(body, separators=(",", ":")),
                 headers=self._headers(kind),
                 timeout=timeout,
                 retries=False,

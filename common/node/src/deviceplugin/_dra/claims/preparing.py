@@ -75,6 +75,8 @@ class Preparing:
     """Returns why no claim can be prepared now; empty if they can."""
     describe: Describe | None = None
     """Describes a device to the containers that get it; without it they are not told."""
+    changed: Callable[[], None] = lambda: None
+    """Called when a claim was prepared or released."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -160,6 +162,7 @@ class Preparing:
 
     def _changed(self) -> None:
         self.metrics.claims_prepared.labels(self.driver).set(len(self.records.all()))
+        self.changed()
 
     def _undo(self, claim: Claim) -> None:
         try:

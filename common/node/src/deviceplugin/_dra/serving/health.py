@@ -201,14 +201,15 @@ def _encoded(devices: Sequence[DeviceHealth]) -> pb.NodeWatchResourcesResponse:
                 health=_STATUS[one.status],
                 last_updated_time=now,
                 health_check_timeout_seconds=int(HEALTH_TIMEOUT),
-                message=_cut(one.message, longest),
+                message=cut(one.message, longest),
             )
             for one in devices
         ]
     )
 
 
-def _cut(text: str, longest: int) -> str:
+def cut(text: str, longest: int) -> str:
+    """Return ``text`` with at most ``longest`` bytes, of which the last may be dots."""
     encoded = text.encode(errors="replace")
     if len(encoded) <= longest:
         return encoded.decode()

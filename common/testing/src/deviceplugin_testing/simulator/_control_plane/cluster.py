@@ -47,10 +47,10 @@ class SimulatedCluster:
     with the limits and messages of the real one. Nodes are what a test adds; pods that are bound to
     a node run only if something runs them.
 
-    It is not Kubernetes: no server-side apply, no other patches than merge patches, no admission
-    policies, dry runs of creations only, and of CEL only equality of ``device.driver`` and
-    attributes. Claims with constraints are refused, because the scheduler here would ignore them.
-    It offers only slices with ``nodeName`` or ``allNodes``, and no devices with counters or
+    It is not Kubernetes: no server-side apply, no other patches than merge and JSON patches, no
+    admission policies, dry runs of creations only, and of CEL only equality of ``device.driver``
+    and attributes. Claims with constraints are refused, because the scheduler here would ignore
+    them. It offers only slices with ``nodeName`` or ``allNodes``, and no devices with counters or
     conditions.
 
     Args:

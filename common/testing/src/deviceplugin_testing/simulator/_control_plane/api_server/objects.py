@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from deviceplugin_testing.simulator._control_plane.api_server.request import Request
 from deviceplugin_testing.simulator._control_plane.kinds import NAMESPACE, Kind, Object
@@ -38,6 +38,40 @@ def merged(found: Object, patch: Object) -> Object:
     return result
 
 
+EDIT: Final = "application/json-patch+json"
+
+
+def edited(found: Object, operations: Any) -> Object:
+    """Return ``found`` as a JSON patch says; raise ``RefusedError`` if it cannot be applied."""
+    result: Any = deepcopy(found)
+    try:
+        for one in operations:
+            *parents, last = one["path"].split("/")[1:]
+            place = result
+            for name in parents:
+                place = place[int(name) if isinstance(place, list) else name]
+            _operate(one, place, last)
+    except (LookupError, TypeError, ValueError) as error:
+        message = "the server rejected our request due to an error in our request"
+        raise RefusedError(422, "Invalid", message, {}) from error
+    return cast("Object", result)
+
+
+def _operate(operation: Object, place: Any, name: str) -> None:
+    is_list, kind = isinstance(place, list), operation["op"]
+    if kind == "add" and is_list:
+        place.insert(len(place) if name == "-" else int(name), operation["value"])
+    elif kind == "add":
+        place[name] = operation["value"]
+    else:
+        key = int(name) if is_list else name
+        place[key]  # it must be there
+        if kind == "replace":
+            place[key] = operation["value"]
+        else:
+            del place[key]
+
+
 _STALE: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
@@ -56,7 +90,10 @@ class Objects:
     ``counts_shares`` says whether devices can be shared, as the feature gate does.
     """
 
-    patches: ClassVar[Mapping[str, Callable[[Object, Object], Object]]] = {MERGE: merged}
+    patches: ClassVar[Mapping[str, Callable[[Object, Any], Object]]] = {
+        MERGE: merged,
+        EDIT: edited,
+    }
     """How a patch is applied, by its media type."""
 
     def __init__(self, store: Store, *, counts_shares: bool = True) -> None:
@@ -114,7 +151,7 @@ class Objects:
             )
         return self.store.change(kind, namespace, name, self._edit(kind, lambda _: new, part))
 
-    def patch(self, request: Request, patch: Object, media: str | None) -> Object:
+    def patch(self, request: Request, patch: Any, media: str | None) -> Object:
         """Change an object by a patch; raise ``RefusedError``."""
         kind, apply = request.kind, self.patches.get(media or "")
         if apply is None:

@@ -24,6 +24,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unhandled,
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims
+from deviceplugin_testing.simulator._control_plane.rules.device_status import drop_deallocated
 from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store
@@ -137,6 +138,7 @@ def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str =
     """Add defaults to a changed object, or to its subresource; raise ``RefusedError``."""
     if part == "status":
         if kind == RESOURCE_CLAIM:
+            drop_deallocated(new, old)
             _refuse(kind, new, [*claims.check_status(new, old)])
         return
     add_defaults(store, kind, new)

@@ -15,6 +15,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unsupported,
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
+from deviceplugin_testing.simulator._control_plane.rules.device_status import check_devices
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_driver, check_effect
 from deviceplugin_testing.simulator._control_plane.selectors import parse_selector
 
@@ -69,6 +70,7 @@ def check_status(new: Object, old: Object) -> Iterator[FieldError]:
         yield forbidden("status.reservedFor", "may not be specified when `allocated` is not set")
     if allocation and before.get("allocation") not in (None, allocation):
         yield invalid("status.allocation", allocation, _IMMUTABLE)
+    yield from check_devices(status)
 
 
 def check_class(new: Object, old: Object | None = None) -> Iterator[FieldError]:

@@ -36,11 +36,17 @@ _ALWAYS: Final[Mapping[str, Object]] = {
     "CELDeviceSelector": {"expression": ""},
     "DeviceToleration": {"operator": "Equal"},
     "OpaqueDeviceConfiguration": {"driver": ""},
+    "AllocatedDeviceStatus": {"driver": "", "pool": "", "device": "", "conditions": None},
+    "Condition": {
+        "type": "",
+        "status": "",
+        "lastTransitionTime": None,
+        "reason": "",
+        "message": "",
+    },
 }
 """Fields that are there even if nobody sets them, and their values then."""
-_KEPT: Final = frozenset(
-    {"AllocatedDeviceStatus", "Allocation", "DeviceConstraint", "Json", "NodeSelector"}
-)
+_KEPT: Final = frozenset({"Allocation", "DeviceConstraint", "Json", "NodeSelector"})
 """Messages that are kept as they are."""
 _SCALARS: Final[Mapping[int, tuple[str, type]]] = {
     FieldDescriptor.CPPTYPE_STRING: ("string", str),
