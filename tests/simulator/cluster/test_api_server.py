@@ -404,21 +404,20 @@ def test_the_status_of_a_pod_is_written_apart(make: Simulated) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "devices", "why"),
+    ("expression", "why"),
     [
-        ("true", {"constraints": [{"matchAttribute": "a.b/c"}]}, "not simulated"),
-        ("device.foo == 1", {}, "not simulated"),
-        ("device.driver == 1", {}, "not simulated"),
-        (f"true && '{chr(233) * 5120}' == ''", {}, "Too long: may not be more than 10240 bytes"),
+        ("device.foo == 1", "not simulated"),
+        ("device.driver == 1", "not simulated"),
+        (f"true && '{chr(233) * 5120}' == ''", "Too long: may not be more than 10240 bytes"),
     ],
 )
 def test_a_claim_that_the_scheduler_would_not_understand_is_refused(
-    make: Simulated, expression: str, devices: dict[str, Any], why: str
+    make: Simulated, expression: str, why: str
 ) -> None:
     selector = {"cel": {"expression": expression}}
     exactly = {"deviceClassName": "gopher", "selectors": [selector]}
     with pytest.raises(RefusedError, match=why):
-        make.claim_of("c", [{"name": "r", "exactly": exactly}], **devices)
+        make.claim_of("c", [{"name": "r", "exactly": exactly}])
 
 
 def test_a_list_of_strings_that_is_none_is_refused(make: Simulated) -> None:
