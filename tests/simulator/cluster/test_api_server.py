@@ -187,6 +187,19 @@ def test_a_request_whose_end_never_comes_is_dropped(make: Simulated) -> None:
 # Faults
 
 
+def test_a_server_whose_caches_start_refuses_lists_and_watches_only(make: Simulated) -> None:
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+    name = make.slice("a")["metadata"]["name"]
+    make.cluster.faults.start_caches(1, after=3)
+    with pytest.raises(UnavailableError, match=r"storage is \(re\)initializing") as raised:
+        make.api.list(path)
+    assert (3, 429) == (raised.value.after, raised.value.status)
+    make.cluster.faults.start_caches()
+    assert name == make.api.get(f"{path}/{name}")["metadata"]["name"]
+    make.cluster.faults.end()
+    assert 1 == len(make.api.list(path).items)
+
+
 def test_an_overloaded_server_says_when_to_come_back(make: Simulated) -> None:
     make.cluster.faults.overload(1, after=7)
     with pytest.raises(UnavailableError) as error:
