@@ -21,9 +21,9 @@ _MOST: Final = 2
 @contextmanager
 def _two(trial: Trial) -> Iterator[tuple[PluginNode, Plugin, Plugin]]:
     """Give a node with an older and a newer instance, of which the newer has had its time."""
-    node = trial.fresh()
     if not Release.of(trial.subject.kubelet_version).tracks_sockets:
-        raise NotApplicable("this kubelet takes two instances of a plugin for one")
+        raise NotApplicable(f"{trial.subject.kubelet_version} takes two instances for one")
+    node = trial.fresh()
     if not node.healthy:
         raise NotApplicable("no healthy device is listed")
     older = node.plugin
@@ -32,6 +32,7 @@ def _two(trial: Trial) -> Iterator[tuple[PluginNode, Plugin, Plugin]]:
     try:
         # One that waits until the older one ends is as good as one that takes over at once.
         node.wait(lambda: node.back(begin), trial.limits.look + 2 * trial.start_took)
+        node.observe(trial.limits.look)
         yield node, older, newer
     finally:
         older.kill()
