@@ -15,8 +15,12 @@ class OwnSocket(Good):
         super().__init__()
         self.socket = self.directory / f"{os.getpid()}.sock"
 
-    def is_alone(self) -> bool:
-        return len([*self.directory.glob("[0-9]*.sock")]) < 2
+    @override
+    def begin(self) -> None:
+        self.is_first = not self.sockets()
+
+    def sockets(self) -> int:
+        return len([*self.directory.glob("[0-9]*.sock")])
 
 
 class FightsForTheResource(OwnSocket):
@@ -30,13 +34,13 @@ class FightsForTheResource(OwnSocket):
 class WaitsForAnEmptyDirectory(OwnSocket):
     @override
     def begin(self) -> None:
-        if any(self.directory.glob("[0-9]*.sock")):
+        if self.sockets():
             self.stopping.wait()
 
 
 class GivesWay(OwnSocket):
     @override
     def look(self) -> None:
-        if not self.is_alone():
+        if self.is_first and self.sockets() > 1:
             self.stop()
             self.stopping.wait()
