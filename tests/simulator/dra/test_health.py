@@ -117,6 +117,7 @@ def test_from_1_37_a_driver_is_asked_for_the_health_that_it_registers(
     kubelet: Kubelet, services: list[str], asked: str
 ) -> None:
     stub = kubelet.driver(services=[V1, *services])
+    assert kubelet._process
     ((instance,),) = kubelet._process.dra.drivers.all.values()
     assert asked == instance.health
     eventually(lambda: stub.streams == (1 if asked == HEALTH else 0))

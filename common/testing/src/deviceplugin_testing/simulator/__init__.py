@@ -27,7 +27,7 @@ from deviceplugin_testing.simulator._host.claim_source import (
 )
 from deviceplugin_testing.simulator._host.config import KubeletConfig
 from deviceplugin_testing.simulator._host.host import Observer
-from deviceplugin_testing.simulator._host.release import COMPARED, NEWEST, RELEASES, Behaviour
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
 from deviceplugin_testing.simulator._node import SimulatedNode
 from deviceplugin_testing.simulator._pods.pod import (
@@ -42,6 +42,7 @@ from deviceplugin_testing.simulator._pods.pod import (
     RunOptions,
     double_bookings,
 )
+from deviceplugin_testing.simulator._releases import COMPARED, NEWEST, RELEASES
 from deviceplugin_testing.simulator._stubs.driver import StubDriver
 from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
 from deviceplugin_testing.simulator._stubs.scripted import StubError

@@ -104,7 +104,7 @@ class DriverPlugin:
                 dra_health_v1alpha1_pb2.NodeWatchResourcesResponse.FromString,
             )
             self._stream = watch(dra_health_v1alpha1_pb2.NodeWatchResourcesRequest())
-            yield from self._stream  # type: ignore[misc]
+            yield from self._stream
         except (grpc.RpcError, ValueError):  # ValueError: closed before the call
             return
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from deviceplugin.kit.cdi._files import VERSIONS
 from deviceplugin_testing.simulator._host.claim_source import Cluster
-from deviceplugin_testing.simulator._host.release import COMPARED, Release
+from deviceplugin_testing.simulator._host.release import Release
+from deviceplugin_testing.simulator._releases import COMPARED
 
 TopologyPolicy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 TopologyScope = Literal["container", "pod"]

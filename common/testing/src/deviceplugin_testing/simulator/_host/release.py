@@ -1,18 +1,12 @@
 """Releases of Kubernetes, and the kubelet's known defects."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Self
+from typing import Any, Self
 
-COMPARED: Final = "1.36"
-"""The default: the newest release whose real kubelet and API server the simulation equals."""
-NEWEST: Final = "1.37"
-"""The newest release that is simulated."""
-_OLDEST: Final = 26
-RELEASES: Final = tuple(f"1.{minor}" for minor in range(_OLDEST, int(NEWEST[2:]) + 1))
-"""The releases whose kubelet sources have been compared, the oldest first."""
+from deviceplugin_testing.simulator._releases import RELEASES
 
 
-def _true(since: int = _OLDEST, until: int = 1000) -> Any:
+def _true(since: int = 0, until: int = 1000) -> Any:
     """Return a field that is true from one minor release on, until another."""
     return field(metadata={"minors": range(since, until)})
 

@@ -16,8 +16,9 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin_testing.simulator._errors import KubeletStopped
 from deviceplugin_testing.simulator._host.config import KubeletConfig, TopologyPolicy, TopologyScope
-from deviceplugin_testing.simulator._host.release import COMPARED, NEWEST, RELEASES, Behaviour
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin_testing.simulator._releases import COMPARED, NEWEST, RELEASES
 from deviceplugin_testing.tools._console import Console, listening, opened, send, serve, stopping
 from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock, LiveView
 

@@ -21,8 +21,8 @@ from deviceplugin_testing.simulator._control_plane.api_server.objects import Obj
 from deviceplugin_testing.simulator._control_plane.api_server.request import Request, Watching
 from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, unknown_address
-from deviceplugin_testing.simulator._host.release import COMPARED
 from deviceplugin_testing.simulator._monitor import Monitor
+from deviceplugin_testing.simulator._releases import COMPARED
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _RESOURCE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
