@@ -9,6 +9,7 @@ import pytest
 import conformant
 from deviceplugin_testing.conformance import CHECKS, Limits, Result, Subject, Trial, Verdict, run
 from deviceplugin_testing.conformance.checks import _losses, _registration
+from deviceplugin_testing.simulator import COMPARED, NEWEST
 
 PLUGINS = "tests.conformance.bad_plugins"
 
@@ -52,6 +53,9 @@ OWN = {
     "stream-loss.again": {"within": 0.5},
     "socket-loss.again": {"within": 0.5},
     "socket-loss.stays": {"settle": 5.0},
+    "overlap.quiet": SEEN,
+    "overlap.older-ends": {"within": 0.5},
+    "overlap.newer-killed": {"within": 0.5},
     "hot-plug.noticed": {"within": 0.5},
     "shutdown.in-time": {"stop": 0.5},
     "shutdown.without-kubelet": {"stop": 1.2},
@@ -122,6 +126,9 @@ BAD = {
     "stream-loss.calm": "losses.RegistersLikeMad",
     "socket-loss.again": "losses.IgnoresItsSocket",
     "socket-loss.stays": "losses.EndsTheOldStreamLate",
+    "overlap.quiet": "overlap.FightsForTheResource",
+    "overlap.older-ends": "overlap.WaitsForAnEmptyDirectory",
+    "overlap.newer-killed": "overlap.GivesWay",
     "hot-plug.noticed": "losses.NoticesNoChange",
     "hot-plug.keeps-ids": "losses.DropsIds",
     "shutdown.in-time": "footprint.LingersAfterSigterm",
@@ -162,12 +169,18 @@ def conform(
         # Named, it need not be found out; in registration, wrong names are to be seen too.
         resource="" if group == "registration" else "x.io/dev",
         trigger="touch {devices_dir}/new",
+        kubelet_version=NEWEST if group == "overlap" else COMPARED,
     )
     checks = [
         check for check in CHECKS if check.id.startswith(f"{group}.") and lane in {"", check.lane}
     ]
     with Trial(subject, replace(LIMITS, **(limits or {})), seed=1) as trial:  # type: ignore[arg-type]
         return run(trial, checks, lambda _: None)
+
+
+def test_a_plugin_with_sockets_of_its_own_works_beside_another_instance() -> None:
+    results = conform("overlap.OwnSocket", "overlap")
+    assert [] == [result.text for result in results if result.verdict is not Verdict.PASS]
 
 
 def failed(results: Sequence[Result]) -> list[str]:

@@ -344,7 +344,7 @@ def test_kubelet_makes_a_directory_and_removes_it(
     [
         (["--nonsense"], 2, "unknown argument"),
         (["--numa-nodes", "x"], 2, "--numa-nodes x: not numbers separated by commas"),
-        (["--version", "1.37"], 2, "invalid choice: '1.37' (choose from '1.26', "),
+        (["--version", "1.38"], 2, "invalid choice: '1.38' (choose from '1.26', "),
         (["ROOT/" + "x" * 100], 1, "use a shorter root"),
         (["ROOT", "--script", "ROOT/none"], 1, "kubelet: ROOT/none: No such file or directory"),
         (["ROOT", "--send", "status"], 1, "no kubelet runs here"),

@@ -10,6 +10,7 @@ import pytest
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as plugin_pb
 from deviceplugin_testing.simulator import (
+    COMPARED,
     NEWEST,
     RELEASES,
     Behaviour,
@@ -20,7 +21,7 @@ from deviceplugin_testing.simulator import (
     StubError,
 )
 from deviceplugin_testing.simulator._host.release import Release
-from kubelets.equipped import Kubelet, R, allocated, during_allocate, near
+from kubelets.equipped import Kubelet, R, allocated, during_allocate, near, refusal
 
 SIDECAR = Pod("p", [Container("main")], [Container("side", {R: 1}, restarts_always=True)])
 
@@ -56,12 +57,22 @@ def listed(kubelet: Kubelet) -> dict[str, list[str]]:
 # Versions.
 
 
-def test_the_default_is_the_newest_and_does_all_that_is_known() -> None:
-    assert NEWEST == KubeletConfig().version == RELEASES[-1]
-    assert Behaviour.v1_36() == Behaviour.of(Release.of(NEWEST))
+def test_the_default_is_the_release_that_is_compared_and_does_all_that_is_known() -> None:
+    assert (COMPARED, NEWEST) == (KubeletConfig().version, RELEASES[-1])
+    assert Behaviour.v1_36() == Behaviour.of(Release.of(COMPARED))
 
 
-@pytest.mark.parametrize("version", ["1.25", "1.37", "1.9", "1.36.2", "28", ""])
+def test_1_37_has_fixed_some_defects() -> None:
+    was, now = Behaviour.v1_36(), Behaviour.of(Release.of("1.37"))
+    assert {
+        "stale_stream_disconnects_successor",
+        "failed_registration_orphans",
+        "unprepare_ignores_users",
+        "prepare_joins_unprepare",
+    } == {name for name in was.__slots__ if getattr(was, name) != getattr(now, name)}
+
+
+@pytest.mark.parametrize("version", ["1.25", "1.38", "1.9", "1.36.2", "28", ""])
 def test_a_release_that_is_not_known_is_refused(version: str) -> None:
     with pytest.raises(ValueError, match=r"is not a known kubelet release: use one of 1\.26, "):
         KubeletConfig(version=version)
@@ -279,3 +290,61 @@ def test_before_1_28_a_restart_fails_pods_that_have_succeeded_and_spares_those_t
     kubelet.restart()
     expected = "Failed" if config.version == "1.27" else "Succeeded"
     assert (expected, "Running") == (kubelet.pod(ended).phase, kubelet.pod(running).phase)
+
+
+# Two plugins of a resource.
+
+
+@releases("1.37")
+def test_in_1_37_two_plugins_of_a_resource_do_not_disturb_each_other(kubelet: Kubelet) -> None:
+    older, newer = kubelet.plugin(name="1"), kubelet.plugin(name="2")
+    kubelet.admitted("p")
+    newer.stop()
+    process = kubelet._process
+    assert process
+    kubelet.wait(lambda: process.connections._current[R].path == str(older.socket))
+    kubelet.admitted("q")
+    assert (1, 1) == (len(newer.allocated), len(older.allocated))
+    assert {"a", "b"} == kubelet.healthy(R)
+    newest = kubelet.plugin(name="3")
+    older.stop()
+    older.wait(lambda: older.streams == 0)
+    kubelet.relist(newest, ["c"])
+    assert {R} == kubelet.registered
+    kubelet.lose(newest)
+
+
+@releases("1.37")
+def test_in_1_37_a_socket_that_is_connected_cannot_register_again(kubelet: Kubelet) -> None:
+    plugin = kubelet.plugin()
+    assert f"device plugin already connected: {plugin.socket}" == refusal(plugin)
+    assert {R} == kubelet.registered
+    assert {"a", "b"} == kubelet.healthy(R)
+    plugin.end_streams()
+    kubelet.wait_for(R, (), {"a", "b"})
+    kubelet.after_a_list(R, plugin.register)
+    assert {"a", "b"} == kubelet.healthy(R)
+
+
+@releases("1.37")
+def test_in_1_37_a_failed_registration_costs_the_earlier_plugin_nothing(kubelet: Kubelet) -> None:
+    healthy = kubelet.plugin(name="healthy")
+    broken = kubelet.stub(name="broken")
+    broken.failing["GetDevicePluginOptions"] = StubError("no")
+    refusal(broken)
+    assert {R} == kubelet.registered
+    kubelet.lose(healthy)
+
+
+@releases("1.37")
+def test_in_1_37_the_plugin_watcher_disconnects_the_plugin_whose_socket_is_gone(
+    kubelet: Kubelet,
+) -> None:
+    kubelet.plugin(devices=["a"])
+    watched = kubelet.watched(devices=["b"])
+    kubelet.after_a_list(R, kubelet.watch)
+    watched.socket.unlink()
+    kubelet.watch()
+    watched.wait(lambda: watched.streams == 0)
+    assert {R} == kubelet.registered
+    assert {"b"} == kubelet.healthy(R)  # nobody has listed since

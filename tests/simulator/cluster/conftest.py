@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +7,7 @@ import pytest
 
 from cluster import real_api_server
 from cluster.dra_api.asking import Asker
+from cluster.dra_api.cases import GATES
 from cluster.dra_objects import Simulated
 
 
@@ -30,8 +32,21 @@ def simulated() -> Iterator[Asker]:
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     """The API server that ``KUBE_APISERVER`` names, asked by its administrator."""
-    root: Path = tmp_path_factory.mktemp("real")
-    with real_api_server.running(root) as server:
+    with _asked(tmp_path_factory.mktemp("real")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def real_with_lists(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
+    """Another one, with the feature gates ``GATES``."""
+    gates = ",".join(f"{name}={str(on).lower()}" for name, on in GATES.items())
+    with _asked(tmp_path_factory.mktemp("lists"), f"--feature-gates={gates}") as found:
+        yield found
+
+
+@contextmanager
+def _asked(root: Path, *flags: str) -> Iterator[Asker]:
+    with real_api_server.running(root, *flags) as server:
         account = {"metadata": {"name": "default"}}
         server.admin.create("/api/v1/namespaces/default/serviceaccounts", account)
         token = (root / "account-admin" / "token").read_text()

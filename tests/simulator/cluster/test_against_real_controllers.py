@@ -97,6 +97,21 @@ def test_five_devices_are_taken_of_two_pools(make: Objects, ends: Ends) -> None:
     ends(devices(make, "c"))
 
 
+def test_a_claim_gets_devices_that_meet_its_constraint(make: Objects, ends: Ends) -> None:
+    """Of the devices of one request, only the last is compared: x, y and x are distinct."""
+    values = {"a": "x", "b": "y", "c": "y", "d": "x", "e": "y"}
+    fields = {name: {"g.io/root": {"string": value}} for name, value in values.items()}
+    make.slice(devices=[{"name": name, "attributes": one} for name, one in fields.items()])
+    make.device_class()
+    for name, rule in (("d", "distinctAttribute"), ("m", "matchAttribute")):
+        exactly = {"deviceClassName": "gopher", "count": 2 if name == "m" else 3}
+        request = {"name": "r", "exactly": exactly}
+        make.claim_of(name, [request], constraints=[{rule: "g.io/root"}])
+        make.pod_with(name, name)
+        decide(make, name)
+    ends(devices(make, "d", "m"))
+
+
 def test_a_tainted_device_is_left_out(make: Objects, ends: Ends) -> None:
     taint = {"key": "x", "value": "held", "effect": "NoSchedule"}
     make.usual(devices=[{"name": "a", "taints": [taint]}, {"name": "b"}])

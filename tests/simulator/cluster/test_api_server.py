@@ -187,6 +187,19 @@ def test_a_request_whose_end_never_comes_is_dropped(make: Simulated) -> None:
 # Faults
 
 
+def test_a_server_whose_caches_start_refuses_lists_and_watches_only(make: Simulated) -> None:
+    path = "/apis/resource.k8s.io/v1/resourceslices"
+    name = make.slice("a")["metadata"]["name"]
+    make.cluster.faults.start_caches(1, after=3)
+    with pytest.raises(UnavailableError, match=r"storage is \(re\)initializing") as raised:
+        make.api.list(path)
+    assert (3, 429) == (raised.value.after, raised.value.status)
+    make.cluster.faults.start_caches()
+    assert name == make.api.get(f"{path}/{name}")["metadata"]["name"]
+    make.cluster.faults.end()
+    assert 1 == len(make.api.list(path).items)
+
+
 def test_an_overloaded_server_says_when_to_come_back(make: Simulated) -> None:
     make.cluster.faults.overload(1, after=7)
     with pytest.raises(UnavailableError) as error:
@@ -404,21 +417,20 @@ def test_the_status_of_a_pod_is_written_apart(make: Simulated) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "devices", "why"),
+    ("expression", "why"),
     [
-        ("true", {"constraints": [{"matchAttribute": "a.b/c"}]}, "not simulated"),
-        ("device.foo == 1", {}, "not simulated"),
-        ("device.driver == 1", {}, "not simulated"),
-        (f"true && '{chr(233) * 5120}' == ''", {}, "Too long: may not be more than 10240 bytes"),
+        ("device.foo == 1", "not simulated"),
+        ("device.driver == 1", "not simulated"),
+        (f"true && '{chr(233) * 5120}' == ''", "Too long: may not be more than 10240 bytes"),
     ],
 )
 def test_a_claim_that_the_scheduler_would_not_understand_is_refused(
-    make: Simulated, expression: str, devices: dict[str, Any], why: str
+    make: Simulated, expression: str, why: str
 ) -> None:
     selector = {"cel": {"expression": expression}}
     exactly = {"deviceClassName": "gopher", "selectors": [selector]}
     with pytest.raises(RefusedError, match=why):
-        make.claim_of("c", [{"name": "r", "exactly": exactly}], **devices)
+        make.claim_of("c", [{"name": "r", "exactly": exactly}])
 
 
 def test_a_list_of_strings_that_is_none_is_refused(make: Simulated) -> None:

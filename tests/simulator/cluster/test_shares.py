@@ -119,7 +119,7 @@ def test_a_slice_that_has_the_fields_keeps_them(make: Simulated) -> None:
 
 
 def test_a_feature_that_nobody_knows_is_an_error() -> None:
-    with pytest.raises(ValueError, match="DRAFoo is not simulated; there is DRAConsumableCapacity"):
+    with pytest.raises(ValueError, match="DRAFoo is not simulated; there are DRACon"):
         SimulatedCluster(feature_gates={"DRAFoo": False})
 
 

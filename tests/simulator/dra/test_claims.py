@@ -238,6 +238,31 @@ def test_a_pod_that_never_had_a_claim_can_take_it_from_the_one_that_has_it(
         assert kubelet.start_container(user, "main")
 
 
+@pytest.mark.parametrize(
+    ("behaviour", "joins"), [(Behaviour.v1_36(), True), (Behaviour.fixed(), False)]
+)
+def test_a_pod_that_takes_a_claim_while_it_is_unprepared(kubelet: Kubelet, joins: bool) -> None:
+    stub = kubelet.driver()
+    one, two = sharing("one", "c"), sharing("two", "c")
+    kubelet.give("c", one, two)
+    assert kubelet.run(one).options
+    outcomes = []
+
+    def unprepare(_claim: pb.Claim) -> pb.NodeUnprepareResourceResponse:
+        outcomes.append(kubelet.run(two))
+        return pb.NodeUnprepareResourceResponse()
+
+    stub.on_unprepare = unprepare
+    kubelet.terminate(one)
+    (outcome,) = outcomes
+    assert joins is bool(outcome.options)
+    assert joins is not ("ResourceClaim c is being unprepared" in outcome.event)
+    assert [["c"]] == stub.prepared
+    if not joins:
+        kubelet.sync_after(100)
+        assert [["c"], ["c"]] == stub.prepared
+
+
 def test_the_claims_of_a_pod_are_prepared_in_one_call_for_each_driver(kubelet: Kubelet) -> None:
     one, two = kubelet.driver("one.io", "one.sock"), kubelet.driver("two.io", "two.sock")
     pod = sharing("p", "both", "second")

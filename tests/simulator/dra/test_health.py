@@ -2,6 +2,7 @@
 
 import pytest
 
+from deviceplugin.proto.dra import HEALTH, V1
 from deviceplugin.proto.dra import dra_v1_pb2 as pb
 from deviceplugin_testing.simulator import (
     Container,
@@ -14,6 +15,7 @@ from deviceplugin_testing.simulator import (
     ResourceHealth,
     StubError,
 )
+from deviceplugin_testing.simulator._dra.plugins import HEALTH_V1
 from kubelets.equipped import Kubelet, result
 from patience import eventually
 
@@ -101,6 +103,24 @@ def test_a_driver_is_asked_for_health_even_if_it_does_not_register_that(kubelet:
         return stub.calls.count("NodeWatchResources") > 1
 
     eventually(asked_again)
+
+
+NEXT = KubeletConfig(version="1.37", watch_interval=None, sync_interval=None)
+
+
+@pytest.mark.parametrize("config", [NEXT])
+@pytest.mark.parametrize(
+    ("services", "asked"),
+    [([], ""), ([HEALTH], HEALTH), ([HEALTH, HEALTH_V1], HEALTH_V1)],
+)
+def test_from_1_37_a_driver_is_asked_for_the_health_that_it_registers(
+    kubelet: Kubelet, services: list[str], asked: str
+) -> None:
+    stub = kubelet.driver(services=[V1, *services])
+    assert kubelet._process
+    ((instance,),) = kubelet._process.dra.drivers.all.values()
+    assert asked == instance.health
+    eventually(lambda: stub.streams == (1 if asked == HEALTH else 0))
 
 
 @pytest.mark.parametrize(

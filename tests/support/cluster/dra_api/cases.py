@@ -5,13 +5,16 @@ versions and random names are left out.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from cluster.dra_api.asking import Case
 from cluster.dra_api.claims import CLAIM_CASES, CLASS_CASES, POD_CASES
-from cluster.dra_api.limits import LIMITS
+from cluster.dra_api.limits import LIMITS, LISTS
 from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
 
+GATES: Final = MappingProxyType({"DRAListTypeAttributes": True})
+"""Of the servers that are asked the cases of ``LISTS``."""
 CASES: Final[Mapping[str, Case]] = {
     **LIMITS,
     **QUANTITIES,
@@ -20,4 +23,5 @@ CASES: Final[Mapping[str, Case]] = {
     **CLAIM_CASES,
     **CLASS_CASES,
     **POD_CASES,
+    **LISTS,
 }

@@ -158,6 +158,17 @@ CLAIM_CASES: Mapping[str, Case] = {
         config=[{"opaque": {"driver": "g", "parameters": [1]}}]
     ),
     "a configuration without parameters": _claim(config=[{"opaque": {"driver": "g"}}]),
+    "a constraint": _claim(constraints=[{"matchAttribute": "a.b/c"}]),
+    "a constraint of other devices": _claim(
+        constraints=[{"requests": ["a", "z"], "distinctAttribute": "a.b/c"}]
+    ),
+    "a constraint of nothing": _claim(constraints=[{"requests": ["a"]}]),
+    "a constraint of two kinds": _claim(
+        constraints=[{"matchAttribute": "a.b/c", "distinctAttribute": "a.b/c"}]
+    ),
+    "a constraint without a domain": _claim(constraints=[{"matchAttribute": "c"}]),
+    "a constraint with a bad name": _claim(constraints=[{"matchAttribute": "a_b/c-d"}]),
+    "33 constraints": _claim(constraints=[{"matchAttribute": "a.b/c"}] * 33),
     "a status by PUT to the claim": [
         _ONE_CLAIM,
         Step("PUT", f"{CLAIMS}/c", edited(lambda x: x.update(status=_ALLOCATED))),

@@ -103,6 +103,8 @@ LIMITS: Mapping[str, Case] = {
     "an attribute with two values": _attribute("a", {"string": "x", "int": 1}),
     "an attribute with an unknown field": _attribute("a", {"fooBar": 1}),
     "an attribute that is a list": _attribute("a", {"strings": ["a"]}),
+    "an attribute that is a list and a number": _attribute("a", {"strings": ["a"], "int": 1}),
+    "an attribute that is an empty list": _attribute("a", {"strings": []}),
     "a number that is a string": _attribute("a", {"int": "x"}),
     "a number of 65 bits": _attribute("a", {"int": 2**63}),
     "a number with a fraction": _attribute("a", {"int": 1.5}),
@@ -202,3 +204,28 @@ LIMITS: Mapping[str, Case] = {
     "no specification": created(lambda made: made.pop("spec")),
     "a specification that is null": created(lambda made: made.update(spec=None)),
 }  # fmt: skip
+
+_VERSIONS = ["1.2.3", "1.2", "x" * 65]
+LISTS: Mapping[str, Case] = {
+    "lists of each type": device(
+        attributes={
+            "a": {"ints": [1, 1, -2]},
+            "b": {"bools": [True, False]},
+            "c": {"strings": ["a", ""]},
+            "d": {"versions": ["1.2.3"]},
+        }
+    ),
+    "an empty list": _attribute("a", {"strings": []}),
+    "a list and a value": _attribute("a", {"ints": [1], "int": 1}),
+    "two lists": _attribute("a", {"ints": [1], "strings": ["a"]}),
+    "an empty list and a value": _attribute("a", {"ints": [], "int": 1}),
+    "a list of long strings": _attribute("a", {"strings": ["a", "b" * 65, "é" * 33]}),
+    "a list of versions that are none": _attribute("a", {"versions": _VERSIONS}),
+    "a list of other values": _attribute("a", {"ints": ["a"]}),
+    "a list that is a string": _attribute("a", {"strings": "a"}),
+    "48 values in lists": device(attributes={"a": {"ints": [*range(47)]}, "b": {"int": 1}}),
+    "49 values in lists": device(attributes={"a": {"ints": [*range(48)]}, "b": {"int": 1}}),
+    "64 devices with lists": _devices(64, attributes={"a": {"ints": [1]}}),
+    "65 devices with lists": _devices(65, attributes={"a": {"ints": [1]}}),
+}
+"""Asked where the feature gate DRAListTypeAttributes is on."""

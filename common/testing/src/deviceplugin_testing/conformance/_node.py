@@ -11,7 +11,7 @@ from deviceplugin.proto.v1beta1 import HEALTHY
 from deviceplugin_testing.conformance._check import Abandoned, Failed
 from deviceplugin_testing.conformance._kubelet import Listed, ObservedKubelet, Registered
 from deviceplugin_testing.conformance._process import Plugin
-from deviceplugin_testing.conformance._subject import Limits, Place, Subject
+from deviceplugin_testing.conformance._subject import Limits, Place, Subject, free_port
 from deviceplugin_testing.simulator import SimulatedKubelet
 
 _DIAL_TIMEOUT: Final = 10.0
@@ -97,10 +97,12 @@ class PluginNode(CheckedProcess):
         )
         self.placeholders = place.placeholders()
 
-    def launch(self) -> Plugin:
+    def launch(self, *, beside: bool = False) -> Plugin:
+        """Start the plugin, or ``beside`` the one that runs another one with an HTTP port."""
+        own = {"http_address": f"127.0.0.1:{free_port()}"} if beside else {}
         self.plugin = Plugin(
             self._subject.command,
-            placeholders=self.placeholders,
+            placeholders={**self.placeholders, **own},
             output=self._place.scratch / "output",
         )
         return self.plugin

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from deviceplugin.errors import ConfigError
-from deviceplugin_testing.simulator import NEWEST
+from deviceplugin_testing.simulator import COMPARED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class Subject:
     """Shell command that changes the devices."""
     kubelet_dir: Path | None = None
     """Directory of the kubelet; by default a new one for each start."""
-    kubelet_version: str = NEWEST
+    kubelet_version: str = COMPARED
     """The release of Kubernetes whose kubelet is simulated."""
     needs_devices: bool = True
     """Whether it fails if it lists no healthy device."""

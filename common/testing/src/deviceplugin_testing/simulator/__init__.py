@@ -1,7 +1,7 @@
 """A simulated kubelet: develop, test and demonstrate device plugins without a cluster.
 
 The kubelet speaks the real protocols on real sockets, in any directory. It behaves like the kubelet
-of Kubernetes 1.36, or of an earlier release, even where that is surprising. For dynamic resource
+of one release of Kubernetes, even where that is surprising. For dynamic resource
 allocation (DRA), there is a simulated cluster: an API server over HTTP, and a scheduler.
 """
 
@@ -27,7 +27,7 @@ from deviceplugin_testing.simulator._host.claim_source import (
 )
 from deviceplugin_testing.simulator._host.config import KubeletConfig
 from deviceplugin_testing.simulator._host.host import Observer
-from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES, Behaviour
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
 from deviceplugin_testing.simulator._node import SimulatedNode
 from deviceplugin_testing.simulator._pods.pod import (
@@ -42,11 +42,13 @@ from deviceplugin_testing.simulator._pods.pod import (
     RunOptions,
     double_bookings,
 )
+from deviceplugin_testing.simulator._releases import COMPARED, NEWEST, RELEASES
 from deviceplugin_testing.simulator._stubs.driver import StubDriver
 from deviceplugin_testing.simulator._stubs.plugin import StubPlugin
 from deviceplugin_testing.simulator._stubs.scripted import StubError
 
 __all__ = [
+    "COMPARED",
     "NEWEST",
     "RELEASES",
     "ApiCluster",

@@ -107,16 +107,24 @@ class Device(_message.Message):
     def __init__(self, name: _Optional[str] = ..., attributes: _Optional[_Mapping[str, DeviceAttribute]] = ..., capacity: _Optional[_Mapping[str, DeviceCapacity]] = ..., consumes_counters: _Optional[_Iterable[_Union[DeviceCounterConsumption, _Mapping]]] = ..., node_name: _Optional[str] = ..., node_selector: _Optional[_Union[NodeSelector, _Mapping]] = ..., all_nodes: bool = ..., taints: _Optional[_Iterable[_Union[DeviceTaint, _Mapping]]] = ..., binds_to_node: bool = ..., binding_conditions: _Optional[_Iterable[str]] = ..., binding_failure_conditions: _Optional[_Iterable[str]] = ..., allow_multiple_allocations: bool = ...) -> None: ...
 
 class DeviceAttribute(_message.Message):
-    __slots__ = ("int_value", "bool_value", "string_value", "version_value")
+    __slots__ = ("int_value", "bool_value", "string_value", "version_value", "int_values", "bool_values", "string_values", "version_values")
     INT_VALUE_FIELD_NUMBER: _ClassVar[int]
     BOOL_VALUE_FIELD_NUMBER: _ClassVar[int]
     STRING_VALUE_FIELD_NUMBER: _ClassVar[int]
     VERSION_VALUE_FIELD_NUMBER: _ClassVar[int]
+    INT_VALUES_FIELD_NUMBER: _ClassVar[int]
+    BOOL_VALUES_FIELD_NUMBER: _ClassVar[int]
+    STRING_VALUES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_VALUES_FIELD_NUMBER: _ClassVar[int]
     int_value: int
     bool_value: bool
     string_value: str
     version_value: str
-    def __init__(self, int_value: _Optional[int] = ..., bool_value: bool = ..., string_value: _Optional[str] = ..., version_value: _Optional[str] = ...) -> None: ...
+    int_values: _containers.RepeatedScalarFieldContainer[int]
+    bool_values: _containers.RepeatedScalarFieldContainer[bool]
+    string_values: _containers.RepeatedScalarFieldContainer[str]
+    version_values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, int_value: _Optional[int] = ..., bool_value: bool = ..., string_value: _Optional[str] = ..., version_value: _Optional[str] = ..., int_values: _Optional[_Iterable[int]] = ..., bool_values: _Optional[_Iterable[bool]] = ..., string_values: _Optional[_Iterable[str]] = ..., version_values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DeviceCapacity(_message.Message):
     __slots__ = ("value", "request_policy")

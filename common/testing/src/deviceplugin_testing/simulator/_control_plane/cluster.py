@@ -31,7 +31,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Kind,
     Object,
 )
-from deviceplugin_testing.simulator._control_plane.rules import shares
+from deviceplugin_testing.simulator._control_plane.rules.gates import Gates
 from deviceplugin_testing.simulator._control_plane.scheduler.scheduler import Scheduler
 from deviceplugin_testing.simulator._control_plane.store import Page, Store
 
@@ -49,9 +49,8 @@ class SimulatedCluster:
 
     It is not Kubernetes: no server-side apply, no other patches than merge and JSON patches, no
     admission policies, dry runs of creations only, and of CEL only equality of ``device.driver``
-    and attributes. Claims with constraints are refused, because the scheduler here would ignore
-    them. It offers only slices with ``nodeName`` or ``allNodes``, and no devices with counters or
-    conditions.
+    and attributes. It offers only slices with ``nodeName`` or ``allNodes``, and no devices with
+    counters or conditions.
 
     Args:
         controllers: Whether scheduler and controllers run in a thread. Otherwise call ``settle``.
@@ -59,8 +58,9 @@ class SimulatedCluster:
         seed: Of the random parts of names and UIDs.
         tls: A server's certificate, for https. Clients send tokens over https only.
         waits: The clock by which watches end and bookmarks are sent.
-        feature_gates: Which features are off, such as ``{"DRAConsumableCapacity": False}``: then
-            devices cannot be shared, as before Kubernetes 1.36. Others are not known here.
+        feature_gates: ``{"DRAConsumableCapacity": False}``: devices cannot be shared, as before
+            Kubernetes 1.36. ``{"DRAListTypeAttributes": True}``: an attribute can have several
+            values. Others are not known here.
     """
 
     def __init__(
@@ -74,8 +74,7 @@ class SimulatedCluster:
         feature_gates: Mapping[str, bool] = MappingProxyType({}),
     ) -> None:
         self._store = Store(KINDS, clock=clock, seed=seed, waits=waits)
-        counts_shares = shares.checked(feature_gates)
-        self._objects = Objects(self._store, counts_shares=counts_shares)
+        self._objects = Objects(self._store, Gates.of(feature_gates))
         self._access = Access(self._store)
         self.faults = Faults()
         """What is wrong with the API server."""

@@ -8,7 +8,7 @@ import ast
 import keyword
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -173,8 +173,9 @@ def _no_overload(*_given: object) -> None:
 
 def _member(subject: Any, key: Any) -> Any:
     try:
-        return subject[key] if isinstance(subject, Mapping) else {}[key]
-    except (KeyError, TypeError):
+        is_place = isinstance(subject, list) and type(key) is int and key >= 0
+        return subject[key] if is_place or isinstance(subject, Mapping) else {}[key]
+    except (LookupError, TypeError):
         raise SelectorError(f"no such key: {key}") from None
 
 
@@ -198,7 +199,7 @@ def _compare(node: ast.Compare, of: Candidate) -> bool:
     if isinstance(symbol, ast.Eq | ast.NotEq):
         return _equal(one, other) is isinstance(symbol, ast.Eq)
     if isinstance(symbol, ast.In) and isinstance(other, list | Mapping):
-        return any(_equal(one, each) for each in other)
+        return _includes(other, one)
     fits = isinstance(one, int | str) and type(one) is type(other)
     call = _OPERATORS[type(symbol)] if fits else _no_overload
     return bool(_apply(type(symbol).__name__, call, one, other))
@@ -209,6 +210,10 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
     return type(one) is type(other) and one == other
+
+
+def _includes(several: Iterable[Any], one: Any) -> bool:
+    return any(_equal(one, each) for each in several)
 
 
 def _unary(node: ast.UnaryOp, of: Candidate) -> Any:
@@ -258,7 +263,11 @@ _OPERATORS: Final[Mapping[type, Any]] = {
         (ast.Eq, ast.NotEq, ast.In, ast.And, ast.Or, ast.Invert, ast.USub, ast.Load), _no_overload
     ),
 }
-_READ: Final[Mapping[str, Callable[[Any], Any]]] = {"value": _quantity, "version": _semver}
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "value": _quantity,
+    "version": _semver,
+    "versions": lambda several: [*map(_semver, several)],
+}
 _FUNCTIONS: Final[Mapping[str, Any]] = {"has": bool, "quantity": _quantity, "semver": _semver}
 _AMOUNTS: Final = (_Quantity, _Semver)
 _METHODS: Final[Mapping[str, Mapping[type, Callable[..., Any]]]] = {
@@ -271,6 +280,7 @@ _METHODS: Final[Mapping[str, Mapping[type, Callable[..., Any]]]] = {
     "contains": {str: contains},
     "matches": {str: _matches},
     "lowerAscii": {str: lambda text: text.encode().lower().decode()},
+    "includes": {**dict.fromkeys((bool, int, str, *_AMOUNTS), _equal), list: _includes},
     "upperAscii": {str: lambda text: text.encode().upper().decode()},
 }
 _VALUES: Final[Mapping[type, Callable[[Any, Candidate], Any]]] = {

@@ -29,6 +29,8 @@ class PluginClient:
     def __init__(self, resource: str, path: str) -> None:
         self.resource = resource
         self.path = path
+        self.offered = pb.DevicePluginOptions()
+        """Its options, once it has been asked for them."""
         self.streaming = False
         """Whether ListAndWatch is open, or its end has not been handled yet."""
         self.greeting = True

@@ -17,8 +17,9 @@ from deviceplugin_testing.simulator._wire import go_error, go_quote, socket_path
 class Connections:
     """The current client of each resource, and the threads that read their streams.
 
-    In Kubernetes 1.36, the name of its resource alone identifies a client. So when the stream of a
-    replaced plugin ends, the kubelet disconnects the plugin that replaced it.
+    Before Kubernetes 1.37, the name of its resource alone identifies a client. So when the stream
+    of a replaced plugin ends, the kubelet disconnects the plugin that replaced it. From 1.37 on it
+    is known by resource and socket, and when it ends, another one is current.
     """
 
     def __init__(self, host: Host, manager: DeviceManager, *, dial_timeout: float) -> None:
@@ -26,6 +27,8 @@ class Connections:
         self._manager = manager
         self._dial_timeout = dial_timeout
         self._current: dict[str, PluginClient] = {}
+        self._others: dict[tuple[str, str], PluginClient] = {}
+        """All that are connected, by resource and socket, from 1.37 on."""
         self._open: set[PluginClient] = set()
         self._readers: set[threading.Thread] = set()
         self._closed = False
@@ -45,20 +48,29 @@ class Connections:
             if early:
                 self._current[resource] = client
         try:
-            options = self._greet(client, context)
+            client.offered = self._greet(client, context)
+            self._take_socket(client)
         except ConnectError:
             self._give_up(client)
             raise
         with self._host.changed:
             if not early:
                 self._current[resource] = client
-            self._manager.connected(client, options)
+            self._manager.connected(client, client.offered)
             client.greeting = False
             self._read(client)
             if client.unwanted:
                 self._manager.disconnected(resource)
         if client.unwanted:
             client.close()
+
+    def _take_socket(self, client: PluginClient) -> None:
+        with self._host.changed:
+            if not self._host.release.tracks_sockets:
+                return
+            if (client.resource, client.path) in self._others:
+                raise ConnectError(f"device plugin already connected: {client.path}")
+            self._others[client.resource, client.path] = client
 
     def _take_up(self, client: PluginClient) -> bool:
         """Add the client to the open ones, unless the kubelet has stopped; return whether done.
@@ -139,9 +151,34 @@ class Connections:
     def _stream_ended(self, client: PluginClient) -> None:
         if self._host.behaviour.stale_stream_disconnects_successor:
             self.disconnect(client.resource, once_greeted=True)
+        elif self._host.release.tracks_sockets:
+            self._lose(client)
         else:
             self.disconnect(client.resource, only=client)
             client.close()
+
+    def _lose(self, client: PluginClient) -> None:
+        """Forget a client; another one of its resource, any, has the resource then."""
+        with self._host.changed:
+            lost = self._others.pop((client.resource, client.path), None) is client
+            rest = {path for resource, path in self._others if resource == client.resource}
+            if lost and rest:
+                chosen = self._others[client.resource, self._host.shuffled(rest)[0]]
+                self._current[client.resource] = chosen
+                self._manager.connected(chosen, chosen.offered)
+            elif lost:
+                self._current.pop(client.resource)
+                self._manager.disconnected(client.resource)
+        client.close()
+
+    def disconnect_socket(self, resource: str, path: str) -> None:
+        """Close the connection to the plugin at ``path``; before 1.37, to the resource's plugin."""
+        with self._host.changed:
+            client = self._others.get((resource, path))
+        if client is not None:
+            self._lose(client)
+        elif not self._host.release.tracks_sockets:
+            self.disconnect(resource)
 
     def disconnect(
         self, resource: str, *, only: PluginClient | None = None, once_greeted: bool = False
@@ -156,6 +193,9 @@ class Connections:
             client = self._current.get(resource)
             if client is None or only not in {None, client}:
                 return False
+            if self._host.release.tracks_sockets:
+                self._lose(client)
+                return True
             del self._current[resource]
             self._manager.disconnected(resource)
             client.unwanted = True

@@ -45,6 +45,8 @@ class ClaimState:
     pods: set[str] = field(default_factory=set)
     """The UIDs of the pods that use it."""
     prepared: bool = False
+    unpreparing: bool = False
+    """Whether its last user has gone, and the drivers are being called."""
 
     @classmethod
     def of(cls, claim: Mapping[str, Any]) -> Self:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from deviceplugin.proto.dra import CALL_TIMEOUT, V1, V1BETA1
+from deviceplugin.proto.dra import CALL_TIMEOUT, HEALTH, V1, V1BETA1
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as watcher_pb
-from deviceplugin_testing.simulator._dra.plugins import DriverPlugin, HealthReader
+from deviceplugin_testing.simulator._dra.plugins import HEALTH_V1, DriverPlugin, HealthReader
 from deviceplugin_testing.simulator._errors import CallError, ConnectError
 from deviceplugin_testing.simulator._host.claim_source import ClusterError
 from deviceplugin_testing.simulator._host.host import Host
@@ -153,6 +153,9 @@ class Drivers:
             try:
                 service = self._choose(info.supported_versions)
                 plugin = DriverPlugin(driver, endpoint, service, CALL_TIMEOUT)
+                if self._host.release.watches_advertised_health:
+                    offered = (one for one in (HEALTH_V1, HEALTH) if one in info.supported_versions)
+                    plugin.health = next(offered, "")
             except ValueError as error:
                 raise ConnectError(
                     f"create gRPC connection to DRA driver {driver} plugin at endpoint {endpoint}: "

@@ -8,7 +8,14 @@ from typing import Any, Final
 import grpc
 
 from deviceplugin._platform import rpc
-from deviceplugin.proto.dra import V1, V1BETA1, dra_health_v1alpha1_pb2, dra_v1_pb2, dra_v1beta1_pb2
+from deviceplugin.proto.dra import (
+    HEALTH,
+    V1,
+    V1BETA1,
+    dra_health_v1alpha1_pb2,
+    dra_v1_pb2,
+    dra_v1beta1_pb2,
+)
 from deviceplugin_testing.simulator._errors import CallError
 from deviceplugin_testing.simulator._host.host import Host, Key
 from deviceplugin_testing.simulator._wire import (
@@ -24,7 +31,8 @@ SERVICES: Final = {
     V1BETA1: dra_v1beta1_pb2.DESCRIPTOR.services_by_name["DRAPlugin"],
 }
 """The services that a kubelet may choose, by the names under which drivers register them."""
-_HEALTH: Final = dra_health_v1alpha1_pb2.DESCRIPTOR.services_by_name["DRAResourceHealth"]
+HEALTH_V1: Final = "v1.DRAResourceHealth"
+"""The service of Kubernetes 1.37, whose messages are the same bytes as those of v1alpha1."""
 
 
 class DriverPlugin:
@@ -39,6 +47,8 @@ class DriverPlugin:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
+        self.health = HEALTH
+        """The service of its reports of health; the owner sets it. Empty if there is none."""
         self.connected = False
         """Whether the socket answers. The owner sets it."""
         self.health_due: float | None = None
@@ -88,11 +98,13 @@ class DriverPlugin:
     def reports(self) -> Iterator[dra_health_v1alpha1_pb2.NodeWatchResourcesResponse]:
         """Yield the reports of health until the stream ends, for whatever reason."""
         try:
-            calls = rpc.calls(self._channel, _HEALTH)
-            self._stream = calls["NodeWatchResources"](
-                dra_health_v1alpha1_pb2.NodeWatchResourcesRequest()
+            watch = self._channel.unary_stream(
+                f"/{self.health}/NodeWatchResources",
+                dra_health_v1alpha1_pb2.NodeWatchResourcesRequest.SerializeToString,
+                dra_health_v1alpha1_pb2.NodeWatchResourcesResponse.FromString,
             )
-            yield from self._stream  # type: ignore[misc]
+            self._stream = watch(dra_health_v1alpha1_pb2.NodeWatchResourcesRequest())
+            yield from self._stream
         except (grpc.RpcError, ValueError):  # ValueError: closed before the call
             return
 
@@ -120,7 +132,7 @@ class HealthReader:
 
     def read(self, plugin: DriverPlugin) -> None:
         """Read the stream of an instance until the instance is closed."""
-        if not self._host.release.watches_dra_health:
+        if not self._host.release.watches_dra_health or not plugin.health:
             return
         with self._host.changed:
             self._plugins = [each for each in self._plugins if not each.closed] + [plugin]

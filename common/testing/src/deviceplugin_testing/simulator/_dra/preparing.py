@@ -83,6 +83,8 @@ class Preparer:
                 f"old ResourceClaim with same name {found.name} and different UID {state.uid} "
                 "still exists (previous pod force-deleted?!)"
             )
+        elif state.unpreparing and not self._host.behaviour.prepare_joins_unprepare:
+            raise ValueError(f"ResourceClaim {found.name} is being unprepared")
         state.pods.add(pod.uid)
         return None if state.prepared else state
 
@@ -147,6 +149,8 @@ class Preparer:
                 plugin = self._drivers.get(driver)
                 list(self._call(plugin, "NodeUnprepareResources", batches[driver]))
         except CallError as error:
+            for state in states:
+                state.unpreparing = False
             raise PrepareError(f"unprepare dynamic resources: {error}") from None
         with self._host.changed:
             for state in states:
@@ -164,6 +168,7 @@ class Preparer:
             if self._has_other_users(state, uid):
                 state.pods.discard(uid)
             else:
+                state.unpreparing = True
                 found.append(state)
         return found
 

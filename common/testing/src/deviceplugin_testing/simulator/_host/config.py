@@ -6,7 +6,8 @@ from typing import Literal
 
 from deviceplugin.kit.cdi._files import VERSIONS
 from deviceplugin_testing.simulator._host.claim_source import Cluster
-from deviceplugin_testing.simulator._host.release import NEWEST, Release
+from deviceplugin_testing.simulator._host.release import Release
+from deviceplugin_testing.simulator._releases import COMPARED
 
 TopologyPolicy = Literal["none", "best-effort", "restricted", "single-numa-node"]
 TopologyScope = Literal["container", "pod"]
@@ -20,7 +21,7 @@ class KubeletConfig:
         ValueError: ``version`` is not a known release.
     """
 
-    version: str = NEWEST
+    version: str = COMPARED
     """The release of Kubernetes, such as ``1.28``."""
 
     topology_policy: TopologyPolicy = "none"

@@ -1,16 +1,12 @@
 """Releases of Kubernetes, and the kubelet's known defects."""
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
-NEWEST: Final = "1.36"
-"""The release whose real device manager the simulation is compared with."""
-_OLDEST: Final = 26
-RELEASES: Final = tuple(f"1.{minor}" for minor in range(_OLDEST, int(NEWEST[2:]) + 1))
-"""The releases whose kubelet sources have been compared, the oldest first."""
+from deviceplugin_testing.simulator._releases import RELEASES
 
 
-def _true(since: int = _OLDEST, until: int = 1000) -> Any:
+def _true(since: int = 0, until: int = 1000) -> Any:
     """Return a field that is true from one minor release on, until another."""
     return field(metadata={"minors": range(since, until)})
 
@@ -42,8 +38,6 @@ class Release:
     """It passes them as an annotation too."""
     deletes_sockets_only: bool = _true(since=33)
     """A start deletes only sockets in the plugin directory. Otherwise it keeps only directories."""
-    missing_device_crashes: bool = _true(since=34)
-    """The kubelet crashes when it looks up a device that is no longer listed."""
     cancels_registration: bool = _true(since=35)
     """If the plugin cancels Register, the kubelet undoes it. Otherwise it continues."""
     retries_refused_plugin: bool = _true(since=36)
@@ -65,6 +59,11 @@ class Release:
     """The pod resources API has the devices of claims."""
     watches_dra_health: bool = _true(since=36)
     """The kubelet reads the health of devices from DRA drivers."""
+    watches_advertised_health: bool = _true(since=37)
+    """It reads only what a driver registered, v1 rather than v1alpha1. Otherwise v1alpha1 of all.
+    """
+    tracks_sockets: bool = _true(since=37)
+    """Several plugins of a resource can be connected; a socket that is connected is refused."""
 
     @classmethod
     def of(cls, name: str) -> Self:
@@ -73,43 +72,50 @@ class Release:
             raise ValueError(
                 f"{name!r} is not a known kubelet release: use one of {', '.join(RELEASES)}"
             )
-        minor = int(name.partition(".")[2])
-        facts = {one.name: minor in one.metadata["minors"] for one in fields(cls) if one.metadata}
-        return cls(name=name, **facts)
+        return cls(name=name, **_facts(cls, name))
+
+
+def _facts(cls: type[Any], name: str) -> dict[str, bool]:
+    minor = int(name.partition(".")[2])
+    return {one.name: minor in one.metadata["minors"] for one in fields(cls) if one.metadata}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """Defects of the kubelet of Kubernetes 1.36. Each can be switched off."""
+    """Defects of the kubelet. Each can be switched off."""
 
-    stale_stream_disconnects_successor: bool
+    stale_stream_disconnects_successor: bool = _true(until=37)
     """The end of a replaced plugin's stream disconnects the plugin that replaced it."""
 
-    replaced_plugin_still_lists: bool
+    replaced_plugin_still_lists: bool = _true()
     """Lists of a replaced plugin are applied while its stream is open."""
 
-    failed_registration_orphans: bool
+    failed_registration_orphans: bool = _true(until=37)
     """After a failed registration, the kubelet does not notice that the earlier plugin dies."""
 
-    failed_allocation_leaks: bool
+    failed_allocation_leaks: bool = _true()
     """Devices stay in use after an Allocate answer without containers, or a failed preference."""
 
-    collection_forgets_in_flight: bool
+    collection_forgets_in_flight: bool = _true()
     """Garbage collection during an Allocate makes its devices look free permanently."""
 
-    missing_device_crashes: bool
+    missing_device_crashes: bool = _true(since=34)
     """The kubelet dies when it looks up a device that is no longer listed."""
 
-    health_owner_ignores_resource: bool
+    health_owner_ignores_resource: bool = _true()
     """If two resources have equal device ids, a change of health can be reported to the wrong pod.
     """
 
-    claimed_resource_needs_pre_start: bool
+    claimed_resource_needs_pre_start: bool = _true()
     """A container whose resource comes from a claim cannot start while a plugin of that resource
     requires PreStartContainer, or did in the last 5 minutes."""
 
-    unprepare_ignores_users: bool
+    unprepare_ignores_users: bool = _true(until=37)
     """A claim that one pod uses is unprepared at the end of another one that only refers to it."""
+
+    prepare_joins_unprepare: bool = _true(until=37)
+    """A pod that begins to use a claim while it is being unprepared runs with unprepared devices.
+    Otherwise its claims fail to be prepared, and are tried again."""
 
     @classmethod
     def v1_36(cls) -> Self:
@@ -119,7 +125,7 @@ class Behaviour:
     @classmethod
     def of(cls, release: Release) -> Self:
         """Return the behaviour of a release: all defects that are in its code."""
-        return replace(cls.v1_36(), missing_device_crashes=release.missing_device_crashes)
+        return cls(**_facts(cls, release.name))
 
     @classmethod
     def fixed(cls) -> Self:

@@ -42,6 +42,6 @@ class DevicePlugins:
     def register(self, info: pb.PluginInfo, endpoint: str) -> None:
         self._connections.connect(info.name, endpoint, None)
 
-    def deregister(self, name: str, endpoint: str) -> None:  # noqa: ARG002
-        """Disconnect by name: the current plugin, even if it has another socket."""
-        self._connections.disconnect(name)
+    def deregister(self, name: str, endpoint: str) -> None:
+        """Disconnect the plugin; before 1.37 by name, even if it has another socket."""
+        self._connections.disconnect_socket(name, endpoint)

@@ -18,7 +18,7 @@ from deviceplugin_testing.conformance._subject import QUICK, Limits, Subject
 from deviceplugin_testing.conformance._trial import Trial
 from deviceplugin_testing.conformance.checks import GROUPS
 from deviceplugin_testing.conformance.dra import DRA_GROUPS, DraTrial
-from deviceplugin_testing.simulator import NEWEST, RELEASES
+from deviceplugin_testing.simulator import COMPARED, NEWEST, RELEASES
 from deviceplugin_testing.simulator._host.release import Release
 from deviceplugin_testing.tools.conformance import _report
 
@@ -219,9 +219,9 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--kubelet-version",
         choices=RELEASES,
-        default=NEWEST,
+        default=COMPARED,
         metavar="RELEASE",
-        help=f"check it on the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
+        help=f"check it on the kubelet of this release, {RELEASES[0]} to {NEWEST} ({COMPARED})",
     )
     add(
         "--trigger-change",

@@ -12,7 +12,7 @@ from deviceplugin._app.text_table import aligned
 from deviceplugin.tools import _command_line
 from deviceplugin.tools._command_line import Line, Tone
 from deviceplugin_testing.conformance._check import NO_DEVICES, Check, Result, Verdict
-from deviceplugin_testing.simulator import NEWEST
+from deviceplugin_testing.simulator import COMPARED
 
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
@@ -38,7 +38,7 @@ class Run:
     """Why the plugin did not start; empty if it did."""
     only_one: str = ""
     """Why it did not start beside another process of it; empty if it did."""
-    kubelet_version: str = NEWEST
+    kubelet_version: str = COMPARED
     """The release of Kubernetes whose kubelet was simulated."""
     needs_devices: bool = True
     """Whether it fails if it lists no healthy device."""

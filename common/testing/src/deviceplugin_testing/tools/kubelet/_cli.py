@@ -16,8 +16,9 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.tools import _command_line
 from deviceplugin_testing.simulator._errors import KubeletStopped
 from deviceplugin_testing.simulator._host.config import KubeletConfig, TopologyPolicy, TopologyScope
-from deviceplugin_testing.simulator._host.release import NEWEST, RELEASES, Behaviour
+from deviceplugin_testing.simulator._host.release import Behaviour
 from deviceplugin_testing.simulator._kubelet.kubelet import SimulatedKubelet
+from deviceplugin_testing.simulator._releases import COMPARED, NEWEST, RELEASES
 from deviceplugin_testing.tools._console import Console, listening, opened, send, serve, stopping
 from deviceplugin_testing.tools.kubelet._commands import KubeletCommands, LeapingClock, LiveView
 
@@ -79,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version",
         choices=RELEASES,
-        default=NEWEST,
+        default=COMPARED,
         metavar="RELEASE",
-        help=f"behave like the kubelet of this release, {RELEASES[0]} to {NEWEST} ({NEWEST})",
+        help=f"behave like the kubelet of this release, {RELEASES[0]} to {NEWEST} ({COMPARED})",
     )
     parser.add_argument("--fixed", action="store_true", help="do not simulate known defects")
     words = "time between two updates of the node status"

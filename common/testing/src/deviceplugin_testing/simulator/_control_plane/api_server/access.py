@@ -140,6 +140,7 @@ def _has(names: list[str], name: str) -> bool:
 
 Matches = Callable[[Wanted], bool]
 RETRY: Final = "retryAfterSeconds"
+_STARTING: Final = "storage is (re)initializing"
 """Of the details of a refusal: when to come back."""
 
 
@@ -172,6 +173,15 @@ class Faults:
         message = "the server has received too many requests and has asked us to try again later"
         error = RefusedError(code, reason, message, {RETRY: after})
         self.refuse(error, times, matches=matches)
+
+    def start_caches(self, times: float = math.inf, *, after: int = 1) -> None:
+        """Refuse lists and watches as an API server does whose watch caches are starting.
+
+        Other requests go to its storage, as in Kubernetes 1.31 and later. There, so do lists with a
+        limit and without selectors; here they are refused.
+        """
+        error = RefusedError(429, "TooManyRequests", _STARTING, {RETRY: after})
+        self.refuse(error, times, matches=lambda wanted: wanted.verb in {"list", "watch"})
 
     def refuse(
         self, error: RefusedError, times: float = 1, *, matches: Matches = lambda _wanted: True

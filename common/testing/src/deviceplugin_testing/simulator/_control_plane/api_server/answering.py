@@ -22,17 +22,17 @@ from deviceplugin_testing.simulator._control_plane.api_server.request import Req
 from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, unknown_address
 from deviceplugin_testing.simulator._monitor import Monitor
+from deviceplugin_testing.simulator._releases import COMPARED
 
-VERSION = "1.36"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _RESOURCE_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
 def documents(kinds: Iterable[Kind]) -> dict[str, Object]:
     """Return what is at the addresses of groups and versions, by address."""
-    minor = VERSION.partition(".")[2]
+    minor = COMPARED.partition(".")[2]
     found: dict[str, Object] = {
-        "/version": {"major": "1", "minor": minor, "gitVersion": f"v{VERSION}.2"},
+        "/version": {"major": "1", "minor": minor, "gitVersion": f"v{COMPARED}.2"},
         "/readyz": {},
         "/livez": {},
     }

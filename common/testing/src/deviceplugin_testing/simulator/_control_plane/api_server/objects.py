@@ -18,7 +18,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules.by_kind import admit, admit_change
 from deviceplugin_testing.simulator._control_plane.rules.fields import known_fields
-from deviceplugin_testing.simulator._control_plane.rules.shares import without_shares
+from deviceplugin_testing.simulator._control_plane.rules.gates import Gates
 from deviceplugin_testing.simulator._control_plane.store import Store
 
 MERGE: Final = "application/merge-patch+json"
@@ -87,7 +87,7 @@ _OWN: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePe
 class Objects:
     """The objects of ``store``, as the API server lets them be read and written.
 
-    ``counts_shares`` says whether devices can be shared, as the feature gate does.
+    ``gates`` say which features are on.
     """
 
     patches: ClassVar[Mapping[str, Callable[[Object, Any], Object]]] = {
@@ -96,9 +96,9 @@ class Objects:
     }
     """How a patch is applied, by its media type."""
 
-    def __init__(self, store: Store, *, counts_shares: bool = True) -> None:
+    def __init__(self, store: Store, gates: Gates = Gates()) -> None:  # noqa: B008 - immutable
         self.store = store
-        self.counts_shares = counts_shares
+        self.gates = gates
 
     def create(self, kind: Kind, namespace: str, made: Object, *, dry_run: bool = False) -> Object:
         """Create an object, and return it; raise ``RefusedError``.
@@ -118,7 +118,7 @@ class Objects:
             for name in ("uid", "generation", "creationTimestamp", "deletionTimestamp"):
                 metadata.pop(name, None)
             self.store.complete_name(metadata)
-            self._drop_fields(kind, made, None)
+            self.gates.drop_disabled(kind, made, None)
             self.admit(kind, made, dry_run=dry_run)
             return self.store.create(kind, made, dry_run=dry_run)
 
@@ -128,15 +128,11 @@ class Objects:
 
     def admit(self, kind: Kind, made: Object, *, dry_run: bool) -> None:  # noqa: ARG002
         """Add defaults to a new object; raise ``RefusedError`` if it is not to be created."""
-        admit(self.store, kind, made)
+        admit(self.store, kind, made, includes=self.gates.lists)
 
     def admit_change(self, kind: Kind, old: Object, new: Object, part: str) -> None:
         """Add defaults to a changed object; raise ``RefusedError`` if it is not to be changed."""
-        admit_change(self.store, kind, old, new, part)
-
-    def _drop_fields(self, kind: Kind, new: Object, old: Object | None) -> None:
-        if not self.counts_shares:
-            without_shares(kind, new, old)
+        admit_change(self.store, kind, old, new, part, includes=self.gates.lists)
 
     def replace(
         self, kind: Kind, namespace: str, name: str, made: Object, part: str = ""
@@ -170,7 +166,7 @@ class Objects:
             new = change(old)
             _check_version(kind, old["metadata"], new["metadata"])
             found = _merged_parts(kind, old, new, part)
-            self._drop_fields(kind, found, old)
+            self.gates.drop_disabled(kind, found, old)
             self.admit_change(kind, old, found, part)
             return found
 

@@ -123,18 +123,25 @@ _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldErr
     POD: check_pod,
 }
 
+_SELECTING: Final = (RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, DEVICE_CLASS)
 
-def admit(store: Store, kind: Kind, made: Object) -> None:
-    """Add defaults to a new object; raise ``RefusedError``."""
+
+def admit(store: Store, kind: Kind, made: Object, *, includes: bool = False) -> None:
+    """Add defaults to a new object; raise ``RefusedError``.
+
+    ``includes`` says whether selectors may have the method of this name.
+    """
     made.pop("status", None) if kind == RESOURCE_CLAIM else None
     add_defaults(store, kind, made)
-    errors = [*check_metadata(made["metadata"]), *_check(kind, made, None)]
+    errors = [*check_metadata(made["metadata"]), *_check(kind, made, None, includes=includes)]
     if kind == RESOURCE_CLAIM:
         errors += _check_admin_access(store, made)
     _refuse(kind, made, errors)
 
 
-def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str = "") -> None:
+def admit_change(
+    store: Store, kind: Kind, old: Object, new: Object, part: str = "", *, includes: bool = False
+) -> None:
     """Add defaults to a changed object, or to its subresource; raise ``RefusedError``."""
     if part == "status":
         if kind == RESOURCE_CLAIM:
@@ -142,7 +149,9 @@ def admit_change(store: Store, kind: Kind, old: Object, new: Object, part: str =
             _refuse(kind, new, [*claims.check_status(new, old)])
         return
     add_defaults(store, kind, new)
-    _refuse(kind, new, [*check_metadata(new["metadata"]), *_check(kind, new, old)])
+    _refuse(
+        kind, new, [*check_metadata(new["metadata"]), *_check(kind, new, old, includes=includes)]
+    )
 
 
 def add_defaults(store: Store, kind: Kind, made: Object) -> None:
@@ -159,9 +168,11 @@ def add_defaults(store: Store, kind: Kind, made: Object) -> None:
         add_pod_defaults(made)
 
 
-def _check(kind: Kind, new: Object, old: Object | None) -> Iterator[FieldError]:
+def _check(kind: Kind, new: Object, old: Object | None, *, includes: bool) -> Iterator[FieldError]:
     if kind in _CHECKS:
         yield from _CHECKS[kind](new, old)
+    if kind in _SELECTING and not includes:
+        yield from claims.check_methods(new, old)
 
 
 def _check_admin_access(store: Store, claim: Object) -> Iterator[FieldError]:

@@ -16,7 +16,11 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
 from deviceplugin_testing.simulator._control_plane.rules.device_status import check_devices
-from deviceplugin_testing.simulator._control_plane.rules.slices import check_driver, check_effect
+from deviceplugin_testing.simulator._control_plane.rules.slices import (
+    check_driver,
+    check_effect,
+    check_name,
+)
 from deviceplugin_testing.simulator._control_plane.selectors import parse_selector
 
 EXACT_COUNT: Final = "ExactCount"
@@ -24,10 +28,12 @@ _MODES: Final = ("All", EXACT_COUNT)
 _OPERATORS: Final = ("Equal", "Exists")
 _LONGEST_EXPRESSION: Final = 10 * 1024
 _MOST_REQUESTS: Final = 32
+_MOST_CONSTRAINTS: Final = 32
 _MOST_PODS: Final = 256
 _UNION: Final = "exactly one of `exactly` or `firstAvailable` is required"
 _IMMUTABLE: Final = "field is immutable"
-_NOT_SIMULATED: Final = "not simulated: the scheduler of the simulated cluster would ignore it"
+_ONE_RULE: Final = 'exactly one of "matchAttribute" or "distinctAttribute" is required'
+_NO_DOMAIN: Final = "a fully qualified name must be a domain and a name separated by a slash"
 
 
 def add_defaults(spec: Object) -> None:
@@ -73,6 +79,26 @@ def check_status(new: Object, old: Object) -> Iterator[FieldError]:
     yield from check_devices(status)
 
 
+def check_methods(new: Object, old: Object | None = None) -> Iterator[FieldError]:
+    """Yield the errors of selectors with the method of DRAListTypeAttributes, which is off."""
+    if old is None or old["spec"] != new["spec"]:
+        for field, expression in _expressions("spec", new["spec"]):
+            if ".includes(" in expression:
+                problem = "undeclared reference to 'includes' (in container '')"
+                yield invalid(field, expression, f"compilation failed: ERROR: {problem}")
+
+
+def _expressions(place: str, made: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(made, list):
+        for index, one in enumerate(made):
+            yield from _expressions(f"{place}[{index}]", one)
+    elif isinstance(made, dict):
+        if "cel" in made:
+            yield f"{place}.cel.expression", made["cel"]["expression"]
+        for name in made.keys() - {"cel", "opaque"}:
+            yield from _expressions(f"{place}.{name}", made[name])
+
+
 def check_class(new: Object, old: Object | None = None) -> Iterator[FieldError]:
     del old
     spec = new["spec"]
@@ -100,11 +126,28 @@ def _check_spec(place: str, spec: Object) -> Iterator[FieldError]:
         if request["name"] in seen:
             yield duplicate(f"{place}.requests[{index}]", request["name"])
         seen.add(request["name"])
-    if "constraints" in devices:
-        yield forbidden(f"{place}.constraints", _NOT_SIMULATED)
     known = set(_request_names(requests))
+    yield from _check_constraints(f"{place}.constraints", devices.get("constraints", []), known)
     for index, config in enumerate(devices.get("config", [])):
         yield from _check_config(f"{place}.config[{index}]", config, known)
+
+
+def _check_constraints(
+    place: str, constraints: list[Object], known: set[str]
+) -> Iterator[FieldError]:
+    if len(constraints) > _MOST_CONSTRAINTS:
+        yield too_many(place, len(constraints), _MOST_CONSTRAINTS)
+        return
+    for index, one in enumerate(constraints):
+        at = f"{place}[{index}]"
+        yield from _check_names(f"{at}.requests", one.get("requests", []), known)
+        rule = next((name for name in ("matchAttribute", "distinctAttribute") if name in one), None)
+        if rule is None:
+            yield required(at, f"{_ONE_RULE}, but multiple fields are set")
+            continue
+        yield from check_name(f"{at}.{rule}", one[rule])
+        if "/" not in one[rule]:
+            yield invalid(f"{at}.{rule}", one[rule], _NO_DOMAIN)
 
 
 def _request_names(requests: list[Object]) -> Iterator[str]:
@@ -182,12 +225,15 @@ def _check_selectors(place: str, selectors: list[Object]) -> Iterator[FieldError
 
 
 def _check_config(place: str, config: Object, known: set[str]) -> Iterator[FieldError]:
-    for index, request in enumerate(config.get("requests", [])):
+    yield from _check_names(f"{place}.requests", config.get("requests", []), known)
+    yield from _check_opaque(place, config)
+
+
+def _check_names(place: str, requests: list[str], known: set[str]) -> Iterator[FieldError]:
+    for index, request in enumerate(requests):
         if request not in known:
             rule = "must be the name of a request in the claim or the name of a request and a "
-            problem = f"{rule}subrequest separated by '/'"
-            yield invalid(f"{place}.requests[{index}]", request, problem)
-    yield from _check_opaque(place, config)
+            yield invalid(f"{place}[{index}]", request, f"{rule}subrequest separated by '/'")
 
 
 def _check_opaque(place: str, config: Object) -> Iterator[FieldError]:

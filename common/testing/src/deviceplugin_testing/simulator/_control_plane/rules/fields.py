@@ -46,8 +46,10 @@ _ALWAYS: Final[Mapping[str, Object]] = {
     },
 }
 """Fields that are there even if nobody sets them, and their values then."""
-_KEPT: Final = frozenset({"Allocation", "DeviceConstraint", "Json", "NodeSelector"})
+_KEPT: Final = frozenset({"Allocation", "Json", "NodeSelector"})
 """Messages that are kept as they are."""
+_ATTRIBUTE: Final = pb.DeviceAttribute.DESCRIPTOR
+"""The message in which an empty list is a value, and refused."""
 _SCALARS: Final[Mapping[int, tuple[str, type]]] = {
     FieldDescriptor.CPPTYPE_STRING: ("string", str),
     FieldDescriptor.CPPTYPE_INT64: ("int64", int),
@@ -97,7 +99,7 @@ def _message(message: Any, given: Any, place: str) -> Object:
             found |= {name: None} if name in always else {}
             continue
         read = _field(field, value, f"{message.name} {path}.{name}".replace(" .", " "))
-        if read not in ([], {}) or not field.is_repeated:
+        if read not in ([], {}) or not field.is_repeated or message is _ATTRIBUTE:
             found[name] = read
     return found
 

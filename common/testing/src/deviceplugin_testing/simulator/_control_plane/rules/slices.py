@@ -15,6 +15,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
     unsupported,
 )
 from deviceplugin_testing.simulator._control_plane.rules import names
+from deviceplugin_testing.simulator._control_plane.rules.gates import LISTS
 from deviceplugin_testing.simulator._control_plane.rules.shares import check_policy
 from deviceplugin_testing.simulator._control_plane.selectors import VERSION
 
@@ -31,11 +32,12 @@ _LONGEST_VALUE: Final = 64
 _LONGEST_KEY: Final = _LONGEST_DRIVER + 1 + _LONGEST_IDENTIFIER
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 _NODES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+_TEXTS: Final = ("strings", "versions")
 _ONE_VALUE: Final = "exactly one value must be specified"
 _GO_VALUES: Final = (
     ("IntValue", "int"), ("BoolValue", "bool"), ("StringValue", "string"),
-    ("VersionValue", "version"), ("IntValues", ""), ("BoolValues", ""), ("StringValues", ""),
-    ("VersionValues", ""),
+    ("VersionValue", "version"), ("IntValues", "ints"), ("BoolValues", "bools"),
+    ("StringValues", "strings"), ("VersionValues", "versions"),
 )  # fmt: skip
 
 
@@ -50,7 +52,7 @@ def check_slice(new: Object, old: Object | None = None) -> Iterator[FieldError]:
     devices: list[Object] = spec.get("devices", [])
     if devices and "sharedCounters" in spec:
         yield invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
-    advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    advanced = any(_is_advanced(device) for device in devices)
     most = MOST_WITH_TAINTS if advanced else MOST_DEVICES
     if len(devices) > most:
         yield too_many("spec.devices", len(devices), most)
@@ -122,6 +124,13 @@ def _check_nodes(spec: Object) -> Iterator[FieldError]:
         yield invalid("spec", shown, f"{rule}, but multiple fields are set")
 
 
+def _is_advanced(device: Object) -> bool:
+    has_lists = any(
+        not one.keys().isdisjoint(LISTS) for one in device.get("attributes", {}).values()
+    )
+    return has_lists or bool(device.get("taints") or device.get("consumesCounters"))
+
+
 def _check_device(place: str, device: Object) -> Iterator[FieldError]:
     yield from (
         invalid(f"{place}.name", device["name"], one) for one in names.label(device["name"])
@@ -131,9 +140,10 @@ def _check_device(place: str, device: Object) -> Iterator[FieldError]:
     if count > _MOST_ATTRIBUTES:
         problem = "the total number of attributes and capacities must not exceed"
         yield invalid(place, count, f"{problem} {_MOST_ATTRIBUTES}")
-    if len(attributes) > _MOST_VALUES:
+    values = sum(sum(len(one.get(kind, ())) for kind in LISTS) or 1 for one in attributes.values())
+    if values > _MOST_VALUES:
         problem = "the total number of attribute values must not exceed"
-        yield invalid(place, len(attributes), f"{problem} {_MOST_VALUES}")
+        yield invalid(place, values, f"{problem} {_MOST_VALUES}")
     yield from _check_map(f"{place}.attributes", attributes, _check_attribute)
     may_share = bool(device.get("allowMultipleAllocations"))
     check = _check_shared_capacity if may_share else _check_capacity
@@ -163,11 +173,12 @@ def _check_map(
 ) -> Iterator[FieldError]:
     """Yield the errors of attributes or capacities, sorted. The real server's order is random."""
     for name, entry in sorted(entries.items()):
-        yield from _check_name(field, name)
+        yield from check_name(field, name)
         yield from check(f"{field}[{_shortened(name)}]", entry)
 
 
-def _check_name(field: str, name: str) -> Iterator[FieldError]:
+def check_name(field: str, name: str) -> Iterator[FieldError]:
+    """Yield the errors of the name of an attribute or a capacity."""
     *domains, own = name.split("/")
     if len(domains) > 1:
         return  # the server does not check these
@@ -185,19 +196,25 @@ def _check_name(field: str, name: str) -> Iterator[FieldError]:
 
 def _check_attribute(place: str, attribute: Object) -> Iterator[FieldError]:
     for kind in ("string", "version"):
-        text = attribute.get(kind)
-        if text is None:
-            continue
-        if kind == "version" and VERSION.fullmatch(text) is None:
-            problem = "must be a string compatible with semver.org spec 2.0.0"
-            yield invalid(f"{place}.version", text, problem)
-        if len(text.encode()) > _LONGEST_VALUE:
-            yield too_long(f"{place}.{kind}", _LONGEST_VALUE)
+        if attribute.get(kind) is not None:
+            yield from _check_text(f"{place}.{kind}", kind, attribute[kind])
+    for kind in LISTS:
+        if attribute.get(kind) == []:
+            yield invalid(f"{place}.{kind}", [], "must not be empty if specified")
+        for index, one in enumerate(attribute.get(kind, ()) if kind in _TEXTS else ()):
+            yield from _check_text(f"{place}.{kind}[{index}]", kind, one)
     if not attribute:
         yield invalid(place, "", _ONE_VALUE)
     elif len(attribute) > 1:
         shown = {name: attribute.get(field) for name, field in _GO_VALUES}
         yield invalid(place, shown, _ONE_VALUE)
+
+
+def _check_text(field: str, kind: str, text: str) -> Iterator[FieldError]:
+    if kind.startswith("version") and VERSION.fullmatch(text) is None:
+        yield invalid(field, text, "must be a string compatible with semver.org spec 2.0.0")
+    if len(text.encode()) > _LONGEST_VALUE:
+        yield too_long(field, _LONGEST_VALUE)
 
 
 def _check_capacity(place: str, capacity: Object) -> Iterator[FieldError]:

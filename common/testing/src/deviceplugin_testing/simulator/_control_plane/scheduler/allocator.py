@@ -1,11 +1,13 @@
 """Finding devices for the requests of a claim: the first that fit."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
 from deviceplugin_testing.simulator._control_plane.rules.claims import requests_of
+from deviceplugin_testing.simulator._control_plane.rules.gates import Gates
+from deviceplugin_testing.simulator._control_plane.scheduler.constraints import are_met
 from deviceplugin_testing.simulator._control_plane.scheduler.pools import (
     Amounts,
     DeviceKey,
@@ -44,7 +46,7 @@ class InUse(NamedTuple):
 class ClaimAllocator:
     """Takes devices of one node for one claim after the other.
 
-    Without ``counts_shares`` only one claim can have a device. ``new_share`` returns a new id.
+    ``gates`` say which features are on. ``new_share`` returns a new id.
     """
 
     def __init__(
@@ -54,14 +56,15 @@ class ClaimAllocator:
         classes: Mapping[str, Object],
         *,
         new_share: Callable[[], str],
-        counts_shares: bool = True,
+        gates: Gates = Gates(),  # noqa: B008 - immutable
     ) -> None:
         self._pools = pools
         self._used = set(used.devices)
         self._consumed = dict(used.consumed)
         self._classes = classes
         self._new_share = new_share
-        self._counts_shares = counts_shares
+        self._constraints: Sequence[Object] = ()
+        self._gates = gates
 
     def allocate(self, claim: Object, node: str) -> Object | None:
         """Return the allocation for ``claim``, whose devices then are used, or None.
@@ -70,6 +73,7 @@ class ClaimAllocator:
             AllocationError: It cannot be allocated even if all devices were free.
             SelectorError: A selector cannot be evaluated.
         """
+        self._constraints = claim["spec"]["devices"].get("constraints", ())
         taken = self._take(requests_of(claim["spec"]), [])
         if taken is None:
             return None
@@ -100,10 +104,14 @@ class ClaimAllocator:
                 raise AllocationError("asks for all devices, but there are incomplete pools")
             matching = [offer for offer in self._pools.offers if self._matches(offer, wanted)]
             taken = [self._taken(name, one, wanted, mine) for one in matching]
-            if matching and None not in taken:
-                yield [one for one in taken if one is not None]
+            found = [one for one in taken if one is not None]
+            if found and len(found) == len(matching) and self._agree([*mine, *found]):
+                yield found
             return
-        found: list[Taken] = []
+        if self._constraints:
+            yield from self._agreeing(name, wanted, mine, 0, wanted["count"])
+            return
+        found = []
         for offer in self._pools.offers:
             # A selector is not evaluated for a device that is in use, or after the last needed one.
             one = self._taken(name, offer, wanted, mine)
@@ -112,9 +120,26 @@ class ClaimAllocator:
                 if len(found) == wanted["count"]:
                     yield found
 
+    def _agreeing(
+        self, name: str, wanted: Object, mine: list[Taken], start: int, count: int
+    ) -> Iterator[list[Taken]]:
+        """Yield ``count`` devices from ``start`` on that meet the constraints with ``mine``."""
+        if count == 0:
+            yield []
+            return
+        for index, offer in enumerate(self._pools.offers[start:], start):
+            one = self._taken(name, offer, wanted, mine)
+            if one is not None and self._matches(offer, wanted) and self._agree([*mine, one]):
+                for rest in self._agreeing(name, wanted, [*mine, one], index + 1, count - 1):
+                    yield [one, *rest]
+
+    def _agree(self, taken: list[Taken]) -> bool:
+        pairs = [(one.request, one.offer) for one in taken]
+        return are_met(self._constraints, pairs, lists=self._gates.lists)
+
     def _taken(self, name: str, offer: Offer, wanted: Object, mine: list[Taken]) -> Taken | None:
         """Return the device for a request, which can have it only once; None if it cannot."""
-        is_shared = self._counts_shares and bool(offer.device.get("allowMultipleAllocations"))
+        is_shared = self._gates.shares and bool(offer.device.get("allowMultipleAllocations"))
         if not is_shared and any(one.offer.key == offer.key for one in mine):
             return None
         if untolerated(offer.device.get("taints", ()), wanted.get("tolerations", ())):
@@ -122,7 +147,7 @@ class ClaimAllocator:
         if offer.key in self._used and not wanted.get("adminAccess"):
             return None
         asked = wanted.get("capacity", {}).get("requests", {})
-        if not self._counts_shares:
+        if not self._gates.shares:
             return Taken(name, offer, wanted, None)
         used = self._in_use(offer.key, mine)
         amounts = consumed(offer.device, asked, used)

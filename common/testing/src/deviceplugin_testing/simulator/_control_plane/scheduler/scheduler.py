@@ -112,10 +112,10 @@ class Scheduler:
         through_dra = self._extended(pod, node, classes)
         allocator = ClaimAllocator(
             pools_of(self._store.list(RESOURCE_SLICE), name),
-            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=self._objects.counts_shares),
+            in_use(self._store.list(RESOURCE_CLAIM), counts_shares=self._objects.gates.shares),
             classes,
             new_share=self._store.new_uid,
-            counts_shares=self._objects.counts_shares,
+            gates=self._objects.gates,
         )
         plan = _Plan(name, [])
         for claim in claims:
