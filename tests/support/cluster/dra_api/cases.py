@@ -9,6 +9,7 @@ from typing import Final
 
 from cluster.dra_api.asking import Case
 from cluster.dra_api.claims import CLAIM_CASES, CLASS_CASES, POD_CASES
+from cluster.dra_api.events import EVENT_CASES
 from cluster.dra_api.limits import LIMITS
 from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
 
@@ -20,4 +21,5 @@ CASES: Final[Mapping[str, Case]] = {
     **CLAIM_CASES,
     **CLASS_CASES,
     **POD_CASES,
+    **EVENT_CASES,
 }
