@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Offered
 from deviceplugin.model import Device
 from deviceplugin.plugin import Usage
 
@@ -32,6 +32,8 @@ class Report(NamedTuple):
     """What holders use of all devices of this process, as far as it is known."""
     stale: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """The devices whose holder has a node that is gone, by id; with that, for JSON."""
+    offered: Mapping[str, int] = MappingProxyType({})
+    """How many devices each protocol would give out now."""
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class Report(NamedTuple):
         holdings: Holdings | None,
         *,
         registered: bool,
+        offered: Offered,
         usage: Usage,
         stale: Mapping[str, Mapping[str, Any]],
     ) -> "Report":
@@ -55,6 +58,7 @@ class Report(NamedTuple):
             holders=None if holdings is None else holdings.holders(resource.name),
             usage=usage,
             stale=stale,
+            offered={"device-plugin": offered.by_plugin, "dra": offered.by_dra},
         )
 
     def as_json(self) -> Mapping[str, Any]:
@@ -64,6 +68,7 @@ class Report(NamedTuple):
             "plugin": self.plugin,
             "registered": self.registered,
             "problem": self.problem,
+            "offered": dict(self.offered),
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:

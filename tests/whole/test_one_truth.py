@@ -1,0 +1,45 @@
+"""What each tool says of the same node in each mode, and in the middle of a switch each way.
+
+The node has three devices, all healthy, of which a pod has one: by the device plugin or by DRA, and
+in a switch by the protocol of before.
+"""
+
+from typing import Any
+
+import pytest
+
+from cluster.dra_objects import DRIVER, RESOURCE
+from deviceplugin.apiserver import ApiServer
+from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools.startup_taint._keeper import AGAIN, Keeper, TaintedNode, readiness
+from drivers.dual_node import NODE
+from drivers.moded_node import ModedNode
+from patience import eventually
+
+pytestmark = pytest.mark.slow
+KEY = "startup.deviceplugin.dev/gopher-device-plugin"
+TAINT = {"key": KEY, "effect": "NoSchedule"}
+
+
+def page(moded: ModedNode) -> Any:
+    return Plugin(NODE, moded.url).says(lambda found: found)
+
+
+def test_the_plugin_says_which_protocol_offers_what(moded: ModedNode) -> None:
+    eventually(lambda: (page(moded)["dra"] or {"published": True})["published"], "slices")
+    (resource,), dra = page(moded)["resources"], page(moded)["dra"]
+    state = {"driver": DRIVER, "registered": True, "published": True, "problem": ""}
+    assert {
+        "device-plugin": ({"device-plugin": 3, "dra": 0}, None),
+        "dra": ({"device-plugin": 0, "dra": 3}, state),
+        "to dra": ({"device-plugin": 0, "dra": 2}, state),
+        "to device-plugin": ({"device-plugin": 2, "dra": 0}, state),
+    }[moded.mode] == (resource["offered"], dra)
+
+
+def test_the_startup_taint_goes(moded: ModedNode) -> None:
+    moded.cluster.change("Node", NODE, lambda node: node["spec"].update(taints=[TAINT]))
+    plugin, now = Plugin(NODE, moded.url), iter(range(0, 10**6, 300))
+    keeper = Keeper(TaintedNode(ApiServer(moded.cluster.url), NODE, KEY), empty_after=60)
+    eventually(lambda: keeper.act(readiness(plugin), next(now)) == AGAIN, "no taint")
+    assert not moded.make.get("Node", NODE)["spec"].get("taints")
