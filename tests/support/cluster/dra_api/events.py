@@ -19,7 +19,7 @@ def _pod(namespace: str) -> Object:
 
 
 _STAMP: Final = "2026-11-27T12:00:00Z"
-_USUAL: Final = {
+_USUAL: Final[Object] = {
     "type": "Warning",
     "reason": "DeviceUnhealthy",
     "message": "example.com/gpu: gpu0 is unhealthy",

@@ -211,7 +211,7 @@ class Dra:
             "driver": self._names.driver,
             "registered": self._driver.is_registered,
             "published": self._publisher.is_settled,
-            "problem": self._publisher.problem(),
+            "problem": self.problem() or self._publisher.problem(),
         }
 
     @property

@@ -180,10 +180,10 @@ def offered_of(ownership: Ownership, resource: Resource) -> Offered:
     """Return what each protocol would give out now of ``resource``."""
     leaving, devices = ownership.leaving, resource.devices
     withheld = ownership.withheld(resource.name, devices)
-    states = ownership.offered(resource).values()
+    states = ownership.offered(resource).items()
     return Offered(
         resource.name,
         by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
-        by_dra=sum(state.offered and not state.taint for state in states),
+        by_dra=frozenset(one for one, state in states if state.offered and not state.taint),
         leaving=sum((resource.name, device_id) in leaving for device_id in devices),
     )

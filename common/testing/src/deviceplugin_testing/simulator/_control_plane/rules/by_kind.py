@@ -92,7 +92,7 @@ def check_event(new: Object, old: Object | None = None) -> Iterator[FieldError]:
         yield invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
-_EVENT: Final = {
+_EVENT: Final[Object] = {
     "involvedObject": {},
     "source": {},
     **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp")),
