@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import devices_in
-from deviceplugin.tools._requests import requested
+from deviceplugin.tools._requests import held_of_plugins
 
 PATH: Final = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
 
@@ -43,7 +43,7 @@ def _fault(status: Mapping[str, Any]) -> str:
 
 
 class Held(NamedTuple):
-    """What a pod holds, on which node."""
+    """What a pod holds of a device plugin, on which node."""
 
     node: str
     devices: Mapping[str, int]
@@ -51,8 +51,7 @@ class Held(NamedTuple):
 
 def held(pod: Mapping[str, Any]) -> Held:
     """Return the devices of a pod, and its node; an empty name if it has none yet."""
-    spec = pod["spec"]
-    return Held(spec.get("nodeName") or "", requested(spec))
+    return Held(pod["spec"].get("nodeName") or "", held_of_plugins(pod))
 
 
 @dataclass(frozen=True, slots=True)
