@@ -6,20 +6,25 @@ in a switch by the protocol of before.
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.dra_objects import DRIVER, RESOURCE
 from deviceplugin.apiserver import ApiServer
+from deviceplugin.checks import Node, Verdict
 from deviceplugin.tools._plugin_pods import Plugin
+from deviceplugin.tools.doctor._check import run
+from deviceplugin.tools.doctor.checks import KUBELET
+from deviceplugin.tools.doctor.pods import _nodes
 from deviceplugin.tools.startup_taint._keeper import AGAIN, Keeper, TaintedNode, readiness
 from deviceplugin_cli.diagnosis._cluster import Asked, read_cluster
 from deviceplugin_cli.fleet._cli import main as fleet
 from deviceplugin_cli.fleet._question import Progress, Reader
 from drivers.dual_node import IDS, NODE
 from drivers.moded_node import HOLDER, ModedNode
-from patience import eventually
+from patience import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow
 KEY = "startup.deviceplugin.dev/gopher-device-plugin"
@@ -78,3 +83,24 @@ def test_the_fleet_and_the_doctor_find_the_device_that_fails(
     reader = Reader(ApiServer(moded.cluster.url), Progress(io.StringIO()))
     texts = [one.finding.found for one in read_cluster(Asked(), reader).located]
     assert "1 unhealthy of 3" in texts
+
+
+def doctor(moded: ModedNode) -> dict[str, list[str]]:
+    """Return what is not well by the doctors: of the cluster, the node, and a pod that waits."""
+    api = ApiServer(moded.cluster.url)
+    reader = Reader(api, Progress(io.StringIO()))
+    located = read_cluster(Asked(), reader).located
+    protocol = "dra" if moded.mode in {"dra", "to dra"} else "device-plugin"
+    settings = moded.settings(http_address=moded.url.removeprefix("http://"), protocol=protocol)
+    checks = [one for one in KUBELET if one.name in {"pod-resources", "checkpoint", "registration"}]
+    results = run(Node(root=Path("/"), settings=settings, timeout=PATIENCE), checks)
+    return {
+        "cluster": [one.finding.found for one in located if one.check == "devices"],
+        "node": [one.finding.found for one in results if one.finding.verdict is not Verdict.OK],
+        "pod": [one.found.partition("free: ")[2] for one in _nodes.look(api, {RESOURCE: 3})],
+    }
+
+
+def test_no_doctor_finds_fault_with_a_healthy_node(moded: ModedNode) -> None:
+    expected = {"cluster": [], "node": [], "pod": ["n1 2 of 3"]}
+    eventually(lambda: expected == doctor(moded), lambda: f"not {doctor(moded)}")
