@@ -190,7 +190,7 @@ def answer(question: Question, reader: Reader) -> Fleet:
         _answer_by_objects(question, fleet, fleet.objects, error)
     else:
         pods = _pods(nodes, reader, fleet.unknown) if question.pods else None
-        dra = _dra(question, reader, fleet.unknown)
+        dra = _dra(question, nodes, reader, fleet.unknown)
         anywhere = [] if question.nodes or question.selector else [_fleet.NOWHERE]
         rows = _fleet.of_nodes([*nodes, *anywhere], pods, dra)
         fleet.rows = [row for row in rows if question.wants(row.resource)]
@@ -252,7 +252,9 @@ def _pods(nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]) -> lis
     return found
 
 
-def _dra(question: Question, reader: Reader, unknown: list[str]) -> _fleet.Dra:
+def _dra(
+    question: Question, nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]
+) -> _fleet.Dra:
     """Return what is offered and held through DRA; nothing where the cluster does not have it."""
     queries = [{"fieldSelector": f"spec.nodeName={name}"} for name in question.nodes] or [{}]
 
@@ -276,7 +278,12 @@ def _dra(question: Question, reader: Reader, unknown: list[str]) -> _fleet.Dra:
     names = Names(read("deviceclasses", dict, {}) or ())
     slices = read("resourceslices", partial(slice_of, names=names), *queries)
     claims = read("resourceclaims", partial(claimed_by, names=names), {})
-    return _fleet.Dra(slices, None if claims is None else [one for each in claims for one in each])
+    held = None if claims is None else [one for each in claims for one in each]
+    if held and question.nodes:  # the slices of others are not known
+        pools = {one.pool for one in slices or ()}
+        own = {(node.name, resource) for node in nodes for resource in node.total}
+        held = [one for one in held if one.pool in pools or one.place in own]
+    return _fleet.Dra(slices, held)
 
 
 def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[PluginObject] | None:

@@ -24,10 +24,10 @@ _Pool = tuple[str, str]
 _T = TypeVar("_T")
 
 
-def tolerant(reduce: Callable[[Object], _T]) -> Callable[[Object], _T | None]:
+def tolerant(reduce: Callable[[Any], _T]) -> Callable[[Any], _T | None]:
     """Return ``reduce``, but with None for an object that is not as it should be."""
 
-    def read(found: Object) -> _T | None:
+    def read(found: Any) -> _T | None:
         try:
             return reduce(found)
         except WRONG:
@@ -54,7 +54,7 @@ class Slice(NamedTuple):
 
     pool: _Pool
     generation: int
-    count: int
+    size: int
     """How many slices the pool has in this generation."""
     node: str
     units: Mapping[str, _Unit]
@@ -167,7 +167,7 @@ def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place
     uncounted: dict[tuple[_Pool, str], _Unit] = {}
     for parts in _newest(slices):
         names = {(one.pool, name): unit for one in parts for name, unit in one.units.items()}
-        if len(parts) == parts[0].count:
+        if len(parts) == parts[0].size:
             devices |= names
         else:
             uncounted |= names
@@ -180,11 +180,11 @@ def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place
         found[place].add(pool[0], unit)
     held: Counter[tuple[_Pool, Place, str]] = Counter()
     for one in claims:
-        key = one.pool, one.device
-        if unit := devices.get(key):
-            held[one.pool, unit.place, unit.key] += one.shares
+        name = one.pool, one.device
+        if name in devices:
+            held[one.pool, devices[name].place, devices[name].key] += one.shares
         else:
-            found[uncounted[key].place if key in uncounted else one.place].lost += one.shares
+            found[uncounted[name].place if name in uncounted else one.place].lost += one.shares
     for at, shares in held.items():
         found[at[1]].held += min(shares, units[at].shares)
     return found
@@ -208,7 +208,7 @@ def _note_incomplete(
     one = parts[0]
     driver, name = one.pool
     for place in places or {(one.node, _by_pool(one.pool, one.node))}:
-        text = f"pool {name} of {driver} is incomplete: {len(parts)} of {one.count} slices"
+        text = f"pool {name} of {driver} is incomplete: {len(parts)} of {one.size} slices"
         found[place].problems.append(text)
         found[place].drivers.add(driver)
 
