@@ -238,18 +238,6 @@ def test_all_that_the_scheduler_says_is_explained_and_each_thing_once(cluster: C
     assert ["failure", "failure", "ok", "ok"] == [verdict for verdict, _, _ in cluster.found()]
 
 
-def test_devices_of_dra_are_compared_too(cluster: Cluster) -> None:
-    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
-    own = {"attributes": {"resource": {"string": GPU}}}
-    devices = [{"name": "a", **own}, {"name": "b", **own}, {"name": "c", **own}]
-    spec = {"driver": "gpu.example.com", "nodeName": "n", "pool": pool, "devices": devices}
-    cluster.objects |= {NODES: [node("n", 3, 0)], f"{DRA}/resourceslices": [{"spec": spec}]}
-    (found,) = [one[2] for one in cluster.found() if one[1] == GPU]
-    assert "the pod asks for 2; free: n 3 of 3. What keeps" in found
-    cluster.forbidden = {f"{DRA}/resourceslices"}
-    assert ("unknown", "devices through DRA", "cannot be read") in cluster.found()
-
-
 @pytest.mark.parametrize(
     ("nodes", "verdict", "text"),
     [

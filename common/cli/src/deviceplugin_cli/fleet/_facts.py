@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from deviceplugin.apiserver import devices_in
-from deviceplugin.tools._requests import held_of_plugins
+from deviceplugin.tools._requests import requested
 
 PATH: Final = "/apis/deviceplugin.dev/v1alpha1/deviceplugins"
 
@@ -50,8 +50,15 @@ class Held(NamedTuple):
 
 
 def held(pod: Mapping[str, Any]) -> Held:
-    """Return the devices of a pod, and its node; an empty name if it has none yet."""
-    return Held(pod["spec"].get("nodeName") or "", held_of_plugins(pod))
+    """Return the devices of a pod, and its node; an empty name if it has none yet.
+
+    Those that the scheduler took from DRA for its limits are held by a claim.
+    """
+    spec, status = pod["spec"], pod.get("status") or {}
+    through = status.get("extendedResourceClaimStatus") or {}
+    names = {one.get("resourceName") for one in through.get("requestMappings") or ()}
+    own = {name: n for name, n in requested(spec).items() if name not in names}
+    return Held(spec.get("nodeName") or "", own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,6 @@ def requested(spec: Mapping[str, Any]) -> dict[str, int]:
     return dict(most | sidecars)
 
 
-def held_of_plugins(pod: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a pod has of device plugins: not what the scheduler took from DRA for limits."""
-    through = (pod.get("status") or {}).get("extendedResourceClaimStatus") or {}
-    names = {one.get("resourceName") for one in through.get("requestMappings") or ()}
-    return {name: n for name, n in requested(pod["spec"]).items() if name not in names}
-
-
 def _devices(container: Mapping[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
     return devices_in({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
