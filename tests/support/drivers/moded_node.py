@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from drivers.dual_node import IDS, DualNode
+import deviceplugin as dp
+from drivers.dual_node import IDS, NODE, DualNode, gopher
 
 Mode = Literal["device-plugin", "dra", "to dra", "to device-plugin"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -24,15 +26,19 @@ class ModedNode(DualNode):
         assert self.host is not None
         return f"http://127.0.0.1:{self.host.http_port}"
 
-    @property
-    def slices(self) -> bool:
-        """Whether devices are in slices now."""
-        return self.mode in {"dra", "to dra"}
+    def fail(self, name: str, reason: str) -> None:
+        """Make a device unhealthy."""
+        health = dp.Health.unhealthy(reason)
+        self.plugin.set(
+            *(replace(gopher(one), health=health if one == name else dp.Health()) for one in IDS)
+        )
 
     def enter(self, mode: Mode) -> None:
         """Start the plugin, give the holder its device, and go to ``mode``."""
         self.mode = mode
         first, then = ("dra", "device-plugin") if mode in {"dra", "to device-plugin"} else _BACK
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        self.cluster.change("Node", NODE, lambda node: node["status"].update(conditions=[ready]))
         self.start(protocol=first, http_address="127.0.0.1:0")
         self._offer(first, set(IDS))
         held = self.run(HOLDER)

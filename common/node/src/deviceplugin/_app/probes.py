@@ -91,13 +91,14 @@ class Status:
 
     def notes(self) -> Mapping[str, Any]:
         """Return what else there is to say, for JSON."""
+        dra = self.switch.dra
         return {
             "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
             "fixed_files": [*self.fixed_files],
             "invalid_entries": {one.name: [*one.invalid_entries] for one in self.discoveries},
             "holds": self.holding.listed(),
             "holds_problem": self.holding.problem,
-            "dra": self.switch.dra and self.switch.dra.state(),
+            "dra": dra and dra.state(),
         }
 
     def reports(self) -> list[Report]:

@@ -120,7 +120,9 @@ def readiness(plugin: Plugin) -> Readiness:
 def _of_page(page: Any) -> Readiness:
     found: dict[str, bool | None] = {}
     if (dra := page.get("dra")) and not dra["published"]:
-        raise NoAnswerError(f"DRA: slices not published yet{dra['problem'] and ': '}{dra['problem']}")
+        raise NoAnswerError(
+            f"DRA: slices not published yet{dra['problem'] and ': '}{dra['problem']}"
+        )
     for resource in page["resources"]:
         if resource["devices"]:
             if resource["problem"]:  # since it was asked whether it is ready
