@@ -467,7 +467,7 @@ class Service(PodResources):
         """The pods that were asked for."""
 
     @override
-    def list(self) -> Holdings:
+    def list(self, timeout: float = 2) -> Holdings:
         self.on_list()
         return self.answer
 
@@ -494,6 +494,35 @@ def test_a_kubelet_that_restarts_meanwhile_has_not_answered(service: Service) ->
     with pytest.raises(KubeletUnavailableError, match="the kubelet restarted meanwhile"):
         asking.ask()
     assert asking.current() is None
+
+
+def test_a_kubelet_that_has_just_failed_is_spared_until_it_is_another_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deviceplugin._attribution.poll_interval._FIRST_WAIT", 10**6)
+    monkeypatch.setattr("deviceplugin._attribution.poll_interval._LONGEST_WAIT", 10**6)
+    asking = holders(service)
+    asked: list[None] = []
+
+    def refuse() -> None:
+        asked.append(None)
+        raise KubeletUnavailableError("RESOURCE_EXHAUSTED")
+
+    service.on_list = refuse
+    for kubelets in (1, 2):
+        for _ in range(3):
+            with pytest.raises(KubeletUnavailableError, match="RESOURCE_EXHAUSTED"):
+                asking.ask()
+        assert kubelets == len(asked)
+        service.restart()
+    service.socket.unlink()  # a kubelet that is not there costs nobody anything
+    for _ in range(3):
+        with pytest.raises(KubeletUnavailableError):
+            asking.ask()
+    assert 5 == len(asked)
+    service.socket.touch()
+    service.on_list = lambda: None
+    assert asking.ask().answered
 
 
 def test_a_kubelet_that_lists_the_static_pods_only_does_not_know_all(service: Service) -> None:

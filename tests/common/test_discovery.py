@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -18,8 +18,11 @@ from deviceplugin._app import host
 from deviceplugin._attribution.checkpoint import Checkpoint
 from deviceplugin._discovery import triggers
 from deviceplugin._discovery.resources import DiscoveredResources
+from deviceplugin._discovery.retention import RECORDED_BUT_ABSENT
 from deviceplugin._inventory import published
+from deviceplugin._platform.checkpoint import FILE_NAME
 from deviceplugin._platform.file_watcher import FileWatcher
+from deviceplugin.proto.podresources import podresources_pb2 as pb
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.fixture._node import PLUGIN_POD
 from deviceplugin_testing.simulator import Pod
@@ -297,7 +300,10 @@ def test_a_device_that_vanishes_stays_listed_as_unhealthy_until_the_retention_is
         node.wait_for(RESOURCE, {"a"})
 
 
-def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(kubelet: Kubelet) -> None:
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(
+    kubelet: Kubelet, caplog: pytest.LogCaptureFixture, recorded: bool
+) -> None:
     plugin = ScriptedPlugin("a", "b", "c")
     socket = kubelet.simulated.root / "told" / "kubelet.sock"
     with (
@@ -309,12 +315,16 @@ def test_a_vanished_device_is_kept_for_as_long_as_a_pod_holds_it(kubelet: Kubele
         plugin.set("a")
         node.wait_for(RESOURCE, {"a"}, {"b", "c"})
         node.wait_for(RESOURCE, {"a"}, {"b"})
+        if not recorded:
+            (kubelet.simulated.plugin_dir / FILE_NAME).unlink()
         pods.held = None  # cannot tell now: nothing may be forgotten
         asked = pods.asked
         eventually(lambda: pods.asked > asked + 1, "the kubelet to be asked")
         assert {"a": "Healthy", "b": "Unhealthy"} == node.kubelet.devices(RESOURCE)
         pods.held = {}
         node.wait_for(RESOURCE, {"a"})
+    instead = "pod resources unavailable, checkpoint used"
+    assert recorded == (instead in events(caplog))
 
 
 def test_the_kubelet_is_not_asked_what_pods_hold_while_nothing_has_vanished(
@@ -634,6 +644,103 @@ def test_the_wait_for_what_pods_hold_has_an_end_and_both_are_logged(
     assert [f"{socket}: no such socket"] * 2 == [vars(r)["error"] for r in (waiting, going_on)]
     until = datetime.fromisoformat(vars(waiting)["until"])
     assert began < until <= latest
+
+
+def rewritten(path: Path, edit: Callable[[bytes], bytes] = bytes, seconds: float = 0.0) -> None:
+    """Write the checkpoint anew as ``edit`` changes it, as if that had been ``seconds`` later."""
+    text = edit(path.read_bytes())
+    path.unlink()
+    path.write_bytes(text)
+    os.utime(path, (time.time() + seconds,) * 2)
+
+
+def hangs(_request: Any, context: Any) -> None:
+    over = Event()
+    context.add_callback(over.set)
+    over.wait(PATIENCE)
+
+
+LONG = pb.PodResources(name="x" * 17 * 1024**2)
+TROUBLES: dict[str, dict[str, Any]] = {
+    "its limit is used up": {},
+    "it hangs": {"List": hangs},
+    "its answer is too long": {
+        "List": lambda *_: pb.ListPodResourcesResponse(pod_resources=[LONG])
+    },
+}
+
+
+@pytest.fixture
+def held_before(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The checkpoint, which has the device a for a pod; no other answer is ever given up."""
+    with kubelet.running(ScriptedPlugin("a")) as node:
+        node.wait_for(RESOURCE, {"a"})
+        assert node.kubelet.run(Pod.of("holder", main={RESOURCE: 1}))
+    monkeypatch.setattr("deviceplugin._discovery.retention._PATIENCE", 10**6)
+    return kubelet.simulated.plugin_dir / FILE_NAME
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_plugin_that_starts_while_pod_resources_are_in_trouble_registers_by_the_checkpoint(
+    kubelet: Kubelet, held_before: Path, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    given = {"pod_resources_socket": socket, "vanished_grace": SHORT}
+    plugin = ScriptedPlugin("b", "c")  # a has gone meanwhile, and is held
+    with pod_resources(socket, **TROUBLES[trouble]) as pods:
+        pods.held = None
+        with kubelet.running(plugin, **given) as node:
+            node.wait_for(RESOURCE, {"b", "c"}, {"a"})
+            assert {"a": RECORDED_BUT_ABSENT, "b": "", "c": ""} == reasons(node)
+            assert not node.host._ownership.known, "DRA does not go by it"
+            eventually(lambda: not node.host.ready(), "readiness")
+    assert [] == held_news(caplog)
+    assert 1 == events(caplog).count("pod resources unavailable, checkpoint used")
+    assert held_before.exists()
+
+
+def test_a_device_that_the_checkpoint_lacks_is_added_once_the_kubelet_answers(
+    kubelet: Kubelet, held_before: Path
+) -> None:
+    """Such as that of a pod that was admitted just before, and whose device has gone."""
+    assert held_before.exists()
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    given = {"pod_resources_socket": socket, "vanished_grace": SHORT}
+    with pod_resources(socket) as pods:
+        pods.held = None
+        with kubelet.running(ScriptedPlugin("b"), **given) as node:
+            node.wait_for(RESOURCE, {"b"}, {"a"})
+            pods.held = {RESOURCE: ["late"]}
+            node.wait_for(RESOURCE, {"b"}, {"a", "late"})
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda path: rewritten(path, lambda text: text[:-9]),
+        lambda path: rewritten(path, seconds=-time.clock_gettime(time.CLOCK_BOOTTIME) - 60),
+        lambda path: rewritten(path, seconds=3600),
+        Path.unlink,
+    ],
+    ids=["torn", "of another boot", "of the future", "none"],
+)
+def test_a_checkpoint_that_may_not_be_this_kubelets_is_not_gone_by(
+    kubelet: Kubelet,
+    held_before: Path,
+    caplog: pytest.LogCaptureFixture,
+    edit: Callable[[Path], None],
+) -> None:
+    edit(held_before)
+    socket = kubelet.simulated.root / "told" / "kubelet.sock"
+    with pod_resources(socket) as pods:
+        pods.held = None
+        with kubelet.running(ScriptedPlugin("b"), pod_resources_socket=socket) as node:
+            eventually(lambda: held_news(caplog), "the wait to be logged")
+            asked = pods.asked
+            eventually(lambda: pods.asked > asked, "another question")
+            assert RESOURCE not in node.kubelet.registered
+            pods.held = {RESOURCE: ["a"]}
+            node.wait_for(RESOURCE, {"b"}, {"a"})
 
 
 def test_a_kubelet_that_lists_no_pod_at_all_is_not_believed_that_nothing_is_held(

@@ -114,8 +114,9 @@ def test_the_inventory_is_served_as_json() -> None:
     described = {
         name: {**describe(dp.Device(name), 0.0), "attributes": {"path": "/dev/a"}} for name in "ab"
     }
-    of_plugin = {"plugin": "Plugin", "registered": True, "problem": ""}
+    of_plugin = {"plugin": "Plugin", "registered": True, "problem": "", "offered": {}}
     none = {"plugin": "Plugin", "registered": False, "problem": "not advertised", "devices": []}
+    none["offered"] = {}
     listed = [{**described["a"], "holders": []}, {**described["b"], "holders": [holder]}]
     assert {
         "resources": [

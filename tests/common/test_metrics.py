@@ -50,7 +50,7 @@ def test_devices_are_counted_at_each_scrape() -> None:
 
 def test_what_each_protocol_offers_is_told() -> None:
     metrics = Metrics()
-    metrics.offered = lambda: [Offered("x.io/a", 2, 1, 3)]
+    metrics.offered = lambda: [Offered("x.io/a", 2, frozenset("d"), 3)]
     expected = {("device-plugin", "x.io/a"): 2, ("dra", "x.io/a"): 1}
     assert expected == samples(metrics, "deviceplugin_devices_offered")
     assert {("x.io/a",): 3} == samples(metrics, "deviceplugin_devices_leaving")

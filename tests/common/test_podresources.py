@@ -1,6 +1,6 @@
 """What the kubelet says about what pods hold, and what becomes of what it cannot say."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +88,8 @@ def test_a_socket_that_cannot_be_found_is_a_kubelet_that_is_not_there(
     tmp_path: Path, folder: str, text: str
 ) -> None:
     service = PodResources(tmp_path / folder / "kubelet.sock", lambda _method, _code: None)
-    for ask in (service.list, lambda: service.get([DOOR])):
+    asks: list[Callable[[], Holdings]] = [service.list, lambda: service.get([DOOR])]
+    for ask in asks:
         with pytest.raises(KubeletUnavailableError, match=rf"kubelet\.sock: {text}$"):
             ask()
 
@@ -161,12 +162,13 @@ def test_an_answer_that_cannot_be_read_or_is_too_long_is_none(
     answers = [b"\xff\xfe", b"\xff\xfe", *(bytes(17_000_000 + more) for more in range(2))]
     long = "List: the answer is longer than 16777216 bytes"  # whatever the length is
     with answering(socket, answers) as service:
-        for ask, text in (
+        asks: list[tuple[Callable[[], Holdings], str]] = [
             (service.list, "List: the answer cannot be read"),
             (lambda: service.get([DOOR]), "Get: the answer cannot be read"),
             (service.list, long),
             (service.list, long),
-        ):
+        ]
+        for ask, text in asks:
             with pytest.raises(KubeletUnavailableError) as raised:
                 ask()
             assert f"{socket}: {text}" == str(raised.value)

@@ -218,7 +218,7 @@ def real_metrics() -> set[tuple[str, str, str]]:
     holders = {"d": [("example.com/a", "d", "default", "pod", "main")]}
     troubled = [NotHealthy("e", "unhealthy", "too hot", 0)]
     metrics.attribution = lambda: [Attribution("example.com/a", 1, 0, holders, 0, troubled)]
-    metrics.offered = lambda: [Offered("example.com/a", 1, 0, 0)]
+    metrics.offered = lambda: [Offered("example.com/a", 1, frozenset(), 0)]
     found = set()
     own = {each.name: each.label_names for each in metrics.instruments}
     for family in metrics.exposition.families():

@@ -22,8 +22,8 @@ from scripted_plugin import ScriptedPlugin
 
 R = "example.com/camera"
 KEYS = [
-    "resource", "id", "state", "allocatable", "healthy", "reason", "since", "numa_nodes",
-    "attributes", "capacity", "holders",
+    "resource", "id", "state", "allocatable", "healthy", "by_dra", "reason", "since",
+    "numa_nodes", "attributes", "capacity", "holders",
 ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_devices_and_holders_are_listed_in_natural_order(
         held = [row for row in devices if row[2:4] == ["in", "use"]]
         assert 3 == len(held)
         assert f"{R}: 7 free, 3 in use" in out
-        assert "unknown: unhealthy devices that no pod has" in out
+        assert "unknown: devices that no pod has and that are unhealthy" in out
 
         words.append(f"--plugin=http://127.0.0.1:{node.host.http_port}")
         assert 0 == main(words)
@@ -67,7 +67,7 @@ def test_devices_and_holders_are_listed_in_natural_order(
         assert [R, "dev3", "unhealthy", "0", "-"] == ill[:5]
         assert ill[5].startswith("too hot (since 2")
         assert "0,1" in out
-        assert "unknown: unhealthy" not in out
+        assert "unknown: devices that no pod has" not in out
 
         assert 0 == main([*words, "--output=json"])
         document = json.loads(capsys.readouterr().out)
@@ -152,6 +152,23 @@ def test_a_device_of_a_claim_is_in_the_line_of_its_plugin_if_that_is_known() -> 
     first, second, _ = (one["holders"] for one in _inventory.document(inventory)["devices"])
     expected = {"namespace": "ns", "pod": "p", "container": "main", "claim": "c"}
     assert ([expected], [waiting]) == (first, second)
+
+
+@pytest.mark.parametrize("pod", ["p", ""])  # the plugin may not know it yet
+def test_a_shared_device_is_its_shares_and_those_of_the_claim_are_in_use(pod: str) -> None:
+    holder = {"namespace": "ns", "pod": pod, "container": "main" if pod else "", "claim": "c"}
+    shares = [{"id": f"a::{n}", "healthy": True, "holders": [holder][n:]} for n in range(2)]
+    page = {"resources": [{"name": R, "devices": shares}], "dra": {"driver": "camera.example.com"}}
+    part = pb.ClaimResource(driver_name="camera.example.com", pool_name="n/r", device_name="a")
+    claim = pb.DynamicResource(claim_name="c", claim_namespace="ns", claim_resources=[part])
+    container = pb.ContainerResources(name="main", dynamic_resources=[claim])
+    pods = [pb.PodResources(name="p", namespace="ns", containers=[container])]
+    inventory = Inventory()
+    inventory.add_plugin(page)
+    inventory.add_pods(pb.ListPodResourcesResponse(pod_resources=pods))
+    assert [("a::0", ["ns/p/main (claim c)"]), ("a::1", [])] == [
+        (one.id, [*map(str, one.holders)]) for one in inventory
+    ]
 
 
 def test_what_a_plugin_says_of_itself_and_of_holders_is_shown() -> None:

@@ -335,7 +335,7 @@ def test_a_user_who_may_not_is_told_and_the_kubelet_is_not_said_to_be_away(
 def test_how_the_kubelet_declines_is_told_apart(
     code: grpc.StatusCode, text: str, verdict: str
 ) -> None:
-    found = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"))
+    found = _kubelet._judge_list(Path("/s"), _sockets.Answer(code, "x"), "")
     assert (verdict, text) == (found.verdict, found.found)
 
 

@@ -220,6 +220,21 @@ def test_after_a_registration_slices_are_listed_though_the_watch_is_dead(
     assert running.clock.now() >= 5
 
 
+def test_slices_are_published_once_they_were_checked_after_the_registration(
+    running: Publishing,
+) -> None:
+    publisher = running.publisher
+    running.until(lambda: publisher.is_settled, "the first slices")
+    running.store.deaf = True
+    running.store.wipe()  # as a kubelet that starts does
+    publisher.registered()
+    assert not publisher.is_settled
+    running.until(lambda: publisher.is_settled, "the check")
+    assert name(0) in running.store.slices
+    running.offer(None)
+    running.until(lambda: not publisher.is_settled, "that nothing is known")
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

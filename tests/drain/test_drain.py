@@ -54,7 +54,8 @@ def test_it_waits_for_the_last_claim_and_says_who_holds_what(
     (tmp_path / "file").touch()
     draining = Draining("dra", "--driver-dir", str(tmp_path))
     draining.clock.wait_for_wait()
-    offers = "devices are still offered: set protocol to device-plugin, and leave it running"
+    offers = "the driver still serves: set protocol to device-plugin, and leave the plugin running "
+    offers += "until this goes, some minutes after the last claim"
     first, second = "claim default/one has gary, gerd", "claim default/two has gina"
     expected = [f"{DRIVER}: {text}" for text in (offers, first, second)]
     assert expected == capsys.readouterr().out.splitlines()

@@ -178,6 +178,29 @@ def test_a_pod_that_is_replaced_in_the_last_moment_stays(cluster: Cluster) -> No
     assert [] == cluster.evicted
 
 
+CLAIM = {"resourceClaimName": "c"}
+
+
+@pytest.mark.parametrize(
+    ("item", "evicted"),
+    [
+        (pod("a", spec={"resourceClaims": [{"name": "d"} | CLAIM]}), True),
+        (pod("a", status={"resourceClaimStatuses": [{"name": "d"} | CLAIM]}), True),
+        (pod("a", status={"extendedResourceClaimStatus": CLAIM}), True),
+        (pod("a", spec={"resourceClaims": [{"name": "d", "resourceClaimName": "e"}]}), False),
+        (pod("a"), False),  # its limits say nothing of a claim
+    ],
+)
+def test_a_pod_that_has_its_device_by_a_claim_is_evicted_if_it_still_names_it(
+    cluster: Cluster, item: Pod, evicted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.pods["a"] = item
+    act(cluster.evictor(), replace(suspect("a"), claims=frozenset({"c"})), end=300)
+    assert [("a", "u1")] * evicted == cluster.evicted
+    said = [getattr(record, "error", "") for record in caplog.records]
+    assert ["does not ask for claim c"] * (not evicted) == said[evicted:]
+
+
 @pytest.mark.parametrize(
     ("item", "text"),
     [

@@ -38,6 +38,12 @@ def ten_minutes(_resource: str) -> float:
     return 600
 
 
+def test_all_pods_of_a_claim_are_suspects_and_a_claim_whose_pod_is_not_listed_has_none() -> None:
+    shared = [one | {"claim": "c"} for one in device(0, "a", "b", "")["holders"]]
+    found = Patience(ten_minutes).observe(page(device(0) | {"holders": shared}), 50)
+    assert [("a", ["c"]), ("b", ["c"])] == [(one.name, [*one.claims]) for one in found]
+
+
 @pytest.mark.parametrize("by_link", [False, True])
 def test_a_device_whose_node_has_gone_is_one_like_others_and_says_if_a_restart_helps(
     by_link: bool,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.scripted_api import Answer, Script
+from deviceplugin.tools._node_devices import API
 from deviceplugin_cli.fleet._cli import main
 from deviceplugin_cli.fleet._fleet import FORMAT
 from fleets.objects import (
@@ -51,7 +52,9 @@ def test_each_resource_of_each_node_has_a_row_and_each_resource_a_sum(
         "example.com/nic: 2 of 2 healthy on 1 node, 0 held\n"
     )
     assert (0, expected, "") == run()
-    assert [OBJECTS, NODES, PODS] == list(dict.fromkeys(paths(script)))
+    dra = [f"{API}/{one}" for one in ("deviceclasses", "resourceslices", "resourceclaims")]
+    assert {OBJECTS, NODES, PODS, *dra} == {*paths(script)}
+    assert [1, 1, 1] == [paths(script).count(one) for one in dra]
 
 
 def test_what_is_wrong_with_a_node_is_said(script: Script, run: Run) -> None:
@@ -264,7 +267,7 @@ def test_json_has_everything_and_null_is_unknown(script: Script, run: Run) -> No
     found = {"name": "gpus", "plugin": "gpu", "ready": False, "reason": "NoNodes"}
     assert {
         "resources": [{"name": GPU, **gpus}, {"name": NIC, **nics}],
-        "nodes": [{**row, "cordoned": False, "problem": "1000 unhealthy"}],
+        "nodes": [{**row, "cordoned": False, "problem": "1000 unhealthy", "drivers": []}],
         "objects": [{**found, "message": "none"}],
         "missing": [],
     } == document

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from cluster.scripted_api import Answer, Asked, Script
-from fleets.objects import NODES, NONE, OBJECTS, container, node, pod
+from deviceplugin.tools._node_devices import API
+from fleets.objects import NODES, NONE, container, node, pod
 
 COUNT = 2000
 PODS_OF_A_NODE = 8
 PAGE = 500
+SLICES = 100
 MOST_MIB = 96
 """Of the process. An empty cluster takes 30."""
 PROGRAM = """
@@ -42,29 +44,39 @@ def busy(number: int) -> dict[str, Any]:
     return {**found, "metadata": {"name": f"p-{number}", "annotations": {"note": "x" * 1500}}}
 
 
-def pages(make: Callable[[int], dict[str, Any]], count: int) -> list[str]:
+def offered(number: int) -> dict[str, Any]:
+    """Return the slice of a node with eight devices, of some 6 kB."""
+    text = {f"a{each}": {"string": "x" * 64} for each in range(5)}
+    devices = [{"name": f"d{each}", "attributes": text} for each in range(8)]
+    pool = {"name": f"node-{number}", "generation": 1, "resourceSliceCount": 1}
+    more = {"driver": "nic.example.com", "nodeName": f"node-{number}", "pool": pool}
+    return {"metadata": {"name": f"s-{number}"}, "spec": {**more, "devices": devices}}
+
+
+def pages(make: Callable[[int], dict[str, Any]], count: int, size: int = PAGE) -> list[str]:
     """Return the pages of a list as text, made once."""
     return [
         json.dumps(
             {
                 "metadata": {
                     "resourceVersion": "9",
-                    "remainingItemCount": count - start - PAGE,
-                    "continue": str(start // PAGE + 1) if start + PAGE < count else "",
+                    "remainingItemCount": count - start - size,
+                    "continue": str(start // size + 1) if start + size < count else "",
                 },
-                "items": [make(number) for number in range(start, start + PAGE)],
+                "items": [make(number) for number in range(start, start + size)],
             }
         )
-        for start in range(0, count, PAGE)
+        for start in range(0, count, size)
     ]
 
 
 @pytest.mark.slow
 def test_a_large_cluster_is_listed_in_pages_with_little_memory(script: Script) -> None:
     lists = {NODES: pages(large, COUNT), "/api/v1/pods": pages(busy, COUNT * PODS_OF_A_NODE)}
+    lists |= {f"{API}/resourceslices": pages(offered, COUNT, SLICES)}
 
     def answer(asked: Asked) -> Answer:
-        if asked.path == OBJECTS:
+        if asked.path not in lists:
             return NONE
         return Answer(text=lists[asked.path][int(asked.query.get("continue", "0"))])
 
@@ -75,9 +87,10 @@ def test_a_large_cluster_is_listed_in_pages_with_little_memory(script: Script) -
     )
     sums = "example.com/gpu: 15999 of 16000 healthy on 2000 nodes, 16000 held"
     assert sums in done.stdout
+    assert "nic.example.com: 16000 of 16000 healthy on 2000 nodes, 0 held" in done.stdout
     assert "node-1234  7        8      8     1 unhealthy" in done.stdout
-    assert 1 + 4 + 32 == len(script.asked)
-    assert {"500"} == {asked.query["limit"] for asked in script.asked}
+    assert 1 + 4 + 32 + 20 + 2 == len(script.asked)
+    assert {"500", "100"} == {asked.query["limit"] for asked in script.asked}
     peak = re.search(r"VmHWM:\s+(\d+) kB", done.stderr)
     assert peak is not None
     assert int(peak[1]) / 1024 < MOST_MIB

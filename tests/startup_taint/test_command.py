@@ -71,10 +71,31 @@ def test_a_plugin_whose_discovery_fails_is_not_ready_and_says_why(kubelet: Kubel
     assert readiness(url).problem.startswith(f"{url}: "), "it is gone by now"
 
 
-def page(problem: str) -> object:
+def page(problem: str, dra: object = None, **more: object) -> object:
     devices = [{"healthy": True}]
     resource = {"name": "x", "registered": False, "problem": problem, "devices": devices}
-    return {"resources": [resource]}
+    return {"resources": [{**resource, **more}], "dra": dra}
+
+
+def published(*, published: bool, problem: str = "") -> object:
+    return {"published": published, "problem": problem}
+
+
+@pytest.mark.parametrize(
+    ("by_plugin", "healthy"),
+    [
+        ({}, True),
+        ({"offered": {"device-plugin": 1}}, True),
+        ({"offered": {"device-plugin": 0}}, False),
+    ],
+)
+def test_devices_that_the_plugin_withholds_from_the_kubelet_are_not_waited_for(
+    by_plugin: dict[str, object], *, healthy: bool
+) -> None:
+    answer = page("", published(published=True), registered=True, **by_plugin)
+    with running(Script()) as script:
+        script.otherwise = lambda _: Answer.of(answer)
+        assert Readiness(resources={"x": healthy}) == readiness(script.url)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +105,13 @@ def page(problem: str) -> object:
         ({"resources": [{"name": "x"}]}, "is not a list of a plugin's devices"),
         (page("gone"), "x: gone"),
         (page(""), ""),  # it need not be registered
+        (page("", published(published=True)), ""),
+        (page("", published(published=False)), "DRA: slices not published yet"),
+        (
+            page("", published(published=False, problem="403")),
+            "DRA: slices not published yet: 403",
+        ),
+        (page("", {"problem": ""}), "is not a list of a plugin's devices"),
     ],
 )
 def test_what_is_not_the_answer_of_a_ready_plugin_is_told(body: object, problem: str) -> None:

@@ -5,6 +5,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     DEVICE_CLASS,
+    EVENT,
     NAMESPACE,
     NODE,
     POD,
@@ -16,7 +17,7 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Object,
 )
 
-__all__ = ["NAMESPACE", "NODE", "POD", "Kind", "Object"]
+__all__ = ["EVENT", "NAMESPACE", "NODE", "POD", "Kind", "Object"]
 
 NODE_LABELS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 """What every kubelet says of its node."""
@@ -31,10 +32,6 @@ DEVICE_PLUGIN = Kind(
     version="v1alpha1",
     counts_generations=True,
     has_status=True,
-)
-EVENT = Kind(
-    "Event",
-    selectable=tuple(f"involvedObject.{one}" for one in ("kind", "name", "namespace", "uid")),
 )
 SHORT = {
     "Namespace": "ns",

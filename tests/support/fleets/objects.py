@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.scripted_api import Answer, Asked
+from deviceplugin.tools._node_devices import API
 
 Object = dict[str, Any]
 Run = Callable[..., tuple[int, str, str]]
@@ -69,12 +70,17 @@ def having(
     nodes: Sequence[Object] | Answer = (),
     pods: Sequence[Object] | Answer = (),
     objects: Sequence[Object] | Answer = NONE,
+    **dra: Sequence[Object] | Answer,
 ) -> Callable[[Asked], Answer]:
-    """Return the answers of an API server that has these, or answers so when asked for a list."""
+    """Return the answers of an API server that has these, or answers so when asked for a list.
+
+    ``dra`` has objects of DRA by their plural.
+    """
     lists = {NODES: nodes, PODS: pods, OBJECTS: objects}
+    lists |= {f"{API}/{plural}": found for plural, found in dra.items()}
 
     def answer(asked: Asked) -> Answer:
-        found = lists[asked.path]
+        found = lists.get(asked.path, NONE)
         if isinstance(found, Answer):
             return found
         wanted = asked.query.get("fieldSelector", "")

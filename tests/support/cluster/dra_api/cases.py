@@ -10,6 +10,7 @@ from typing import Final
 
 from cluster.dra_api.asking import Case
 from cluster.dra_api.claims import CLAIM_CASES, CLASS_CASES, POD_CASES
+from cluster.dra_api.events import EVENT_CASES
 from cluster.dra_api.limits import LIMITS, LISTS
 from cluster.dra_api.writes import METADATA, QUANTITIES, WRITES
 
@@ -24,4 +25,5 @@ CASES: Final[Mapping[str, Case]] = {
     **CLASS_CASES,
     **POD_CASES,
     **LISTS,
+    **EVENT_CASES,
 }

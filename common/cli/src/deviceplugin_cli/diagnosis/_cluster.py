@@ -1,6 +1,6 @@
 """What the API server says of nodes, of the plugins' pods, and of the DaemonSets that make them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -13,9 +13,11 @@ from deviceplugin.errors import ConfigError
 from deviceplugin_cli.diagnosis._masks import said
 from deviceplugin_cli.diagnosis._pods import SELECTOR, PluginPod, plugin_pod
 from deviceplugin_cli.fleet._facts import NodeFacts
-from deviceplugin_cli.fleet._fleet import Fleet, unhealthy
+from deviceplugin_cli.fleet._fleet import Fleet, Row, unhealthy
 from deviceplugin_cli.fleet._question import Question, Reader, answer
 
+_Devices = Mapping[str, Mapping[str, Row | None]]
+"""What nodes have of each resource, by name; None of one that they had."""
 _FEW: Final = 20
 """Pods whose Events are read."""
 _NOT_READY: Final = "the control plane does not hear of this node, and schedules no pods to it."
@@ -56,6 +58,8 @@ class Cluster:
 
     nodes: Mapping[str, NodeFacts] | None = None
     """By name; None if they are unknown."""
+    having: Collection[str] = ()
+    """The nodes that have, or had, what is asked for."""
     pods: Sequence[PluginPod] = ()
     """Those that do not run come first."""
     located: list[Located] = field(default_factory=list)
@@ -68,34 +72,40 @@ def read_cluster(asked: Asked, reader: Reader) -> Cluster:
     or pods may not be listed.
     """
     cluster = Cluster()
-    cluster.nodes = _nodes(asked, reader, cluster.located)
+    _read_nodes(asked, reader, cluster)
     pods = _pods(asked, reader)
-    if asked.resource and cluster.nodes is not None:
-        having = {name for name, one in cluster.nodes.items() if any(map(asked.wants, one.total))}
-        pods = [pod for pod in pods if pod.node in having or not having or pod.problems]
+    if asked.resource and (having := cluster.having):
+        pods = [pod for pod in pods if pod.node in having or pod.problems]
     cluster.pods = sorted(pods, key=lambda pod: (not pod.problems, natural_key(pod.node), pod.name))
     cluster.located += _of_pods(asked, cluster, reader)
     cluster.located += _of_daemon_sets(asked, reader)
     return cluster
 
 
-def _nodes(asked: Asked, reader: Reader, located: list[Located]) -> dict[str, NodeFacts] | None:
+def _read_nodes(asked: Asked, reader: Reader, cluster: Cluster) -> None:
     question = Question(nodes=[asked.node] if asked.node else [], pods=False)
     try:
         fleet = answer(question, reader)
     except ForbiddenError as error:
-        located.append(Located("rights", unknown("nodes", str(error), _RIGHTS)))
-        return None
+        cluster.located.append(Located("rights", unknown("nodes", str(error), _RIGHTS)))
+        return
     if asked.node and fleet.nodes is not None and not fleet.nodes:
         known = reader.read("/api/v1/nodes", "nodes", lambda one: str(one["metadata"]["name"]))
         raise ConfigError(f"no node {asked.node!r}: {suggestion(asked.node, sorted(known))}")
     if asked.resource in {one.name for one in fleet.nodes or ()}:
         raise ConfigError(f"{asked.resource} is a node: give --node {asked.resource}")
-    located += _of_fleet(asked, fleet)
-    return None if fleet.nodes is None else {one.name: one for one in fleet.nodes}
+    devices: dict[str, dict[str, Row | None]] = {
+        one.name: dict.fromkeys(one.total) for one in fleet.nodes or ()
+    }
+    for row in fleet.rows:
+        devices.setdefault(row.node, {})[row.resource] = row
+    cluster.having = {name for name, found in devices.items() if any(map(asked.wants, found))}
+    cluster.located += _of_fleet(asked, fleet, devices)
+    if fleet.nodes is not None:
+        cluster.nodes = {one.name: one for one in fleet.nodes}
 
 
-def _of_fleet(asked: Asked, fleet: Fleet) -> Iterator[Located]:
+def _of_fleet(asked: Asked, fleet: Fleet, devices: _Devices) -> Iterator[Located]:
     for text in fleet.unknown:
         yield Located("rights", unknown("the cluster", text, _RIGHTS))
     for one in fleet.objects or ():
@@ -106,10 +116,9 @@ def _of_fleet(asked: Asked, fleet: Fleet) -> Iterator[Located]:
             yield Located(
                 "operator", failure(f"DevicePlugin {one.name}", found, means=means, do=do)
             )
-    nodes = fleet.nodes or ()
-    for node in nodes:
-        yield from _of_node(asked, node)
-    names = {name for node in nodes for name in node.total}
+    for node in fleet.nodes or ():
+        yield from _of_node(asked, node, devices[node.name])
+    names = {name for found in devices.values() for name in found}
     if asked.resource and fleet.nodes is not None and not any(map(asked.wants, names)):
         where = f"node {asked.node}" if asked.node else "no node"
         verb = "has never had" if asked.node else "has ever had"
@@ -119,16 +128,18 @@ def _of_fleet(asked: Asked, fleet: Fleet) -> Iterator[Located]:
         yield Located("resource", failure(asked.resource, found, means=means, do=do))
 
 
-def _of_node(asked: Asked, node: NodeFacts) -> Iterator[Located]:
+def _of_node(asked: Asked, node: NodeFacts, devices: Mapping[str, Row | None]) -> Iterator[Located]:
     if node.fault:
         do = f"kubectl describe node {node.name}; on the node: journalctl --unit kubelet."
         found = failure(node.name, node.fault, means=_NOT_READY, do=do)
         yield Located("node", found, node.name)
-    for resource in filter(asked.wants, node.total):
-        healthy, total = node.healthy.get(resource, 0), node.total[resource]
-        if text := unhealthy(healthy, total):
-            yield Located("devices", _shortage(resource, f"{text} of {total}", healthy), node.name)
-        elif not total and (asked.resource or asked.node):
+    for resource in filter(asked.wants, devices):
+        row = devices[resource]
+        if row and (text := row.problem.removeprefix(node.fault).removeprefix("; ")):
+            short = unhealthy(row.healthy, row.total)
+            text = text.replace(short, f"{short} of {row.total}", 1) if short else text
+            yield Located("devices", _shortage(resource, text, row.healthy), node.name)
+        elif not row and (asked.resource or asked.node):
             yield Located("devices", _shortage(resource, "0 devices now", 0), node.name)
 
 

@@ -17,12 +17,13 @@ _WRONG: Final = 3
 
 _DESCRIPTION: Final = """\
 List the devices of all nodes of a cluster: how many of each resource a node has, how many are
-healthy, how many pods hold, and what is wrong. It asks the API server, as kubectl does, and changes
-nothing. It works with every device plugin. If the operator is installed, objects that are not ready
-are listed too.
+healthy, how many are held, and what is wrong. It asks the API server, as kubectl does, and changes
+nothing. It works with every device plugin and DRA driver. If the operator is installed, objects
+that are not ready are listed too.
 
-HEALTHY is what the node can allocate, held or not; TOTAL is its capacity; HELD is what its pods
-have requested. A kubelet reports changes up to 10 seconds late."""
+HEALTHY is what can be given out, held or not; TOTAL is the node's capacity, and what is in slices;
+HELD is what pods have requested and claims hold. RESOURCE is the driver of devices that no
+DeviceClass gives the name of a resource. A kubelet reports changes up to 10 seconds late."""
 
 _EXAMPLES: Final = """\
 examples:
@@ -33,11 +34,13 @@ examples:
   deviceplugin fleet --check --resource example.com/gpu      for scripts: 3 if anything is wrong
   kubectl deviceplugin --problems                            the same, as a plugin of kubectl
 
-It needs the right to list nodes. With list pods it shows what is held, and with list
-deviceplugins.deviceplugin.dev what the operator says. To allow all three to somebody:
+It needs the right to list nodes. With list pods it shows what is held, with list resourceslices,
+resourceclaims and deviceclasses the devices of DRA, and with list deviceplugins.deviceplugin.dev
+what the operator says. To allow all of it to somebody:
 
-  kubectl create clusterrole device-viewer --verb=list \\
-    --resource=nodes,pods,deviceplugins.deviceplugin.dev
+  kubectl create clusterrole device-viewer --verb=list --resource=nodes,pods \\
+    --resource=deviceplugins.deviceplugin.dev,resourceslices.resource.k8s.io \\
+    --resource=resourceclaims.resource.k8s.io,deviceclasses.resource.k8s.io
   kubectl create clusterrolebinding device-viewer --clusterrole=device-viewer --user=NAME
 
 The cluster is that of --kubeconfig, of the variable KUBECONFIG, of ~/.kube/config, or this pod's.

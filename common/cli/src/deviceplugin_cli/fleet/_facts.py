@@ -43,16 +43,22 @@ def _fault(status: Mapping[str, Any]) -> str:
 
 
 class Held(NamedTuple):
-    """What a pod holds, on which node."""
+    """What a pod holds of a device plugin, on which node."""
 
     node: str
     devices: Mapping[str, int]
 
 
 def held(pod: Mapping[str, Any]) -> Held:
-    """Return the devices of a pod, and its node; an empty name if it has none yet."""
-    spec = pod["spec"]
-    return Held(spec.get("nodeName") or "", requested(spec))
+    """Return the devices of a pod, and its node; an empty name if it has none yet.
+
+    Those that the scheduler took from DRA for its limits are held by a claim.
+    """
+    spec, status = pod["spec"], pod.get("status") or {}
+    through = status.get("extendedResourceClaimStatus") or {}
+    names = {one.get("resourceName") for one in through.get("requestMappings") or ()}
+    own = {name: n for name, n in requested(spec).items() if name not in names}
+    return Held(spec.get("nodeName") or "", own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,20 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from deviceplugin._app.text_table import aligned
 from deviceplugin._inventory.validation import natural_key
 from deviceplugin.tools import _command_line
+from deviceplugin.tools._node_devices import Claimed, Count, Place, Slice, count
 from deviceplugin_cli.fleet._facts import Held, NodeFacts, PluginObject
 
-_NOTHING: Final = Counter[str]()
 FORMAT: Final = 1
 """Version of the JSON. It is raised when a field changes its meaning or disappears."""
 
 _HEADER: Final = ("RESOURCE", "NODE", "HEALTHY", "TOTAL", "HELD", "PROBLEM")
 _NONE: Final = "-"
+_UNLESS: Final = ", unless DRA has them"
 _OF_OBJECTS: Final = ("name", "plugin", "ready", "reason", "message")
 _OF_PROBLEMS: Final = ("resource", "node", "healthy", "total")
 _LONGEST: Final = 300
@@ -32,10 +33,23 @@ class Row:
     """How many can be allocated, whether pods hold them or not."""
     total: int
     held: int | None
-    """How many pods have requested; None if that is unknown."""
+    """How many pods have requested and claims hold; None if that is unknown."""
     cordoned: bool = False
     """Whether no new pods are scheduled to the node. That is not a problem."""
     problem: str = ""
+    drivers: Sequence[str] = ()
+    """The DRA drivers that offer these, beside or in place of a device plugin."""
+
+
+class Dra(NamedTuple):
+    """What is offered and held through DRA; None if it is unknown."""
+
+    slices: Sequence[Slice] | None
+    claims: Sequence[Claimed] | None
+
+    @property
+    def is_known(self) -> bool:
+        return self.slices is not None and self.claims is not None
 
 
 @dataclass(slots=True)
@@ -72,30 +86,42 @@ class Fleet:
         return bool(self.missing) or unready or any(row.problem for row in self.rows)
 
 
-def of_nodes(nodes: Iterable[NodeFacts], pods: Iterable[Held] | None) -> list[Row]:
+NOWHERE: Final = NodeFacts("", {}, {}, "", cordoned=False)
+"""Stands for the node of devices that are not of one node."""
+
+
+def of_nodes(nodes: Iterable[NodeFacts], pods: Iterable[Held] | None, dra: Dra) -> list[Row]:
     """Return the rows of ``nodes``; ``pods`` is None if it is unknown what they hold.
 
     A node keeps a resource that it does not have any more, with 0 devices. Such a row is left out
     unless a pod still holds some.
     """
-    held: dict[str, Counter[str]] = {}
+    held: Counter[Place] = Counter()
     for pod in pods or ():
-        held.setdefault(pod.node, Counter()).update(pod.devices)
-    rows = [
-        _row(node, resource, None if pods is None else held.get(node.name, _NOTHING)[resource])
-        for node in nodes
-        for resource in node.total
-    ]
-    return in_order(row for row in rows if row.total or row.held)
+        held.update({(pod.node, resource): n for resource, n in pod.devices.items()})
+    known = {node.name: node for node in nodes}
+    status = {
+        (name, resource): (total, node.healthy.get(resource, 0))
+        for name, node in known.items()
+        for resource, total in node.total.items()
+    }
+    found = count(status, None if pods is None else held, dra.slices or (), dra.claims)
+    rows = (
+        _row(known[node], resource, one, doubtful=not dra.is_known)
+        for (node, resource), one in found.items()
+        if node in known
+    )
+    return in_order(row for row in rows if row.total or row.held or row.problem)
 
 
-def _row(node: NodeFacts, resource: str, held: int | None) -> Row:
-    healthy, total = node.healthy.get(resource, 0), node.total[resource]
-    problems = [node.fault, unhealthy(healthy, total)]
-    if held is not None and held > total:
+def _row(node: NodeFacts, resource: str, found: Count, *, doubtful: bool) -> Row:
+    total, healthy, held, drivers, incomplete = found
+    short = unhealthy(healthy, total)
+    problems = [node.fault, incomplete or f"{short}{(short and doubtful and _UNLESS) or ''}"]
+    if held is not None and held > total and not incomplete:
         problems.append(f"{held - total} more held than there are")
-    text = "; ".join(filter(None, problems))
-    return Row(resource, node.name, healthy, total, held, node.cordoned, text)
+    text = "; ".join(filter(None, problems)) if total or held or incomplete else ""
+    return Row(resource, node.name, healthy, total, held, node.cordoned, text, drivers)
 
 
 def of_objects(objects: Iterable[PluginObject], resources: Collection[str]) -> list[Row]:
@@ -166,7 +192,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     notes = [row.problem, "cordoned" if row.cordoned else ""]
     held = _NONE if row.held is None else str(row.held)
     problem = _shown("; ".join(filter(None, notes))) or _NONE
-    return row.resource, row.node, str(row.healthy), str(row.total), held, problem
+    return row.resource, row.node or _NONE, str(row.healthy), str(row.total), held, problem
 
 
 def _sum(name: str, one: Sum) -> str:

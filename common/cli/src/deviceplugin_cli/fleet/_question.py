@@ -20,6 +20,8 @@ from deviceplugin.apiserver import (
     UnavailableError,
 )
 from deviceplugin.errors import ConfigError
+from deviceplugin.tools._class_names import Names
+from deviceplugin.tools._node_devices import API, claimed_by, slice_of, tolerant
 from deviceplugin.tools._requests import LIVING
 from deviceplugin_cli.fleet import _fleet
 from deviceplugin_cli.fleet._facts import (
@@ -39,6 +41,8 @@ _INTERVAL: Final = 10.0
 """Seconds between lines elsewhere."""
 _CLEAR: Final = "\r\x1b[K"
 _PAGE: Final = 500
+_SLICES: Final = 100
+"""Objects of DRA in a page: a slice can have 200 kB."""
 _RESTARTS: Final = 2
 _ATTEMPTS: Final = 4
 _FIRST_WAIT: Final = 1.0
@@ -107,21 +111,26 @@ class Reader:
         what: str,
         reduce: Callable[[Object], _T],
         query: Mapping[str, str] | None = None,
+        size: int = _PAGE,
     ) -> list[_T]:
-        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress."""
+        """Return ``reduce`` of each object below ``path``; ``what`` they are, for the progress.
+
+        ``size`` objects are read at a time.
+        """
+        paged: dict[str, str | int] = {**(query or {}), "limit": size}
         for _ in range(_RESTARTS):
             try:
-                return list(self._each(path, what, reduce, query or {}))
+                return list(self._each(path, what, reduce, paged))
             except GoneError:
                 continue
-        return list(self._each(path, what, reduce, query or {}))
+        return list(self._each(path, what, reduce, paged))
 
     def _each(
-        self, path: str, what: str, reduce: Callable[[Object], _T], query: Mapping[str, str]
+        self, path: str, what: str, reduce: Callable[[Object], _T], query: Mapping[str, str | int]
     ) -> Iterator[_T]:
         count, token = 0, ""
         while True:
-            more: dict[str, str | int] = {"limit": _PAGE} | ({"continue": token} if token else {})
+            more = {"continue": token} if token else {}
             answer = self._get(path, {**query, **more}, is_first=not token)
             try:
                 metadata, items = answer["metadata"], answer.get("items") or []
@@ -181,7 +190,10 @@ def answer(question: Question, reader: Reader) -> Fleet:
         _answer_by_objects(question, fleet, fleet.objects, error)
     else:
         pods = _pods(nodes, reader, fleet.unknown) if question.pods else None
-        fleet.rows = _fleet.of_nodes(nodes, pods)
+        dra = _dra(question, nodes, reader, fleet.unknown)
+        anywhere = [] if question.nodes or question.selector else [_fleet.NOWHERE]
+        rows = _fleet.of_nodes([*nodes, *anywhere], pods, dra)
+        fleet.rows = [row for row in rows if question.wants(row.resource)]
         fleet.sums = _fleet.sums_of_rows(fleet.rows)
         found = {node.name for node in nodes}
         labels = f" with {question.selector}" if question.selector else ""
@@ -238,6 +250,40 @@ def _pods(nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]) -> lis
         unknown.append(f"how many devices are held: {needs}{error}")
         return None
     return found
+
+
+def _dra(
+    question: Question, nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]
+) -> _fleet.Dra:
+    """Return what is offered and held through DRA; nothing where the cluster does not have it."""
+    queries = [{"fieldSelector": f"spec.nodeName={name}"} for name in question.nodes] or [{}]
+
+    def read(plural: str, reduce: Callable[[Object], _T], *asked: Object) -> list[_T] | None:
+        try:
+            path = f"{API}/{plural}"
+            pages = [reader.read(path, plural, tolerant(reduce), one, _SLICES) for one in asked]
+        except NotFoundError:
+            return []
+        except ApiServerError as error:
+            needs = f"needs list {plural}.resource.k8s.io: "
+            why = f"{needs if isinstance(error, ForbiddenError) else ''}{error}"
+            unknown.append(f"devices through DRA, as far as {plural} say: {why}")
+            return None
+        found = [one for page in pages for one in page]
+        kept = [one for one in found if one is not None]
+        if strange := len(found) - len(kept):
+            unknown.append(f"{strange} of {len(found)} {plural}, which have another form")
+        return kept
+
+    names = Names(read("deviceclasses", dict, {}) or ())
+    slices = read("resourceslices", partial(slice_of, names=names), *queries)
+    claims = read("resourceclaims", partial(claimed_by, names=names), {})
+    held = None if claims is None else [one for each in claims for one in each]
+    if held and question.nodes:  # the slices of others are not known
+        pools = {one.pool for one in slices or ()}
+        own = {(node.name, resource) for node in nodes for resource in node.total}
+        held = [one for one in held if one.pool in pools or one.place in own]
+    return _fleet.Dra(slices, held)
 
 
 def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[PluginObject] | None:

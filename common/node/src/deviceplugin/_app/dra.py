@@ -232,6 +232,15 @@ class Dra:
         waiting = "" if self._published_once else "waiting for the API server"
         return self.problem() or self._publisher.problem() or waiting
 
+    def state(self) -> Mapping[str, Any]:
+        """Return for JSON what a node has through DRA now, as far as this process knows."""
+        return {
+            "driver": self._names.driver,
+            "registered": self._driver.is_registered,
+            "published": self._publisher.is_settled,
+            "problem": self.problem() or self._publisher.problem(),
+        }
+
     @property
     def is_idle(self) -> bool:
         """Whether nobody has needed the driver for a while: no claim is or was to be prepared."""

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from deviceplugin._config.names import check_driver_name
 from deviceplugin._config.settings import Settings
 from deviceplugin.errors import ConfigError
 from deviceplugin.plugin import Plugin
+
+MARKER: Final = "offered"
 
 
 class DraSettings(NamedTuple):
@@ -21,7 +23,7 @@ class DraSettings(NamedTuple):
     @property
     def marker(self) -> Path:
         """A file that is there as long as this node may have slices of the driver."""
-        return self.driver_dir / "offered"
+        return self.driver_dir / MARKER
 
     @property
     def is_left_over(self) -> bool:

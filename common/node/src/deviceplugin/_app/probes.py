@@ -91,12 +91,14 @@ class Status:
 
     def notes(self) -> Mapping[str, Any]:
         """Return what else there is to say, for JSON."""
+        dra = self.switch.dra
         return {
             "shortfalls": [text for each in self.discoveries for text in each.shortfalls],
             "fixed_files": [*self.fixed_files],
             "invalid_entries": {one.name: [*one.invalid_entries] for one in self.discoveries},
             "holds": self.holding.listed(),
             "holds_problem": self.holding.problem,
+            "dra": dra and dra.state(),
         }
 
     def reports(self) -> list[Report]:
@@ -107,6 +109,7 @@ class Status:
                 self.endpoints.problem(name),
                 holdings,
                 registered=self.endpoints.is_registered(name),
+                offered=offered_of(self.switch.ownership, resource),
                 usage=used,
                 stale=self.tracker.stale(name),
             )
@@ -169,16 +172,19 @@ def _without_success(since: str, discoveries: Iterable[Discovery]) -> str:
 
 def offered(ownership: Ownership, resources: Iterable[Resource]) -> Iterator[Offered]:
     """Yield what each protocol would give out now of ``resources``, as far as DRA concerns them."""
-    leaving = ownership.leaving
     for resource in resources:
-        if not ownership.concerns_dra(resource.name):
-            continue
-        devices = resource.devices
-        withheld = ownership.withheld(resource.name, devices)
-        states = ownership.offered(resource).values()
-        yield Offered(
-            resource.name,
-            by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
-            by_dra=sum(state.offered and not state.taint for state in states),
-            leaving=sum((resource.name, device_id) in leaving for device_id in devices),
-        )
+        if ownership.concerns_dra(resource.name):
+            yield offered_of(ownership, resource)
+
+
+def offered_of(ownership: Ownership, resource: Resource) -> Offered:
+    """Return what each protocol would give out now of ``resource``."""
+    leaving, devices = ownership.leaving, resource.devices
+    withheld = ownership.withheld(resource.name, devices)
+    states = ownership.offered(resource).items()
+    return Offered(
+        resource.name,
+        by_plugin=sum(one.id not in withheld and bool(one.health) for one in devices.values()),
+        by_dra=frozenset(one for one, state in states if state.offered and not state.taint),
+        leaving=sum((resource.name, device_id) in leaving for device_id in devices),
+    )

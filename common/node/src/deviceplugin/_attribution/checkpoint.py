@@ -10,7 +10,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,9 @@ from google.protobuf.message import DecodeError
 from deviceplugin._attribution.podresources import Holdings, PodName
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._attribution.stale import Given
+from deviceplugin._platform.boot import is_of_this_boot
 from deviceplugin._platform.checkpoint import FILE_NAME, Entry, Recorded, decode
+from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.kit.log import Problems
 from deviceplugin.proto.v1beta1 import deviceplugin_pb2 as pb
 
@@ -34,7 +36,7 @@ class Checkpoint:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
-        self._known: tuple[object, Recorded | None] | None = None
+        self._known: tuple[tuple[int, ...], Recorded | None] | None = None
         self._problems = Problems(log)
 
     def entries(self) -> Collection[Entry]:
@@ -52,7 +54,7 @@ class Checkpoint:
             with self._path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 # The kubelet writes it under another name, so an open file never changes.
-                version = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+                version = status.st_mtime_ns, status.st_dev, status.st_ino, status.st_size
                 if self._known is None or self._known[0] != version:
                     self._known = version, self._read(file.read(MAX_BYTES + 1))
         except OSError:  # it is not there yet, or may not be read
@@ -64,6 +66,15 @@ class Checkpoint:
     def is_known(self) -> bool:
         """Whether the last `entries` were all that is recorded."""
         return self._known is not None and self._known[1] is not None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it can be read now, and was written since this machine started.
+
+        Before that, it may have been another machine's: disks are copied.
+        """
+        recorded, known = self.recorded(), self._known
+        return recorded is not None and known is not None and is_of_this_boot(known[0][0])
 
     def _read(self, text: bytes) -> Recorded | None:
         try:
@@ -117,6 +128,7 @@ class CheckpointHolds:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         self._lock = threading.Lock()
+        self._problems = Problems(log)
         self._devices: defaultdict[Key, _Device] = defaultdict(_Device)
         self._allocations = 0
         self._known = 0
@@ -170,6 +182,32 @@ class CheckpointHolds:
         with self._lock:
             found = any(one.keys and one.resource in ours for one in self._checkpoint.entries())
             return bool(ours) and self._checkpoint.is_known and not found
+
+    @property
+    def is_current(self) -> bool:
+        """As that of the checkpoint."""
+        with self._lock:
+            return self._checkpoint.is_current
+
+    def instead(self, last: Holdings, error: KubeletUnavailableError) -> Holdings:
+        """Return ``last``, the latest answer, for what is recorded besides to be added to it.
+
+        Raise ``error``, with which the kubelet did not answer, if its checkpoint may be another's.
+        """
+        if not self.is_current:
+            raise error
+        text = str(error)
+        self._problems.say("instead", "pod resources unavailable, checkpoint used", error=text)
+        return replace(last, holds=last.holds or frozenset(), complete=False, answered=False)
+
+    def added(self, holdings: Holdings, ours: Collection[str]) -> Holdings:
+        """Return ``holdings`` with what is recorded of ``ours`` for pods that may be there."""
+        if holdings.answered:
+            self._problems.over("instead")
+        # A kubelet without pods gives the same list as one that does not know its pods yet.
+        is_empty = holdings.answered and holdings.holds is not None and not holdings.pods
+        complete = holdings.complete or (is_empty and self.is_free(ours))
+        return replace(holdings, recorded=self.held(holdings, ours), complete=complete)
 
     def remembers(self, resource: str) -> bool:
         """Return whether the kubelet has ``resource`` on record; False if that is not known."""

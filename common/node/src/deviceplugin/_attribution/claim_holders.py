@@ -245,8 +245,6 @@ def with_claims(
 def _held_by(
     one: ClaimedDevice, keys: Collection[Key], claims: Mapping[Key, Claim]
 ) -> Collection[Key]:
-    """Return those of ``keys`` that ``one`` means: of a shared device, the shares of its claim."""
-    if len(keys) == 1:
-        return keys
+    """Return those of ``keys`` that the claim of ``one`` holds: none by admin access."""
     name = one.namespace, one.claim
     return [key for key in keys if key in claims and claims[key][:2] == name]

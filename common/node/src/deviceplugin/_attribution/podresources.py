@@ -16,7 +16,8 @@ from deviceplugin._platform.file_identity import Identity, file_identity
 from deviceplugin.errors import KubeletUnavailableError
 from deviceplugin.proto.podresources import podresources_pb2 as pb
 
-_TIMEOUT: Final = 2.0
+TIMEOUT: Final = 2.0
+"""Seconds for an answer."""
 _MAX_BYTES: Final = 16 * 1024 * 1024
 """The limit on the length of an answer; the kubelet itself has none."""
 _TOO_LONG: Final = "Received message larger than max"
@@ -82,6 +83,8 @@ class Holdings:
     kubelet has recorded them for pods that may still be there. Not all are listed above."""
     claimed: frozenset[ClaimedDevice] = frozenset()
     """What containers have through ResourceClaims, of all drivers. It is not in ``holds``."""
+    answered: bool = True
+    """Whether the kubelet said it now; otherwise its checkpoint did, and ``holds`` may be old."""
     _index: dict[str, dict[str, list[Hold]]] = field(
         default_factory=dict, init=False, compare=False
     )
@@ -113,7 +116,7 @@ class PodResources:
         self.socket = socket
         self._count = count
 
-    def list(self) -> Holdings:
+    def list(self, timeout: float = TIMEOUT) -> Holdings:
         """Return what all active pods hold; unknown if the directory of the socket is not mounted.
 
         Devices of ordinary init containers are absent: the kubelet does not list them. Each call
@@ -122,7 +125,7 @@ class PodResources:
         if not self._exists(self.socket.parent):
             return Holdings()
         with self._connected() as call:
-            answer = call("List", pb.ListPodResourcesRequest(), _TIMEOUT)
+            answer = call("List", pb.ListPodResourcesRequest(), timeout)
         pods = answer.pod_resources
         return Holdings(
             frozenset(hold for pod in pods for hold in _holds(pod)),
@@ -134,14 +137,14 @@ class PodResources:
     def allocatable(self) -> frozenset[tuple[str, str]]:
         """Return the devices that the kubelet would give out if free. It has no side effect."""
         with self._connected() as call:
-            answer = call("GetAllocatableResources", pb.AllocatableResourcesRequest(), _TIMEOUT)
+            answer = call("GetAllocatableResources", pb.AllocatableResourcesRequest(), TIMEOUT)
         return frozenset(
             (devices.resource_name, device_id)
             for devices in answer.devices
             for device_id in devices.device_ids
         )
 
-    def get(self, pods: Iterable[PodName], timeout: float = _TIMEOUT) -> Holdings:
+    def get(self, pods: Iterable[PodName], timeout: float = TIMEOUT) -> Holdings:
         """Return what ``pods`` hold within ``timeout`` seconds, or NoGetError. No side effect."""
         found: set[Hold] = set()
         known: set[PodName] = set()

@@ -1,11 +1,17 @@
 """How long to wait between two polls, by what is waited for."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import AttributionTiming
+from deviceplugin._platform.backoff import Backoff
+from deviceplugin._platform.file_identity import Identity
+from deviceplugin.errors import KubeletUnavailableError
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 4.0
 
 
 class PollInterval:
@@ -39,3 +45,38 @@ class PollInterval:
         if holders != self._holders:
             self._holders, self._draining_since = holders, time.monotonic()
         return was_draining and not self._is_draining
+
+
+class Refusals:
+    """Spares a kubelet that has just failed to answer: its limit of calls is for all who ask."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
+        self._kubelet: Identity = None
+        self._error = ""
+        self._until = 0.0
+
+    @contextmanager
+    def spared(self, kubelet: Identity) -> Iterator[None]:
+        """Do the body, a request to ``kubelet``; or raise its last error, if that was just now."""
+        if kubelet != self._kubelet:  # it may answer, or there is none, which costs nobody anything
+            self._kubelet = kubelet
+            self._forget()
+        if time.monotonic() < self._until:
+            raise KubeletUnavailableError(self._error)
+        try:
+            yield
+        except KubeletUnavailableError as error:
+            wait = 0.0 if kubelet is None else self._backoff.next_wait()
+            self._error, self._until = str(error), time.monotonic() + wait
+            raise
+        self._forget()
+
+    @property
+    def any(self) -> bool:
+        """Whether the last request failed."""
+        return bool(self._error)
+
+    def _forget(self) -> None:
+        self._error, self._until = "", 0.0
+        self._backoff.reset()

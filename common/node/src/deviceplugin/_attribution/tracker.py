@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -19,8 +18,8 @@ from deviceplugin._attribution.checkpoint import Checkpoint, CheckpointHolds
 from deviceplugin._attribution.claim_holders import Place, with_claims
 from deviceplugin._attribution.forgotten import Forgotten, refuse_held
 from deviceplugin._attribution.ownership import Ownership
-from deviceplugin._attribution.podresources import Holdings, NoGetError, PodResources
-from deviceplugin._attribution.poll_interval import PollInterval
+from deviceplugin._attribution.podresources import TIMEOUT, Holdings, NoGetError, PodResources
+from deviceplugin._attribution.poll_interval import PollInterval, Refusals
 from deviceplugin._attribution.poll_schedule import AttributionTiming, HoldingsView, Key, Schedule
 from deviceplugin._attribution.releases import Observation, ReleaseLedger, Releases
 from deviceplugin._inventory.published import Resource
@@ -34,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _IDLE_TIMEOUT: Final = 2.0
 """Most seconds to wait for an allocation to end before a List."""
+_SHORT: Final = 0.5
+"""Seconds for the first List if the checkpoint can take its place."""
 
 
 class HoldingsTracker:
@@ -79,7 +80,7 @@ class HoldingsTracker:
         self._forgotten = Forgotten(service.socket, self._recorded.is_recorded)
         self.held, self.avoided = self._forgotten.held, self._forgotten.of
         self.watched = self._forgotten.watched
-        self._interval = PollInterval(timing, ownership)
+        self._interval, self._refusals = PollInterval(timing, ownership), Refusals()
         ledger = ReleaseLedger(timing.confirm, timing.admission, timing.recorded)
         self._releases = Releases(lambda name: resources().get(name), ledger, metrics)
 
@@ -153,9 +154,19 @@ class HoldingsTracker:
     # Asking the kubelet.
 
     def ask(self) -> Holdings:
-        """Return what all pods hold now; KubeletUnavailableError if the kubelet does not answer."""
+        """Return what all pods hold now; KubeletUnavailableError if that is not known.
+
+        If the kubelet does not answer, its checkpoint of this boot does: it is written before a
+        container with a device starts.
+        """
         with self._asking:
-            return self._with_claims(self._observed(self._list()))
+            hurry = self._recorded.is_current and not self._refusals.any
+            try:
+                with self._refusals.spared(file_identity(self._service.socket)):
+                    found = self._list(_SHORT if hurry else TIMEOUT)
+            except KubeletUnavailableError as error:
+                found = self._recorded.instead(self._view.holdings, error)
+            return self._with_claims(self._observed(found))
 
     def _poll(self) -> tuple[Holdings, Identity]:
         """Return what pods hold now, and which kubelet said so. Use List only if it is needed."""
@@ -164,12 +175,7 @@ class HoldingsTracker:
 
     def _observed(self, holdings: Holdings) -> Holdings:
         """Return ``holdings`` with what is recorded; ownership takes account of both, in order."""
-        ours = self._resources()
-        recorded = self._recorded.held(holdings, ours)
-        # A kubelet without pods gives the same list as one that does not know its pods yet.
-        is_listed = holdings.holds is not None and not holdings.pods
-        complete = holdings.complete or (is_listed and self._recorded.is_free(ours))
-        holdings = replace(holdings, recorded=recorded, complete=complete)
+        holdings = self._recorded.added(holdings, self._resources())
         self._ownership.observe(holdings, self._view.kubelet, self._recorded.given)
         return holdings
 
@@ -194,7 +200,7 @@ class HoldingsTracker:
         self._view = self._view.after_get(found, pods, self._resources(), time.monotonic())
         return self._view.holdings
 
-    def _list(self) -> Holdings:
+    def _list(self, timeout: float = TIMEOUT) -> Holdings:
         with self._changed:
             self._awaits_idle = True
             self._changed.wait_for(lambda: self._schedule.idle, _IDLE_TIMEOUT)
@@ -203,7 +209,7 @@ class HoldingsTracker:
         moment = self._recorded.moment
         try:
             kubelet = file_identity(self._service.socket)
-            listed = self._service.list()
+            listed = self._service.list(timeout)
             self._service.check_same(kubelet)
         except KubeletUnavailableError:
             with self._changed:

@@ -133,7 +133,9 @@ class DiscoveredResources:
         if holdings is not None:
             # Stored even if the list is rejected, because pod resources are not asked for again.
             kept = kept.expecting(held or frozenset(), now)
-            if self.holdings.forget(name):  # the kubelet restores what it has recorded at a start
+            if self.holdings.learn(
+                name, holdings
+            ):  # the kubelet restores what it has recorded at a start
                 kept = kept.expecting(holdings.recorded_of(name), now, RECORDED_BUT_ABSENT)
             self._kept[name] = kept
         kept = kept.updated(present, now)

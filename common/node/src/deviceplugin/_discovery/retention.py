@@ -165,7 +165,9 @@ class PodHoldings:
         self._interval = min(_ASK_INTERVAL, retention.grace, retention.unknown)
         self._asked_at = float("-inf")
         self._unknown: set[str] = set()
-        """Resources for which it has never been known what pods hold."""
+        """Resources for which no kubelet has said yet what pods hold."""
+        self._recorded: set[str] = set()
+        """Those of them for which its checkpoint did."""
         self._give_up_at = time.monotonic() + _PATIENCE
         self._until = (datetime.now(UTC) + timedelta(seconds=_PATIENCE)).isoformat(
             timespec="seconds"
@@ -175,23 +177,33 @@ class PodHoldings:
     @property
     def waiting(self) -> bool:
         """Whether nothing should be advertised yet because it is unknown what pods hold."""
-        return bool(self._unknown) and time.monotonic() < self._give_up_at
+        return self._is_ignorant and time.monotonic() < self._give_up_at
+
+    @property
+    def _is_ignorant(self) -> bool:
+        return not self._unknown <= self._recorded
 
     def expect(self, resource: str) -> None:
         """Ask what pods hold of ``resource``, which is new, at the next discovery."""
         self._unknown.add(resource)
 
-    def forget(self, resource: str) -> bool:
-        """Stop asking for ``resource``; return whether its holders were not known before."""
-        unknown = resource in self._unknown
+    def forget(self, resource: str) -> None:
+        """Stop asking for ``resource``."""
         self._unknown.discard(resource)
+        self._recorded.discard(resource)
+
+    def learn(self, resource: str, holdings: Holdings) -> bool:
+        """Return whether no kubelet had said who holds ``resource`` before ``holdings``."""
+        unknown = resource in self._unknown
+        if holdings.answered:
+            self.forget(resource)
         return unknown
 
     def ask(self, *, vanished: bool) -> Holdings | None:
         """Return what pods hold; None if unknown, or irrelevant, as without ``vanished``."""
         now = time.monotonic()
-        due = vanished and now - self._asked_at >= self._interval
-        if not (self._unknown or due):
+        due = (vanished or self._unknown) and now - self._asked_at >= self._interval
+        if not (self._is_ignorant or due):
             return None
         try:
             holdings = self._ask()
@@ -200,12 +212,14 @@ class PodHoldings:
             if self.waiting:
                 event = "waiting for pod resources before registering"
                 self._problems.say("held", event, **fields, until=self._until)
-            elif self._unknown:
+            elif self._is_ignorant:
                 self._problems.say("held", "registering without pod resources", **fields)
             else:
                 self._problems.say("held", "pod resources unavailable", **fields)
             return None
-        if self._problems.over("held"):
-            log.info("pod resources available", extra={"plugin": self._plugin})
         self._asked_at = now
+        if not holdings.answered:
+            self._recorded |= self._unknown
+        elif self._problems.over("held"):
+            log.info("pod resources available", extra={"plugin": self._plugin})
         return holdings

@@ -1,6 +1,6 @@
 """A resource for HTTP clients: its registration, its devices and their holders."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from deviceplugin._attribution.podresources import Hold, Holdings
 from deviceplugin._discovery.found import describe
 from deviceplugin._inventory.published import Resource
-from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy
+from deviceplugin._telemetry.metrics import MAX_NOT_HEALTHY, Attribution, NotHealthy, Offered
 from deviceplugin.model import Device
 from deviceplugin.plugin import Usage
 
@@ -32,6 +32,10 @@ class Report(NamedTuple):
     """What holders use of all devices of this process, as far as it is known."""
     stale: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
     """The devices whose holder has a node that is gone, by id; with that, for JSON."""
+    offered: Mapping[str, int] = MappingProxyType({})
+    """How many devices each protocol would give out now."""
+    by_dra: Collection[str] = ()
+    """The ids of those that DRA would."""
 
     @classmethod
     def of(
@@ -41,6 +45,7 @@ class Report(NamedTuple):
         holdings: Holdings | None,
         *,
         registered: bool,
+        offered: Offered,
         usage: Usage,
         stale: Mapping[str, Mapping[str, Any]],
     ) -> "Report":
@@ -55,6 +60,8 @@ class Report(NamedTuple):
             holders=None if holdings is None else holdings.holders(resource.name),
             usage=usage,
             stale=stale,
+            offered={"device-plugin": offered.by_plugin, "dra": len(offered.by_dra)},
+            by_dra=offered.by_dra,
         )
 
     def as_json(self) -> Mapping[str, Any]:
@@ -64,13 +71,15 @@ class Report(NamedTuple):
             "plugin": self.plugin,
             "registered": self.registered,
             "problem": self.problem,
+            "offered": dict(self.offered),
         }
 
     def devices_as_json(self) -> Iterator[Mapping[str, Any]]:
         for device in self.devices.values():
             holds = None if self.holders is None else self.holders.get(device.id, ())
             people = None if holds is None else [*map(self._person, holds)]
-            more = {"stale": self.stale[device.id]} if device.id in self.stale else {}
+            more: dict[str, Any] = {"by_dra": True} if device.id in self.by_dra else {}
+            more |= {"stale": self.stale[device.id]} if device.id in self.stale else {}
             yield {**describe(device, self.since[device.id]), "holders": people, **more}
 
     def used(self, hold: Hold) -> Mapping[str, float]:

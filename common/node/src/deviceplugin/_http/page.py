@@ -110,6 +110,8 @@ def _count(number: int, noun: str) -> str:
 def _registration(report: Report) -> str:
     if report.registered and not report.problem:
         return '<span class="good">registered</span>'
+    if report.by_dra and not report.problem:
+        return '<span class="good">offered by DRA</span>'
     kind, why = ("bad", _cut(report.problem)) if report.problem else ("soft", "nothing to offer")
     return f'<span class="{kind}">not registered: {why}</span>'
 
@@ -133,6 +135,8 @@ def _numbers(report: Report) -> str:
         parts.append(f'<span class="bad">{unhealthy:,} unhealthy</span>')
     if degraded := sum(one.health.state == "degraded" for one in report.devices.values()):
         parts.append(f'<span class="warn">{degraded:,} degraded</span>')
+    if report.by_dra:
+        parts.append(f"{len(report.by_dra):,} offered by DRA")
     if report.holders is None:
         parts.append("holders unknown")
     else:

@@ -73,11 +73,13 @@ class Attribution(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """How many devices of one resource each protocol offers."""
+    """What each protocol offers of one resource."""
 
     resource: str
     by_plugin: int
-    by_dra: int
+    """How many devices."""
+    by_dra: frozenset[str]
+    """The ids of the devices."""
     leaving: int
     """Devices that the wanted protocol does not offer yet, because the other one did."""
 

@@ -91,6 +91,7 @@ class Publisher:
         """The devices that may be in slices, by pool and name."""
         self._list_at = math.inf
         self._hurry = False
+        self._settled = False
 
     def run(self) -> None:
         """Publish until stopped. The slices stay: a driver that is back soon goes on with them."""
@@ -120,6 +121,15 @@ class Publisher:
         self._hurry = True
         self._waiter.poke()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the API server has all slices as they should be, and nothing is to be written.
+
+        False until they are checked after each registration, at which a kubelet may delete slices:
+        those of before a reboot do not count.
+        """
+        return self._settled and self._list_at == math.inf and not self.problem()
+
     def problem(self) -> str:
         """Return why the slices are not as they should be, or an empty string."""
         return self._problem or self._watch_problem
@@ -146,7 +156,7 @@ class Publisher:
         self._hurry = False
         try:
             if self.clock.now() >= self._list_at:
-                self._list_at = math.inf
+                self._settled, self._list_at = False, math.inf
                 self._known.listed(*self.store.list())
             self._sync()
         except ApiServerError as error:
@@ -170,12 +180,14 @@ class Publisher:
     def _sync(self) -> None:
         have, offers = self._known.current(), self.offers()
         if have is None or offers is None:
+            self._settled = False
             return
         if self.site.owner is None:
             self.site = self.site._replace(owner=self.store.owner() or {})
         pools = self._accepted(self._shares.pools(self.catalogue, offers, self.site))
         self._keys |= {(pool.name, one.name): one.keys for pool in pools for one in pool.entries}
         writes = plan(have, pools, self.site, self._known.is_intact)
+        self._settled = not writes
         if writes and (wait := self._bucket.wait()):
             self._waiter.pause(wait)
             self._waiter.poke()  # it is planned again, for much can have changed meanwhile

@@ -28,8 +28,9 @@ _NO_PODS: Final = (
     "started"
 )
 _UNHEALTHY: Final = (
-    "unhealthy devices that no pod has, and why a device is not allocatable: the kubelet does not "
-    "report that; ask the plugin with --plugin http://ADDRESS:9494"
+    "devices that no pod has and that are unhealthy or offered by DRA, and why a device is not "
+    "allocatable: the kubelet does not report that; ask the plugin with --plugin "
+    "http://ADDRESS:9494"
 )
 _NAME: Final = "deviceplugin devices"
 _SETTING: Final = "pod-resources-socket"

@@ -1,6 +1,6 @@
 """The devices of a node, merged from the kubelet and the plugins, as a table and as JSON."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
@@ -47,6 +47,8 @@ class NodeDevice:
     """Whether the kubelet would allocate it if it were free; None if that is unknown."""
     healthy: bool | None = None
     """The health from the plugin; None if it was not asked, or does not have the device."""
+    by_dra: bool = False
+    """Whether a new pod can get it through DRA, according to the plugin."""
     reason: str = ""
     """Why it is unhealthy."""
     since: str = ""
@@ -61,13 +63,21 @@ class NodeDevice:
         """The state for a table, in one or two words."""
         if self.healthy is False:
             return "unhealthy"
-        if any(holder.claim for holder in self.holders):
+        # Of a device that DRA offers, or is about to, the kubelet says that it is not allocatable.
+        if self.holders and (self.healthy or self.allocatable is not False or self._has_claim):
             return "in use"
-        if self.allocatable:
-            return "in use" if self.holders else "free"
-        if self.allocatable is False:
-            return "not allocatable"
-        return "in use" if self.holders else "unknown"
+        if self.allocatable or self.by_dra:
+            return "free"
+        return "unknown" if self.allocatable is None else "not allocatable"
+
+    @property
+    def _has_claim(self) -> bool:
+        return any(holder.claim for holder in self.holders)
+
+
+def _without_pod(holder: Holder) -> Holder:
+    """Return ``holder`` as a plugin reports it that does not know the pod yet."""
+    return replace(holder, pod="", container="")
 
 
 class Inventory:
@@ -79,6 +89,9 @@ class Inventory:
         """The devices that a plugin has reported."""
         self._places: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}
         """By node, these devices by the pool and the name that they have in slices."""
+        self._by_claim: defaultdict[tuple[str, Holder], list[NodeDevice]] = defaultdict(list)
+        """By driver, what plugins say that a container has by a claim: also shares, which have no
+        name of their own in slices. Without pod and container if the plugin does not know them."""
         self.unknown: list[str] = []
         """What is unknown, a message for each."""
 
@@ -100,14 +113,19 @@ class Inventory:
                 holder = Holder(pod.namespace, pod.name, container.name)
                 for device in self._each(container.devices):
                     device.holders.add(holder)
-                for device, claim in self._claimed(container.dynamic_resources):
-                    device.holders.add(replace(holder, claim=claim))
+                for claim in container.dynamic_resources:
+                    by_claim = replace(holder, claim=claim.claim_name)
+                    for part in claim.claim_resources:
+                        for device in self._claimed(part, by_claim):
+                            device.holders.add(by_claim)
+                            device.holders.discard(_without_pod(by_claim))
 
     def add_plugin(self, page: Any) -> None:
         """Add the ``/devices`` of a plugin; errors of builtin classes mean that it is none."""
+        driver = str((page.get("dra") or {}).get("driver", ""))
         for resource in page["resources"]:
             for entry in resource["devices"]:
-                self._add_entry(str(resource["name"]), entry)
+                self._add_entry(str(resource["name"]), entry, driver)
             if resource.get("problem"):
                 self.unknown.append(f"{resource['name']}: {resource['problem']}")
 
@@ -116,15 +134,19 @@ class Inventory:
         for device in self._devices.values():
             device.allocatable = bool(device.allocatable)
 
-    def _add_entry(self, resource: str, entry: Any) -> None:
+    def _add_entry(self, resource: str, entry: Any, driver: str) -> None:
         device = self._device(resource, str(entry["id"]))
         self._of_plugins.add((resource, device.id))
         self._places.clear()
-        for holder in entry.get("holders") or ():
-            if holder.get("claim") and not holder["pod"]:  # the kubelet does not know its pod
-                namespace, claim = str(holder["namespace"]), str(holder["claim"])
-                device.holders.add(Holder(namespace, "", "", claim))
+        for one in entry.get("holders") or ():
+            if one.get("claim"):
+                names = ("namespace", "pod", "container", "claim")
+                holder = Holder(*(str(one.get(name, "")) for name in names))
+                self._by_claim[driver, holder].append(device)
+                if not holder.pod:  # the kubelet does not know it
+                    device.holders.add(holder)
         device.healthy = bool(entry["healthy"])
+        device.by_dra = bool(entry.get("by_dra"))
         device.reason = str(entry.get("reason", ""))
         device.since = str(entry.get("since", ""))
         device.numa_nodes.update(map(int, entry.get("numa_nodes", ())))
@@ -139,15 +161,16 @@ class Inventory:
                 device.numa_nodes.update(node.ID for node in entry.topology.nodes)
                 yield device
 
-    def _claimed(self, claims: Iterable[pb.DynamicResource]) -> Iterator[tuple[NodeDevice, str]]:
-        for claim in claims:
-            for part in claim.claim_resources:
-                key = self._reported(part)
-                if key is None:
-                    driver = _DRA.format(driver=part.driver_name)
-                    key = driver, f"{part.pool_name}/{part.device_name}"
-                    self._device(*key).allocatable = True  # the kubelet lists no others
-                yield self._device(*key), claim.claim_name
+    def _claimed(self, part: pb.ClaimResource, holder: Holder) -> Sequence[NodeDevice]:
+        if key := self._reported(part):
+            return [self._device(*key)]
+        for known in (holder, _without_pod(holder)):
+            if devices := self._by_claim.get((part.driver_name, known)):
+                return devices
+        resource = _DRA.format(driver=part.driver_name)
+        device = self._device(resource, f"{part.pool_name}/{part.device_name}")
+        device.allocatable = True  # the kubelet lists no others
+        return [device]
 
     def _reported(self, part: pb.ClaimResource) -> tuple[str, str] | None:
         """Return the device that a plugin has reported and that is called so in its slices."""

@@ -62,7 +62,10 @@ def through_dra(driver_dir: Path, drivers: Collection[str]) -> list[str]:
 
 def _of_driver(directory: Path) -> Iterator[str]:
     if (directory / _OFFERED).exists():
-        yield "devices are still offered: set protocol to device-plugin, and leave it running"
+        yield (
+            "the driver still serves: set protocol to device-plugin, and leave the plugin running "
+            "until this goes, some minutes after the last claim"
+        )
     claims = directory / _CLAIMS
     for path in sorted(claims.iterdir()) if claims.is_dir() else ():
         if path.name.startswith(".") or not path.name.endswith((".json", ".json.bad")):

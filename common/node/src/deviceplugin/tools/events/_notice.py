@@ -30,6 +30,8 @@ _REASONS: Final = {
     ("device", "bad"): "DeviceUnhealthy",
     ("device", "degraded"): "DeviceDegraded",
     ("device", "good"): "DeviceHealthy",
+    ("driver", "bad"): "DriverNotReady",
+    ("driver", "good"): "DriverReady",
     ("registration", "bad"): "DevicesNotRegistered",
     ("registration", "good"): "DevicesRegistered",
 }
@@ -58,6 +60,15 @@ class Fact(NamedTuple):
     """If it is about a pod that has a device node that is gone: namespace, name and uid."""
     of_entries: bool = False
     """Whether it is about the entries of a plugin's settings; ``resource`` is the plugin."""
+    of_driver: bool = False
+    """Whether it is about the DRA driver that ``resource`` is."""
+
+    @property
+    def subject(self) -> str:
+        """``device``, ``entries``, ``driver`` or ``registration``, of a device plugin."""
+        if self.device:
+            return "device"
+        return "entries" if self.of_entries else "driver" if self.of_driver else "registration"
 
     @property
     def state(self) -> str:
@@ -87,6 +98,9 @@ def _facts(page: Any) -> list[Fact]:
     for plugin, wrong in page.get("invalid_entries", {}).items():
         reason = "; ".join(map(str, wrong))
         found.append(Fact(str(plugin), "", not wrong, reason, of_entries=True))
+    if dra := page.get("dra"):
+        problem = str(dra["problem"])
+        found.append(Fact(str(dra["driver"]), "", not problem, problem, of_driver=True))
     for resource in page["resources"]:
         name = str(resource["name"])
         problem = str(resource["problem"])  # none where it need not be registered
@@ -137,8 +151,7 @@ class Notice(NamedTuple):
         first = self.facts[0]
         if first.pod:
             return STALE_REASON
-        subject = "device" if first.device else "entries" if first.of_entries else "registration"
-        return _REASONS[subject, self.state]
+        return _REASONS[first.subject, self.state]
 
     @property
     def kind(self) -> str:
@@ -158,6 +171,9 @@ class Notice(NamedTuple):
         if self.facts[0].of_entries:
             wrong = f"invalid entry skipped: {self.facts[0].reason}"
             return "all entries are valid again" if self.good else wrong
+        if self.facts[0].of_driver:
+            wrong = f"the DRA driver is not ready: {_cut(self.facts[0].reason)}"
+            return "the DRA driver is ready again" if self.good else wrong
         if self.good:
             return "the kubelet is watching it again"
         return f"not registered with the kubelet: {_cut(self.facts[0].reason)}"

@@ -39,6 +39,13 @@ class Suspect:
     since which a container that starts gets that, as ISO 8601."""
     containers: Collection[str] = ()
     """Those that hold the device."""
+    claims: frozenset[str] = frozenset()
+    """The ResourceClaims through which they do; none if through the device plugin."""
+
+    @property
+    def wanted(self) -> str:
+        """What the pod must ask for, if it is still the one that holds the device."""
+        return f"claim {', '.join(sorted(self.claims))}" if self.claims else self.resource
 
 
 @dataclass(eq=False, repr=False)
@@ -86,13 +93,15 @@ class Patience:
         reason = " ".join(str(device.get("reason", "")).split())
         stale = device.get("stale") or {}
         renewed = str(stale["since"]) if stale.get("by_link") else ""
-        pods: dict[tuple[str, str], list[str]] = {}
+        pods: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for hold in device.get("holders") or ():
-            pod = str(hold["namespace"]), str(hold["pod"])
-            pods.setdefault(pod, []).append(str(hold.get("container", "")))
-        for pod in sorted(pods):
-            found = (*pod, resource, device_id, reason, seconds, left)
-            yield Suspect(*found, renewed_by_restart=renewed, containers=pods[pod])
+            if pod := str(hold["pod"]):  # no pod of the claim is listed yet, or any more
+                pods.setdefault((str(hold["namespace"]), pod), []).append(hold)
+        for (namespace, pod), holds in sorted(pods.items()):
+            found = (namespace, pod, resource, device_id, reason, seconds, left)
+            containers = [str(hold.get("container", "")) for hold in holds]
+            claims = frozenset(str(hold["claim"]) for hold in holds if hold.get("claim"))
+            yield Suspect(*found, renewed_by_restart=renewed, containers=containers, claims=claims)
 
 
 @dataclass(eq=False, repr=False)
@@ -124,7 +133,7 @@ class Pods:
             "is being deleted": "deletionTimestamp" in metadata,
             "has ended": pod.get("status", {}).get("phase") in {"Succeeded", "Failed"},
             f"is on node {spec.get('nodeName')!r}": spec.get("nodeName") != self.node,
-            f"does not ask for {suspect.resource}": not _asks_for(spec, suspect.resource),
+            f"does not ask for {suspect.wanted}": not _asks_for(pod, suspect),
             "has restarted since its device node has gone": _has_restarted(pod, suspect),
             "is a static pod": _MIRROR in notes,
             f"has the annotation {KEEP}: false": notes.get(KEEP) == "false",
@@ -189,9 +198,14 @@ def _has_restarted(pod: dict[str, Any], suspect: Suspect) -> bool:
     return bool(starts) and all(one and datetime.fromisoformat(one) > since for one in starts)
 
 
-def _asks_for(spec: dict[str, Any], resource: str) -> bool:
+def _asks_for(pod: dict[str, Any], suspect: Suspect) -> bool:
+    spec, status = pod["spec"], pod.get("status") or {}
+    if suspect.claims:
+        made = [*spec.get("resourceClaims", ()), *(status.get("resourceClaimStatuses") or ())]
+        made.append(status.get("extendedResourceClaimStatus") or {})
+        return not suspect.claims.isdisjoint(str(one.get("resourceClaimName")) for one in made)
     containers = [*spec.get("containers", ()), *(spec.get("initContainers") or ())]
     return any(
-        resource in ((container.get("resources") or {}).get("limits") or {})
+        suspect.resource in ((container.get("resources") or {}).get("limits") or {})
         for container in containers
     )

@@ -98,8 +98,8 @@ class Readiness(NamedTuple):
     problem: str = ""
     """Why it is not ready; empty where it is."""
     resources: Mapping[str, bool | None] = MappingProxyType({})
-    """Those that have devices, and whether any of these is healthy; None if DRA has them all, whose
-    devices are not in a node's status."""
+    """Those that have devices, and whether the device plugin offers any of these; None if DRA has
+    them all, whose devices are not in a node's status."""
     boot: str = ""
     """The kernel's id of the boot that the plugin runs in; empty if it is not known."""
 
@@ -107,7 +107,9 @@ class Readiness(NamedTuple):
 def readiness(plugin: Plugin) -> Readiness:
     """Return how ready ``plugin`` is. One without an answer is not.
 
-    One that is ready and has no devices has discovered, and found none.
+    One that is ready and has no devices has discovered, and found none. With DRA, it is ready once
+    it has seen all its slices in the API server since the kubelet registered its driver: slices of
+    before a reboot prove nothing, and its own word needs no right to read slices.
     """
     try:
         return plugin.says(_of_page, "/readyz")
@@ -117,13 +119,23 @@ def readiness(plugin: Plugin) -> Readiness:
 
 def _of_page(page: Any) -> Readiness:
     found: dict[str, bool | None] = {}
+    if (dra := page.get("dra")) and not dra["published"]:
+        raise NoAnswerError(
+            f"DRA: slices not published yet{dra['problem'] and ': '}{dra['problem']}"
+        )
     for resource in page["resources"]:
         if resource["devices"]:
             if resource["problem"]:  # since it was asked whether it is ready
                 raise NoAnswerError(f"{resource['name']}: {resource['problem']}")
-            healthy = any(device["healthy"] for device in resource["devices"])
-            found[str(resource["name"])] = healthy if resource["registered"] else None
+            found[str(resource["name"])] = _by_plugin(resource) if resource["registered"] else None
     return Readiness(resources=found, boot=str(page.get("boot", "")))
+
+
+def _by_plugin(resource: Any) -> bool:
+    """Return whether the device plugin offers a device: not one that DRA or an operator has."""
+    if "offered" in resource:
+        return bool(resource["offered"]["device-plugin"])
+    return any(device["healthy"] for device in resource["devices"])  # an older plugin
 
 
 @dataclass(eq=False, repr=False)

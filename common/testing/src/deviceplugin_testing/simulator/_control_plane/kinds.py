@@ -67,6 +67,16 @@ POD: Final = Kind(
     counts_generations=True,
     has_status=True,
 )
+EVICTIONS: Final = Kind("Eviction", "policy")
+"""What is posted to a pod; there are none to read."""
+EVENT: Final = Kind(
+    "Event",
+    selectable=(
+        *(f"involvedObject.{one}" for one in ("kind", "name", "namespace", "uid")),
+        "reason",
+        "type",
+    ),
+)
 SERVICE_ACCOUNT: Final = Kind("ServiceAccount")
 CLUSTER_ROLE: Final = Kind("ClusterRole", "rbac.authorization.k8s.io", namespaced=False)
 CLUSTER_ROLE_BINDING: Final = Kind(
@@ -86,6 +96,7 @@ KINDS: Final = (
     NAMESPACE,
     NODE,
     POD,
+    EVENT,
     SERVICE_ACCOUNT,
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,

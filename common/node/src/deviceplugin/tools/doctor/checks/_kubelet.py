@@ -9,6 +9,7 @@ from typing import Final
 
 import grpc
 
+from deviceplugin._app.dra_settings import MARKER
 from deviceplugin._attribution.checkpoint import MAX_BYTES
 from deviceplugin._config.documents.reading import content
 from deviceplugin._platform.checkpoint import FILE_NAME, Recorded, decode
@@ -147,7 +148,16 @@ def pod_resources(node: Node) -> Iterator[Finding]:
             "each start of the kubelet creates a new one.",
         )
         return
-    yield _judge_list(path, ask_allocatable(path, node.timeout))
+    yield _judge_list(path, ask_allocatable(path, node.timeout), _drivers(node))
+
+
+def _drivers(node: Node) -> str:
+    """Return the drivers of this product that offer devices through DRA, or have some to hand over.
+
+    The kubelet has none of their devices as healthy.
+    """
+    found = node.matches(f"{node.settings.driver_dir}/*/{MARKER}")
+    return ", ".join(sorted(one.parent.name for one in found))
 
 
 def _devices_in(answer: Answer) -> dict[str, frozenset[str]]:
@@ -158,10 +168,12 @@ def _devices_in(answer: Answer) -> dict[str, frozenset[str]]:
     return {resource: frozenset(found[resource]) for resource in sorted(found)}
 
 
-def _judge_list(path: Path, answer: Answer) -> Finding:
+def _judge_list(path: Path, answer: Answer, drivers: str) -> Finding:
     if answer.code is grpc.StatusCode.OK and (devices := _devices_in(answer)):
         shown = ", ".join(f"{resource}: {len(ids)}" for resource, ids in devices.items())
         return ok(path, f"the kubelet answers; healthy devices: {shown}")
+    if answer.code is grpc.StatusCode.OK and drivers:
+        return ok(path, f"the kubelet answers; devices are offered through DRA by {drivers}")
     if answer.code is grpc.StatusCode.OK:
         return warning(
             path,
@@ -226,8 +238,12 @@ def _resources(node: Node, path: Path, checkpoint: Recorded) -> Iterator[Finding
                 do="give this command access to the pod resources socket.",
             )
         return
+    drivers = _drivers(node)
     for name in names:
-        if name not in present:
+        if name not in present and drivers:
+            found = f"has no healthy device for the kubelet, as while DRA offers it; here {drivers}"
+            yield ok(name, f"{found} offers devices")
+        elif name not in present:
             held = sum(entry.resource == name for entry in checkpoint.entries)
             yield warning(
                 name,

@@ -124,6 +124,7 @@ class _Offer(NamedTuple):
     registered: bool
     problem: str
     healthy: frozenset[str]
+    """Those that the kubelet should have."""
     devices: frozenset[str]
 
 
@@ -133,7 +134,10 @@ def _offers(page: Any) -> list[_Offer]:
             one["name"],
             one["registered"],
             one["problem"],
-            frozenset(each["id"] for each in one["devices"] if each["healthy"]),
+            # None of these is the kubelet's while DRA offers all; an older plugin does not say it.
+            frozenset(each["id"] for each in one["devices"] if each["healthy"])
+            if one.get("offered", {}).get("device-plugin", 1)
+            else frozenset(),
             frozenset(each["id"] for each in one["devices"]),
         )
         for one in page["resources"]

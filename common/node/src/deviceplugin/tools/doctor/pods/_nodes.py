@@ -32,9 +32,12 @@ def look(api: ApiServer, wanted: Mapping[str, int]) -> Iterator[Finding]:
         return
     fitting = list[str]()
     for resource, count in sorted(wanted.items()):
-        has_it = any(one.total.get(resource) for one in nodes)
+        # As the scheduler does: where nothing is allocatable, it looks for devices of DRA.
+        has_it = any(one.healthy.get(resource) for one in nodes)
         if not has_it and (name := _class_of(api, resource)):
-            yield ok(resource, f"is given through DRA, by the DeviceClass {name}")
+            some = any(one.total.get(resource) for one in nodes)
+            more = "; device plugins have no healthy one" if some else ""
+            yield ok(resource, f"is given through DRA, by the DeviceClass {name}{more}")
         elif (wrong := _impossible(nodes, resource, count)) is not None:
             yield wrong
         else:
@@ -79,7 +82,7 @@ def _impossible(nodes: list[_Node], resource: str, count: int) -> Finding | None
         means = "a pod runs on one node, so it waits for ever."
         return failure(resource, found, means=means, do=f"ask for {total} at most.")
     found = f"the pod asks for {count}, and no node has more than {most} healthy ones"
-    means = "devices are unhealthy, or the plugin of their node is away."
+    means = "others are unhealthy or still held through DRA, or the plugin of their node is away."
     do = "kubectl deviceplugin --problems lists them; their plugin's page has the reasons."
     return failure(resource, found, means=means, do=do)
 

@@ -19,7 +19,7 @@ from deviceplugin_testing.simulator._control_plane.api_server.access import (
 from deviceplugin_testing.simulator._control_plane.api_server.bodies import object_of, options_of
 from deviceplugin_testing.simulator._control_plane.api_server.objects import Objects
 from deviceplugin_testing.simulator._control_plane.api_server.request import Request, Watching
-from deviceplugin_testing.simulator._control_plane.kinds import Kind, Object
+from deviceplugin_testing.simulator._control_plane.kinds import EVICTIONS, POD, Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import RefusedError, unknown_address
 from deviceplugin_testing.simulator._monitor import Monitor
 from deviceplugin_testing.simulator._releases import COMPARED
@@ -80,6 +80,12 @@ def review(access: Access, kinds: Iterable[Kind], user: User, asked: Object) -> 
     }
 
 
+def _wrong_method() -> RefusedError:
+    message = "the server does not allow this method on the requested resource"
+    return RefusedError(405, "MethodNotAllowed", message, {})
+
+
+EVICTION: Final = "eviction"
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NO_HEADERS: Final[Mapping[str, str]] = {}
 
@@ -158,10 +164,12 @@ class Answering:
 
     def serves(self, kind: Kind, part: str) -> bool:
         """Return whether objects have this part at an address of its own."""
-        return part == "status" and kind.has_status
+        return (part == "status" and kind.has_status) or (kind == POD and part == EVICTION)
 
     def found(self, request: Request, asked: Asked) -> Reply:  # noqa: ARG002 - its headers
         """Return an object, its part, or a list; raise ``RefusedError``."""
+        if request.part == EVICTION:
+            raise _wrong_method()
         if not request.name:
             return Answer(200, self.objects.list(request))
         return Answer(200, self.objects.store.get(request.kind, request.namespace, request.name))
@@ -173,14 +181,16 @@ class Answering:
         request = Request.of(asked.address, kinds)
         verb = _VERBS[asked.method]
         with self._allowed(user, request, verb, asked):
-            if bool(request.name) == (verb == "create"):
-                message = "the server does not allow this method on the requested resource"
-                raise RefusedError(405, "MethodNotAllowed", message, {})
+            is_of_one = bool(request.name) and request.part != EVICTION
+            if is_of_one == (verb == "create"):
+                raise _wrong_method()
             return self._written(request, verb, asked)
 
     def _written(self, request: Request, verb: str, asked: Asked) -> Answer:
         objects, kind, media = self.objects, request.kind, asked.header("Content-Type")
         place = (kind, request.namespace, request.name)
+        if request.part == EVICTION:
+            return Answer(201, objects.evict(request, object_of(EVICTIONS, media, asked.body)))
         if verb == "delete":
             return Answer(200, objects.delete(*place, options_of(media, asked.body)))
         if verb == "patch":

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, ClassVar, Final, cast
 
 from deviceplugin_testing.simulator._control_plane.api_server.request import Request
-from deviceplugin_testing.simulator._control_plane.kinds import NAMESPACE, Kind, Object
+from deviceplugin_testing.simulator._control_plane.kinds import NAMESPACE, POD, Kind, Object
 from deviceplugin_testing.simulator._control_plane.refusals import (
     RefusedError,
     absent,
@@ -191,6 +191,17 @@ class Objects:
                 record = f"ResourceVersion in record ({metadata['resourceVersion']})"
                 raise precondition(kind, name, f"{problem}{record}. {rest}")
             return self.store.delete(kind, namespace, name, options.get("gracePeriodSeconds"))
+
+    def evict(self, request: Request, eviction: Object) -> Object:
+        """Delete a pod as an Eviction asks; raise ``RefusedError``. There are no budgets."""
+        options, name = eviction.get("deleteOptions") or {}, request.name
+        given = eviction.get("metadata", {}).get("name", name)
+        if given != name:
+            raise bad_request("name in URL does not match name in Eviction object")
+        if not options.get("dryRun"):
+            self.delete(POD, request.namespace, name, options)
+        usual: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
+        return usual | {"status": "Success", "code": 201}
 
     def list(self, request: Request) -> Object:
         """Return the list, or the page of it, that ``request`` asks for; raise ``RefusedError``."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from deviceplugin_testing.simulator._control_plane.kinds import (
     DEVICE_CLASS,
+    EVENT,
     NAMESPACE,
     POD,
     RESOURCE_CLAIM,
@@ -25,7 +26,7 @@ from deviceplugin_testing.simulator._control_plane.refusals import (
 )
 from deviceplugin_testing.simulator._control_plane.rules import claims
 from deviceplugin_testing.simulator._control_plane.rules.device_status import drop_deallocated
-from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata
+from deviceplugin_testing.simulator._control_plane.rules.names import check_metadata, segment
 from deviceplugin_testing.simulator._control_plane.rules.slices import check_slice
 from deviceplugin_testing.simulator._control_plane.store import Store
 
@@ -84,6 +85,20 @@ def check_pod(new: Object, old: Object | None = None) -> Iterator[FieldError]:
             yield from _check_resources(place, container["resources"], known)
 
 
+def check_event(new: Object, old: Object | None = None) -> Iterator[FieldError]:
+    """Yield what is wrong with an Event: it is in the namespace of what it is about, or default."""
+    del old
+    about = new.get("involvedObject", {}).get("namespace", "")
+    if new["metadata"]["namespace"] != (about or "default"):
+        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+
+
+_EVENT: Final[Object] = {
+    "involvedObject": {},
+    "source": {},
+    **dict.fromkeys(("eventTime", "firstTimestamp", "lastTimestamp")),
+    **dict.fromkeys(("reportingComponent", "reportingInstance"), ""),
+}
 _SOURCES: Final = ("resourceClaimName", "resourceClaimTemplateName")
 _GO_NAMES: Final = (
     ("Name", "name"),
@@ -121,6 +136,7 @@ _CHECKS: Final[Mapping[Kind, Callable[[Object, Object | None], Iterator[FieldErr
     RESOURCE_CLAIM_TEMPLATE: claims.check_claim,
     DEVICE_CLASS: claims.check_class,
     POD: check_pod,
+    EVENT: check_event,
 }
 
 _SELECTING: Final = (RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE, DEVICE_CLASS)
@@ -133,7 +149,11 @@ def admit(store: Store, kind: Kind, made: Object, *, includes: bool = False) -> 
     """
     made.pop("status", None) if kind == RESOURCE_CLAIM else None
     add_defaults(store, kind, made)
-    errors = [*check_metadata(made["metadata"]), *_check(kind, made, None, includes=includes)]
+    names = (segment,) if kind == EVENT else ()
+    errors = [
+        *check_metadata(made["metadata"], *names),
+        *_check(kind, made, None, includes=includes),
+    ]
     if kind == RESOURCE_CLAIM:
         errors += _check_admin_access(store, made)
     _refuse(kind, made, errors)
@@ -166,6 +186,8 @@ def add_defaults(store: Store, kind: Kind, made: Object) -> None:
         claims.add_defaults(made["spec"]["spec"])
     elif kind == POD:
         add_pod_defaults(made)
+    elif kind == EVENT:
+        made.update({**_EVENT, **made})
 
 
 def _check(kind: Kind, new: Object, old: Object | None, *, includes: bool) -> Iterator[FieldError]:

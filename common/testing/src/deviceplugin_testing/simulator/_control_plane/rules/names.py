@@ -1,7 +1,7 @@
 """The rules for names, labels and identifiers, in the API server's words."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from deviceplugin_testing.simulator._control_plane.kinds import Object
@@ -123,18 +123,25 @@ def _with_examples(words: str, examples: tuple[str, ...], form: str) -> str:
 _OWNER = {"kind": "must not be empty", "name": "must not be empty", "uid": "must not be empty"}
 
 
-def check_metadata(metadata: Mapping[str, object]) -> Iterator[FieldError]:
-    """Yield the errors of ``metadata``, whose name is complete."""
+def segment(text: str) -> Iterator[str]:
+    """Yield what is wrong with the name of an Event: it can be a part of an address."""
+    yield from (f"may not contain '{one}'" for one in "/%" if one in text)
+
+
+def check_metadata(
+    metadata: Mapping[str, object], wrong: Callable[[str], Iterator[str]] = subdomain
+) -> Iterator[FieldError]:
+    """Yield the errors of ``metadata``; ``wrong`` yields those of its name, which is complete."""
     generated = str(metadata.get("generateName", ""))
     if generated:
         prefix = f"{generated[:-1]}a" if len(generated) > 1 and generated[-1] == "-" else generated
-        for problem in subdomain(prefix):
+        for problem in wrong(prefix):
             yield invalid("metadata.generateName", generated, problem)
     name = str(metadata.get("name", ""))
     if not name:
         yield required("metadata.name", "name or generateName is required")
     else:
-        yield from (invalid("metadata.name", name, one) for one in subdomain(name))
+        yield from (invalid("metadata.name", name, one) for one in wrong(name))
     yield from _check_strings(metadata)
     owners: list[Object] = metadata.get("ownerReferences", [])  # type: ignore[assignment]
     for owner in owners:

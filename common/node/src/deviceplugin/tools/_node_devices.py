@@ -1,0 +1,260 @@
+"""The devices of nodes as the API server has them: node status, and slices and claims of DRA.
+
+Pure functions over objects of anybody, other vendors' too. A resource that a device plugin and a
+driver have on one node is counted once, also in the middle of a switch: they are the same devices.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar
+
+from deviceplugin._attribution.handover import HELD
+from deviceplugin._config.quantities import whole_number
+from deviceplugin._dra.naming import SHARES, has_shares
+from deviceplugin.tools._class_names import RESOURCE, WRONG, Names, Object
+
+API: Final = "/apis/resource.k8s.io/v1"
+_KEEPS_PODS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+Place = tuple[str, str]
+"""A node, empty for devices that are not of one node, and a resource."""
+_Pool = tuple[str, str]
+"""A driver and the name of a pool."""
+_T = TypeVar("_T")
+
+
+def tolerant(reduce: Callable[[Any], _T]) -> Callable[[Any], _T | None]:
+    """Return ``reduce``, but with None for an object that is not as it should be."""
+
+    def read(found: Any) -> _T | None:
+        try:
+            return reduce(found)
+        except WRONG:
+            return None
+
+    return read
+
+
+_RANKS: Final = {"": 0, HELD: 1, "taint": 2}
+
+
+class _Unit(NamedTuple):
+    """What counts as one device: counters that possible parts of it share are one."""
+
+    place: Place
+    key: str
+    shares: int
+    taint: str
+    """Why no claim gets it: HELD if a pod of the device plugin has it, ``taint``, or empty."""
+
+
+class Slice(NamedTuple):
+    """What is kept of a ResourceSlice."""
+
+    pool: _Pool
+    generation: int
+    size: int
+    """How many slices the pool has in this generation."""
+    node: str
+    units: Mapping[str, _Unit]
+    """By name of the device."""
+
+
+def slice_of(found: Object, names: Names) -> Slice:
+    spec = found["spec"]
+    driver, node, pool = str(spec["driver"]), str(spec.get("nodeName") or ""), spec["pool"]
+    units = {str(one["name"]): _unit(one, driver, node, names) for one in spec.get("devices") or ()}
+    sizes = int(pool["generation"]), int(pool["resourceSliceCount"])
+    return Slice((driver, str(pool["name"])), *sizes, node, units)
+
+
+def _unit(device: Object, driver: str, node: str, names: Names) -> _Unit:
+    place = (
+        node or str(device.get("nodeName") or ""),
+        names.of(driver, device.get("attributes") or {}),
+    )
+    counters = [f"/{one['counterSet']}" for one in device.get("consumesCounters") or ()]
+    capacity = (device.get("capacity") or {}).get(SHARES) if has_shares(device) else None
+    keys = {one["key"] for one in device.get("taints") or () if one["effect"] in _KEEPS_PODS_OFF}
+    taint = (HELD if keys == {f"{driver}/{HELD}"} else "taint") if keys else ""
+    return _Unit(place, min(counters, default=str(device["name"])), _amount(capacity), taint)
+
+
+def _amount(capacity: Any) -> int:
+    """Return how many shares a capacity is, or a request for some; 1 if it does not say."""
+    with suppress(*WRONG):
+        return whole_number(str(capacity["value"] if isinstance(capacity, dict) else capacity))
+    return 1
+
+
+class Claimed(NamedTuple):
+    """A device that a claim holds."""
+
+    pool: _Pool
+    device: str
+    shares: int
+    place: Place
+    """As far as the claim says it, for a device that is in no slice."""
+
+
+def claimed_by(found: Object, names: Names) -> list[Claimed]:
+    """Return what a ResourceClaim holds. Admin access holds nothing."""
+    allocation = (found.get("status") or {}).get("allocation") or {}
+    node = _node_of(allocation)
+    classes = _classes_of(found["spec"])
+    return [
+        Claimed(
+            pool := (str(one["driver"]), str(one["pool"])),
+            str(one["device"]),
+            _amount((one.get("consumedCapacity") or {}).get(SHARES)),
+            (node, names.by_class.get(classes.get(one["request"], "")) or _by_pool(pool, node)),
+        )
+        for one in (allocation.get("devices") or {}).get("results") or ()
+        if not one.get("adminAccess")
+    ]
+
+
+def _node_of(allocation: Object) -> str:
+    with suppress(*WRONG):
+        (term,) = allocation["nodeSelector"]["nodeSelectorTerms"]
+        (match,) = term["matchFields"]
+        (name,) = match["values"]
+        return str(name)
+    return ""
+
+
+def _classes_of(spec: Object) -> dict[str, str]:
+    """Return the DeviceClass of each request, by its name in results."""
+    found = {}
+    for one in (spec.get("devices") or {}).get("requests") or ():
+        found[one["name"]] = (one.get("exactly") or {}).get("deviceClassName", "")
+        for each in one.get("firstAvailable") or ():
+            found[f"{one['name']}/{each['name']}"] = each.get("deviceClassName", "")
+    return found
+
+
+def _by_pool(pool: _Pool, node: str) -> str:
+    """Return the resource in the name of a pool, as this product writes it, or the driver."""
+    own = pool[1].removeprefix(f"{node}/")
+    return own if own != pool[1] and RESOURCE.fullmatch(own) else pool[0]
+
+
+@dataclass(slots=True)
+class _InSlices:
+    """What drivers offer of one resource on one node."""
+
+    total: int = 0
+    healthy: int = 0
+    withheld: int = 0
+    """Devices that no claim gets, for pods of a device plugin may have them."""
+    held: int = 0
+    lost: int = 0
+    """Devices that claims hold and that are in no slice, such as after a switch back."""
+    drivers: set[str] = field(default_factory=set[str])
+    problems: list[str] = field(default_factory=list[str])
+
+    def add(self, driver: str, unit: _Unit) -> None:
+        self.drivers.add(driver)
+        self.total += unit.shares
+        self.healthy += 0 if unit.taint else unit.shares
+        self.withheld += unit.shares if unit.taint == HELD else 0
+
+
+def _in_slices(slices: Iterable[Slice], claims: Iterable[Claimed]) -> dict[Place, _InSlices]:
+    found: dict[Place, _InSlices] = defaultdict(_InSlices)
+    devices: dict[tuple[_Pool, str], _Unit] = {}
+    uncounted: dict[tuple[_Pool, str], _Unit] = {}
+    for parts in _newest(slices):
+        names = {(one.pool, name): unit for one in parts for name, unit in one.units.items()}
+        if len(parts) == parts[0].size:
+            devices |= names
+        else:
+            uncounted |= names
+            _note_incomplete(parts, {unit.place for unit in names.values()}, found)
+    units: dict[tuple[_Pool, Place, str], _Unit] = {}
+    for (pool, _), unit in devices.items():
+        key = pool, unit.place, unit.key
+        units[key] = min(units.get(key, unit), unit, key=lambda one: _RANKS[one.taint])
+    for (pool, place, _), unit in units.items():
+        found[place].add(pool[0], unit)
+    held: Counter[tuple[_Pool, Place, str]] = Counter()
+    for one in claims:
+        name = one.pool, one.device
+        if name in devices:
+            held[one.pool, devices[name].place, devices[name].key] += one.shares
+        else:
+            found[uncounted[name].place if name in uncounted else one.place].lost += one.shares
+    for at, shares in held.items():
+        found[at[1]].held += min(shares, units[at].shares)
+    return found
+
+
+def _newest(slices: Iterable[Slice]) -> Iterable[list[Slice]]:
+    """Return the slices of the newest generation of each pool."""
+    found: dict[_Pool, list[Slice]] = {}
+    for one in slices:
+        there = found.get(one.pool)
+        if there is None or one.generation > there[0].generation:
+            found[one.pool] = [one]
+        elif one.generation == there[0].generation:
+            there.append(one)
+    return found.values()
+
+
+def _note_incomplete(
+    parts: Sequence[Slice], places: Collection[Place], found: Mapping[Place, _InSlices]
+) -> None:
+    one = parts[0]
+    driver, name = one.pool
+    for place in places or {(one.node, _by_pool(one.pool, one.node))}:
+        text = f"pool {name} of {driver} is incomplete: {len(parts)} of {one.size} slices"
+        found[place].problems.append(text)
+        found[place].drivers.add(driver)
+
+
+class Count(NamedTuple):
+    """The devices of one resource on one node, or on none in particular."""
+
+    total: int
+    healthy: int
+    """How many work and can be given out, whoever holds them."""
+    held: int | None
+    """How many pods and claims have; None if that is unknown."""
+    drivers: Sequence[str] = ()
+    """The DRA drivers that offer some."""
+    problem: str = ""
+    """Why what drivers offer is not known; empty if it is."""
+
+
+def count(
+    status: Mapping[Place, tuple[int, int]],
+    pods: Mapping[Place, int] | None,
+    slices: Iterable[Slice],
+    claims: Iterable[Claimed] | None,
+) -> dict[Place, Count]:
+    """Return what there is of each resource on each node.
+
+    ``status`` has capacity and allocatable of nodes; ``pods`` what pods hold of that, without what
+    they have through DRA. None of these means that it is unknown.
+    """
+    found = _in_slices(slices, claims or ())
+    counts = {}
+    for place in [*status, *(one for one in found if one not in status)]:
+        total, healthy = status.get(place, (0, 0))
+        dra = found.get(place) or _InSlices()
+        own = None if pods is None else pods.get(place, 0)
+        # Device plugins list a device as unhealthy while a claim may have it, and slices have it as
+        # held while a pod may: whoever has it, it works.
+        withheld = dra.withheld if own is None else min(dra.withheld, own)
+        total_now = max(total, dra.total)
+        healthy = min(total_now, max(min(total, healthy + dra.lost), dra.healthy + withheld))
+        held = own if claims is not None or not dra.drivers else None
+        counts[place] = Count(
+            total_now,
+            healthy,
+            None if held is None else held + dra.held + dra.lost,
+            sorted(dra.drivers),
+            "; ".join(dra.problems),
+        )
+    return counts
