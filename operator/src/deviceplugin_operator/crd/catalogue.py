@@ -37,6 +37,7 @@ OWNED: Final[Mapping[str, str]] = {
     "cdi-dir": MOUNTED,
     "driver-dir": _DRA,
     "on-unhealthy": _DRA,
+    "list-attributes": _DRA,
     "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",
     "http-token-file": _OF_HTTPS,
