@@ -1,7 +1,7 @@
 """A node of a group that has none yet, from objects of the cluster or a plugin's description."""
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,13 +28,8 @@ _PASSING: Final = (
 """Beginnings of keys of taints that say how a node is now."""
 _OF_ONE: Final = re.compile("uuid|serial|guid|timestamp|hostname|[^a-z]mac[^a-z]", re.IGNORECASE)
 """In the keys of labels that differ from one machine to the next."""
-
-
-class _Pools(defaultdict[tuple[str, str], list[tuple[str, Object]]]):
-    """Slices with their places, by driver and pool."""
-
-    def __init__(self) -> None:
-        super().__init__(list)
+_Pools = dict[tuple[str, str], list[tuple[str, Object]]]
+"""Slices with their places, by driver and pool."""
 
 
 @dataclass
@@ -99,9 +94,10 @@ def _read(place: str, one: Object, template: Template, pools: _Pools) -> str:
             _read_taint(taint, template)
         return str(one["metadata"]["name"])
     if kind == "ResourceSlice":
-        check_driver_name(one["spec"]["driver"] or "?")
-        pools[one["spec"]["driver"], one["spec"]["pool"]["name"]].append((place, one["spec"]))
-        return str(one["spec"]["nodeName"])
+        spec = one["spec"]
+        check_driver_name(spec["driver"] or "?")
+        pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append((place, spec))
+        return str(spec["nodeName"])
     if kind is not None:
         raise ValueError(f"the kind is {kind}")
     for each in one["resources"]:

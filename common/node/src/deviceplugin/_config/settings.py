@@ -88,9 +88,8 @@ class Settings:
     """What DRA does about an unhealthy device besides showing it in the status of its pod: no other
     pod gets it (no-schedule), its pod is evicted too (no-execute), or nothing (report)."""
     list_attributes: bool = False
-    """Whether an attribute of a device in DRA can be a list, such as of the NUMA nodes next to it.
-    API server and scheduler need the feature gate DRAListTypeAttributes, and selectors must be
-    written with includes(). Without the gate in the API server, there are no lists."""
+    """Whether DRA may publish lists as attributes, such as of the NUMA nodes next to a device. API
+    server and scheduler need the feature gate DRAListTypeAttributes, and selectors includes()."""
     api_server: str = dataclasses.field(default="", metadata={"check": _values.check_url})
     """URL of the API server. By default it is that of the cluster in which this process runs."""
     http_address: str = dataclasses.field(
