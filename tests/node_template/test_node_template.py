@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from cluster.dra_objects import DRIVER, RESOURCE, Simulated
+from cluster.scripted_api import Answer, Script, running
 from deviceplugin import Device
 from deviceplugin._attribution.ownership import UNHEALTHY, OfferState
 from deviceplugin._dra.slices.attributes import Describer, device_classes
@@ -76,7 +77,7 @@ def of_annotations(text: str) -> Object:
     ]
     count = int(known["gpu-count"])
     amounts = {known["gpu-type"]: known["gpu-count"]} if "gpu-type" in known else {}
-    # There pool has no count of slices, which no API server accepts.
+    # The real pool has no count of slices, which an API server would refuse.
     pool = {"name": "new", "generation": 0, "resourceSliceCount": 1}
     attributes = {"type": {"string": "gpu"}}
     devices = [{"name": f"gpu-{number}", "attributes": attributes} for number in range(count)]
@@ -276,6 +277,7 @@ def once(*names: str) -> Object:
         ),
         pytest.param([a_node(**{RESOURCE: "3"}), a_slice()], {RESOURCE: "3"}, id="amid a switch"),
         pytest.param([a_node(**{RESOURCE: "0"}), a_slice()], {RESOURCE: "1"}, id="hidden by DRA"),
+        pytest.param([a_node(**{"a.b/c": "1"}), a_slice(attributes={})], {"a.b/c": "1"}, id="both"),
         pytest.param(
             [{"kind": "List", "items": [a_node(**{"a.b/c": "1"}), a_slice()]}],
             {"a.b/c": "1", RESOURCE: "1"},
@@ -293,6 +295,7 @@ def test_a_description_is_counted_as_pods_ask(
 
 
 LONG = f"{'a.' * 40}b/{'c' * 60}"
+TAINT = [{"key": "a", "value": "a,b", "effect": "NoSchedule"}]
 TWO = [a_node(**{"a.b/c": "1", "a.b/d": "1"})]
 
 
@@ -304,6 +307,7 @@ TWO = [a_node(**{"a.b/c": "1", "a.b/d": "1"})]
         ),
         pytest.param([{}], [], "document 1: cannot be used: KeyError: 'resources'"),
         pytest.param([{"kind": "Node"}], [], "document 1: cannot be used: KeyError"),
+        pytest.param([{**a_node(), "spec": {"taints": TAINT}}], [], "'a,b' is not the value of a"),
         pytest.param([once("a b")], [], "is not the name of a resource"),
         pytest.param([a_slice(0, 2)], [], "pool 'n1/p' has 1 of its 2 slices: try again"),
         pytest.param([a_slice(allowMultipleAllocations=True)], [], "KeyError: 'capacity'"),
@@ -350,3 +354,17 @@ def test_nodes_with_taints_and_labels_that_the_form_cannot_say(real: Simulated, 
     assert (2, True) == (status, "--node '../n1': is not the name of a node" in err)
     status, _, err = run("--for=aws", "--group=g", words[0], "--node=n2")
     assert (1, True) == (status, '"n2" not found' in err)
+
+
+def test_a_description_and_a_cluster_that_lack_something(run: Run, tmp_path: Path) -> None:
+    with running(Script()) as old:  # older than DRA
+        old.answers.append(Answer.of(a_node(**{RESOURCE: "1"})))
+        status, out, _ = run("--for=aws", "--group=g", f"--api={old.url}", "--node=n1")
+    assert (0, {RESOURCE: "1"}) == (status, of_tags(out)["amounts"])
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(once(RESOURCE)))
+    status, _, err = run("--for=cluster-api", f"--from={path}")
+    assert (0, True) == (
+        status,
+        err.startswith("left out: cpu and memory: the description has none"),
+    )
