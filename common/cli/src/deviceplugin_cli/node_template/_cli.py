@@ -36,8 +36,8 @@ examples:
 
   deviceplugin node-template --for karpenter --group gpus --node worker-3 | kubectl apply -f -
 
-  gpu-device-plugin --once --output json > gpus.json        on a machine with the hardware
-  deviceplugin node-template --for aws --group gpus --from gpus.json
+  lamp-device-plugin --once --output json > lamps.json      on a machine with the hardware
+  deviceplugin node-template --for aws --group lamps --from lamps.json
 
 It needs the rights to get nodes and to list resourceslices.
 
