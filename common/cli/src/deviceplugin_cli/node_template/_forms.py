@@ -45,7 +45,7 @@ def cluster_api(template: Template, driver: str) -> str:
     if driver:
         template.notes.append(
             f"all attributes, capacities and resource names: the autoscaler makes {count} devices "
-            f"of {driver} that have the attribute type alone: select by device.driver in classes and "
+            f"of {driver} that have only a type: select by device.driver in classes and "
             "claims, and try it with a claim: the autoscaler of 1.36 may give out none of them"
         )
     found = {
