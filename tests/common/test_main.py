@@ -62,7 +62,7 @@ def test_of_others_commands_it_says_which_package_has_them(
     assert 0 == main(["--help"])
     out = capsys.readouterr().out
     assert "  xdist   of the package pytest-xdist\n" in out
-    ours = "fleet, cluster-doctor, cluster-hold, cluster-release, sysdump, migrate"
+    ours = "fleet, node-template, cluster-doctor, cluster-hold, cluster-release, sysdump, migrate"
     assert f"\nof deviceplugin-cli, not installed: {ours}\n" in out
     assert "deviceplugin stub" not in out
 

@@ -40,4 +40,4 @@ def test_images_lack_the_commands_for_authors_and_clusters() -> None:
     authors = {"accept", "bench", "conformance", "kubelet", "new", "stub"}
     of_clusters = {name for name in ABSENT if name.startswith("cluster-")}
     assert {"cluster-doctor", "cluster-hold", "cluster-release"} == of_clusters
-    assert authors | of_clusters | {"fleet", "migrate", "sysdump"} == set(ABSENT)
+    assert authors | of_clusters | {"fleet", "migrate", "node-template", "sysdump"} == set(ABSENT)

@@ -189,3 +189,96 @@ def test_whatever_a_device_has_the_api_server_accepts_it(device: dp.Device) -> N
         assert not isinstance(value, int) or -(2**63) <= value < 2**63
     for amount in found.get("capacity", {}).values():
         assert re.fullmatch(QUANTITY, amount["value"])
+
+
+# Lists.
+
+TWO_SOCKETS_IN_QUARTERS = [
+    " ".join("10" if a == b else "12" if a // 4 == b // 4 else "32" for b in range(8))
+    for a in range(8)
+]
+
+
+def machine(root: Path, *distances: str, sockets: str = "00001111", online: str = "") -> Path:
+    """Make a sysfs with a CPU for each NUMA node, in the socket of its digit; none for a space."""
+    nodes = root / "devices/system/node"
+    nodes.mkdir(parents=True)
+    (nodes / "online").write_text(f"{online or f'0-{len(distances) - 1}'}\n")
+    for number, row in enumerate(distances):
+        (nodes / f"node{number}").mkdir()
+        (nodes / f"node{number}/distance").write_text(f"{row}\n")
+        cpus = "" if sockets[number] == " " else f"{number},{number + 8}"
+        (nodes / f"node{number}/cpulist").write_text(f"{cpus}\n")
+        place = root / f"devices/system/cpu/cpu{number}/topology"
+        place.mkdir(parents=True)
+        (place / "physical_package_id").write_text(f"{sockets[number]}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("numa", "distances", "options", "expected"),
+    [
+        pytest.param([1], TWO_SOCKETS_IN_QUARTERS, {}, [1, 0, 2, 3], id="the own node is first"),
+        pytest.param([5], TWO_SOCKETS_IN_QUARTERS, {}, [5, 4, 6, 7], id="of its own socket"),
+        pytest.param([0], ["10 32", "32 10"], {"sockets": "01"}, [0], id="the next is far"),
+        pytest.param([0], ["10 11 12", "", ""], {}, [0, 1], id="the nearest only"),
+        pytest.param([0], ["10"], {}, [0], id="one node"),
+        pytest.param([0], ["10 12", ""], {"sockets": "0 "}, [0], id="memory without CPUs"),
+        pytest.param([0], ["10 12", ""], {"sockets": "  "}, [0], id="sockets are unknown"),
+        pytest.param([0], ["10 12", ""], {"sockets": "--"}, [0], id="the kernel says -1"),
+        pytest.param([0], ["10 12", ""], {"online": "0,4"}, [0], id="node 4 is not there"),
+        pytest.param([0], ["10 12"], {"online": "0-2"}, [0], id="a row that is too short"),
+        pytest.param([0], ["10 x", ""], {}, [0], id="no distance"),
+        pytest.param([2], [""], {}, [2], id="a node that is not there"),
+        pytest.param([0, 5], TWO_SOCKETS_IN_QUARTERS, {}, [0, 5], id="nodes that the plugin knows"),
+    ],
+)
+def test_numa_nodes_in_lists(
+    tmp_path: Path,
+    numa: list[int],
+    distances: list[str],
+    options: dict[str, str],
+    expected: list[int],
+) -> None:
+    sysfs = machine(tmp_path, *distances, **options)
+    device = dp.Device("x", topology=dp.Topology(numa))
+    found, cuts = Describer(DRIVER, sysfs, lists=True).describe(device, RESOURCE)
+    assert [] == cuts
+    assert {"ints": expected} == found["attributes"]["resource.kubernetes.io/numaNode"]
+    assert ([{"int": numa[0]}] if len(numa) == 1 else []) == [
+        value for name, value in found["attributes"].items() if name == "numaNode"
+    ]
+    assert "ints" not in str(described(device, sysfs))
+
+
+@pytest.mark.parametrize(
+    ("pci", "scalar", "listed"),
+    [
+        pytest.param("3b,3c", {"string": "pci0000:3a"}, {"string": "pci0000:3a"}, id="one root"),
+        pytest.param("3b,81", None, {"strings": ["pci0000:3a", "pci0000:80"]}, id="two roots"),
+        pytest.param("3b,99", None, None, id="of one the root is unknown"),
+    ],
+)
+def test_roots_of_a_device_of_several_functions(
+    tmp_path: Path, pci: str, scalar: object, listed: object
+) -> None:
+    bus = tmp_path / "bus/pci/devices"
+    bus.mkdir(parents=True)
+    for root, number in (("3a", "3b"), ("3a", "3c"), ("80", "81")):
+        folder = tmp_path / f"devices/pci0000:{root}/0000:{number}:00.0"
+        folder.mkdir(parents=True)
+        (bus / folder.name).symlink_to(folder)
+    pci = ",".join(f"0000:{one}:00.0" for one in pci.split(","))
+    device = dp.Device("x", attributes={"pci": pci})
+    for lists, expected in ((False, scalar), (True, listed)):
+        found, _ = Describer(DRIVER, tmp_path, lists=lists).describe(device, RESOURCE)
+        assert expected == found["attributes"].get("resource.kubernetes.io/pcieRoot")
+
+
+def test_a_list_that_is_too_long_is_cut_and_that_is_said() -> None:
+    attributes = {f"a{number:02}": number for number in range(40)}
+    device = dp.Device("x", attributes=attributes, topology=dp.Topology(range(20)))
+    found, cuts = Describer(DRIVER, lists=True).describe(device, RESOURCE)
+    assert list(range(17)) == found["attributes"]["resource.kubernetes.io/numaNode"]["ints"]
+    cut = "resource.kubernetes.io/numaNode: a device has at most 48 values of attributes in slices"
+    assert [cut] == [one for one in cuts if "48" in one]

@@ -11,7 +11,7 @@ from cluster.real_api_server import RealApiServer, running, why_not
 from deviceplugin import Device, Topology, Version
 from deviceplugin._attribution.ownership import HELD, UNHEALTHY, OfferState
 from deviceplugin._dra.naming import pool_name, slice_name
-from deviceplugin._dra.slices.attributes import Describer
+from deviceplugin._dra.slices.attributes import NUMA_NODE, Describer
 from deviceplugin._dra.slices.pools import Offers, PoolCatalogue, Site
 from deviceplugin._dra.slices.publisher import Publisher
 from deviceplugin.apiserver import ApiServer, ApiServerError, ForbiddenError, ResourceSlices
@@ -187,13 +187,15 @@ def test_nothing_else_is_allowed(driver: ApiServer, act: Callable[[ApiServer], o
 class Publishing:
     """A publisher with the token of a pod on n1."""
 
-    def __init__(self, api: ApiServer, *states: OfferState, driver: str = DRIVER) -> None:
+    def __init__(
+        self, api: ApiServer, *states: OfferState, driver: str = DRIVER, lists: bool = False
+    ) -> None:
         self.states = list(states)
         self.done = threading.Event()
         self.publisher = Publisher(
             ResourceSlices(api, driver, "n1"),
             Site(driver, "n1"),
-            catalogue=PoolCatalogue(Describer(driver), "n1", "no-schedule"),
+            catalogue=PoolCatalogue(Describer(driver, lists=lists), "n1", "no-schedule"),
             offers=self.offers,
             published=lambda _keys: self.done.set(),
         )
@@ -286,3 +288,27 @@ def test_the_class_of_the_devices_is_as_it_was_written(server: RealApiServer) ->
     assert (
         f'device.attributes["{DRIVER}"].resource == "{RESOURCE}"' in selector["cel"]["expression"]
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [
+        ("true", {"a": {"ints": [1023]}, "b": {"ints": [*range(17)]}}),
+        ("false", {"a": {"int": 1023}}),
+    ],
+)
+def test_lists_are_published_where_a_real_api_server_keeps_them(
+    tmp_path: Path, gate: str, expected: dict[str, Any]
+) -> None:
+    many = {f"a{number:02}": number for number in range(40)}
+    near = {"a": Topology([1023]), "b": Topology(range(20))}
+    found = [Device(one, topology=numa, attributes=many) for one, numa in near.items()]
+    states = [OfferState(one, True, "", "") for one in found]
+    with running(tmp_path, f"--feature-gates=DRAListTypeAttributes={gate}") as server:
+        server.create([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}])
+        with Publishing(server.admin, *states, lists=True) as publishing:
+            eventually(lambda: len(devices(server)) == 2, "the slice")
+            assert {} == publishing.publisher.refused()
+        values = {name: one["attributes"].get(NUMA_NODE) for name, one in devices(server).items()}
+        assert expected == {name: value for name, value in values.items() if value}

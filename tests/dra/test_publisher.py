@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -23,7 +24,7 @@ from deviceplugin._platform.api_errors import (
     UnavailableError,
 )
 from deviceplugin.kit import sharing as sharing_of
-from deviceplugin.model import Device
+from deviceplugin.model import Device, Topology
 from dra.memory_store import MemoryStore
 from held_clock import HeldClock
 from patience import PATIENCE, eventually
@@ -523,3 +524,84 @@ def test_a_server_that_does_not_answer_whether_it_counts_is_asked_again_or_belie
     sharing.thread.start()
     sharing.until(lambda: sharing.capacities() == ["3"], "the device")
     assert (4 if len(errors) == 3 else 1) == sharing.store.asked.count("try out")
+
+
+# Attributes with several values, in clusters that keep them, and in those that do not.
+
+
+NUMA = "resource.kubernetes.io/numaNode"
+NO_LISTS = "lists not kept by the cluster"
+
+
+class Listing(Publishing):
+    """Its devices are near two NUMA nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        describer = Describer(DRIVER, Path("/nowhere"), lists=True)
+        self.publisher.catalogue = PoolCatalogue(describer, NODE, "no-schedule")
+        self.facts = dict[str, str]()
+        self.numa = [0]
+
+    @override
+    def offers(self) -> Offers:
+        topology = Topology(self.numa)
+        devices = [Device(one, topology=topology, attributes=self.facts) for one in "ab"]
+        return {RESOURCE: {one.id: OfferState(one, True, "", "") for one in devices}}
+
+    def values(self) -> list[Any]:
+        (one,) = self.store.slices.values()
+        return [each["attributes"][NUMA] for each in one["spec"]["devices"]]
+
+    def is_published(self, *values: Any) -> Callable[[], bool]:
+        return lambda: bool(self.store.slices) and self.values() == [*values]
+
+
+@pytest.fixture
+def listing() -> Iterator[Listing]:
+    yield from stopped_afterwards(Listing())
+
+
+def test_lists_are_published_where_they_are_kept_which_is_asked_once(listing: Listing) -> None:
+    listing.thread.start()
+    listing.until(listing.is_published({"ints": [0]}, {"ints": [0]}), "the lists")
+    listing.numa = [0, 1]
+    listing.publisher.poke()
+    listing.until(listing.is_published({"ints": [0, 1]}, {"ints": [0, 1]}), "longer lists")
+    assert ["try", "create", "replace"] == [text.split()[0] for text in listing.writes()]
+
+
+@pytest.mark.parametrize("is_policy", [False, True], ids=["no gate", "a policy refuses dry runs"])
+def test_without_lists_a_device_has_its_only_value(
+    listing: Listing, caplog: pytest.LogCaptureFixture, *, is_policy: bool
+) -> None:
+    listing.store.keeps_lists = is_policy
+    listing.store.errors = [ApiServerError(NO_DRY_RUN, status=422)] if is_policy else []
+    listing.thread.start()
+    listing.until(listing.is_published({"int": 0}, {"int": 0}), "the only value")
+    assert ["try", "create"] == [text.split()[0] for text in listing.writes()]
+    assert [NO_LISTS] == warnings(caplog)
+
+
+def test_lists_that_are_refused_later_take_no_device_along(
+    listing: Listing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when the feature was switched off, or one of several API servers is older."""
+    listing.thread.start()
+    listing.until(listing.is_published({"ints": [0]}, {"ints": [0]}), "the lists")
+    listing.store.keeps_lists = False
+    listing.store.wipe()
+    listing.until(listing.is_published({"int": 0}, {"int": 0}), "the only value")
+    assert {} == listing.publisher.refused()
+    assert [NO_LISTS] == warnings(caplog)
+
+
+def test_a_device_that_is_refused_for_something_else_does_not_end_lists(listing: Listing) -> None:
+    listing.thread.start()
+    listing.until(listing.is_published({"ints": [0]}, {"ints": [0]}), "the lists")
+    causes = [("spec.devices[0].attributes[x].string", "odd")]
+    listing.store.errors = [InvalidError("invalid", status=422, causes=causes)]
+    listing.facts = {"x": "y"}
+    listing.publisher.poke()
+    listing.until(listing.is_published({"ints": [0]}), "the other device")
+    assert {(RESOURCE, "a"): "attributes[x].string: odd"} == listing.publisher.refused()

@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from deviceplugin._dra.slices.attributes import LISTS
 from deviceplugin._dra.slices.store import SliceStore
 from deviceplugin._platform.api_errors import (
     ApiServerError,
@@ -67,6 +68,8 @@ class MemoryStore(SliceStore):
         self.node_uid = "node-1"
         self.counts_shares = True
         """Whether it keeps what says that devices are shared."""
+        self.keeps_lists = True
+        """Whether it keeps attributes with several values."""
         self._version = 10
         self._uids = count()
         self._lock = threading.RLock()
@@ -120,7 +123,7 @@ class MemoryStore(SliceStore):
     @override
     def try_out(self, one: Object) -> Object:
         with self._answer("try out"):
-            return self._kept(one)
+            return _checked(self._kept(one))
 
     @override
     def replace(self, one: Object) -> Object:
@@ -168,13 +171,14 @@ class MemoryStore(SliceStore):
             device.pop("allowMultipleAllocations", None)
             for amount in device.get("capacity", {}).values():
                 amount.pop("requestPolicy", None)
+        for device in () if self.keeps_lists else one["spec"]["devices"]:
+            for value in device["attributes"].values():
+                for kind in LISTS & value.keys():
+                    del value[kind]
         return one
 
     def _put(self, one: Object) -> Object:
-        one = self._kept(one)
-        if wrong := [*check_slice(one)]:
-            causes = [(error.field, error.message) for error in wrong]
-            raise InvalidError("invalid", status=422, causes=causes)
+        one = _checked(self._kept(one))
         old = self.slices.get(one["metadata"]["name"])
         for device in one["spec"]["devices"]:
             for amount in device.get("capacity", {}).values():
@@ -188,3 +192,10 @@ class MemoryStore(SliceStore):
         self.slices[one["metadata"]["name"]] = one
         self.tell()
         return copy.deepcopy(one)
+
+
+def _checked(one: Object) -> Object:
+    if wrong := [*check_slice(one)]:
+        causes = [(error.field, error.message) for error in wrong]
+        raise InvalidError("invalid", status=422, causes=causes)
+    return one

@@ -56,6 +56,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "devices": Command(_NODE, "list a node's devices and the pods that hold them"),
     "drain": Command(_NODE, "wait until nobody holds devices through a protocol"),
     "fleet": Command(_CLI, "list the devices of all nodes of a cluster"),
+    "node-template": Command(_CLI, "print what an autoscaler must know to scale from zero"),
     "cluster-doctor": Command(_CLI, "find what is wrong in a cluster: kubectl deviceplugin doctor"),
     "cluster-hold": Command(_CLI, "hold a node's device: kubectl deviceplugin hold"),
     "cluster-release": Command(_CLI, "release a node's device: kubectl deviceplugin release"),

@@ -1,14 +1,17 @@
 """Which NUMA node a device is near, from sysfs."""
 
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 SYSFS: Final = Path("/sys")
 NUMA_NODES: Final = range(1024)
 """All that Linux can have. -1 stands for a device that is near none."""
+_RANGE: Final = re.compile("([0-9]{1,6})(?:-([0-9]{1,6}))?")
 
 
 def numa_node(path: Path | str, *, sysfs: Path = SYSFS) -> int | None:
@@ -58,6 +61,43 @@ def nearest_numa_node(texts: Iterable[str]) -> int | None:
             continue
         return node if node in NUMA_NODES else None
     return None
+
+
+@lru_cache
+def near_numa_nodes(node: int, *, sysfs: Path = SYSFS) -> Sequence[int]:
+    """Return ``node``, and then the others of its socket that are next to it.
+
+    Next to it are those at the least distance, by the firmware's table: what Kubernetes means by a
+    list in ``resource.kubernetes.io/numaNode``. If the kernel does not say, it is ``node`` alone.
+    It is read once.
+    """
+    nodes = sysfs / "devices" / "system" / "node"
+    online = _numbers(_text(nodes / "online").strip())
+    distances = _text(nodes / f"node{node}" / "distance").split()
+    if len(distances) != len(online) or not all(map(str.isdecimal, distances)):
+        return (node,)
+    others = {one: int(far) for one, far in zip(online, distances, strict=True) if one != node}
+    least = min(others.values(), default=0)
+    socket = _socket(node, sysfs)
+    near = (one for one, far in others.items() if far == least and _socket(one, sysfs) == socket)
+    return (node, *near) if socket else (node,)
+
+
+def _socket(node: int, sysfs: Path) -> str:
+    """Return the number of the socket whose CPUs a NUMA node has; empty if that is not known."""
+    system = sysfs / "devices" / "system"
+    cpus = _numbers(_text(system / "node" / f"node{node}" / "cpulist").strip())
+    path = system / "cpu" / f"cpu{min(cpus, default='')}" / "topology" / "physical_package_id"
+    number = _text(path).strip()
+    return number if number.isdecimal() else ""
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers in a list of the kernel's, such as ``0-3,8``."""
+    found: list[int] = []
+    for first, last in _RANGE.findall(text):
+        found += range(int(first), min(int(last or first), int(first) + len(NUMA_NODES)) + 1)
+    return found
 
 
 def _text(path: Path) -> str:

@@ -39,6 +39,7 @@ OWNED: Final[Mapping[str, str]] = {
     "device-metadata": _DRA,
     "on-unhealthy": _DRA,
     "claim-status": _DRA,
+    "list-attributes": _DRA,
     "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",
     "http-token-file": _OF_HTTPS,

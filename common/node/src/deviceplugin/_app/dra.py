@@ -149,7 +149,9 @@ class Dra:
         return Publisher(
             ResourceSlices(api, driver, node),
             Site(driver, node),
-            catalogue=PoolCatalogue(Describer(driver), node, settings.on_unhealthy),
+            catalogue=PoolCatalogue(
+                Describer(driver, lists=settings.list_attributes), node, settings.on_unhealthy
+            ),
             offers=self._offers,
             published=self._published,
             count=lambda action, succeeded: metrics.slice_writes.labels(

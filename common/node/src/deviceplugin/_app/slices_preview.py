@@ -34,7 +34,9 @@ def writer(
     kinds = [one.parameters for one in plugins if one.parameters is not None]
 
     def slices(groups: Groups) -> str:
-        catalogue = PoolCatalogue(Describer(driver), site.node, settings.on_unhealthy)
+        catalogue = PoolCatalogue(
+            Describer(driver, lists=settings.list_attributes), site.node, settings.on_unhealthy
+        )
         offers: Offers = {
             name: {key: _state(group[key]) for key in sorted(group, key=natural_key)}
             for name, group in sorted(groups.items())

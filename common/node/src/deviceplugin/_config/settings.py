@@ -94,6 +94,9 @@ class Settings:
     claim_status: bool = True
     """Whether DRA writes the health of devices into the status of claims. Without the right
     to that, the log says so once."""
+    list_attributes: bool = False
+    """Whether DRA may publish lists as attributes, such as of the NUMA nodes next to a device. API
+    server and scheduler need the feature gate DRAListTypeAttributes, and selectors includes()."""
     api_server: str = dataclasses.field(default="", metadata={"check": _values.check_url})
     """URL of the API server. By default it is that of the cluster in which this process runs."""
     http_address: str = dataclasses.field(

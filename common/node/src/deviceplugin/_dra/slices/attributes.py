@@ -2,17 +2,19 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from deviceplugin._dra.naming import SHARES, attribute_names, counted, label, shortened, uncounted
 from deviceplugin.model import Attribute, Device, Version
-from deviceplugin.topology import SYSFS
+from deviceplugin.topology import SYSFS, near_numa_nodes
 
 MAX_DESCRIPTIONS: Final = 32
 """Most attributes and capacities of a device, together."""
+MAX_VALUES: Final = 48
+"""Most values of the attributes of a device, together."""
 _TOO_MANY: Final = f"a device has at most {MAX_DESCRIPTIONS} attributes and capacities in slices"
 _MAX_BYTES: Final = 64
 """Longest string or version."""
@@ -20,6 +22,8 @@ _STANDARD: Final = "resource.kubernetes.io"
 NUMA_NODE: Final = f"{_STANDARD}/numaNode"
 PCI_BUS_ID: Final = f"{_STANDARD}/pciBusID"
 PCIE_ROOT: Final = f"{_STANDARD}/pcieRoot"
+LISTS: Final = frozenset(("ints", "strings", "bools", "versions"))
+"""Fields of an attribute that has a list."""
 _OURS: Final = ("id", "resource", "numaNode")
 _ADDRESS: Final = re.compile(r"(?:0000)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 _ROOT: Final = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
@@ -36,10 +40,14 @@ Described = dict[str, Any]
 
 @dataclass(frozen=True)
 class Describer:
-    """Describes devices of ``driver``; ``sysfs`` is where PCI devices are looked up."""
+    """Describes devices of ``driver``; ``sysfs`` is where PCI devices and NUMA nodes are looked up.
+
+    With ``lists``, attributes can have several values.
+    """
 
     driver: str
     sysfs: Path = SYSFS
+    lists: bool = False
 
     def describe(
         self, device: Device, resource: str, shares: int = 0
@@ -55,6 +63,7 @@ class Describer:
                 attributes[names[key]] = _value(key, device.attributes[key], cuts)
             else:
                 cuts.append(f"{key}: {_TOO_MANY}")
+        cuts += _shorten_lists(attributes)
         room = most - len(attributes)
         cuts += [f"{key}: {_TOO_MANY}" for key in list(amounts)[room:]]
         kept = list(amounts)[:room]
@@ -77,12 +86,23 @@ class Describer:
         numa = device.topology.numa_nodes if device.topology else ()
         if len(numa) == 1:
             yield "numaNode", {"int": numa[0]}
-            yield NUMA_NODE, {"int": numa[0]}
-        found = _ADDRESS.fullmatch(str(device.attributes.get("pci", "")).lower())
-        if found:
-            yield PCI_BUS_ID, {"string": found[1]}
-            if root := pcie_root(found[1], self.sysfs):
-                yield PCIE_ROOT, {"string": root}
+            near = near_numa_nodes(numa[0], sysfs=self.sysfs)
+            yield NUMA_NODE, {"ints": list(near)} if self.lists else {"int": numa[0]}
+        elif numa and self.lists:
+            yield NUMA_NODE, {"ints": list(numa)}
+        yield from self._pci(str(device.attributes.get("pci", "")).lower().split(","))
+
+    def _pci(self, addresses: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        found = [one[1] for one in map(_ADDRESS.fullmatch, addresses) if one]
+        if len(found) < len(addresses):
+            return
+        if len(found) == 1:
+            yield PCI_BUS_ID, {"string": found[0]}
+        roots = [*dict.fromkeys(pcie_root(one, self.sysfs) for one in found)]
+        if all(roots) and len(roots) == 1:
+            yield PCIE_ROOT, {"string": roots[0]}
+        elif all(roots) and self.lists:
+            yield PCIE_ROOT, {"strings": roots}
 
 
 def pcie_root(address: str, sysfs: Path) -> str:
@@ -113,6 +133,24 @@ def _value(name: str, value: Attribute, cuts: list[str]) -> Mapping[str, Any]:
             return {"version": written}
         cuts.append(f"{name}: {str(value)!r} is not a semantic version, and is a string in slices")
     return _string(name, value, cuts)
+
+
+def _shorten_lists(attributes: dict[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Shorten lists so that ``attributes`` have not too many values, and yield what was cut."""
+    spare = MAX_VALUES - len(attributes)
+    for name, value in attributes.items():
+        ((kind, values),) = value.items()
+        if kind in LISTS:
+            kept = values[: spare + 1]
+            spare -= len(kept) - 1
+            attributes[name] = {kind: kept}
+            if len(kept) < len(values):
+                yield f"{name}: a device has at most {MAX_VALUES} values of attributes in slices"
+
+
+def lists_in(body: Mapping[str, Any]) -> list[str]:
+    """Return the names of the attributes of a device in a slice that are lists."""
+    return [name for name, one in body.get("attributes", {}).items() if LISTS & one.keys()]
 
 
 def _string(name: str, value: str, cuts: list[str]) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from typing import Final
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._dra.slices.plan import Write, device_names_in, plan
 from deviceplugin._dra.slices.pools import (
+    ClusterFeatures,
     Offers,
     Pool,
     PoolCatalogue,
-    ShareSupport,
     Site,
     SliceDevice,
 )
@@ -79,7 +79,7 @@ class Publisher:
         self._backoff = Backoff(_FIRST_WAIT, _LAST_WAIT, full_jitter=True, spread=_SPREAD)
         self._bucket = Bucket(BURST, REFILL, self.clock)
         self._known = KnownSlices()
-        self._shares = ShareSupport(self.store)
+        self._features = ClusterFeatures(self.store)
         self._problems = Problems(log)
         self._cuts = Problems(log)
         self._problem = ""
@@ -184,7 +184,7 @@ class Publisher:
             return
         if self.site.owner is None:
             self.site = self.site._replace(owner=self.store.owner() or {})
-        pools = self._accepted(self._shares.pools(self.catalogue, offers, self.site))
+        pools = self._accepted(self._features.pools(self.catalogue, offers, self.site))
         self._keys |= {(pool.name, one.name): one.keys for pool in pools for one in pool.entries}
         writes = plan(have, pools, self.site, self._known.is_intact)
         self._settled = not writes
@@ -227,6 +227,8 @@ class Publisher:
                     self._write(write)
                     done[write.action] += 1
                 except InvalidError as error:
+                    if write.body and self._features.refused(write.body, error):
+                        return  # all is planned again without lists
                     if not self._refuse(error, write.entries):
                         last = error
         finally:
@@ -258,7 +260,7 @@ class Publisher:
 
     def _wrote(self, body: Object, answer: Object) -> None:
         self._known.wrote(answer)
-        self._shares.answered(body, answer)
+        self._features.answered(body, answer)
 
     def _delete(self, write: Write) -> None:
         with suppress(NotFoundError):  # somebody else has deleted it
