@@ -62,6 +62,20 @@ def as_configured(_node: str, config: Mapping[str, Any]) -> Life:
     return Life(devices=count, resource=resource, driver=driver)
 
 
+def slice_of(node: str, life: Life, held: int = 0) -> Object:
+    """Return what a plugin publishes, of whose devices some are held through the device plugin."""
+    attributes = {"resource": {"string": life.resource}}
+    devices: list[Object] = [
+        {"name": f"d{number}", "attributes": attributes} for number in range(life.devices)
+    ]
+    for one in devices[:held]:
+        one["taints"] = [{"key": f"{life.driver}/held", "effect": "NoSchedule"}]
+    pool = {"name": f"{node}/{life.resource}", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": life.driver, "nodeName": node, "pool": pool, "devices": devices}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    return {**head, "metadata": {"name": node}, "spec": spec}
+
+
 @dataclass
 class Fleet:
     """See the module."""
@@ -229,18 +243,8 @@ class Fleet:
         """Have the slices of a node be those of a plugin, which has none without DRA."""
         if self.store.exists(RESOURCE_SLICE, "", node):
             self.store.remove(RESOURCE_SLICE, "", node)
-        if not life.driver:
-            return
-        attributes = {"resource": {"string": life.resource}}
-        devices: list[Object] = [
-            {"name": f"d{number}", "attributes": attributes} for number in range(life.devices)
-        ]
-        for one in devices[: self.held[node]]:
-            one["taints"] = [{"key": f"{life.driver}/held", "effect": "NoSchedule"}]
-        pool = {"name": f"{node}/{life.resource}", "generation": 1, "resourceSliceCount": 1}
-        spec = {"driver": life.driver, "nodeName": node, "pool": pool, "devices": devices}
-        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
-        self.store.create(RESOURCE_SLICE, {**head, "metadata": {"name": node}, "spec": spec})
+        if life.driver:
+            self.store.create(RESOURCE_SLICE, slice_of(node, life, self.held[node]))
 
     def _set_devices(
         self, node: str, count: int, resource: str, allocatable: int | None = None

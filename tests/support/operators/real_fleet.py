@@ -25,7 +25,7 @@ from cluster.real_api_server import running as api_server
 from cluster.real_api_server import why_not as no_api_server
 from deviceplugin.apiserver import ApiServer, ApiServerError, NotFoundError
 from manifests.kustomize import CLUSTER_WIDE, render
-from operators.fleet_cluster import SPACE, Life, as_configured
+from operators.fleet_cluster import SPACE, Life, as_configured, slice_of
 from operators.pods import is_ready, lived, mounted, node_condition
 from patience import eventually
 
@@ -36,6 +36,7 @@ SETS = f"/apis/apps/v1/namespaces/{SPACE}/daemonsets"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 CONFIG_MAPS = f"/api/v1/namespaces/{SPACE}/configmaps"
 NODES = "/api/v1/nodes"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _CONTROLLERS = (
     "daemonset-controller",
     "garbage-collector-controller",
@@ -193,7 +194,15 @@ class RealFleet:
             )
             if life.ready:
                 node = self._devices.setdefault(pod["spec"]["nodeName"], {})
-                node[life.resource] = str(life.devices)
+                node[life.resource] = str(0 if life.driver else life.devices)
+                self._publish(pod["spec"]["nodeName"], life)
+
+    def _publish(self, node: str, life: Life) -> None:
+        """Have the slices of a node be those of a plugin, which has none without DRA."""
+        with suppress(NotFoundError):
+            self.server.admin.delete(f"{SLICES}/{node}")
+        if life.driver:
+            self.server.admin.create(SLICES, slice_of(node, life))
 
     def _end(self, name: str) -> None:
         node, life = self._lives.pop(name, ("", Life()))
