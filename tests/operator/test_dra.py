@@ -13,7 +13,7 @@ from deviceplugin_operator.crd.specification import Rollout, read
 from deviceplugin_operator.observed import NodeFacts
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.step import Member, Pod, Progress, Taken, next_step
-from deviceplugin_operator.slices import offered
+from deviceplugin_operator.slices import NOTHING, offered
 from deviceplugin_operator.slices import read as slice_of
 from deviceplugin_testing.simulator._control_plane.api_server.access import User
 from operators.fleet_cluster import RESOURCE, SPACE, Fleet, Life, as_configured
@@ -170,17 +170,21 @@ def test_a_node_that_still_offers_devices_by_the_old_protocol_is_not_done(
 
 
 @pytest.mark.slow
-def test_rights_that_are_missing_are_named_before_a_pod_is_touched(operator: Managed) -> None:
-    operator.install()
+@pytest.mark.parametrize("installed", [True, False])
+def test_rights_that_are_missing_are_named_before_a_pod_is_touched(
+    operator: Managed, *, installed: bool
+) -> None:
+    if installed:
+        operator.install()
     fleet = operator.fleet
     groups: list[tuple[list[str], list[str]]] = [
         (["", "apps", "resource.k8s.io"], ["*"]),
         ([names.GROUP], [names.PLURAL, f"{names.PLURAL}/status"]),
     ]
     rules = [{"verbs": ["*"], "apiGroups": one, "resources": other} for one, other in groups]
-    role = {"kind": "ClusterRole", "metadata": {"name": "operator"}, "rules": rules}
+    role: Object = {"kind": "ClusterRole", "metadata": {"name": "operator"}, "rules": rules}
     subject = {"kind": "ServiceAccount", "name": "deviceplugin-operator", "namespace": SPACE}
-    binding = {"kind": "ClusterRoleBinding", "metadata": {"name": "operator"}}
+    binding: Object = {"kind": "ClusterRoleBinding", "metadata": {"name": "operator"}}
     binding |= {"roleRef": {"name": "operator"}, "subjects": [subject]}
     fleet.store.create(CLUSTER_ROLE, role)
     fleet.store.create(CLUSTER_ROLE_BINDING, binding)
@@ -193,6 +197,7 @@ def test_rights_that_are_missing_are_named_before_a_pod_is_touched(operator: Man
     assert f"rights --classes {RESOURCE} - | kubectl apply -f -" in said
     operator.wait(lambda: [said] == operator.events("RightsMissing"))
     assert [] == fleet.deleted
+    assert installed == bool(fleet.pods())
     owner = {"metadata": {"name": "sim"}, "spec": {"plugin": "simulated", "simulated": DRA}}
     for one in yaml.safe_load_all(rights.rendered([read(owner)], SPACE)):
         if one["kind"] in {"ClusterRole", "ClusterRoleBinding", "DeviceClass"}:
@@ -318,8 +323,8 @@ def test_devices_of_complete_pools_count(slices: list[Object], healthy: int, tot
 def facts(allocatable: int, capacity: int, *slices: Object) -> NodeFacts:
     dra = offered(map(slice_of, [made(*slices)])) if slices else {}
     healthy = {"a/b": allocatable + (dra["n"].healthy.get("a/b", 0) if dra else 0)}
-    more = {"dra": dra["n"]} if dra else {}
-    return NodeFacts("n", {}, ready=True, total={"a/b": capacity}, healthy=healthy, **more)
+    total = {"a/b": capacity}
+    return NodeFacts("n", {}, ready=True, total=total, healthy=healthy, dra=dra.get("n", NOTHING))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What an administrator applies for DRA: what the component makes, under names of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,14 @@ LAMP = {
 }
 
 
-def wanted(name: str = "a", **spec: Any) -> Wanted:
+def wanted(spec: Mapping[str, Any], name: str = "a") -> Wanted:
     return read({"metadata": {"name": name, "uid": "u"}, "spec": spec})
 
 
 def of(plugin: str, **settings: Any) -> Wanted:
     sample = yaml.safe_load((DEPLOYMENTS / f"operator/samples/{plugin}.yaml").read_text())["spec"]
     given = sample.get(plugin, {}) if plugin == "generic" else {}
-    return wanted(plugin=plugin, **{plugin: {**given, "protocol": "dra", **settings}})
+    return wanted({"plugin": plugin, plugin: {**given, "protocol": "dra", **settings}})
 
 
 def documents(text: str) -> list[Any]:
@@ -101,7 +101,7 @@ def as_object(subject: Any) -> Any:
         (of("gpu"), ["example.com/other"], {}),
         (of("simulated"), None, {"simple-device.example.com": "example.com/simple-device"}),
         (of("simulated"), [], {}),
-        (wanted(**LAMP), None, {"lamp.example.com": "example.com/lamp"}),
+        (wanted(LAMP), None, {"lamp.example.com": "example.com/lamp"}),
     ],
 )
 def test_each_resource_that_needs_one_has_a_class(
@@ -119,7 +119,7 @@ def test_each_resource_that_needs_one_has_a_class(
 
 
 def test_a_plugin_of_others_has_an_account_of_its_own_and_keeps_its_variables() -> None:
-    found = wanted("gpu", **LAMP)
+    found = wanted(LAMP, "gpu")
     pod = found.template.daemon_set["spec"]["template"]
     assert "custom-gpu-device-plugin" == pod["metadata"]["labels"]["app.kubernetes.io/name"]
     (own,) = pod["spec"]["containers"]
@@ -130,7 +130,7 @@ def test_a_plugin_of_others_has_an_account_of_its_own_and_keeps_its_variables() 
     for config in ({}, {"driver-name": "A"}, {"driver-name": ["a.b"]}, {"driver-name": "a b"}):
         spec = {**LAMP, "custom": {"config": {"protocol": "dra", **config}}}
         with pytest.raises(ConfigError, match="driver-name: is needed beside protocol"):
-            wanted(**spec)
+            wanted(spec)
 
 
 FILE = """
@@ -210,7 +210,7 @@ def test_a_real_api_server_takes_them_and_then_knows_the_mark(tmp_path: Path) ->
 
         eventually(lambda: not refused(may), "the API server's own roles")
         assert not may("simulated-device-plugin")
-        made = documents(rights.rendered([of("simulated"), wanted(**LAMP)], SPACE))
+        made = documents(rights.rendered([of("simulated"), wanted(LAMP)], SPACE))
         classes = [one for one in made if one["kind"] == "DeviceClass"]
         server.create([one for one in made if one not in classes])
         for one in classes:

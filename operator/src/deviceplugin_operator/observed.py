@@ -188,7 +188,7 @@ class Fleet:
         self.no_dra = ""
         """Why slices cannot be read."""
         self.classes: Mapping[str, list[str]] = {}
-        """The DeviceClasses of each extended resource, while a driver is followed."""
+        """DeviceClasses by extended resource, while a driver is followed."""
 
     def follow(self, drivers: Iterable[str]) -> None:
         """Count from now on what these DRA drivers offer."""
@@ -214,6 +214,7 @@ class Fleet:
         if began - self._looked < older_than:
             return
         found: dict[str, NodeFacts] = {}
+        drivers = self._drivers
         offered = self._offered()
         for page in self._api.pages(NODES, size=PAGE):
             each = (
@@ -221,7 +222,7 @@ class Fleet:
             )
             found |= {one.name: one for one in each}
         with self._lock:
-            if began < self._looked:
+            if began < self._looked or drivers != self._drivers:
                 return  # another thread began later, and was quicker
             self._changes += found != self._nodes
             self._nodes = found

@@ -20,9 +20,10 @@ AGAIN: Final = 10.0
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _APPLY: Final = (
     "kubectl get dpl {name} --output yaml | kubectl exec --stdin --namespace {namespace} "
-    "deployment/deviceplugin-operator -- deviceplugin-operator rights --classes {classes} - "
-    "| kubectl apply -f -"
+    "deployment/deviceplugin-operator -- python3 -m deviceplugin_operator rights "
+    "--classes {classes} - | kubectl apply -f -"
 )
+"""Its image has no commands but Python."""
 Condition = tuple[bool, str, str]
 
 
