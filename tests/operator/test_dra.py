@@ -117,7 +117,8 @@ def test_what_claims_need_is_not_taken_from_nodes_that_offer_devices_through_dra
 ) -> None:
     operator.install(DRA)
     before = operator.fleet.uids()
-    operator.apply()
+    more = {"rollout": {"allowFewerDevices": True}}
+    operator.fleet.apply("sim", plugin="simulated", simulated={}, **more)
     operator.wait_for("RolloutFailed", "Degraded")
     said = operator.fleet.message("sim", "Degraded")
     assert "node-0, node-1, node-2: devices are offered through DRA" in said

@@ -160,10 +160,9 @@ class NodeFacts:
         return {name: count for name, count in self.healthy.items() if _is_of(name, patterns)}
 
     def listed(self, offers: Mapping[str, int], *, is_dra: bool) -> dict[str, int]:
-        """Return what counts of ``offers`` right after a switch to the protocol of ``is_dra``.
+        """Return the devices that may only be in the capacity right after a switch.
 
-        Slices also have what pods hold through the device plugin, but not its shares. What claims
-        hold is in no list but the capacity.
+        Claims hold them, or they are shares that pods hold through the device plugin.
         """
         shared = self.dra.shared
         return {one: self.total.get(one, 0) for one in offers if not is_dra or one in shared}
@@ -185,10 +184,8 @@ class Fleet:
         self._looked = float("-inf")
         self._changes = 0
         self._drivers: frozenset[str] = frozenset()
-        self.no_dra = ""
-        """Why slices cannot be read."""
-        self.classes: Mapping[str, list[str]] = {}
-        """DeviceClasses by extended resource, while a driver is followed."""
+        self.no_dra = ""  # why slices cannot be read
+        self.classes: Mapping[str, list[str]] = {}  # by extended resource
 
     def follow(self, drivers: Iterable[str]) -> None:
         """Count from now on what these DRA drivers offer."""
@@ -230,22 +227,17 @@ class Fleet:
 
     def _offered(self, node: str = "") -> dict[str, Offered]:
         """Return what the drivers offer, on one node or on all."""
-        found: list[slices.Slice] = []
         try:
-            for driver in sorted(self._drivers):
-                which = f"spec.driver={driver}{f',spec.nodeName={node}' if node else ''}"
-                for page in self._api.pages(slices.PATH, {"fieldSelector": which}, PAGE):
-                    found += map(slices.read, page.items)
+            found = slices.read_all(self._api, self._drivers, node)
             if self._drivers and not node:
-                self.classes = _classes(self._api.list(slices.CLASSES).items)
-        except NotFoundError:
-            self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
-            return {}
-        except ForbiddenError as error:
+                self.classes = slices.classes(self._api)
+        except (NotFoundError, ForbiddenError) as error:
             self.no_dra = f"{error}: apply the rights of this release of the operator"
+            if isinstance(error, NotFoundError):
+                self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
             return {}
         self.no_dra = ""
-        return slices.offered(found)
+        return found
 
     def look_at(self, names: Collection[str]) -> None:
         """Read some nodes again, or list all of them if that takes fewer requests."""
@@ -272,14 +264,6 @@ class Fleet:
     def matching(self, selector: Mapping[str, str]) -> list[NodeFacts]:
         """Return the nodes with the labels of ``selector``, by name."""
         return [one for one in self.nodes() if selector.items() <= one.labels.items()]
-
-
-def _classes(found: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    classes: dict[str, list[str]] = {}
-    for one in found:
-        if resource := one["spec"].get("extendedResourceName"):
-            classes.setdefault(resource, []).append(one["metadata"]["name"])
-    return classes
 
 
 def _facts(node: Mapping[str, Any], offered: Offered) -> NodeFacts:

@@ -1,17 +1,17 @@
-"""What complete pools of ResourceSlices offer on each node: pure functions."""
+"""What complete pools of ResourceSlices offer on each node, and which classes name it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from deviceplugin.apiserver import devices_in
+from deviceplugin.apiserver import ApiServer, devices_in
 
-PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
-CLASSES: Final = "/apis/resource.k8s.io/v1/deviceclasses"
+_API: Final = "/apis/resource.k8s.io/v1"
 _HELD: Final = "held"
 """Taint of a healthy device that a pod still has by the other protocol."""
 _SHARES: Final = "shares"
+_PAGE: Final = 100
 Object = Mapping[str, Any]
 
 
@@ -87,3 +87,22 @@ def offered(found: Iterable[Slice]) -> dict[str, Offered]:
         before = nodes.get(node, NOTHING)
         nodes[node] = before.with_pool(driver, parts if len(parts) == parts[0].of else ())
     return nodes
+
+
+def read_all(api: ApiServer, drivers: Iterable[str], node: str = "") -> dict[str, Offered]:
+    """Return what ``drivers`` offer on one node, or on all."""
+    found: list[Slice] = []
+    for driver in sorted(drivers):
+        which = f"spec.driver={driver}{f',spec.nodeName={node}' if node else ''}"
+        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE):
+            found += map(read, page.items)
+    return offered(found)
+
+
+def classes(api: ApiServer) -> dict[str, list[str]]:
+    """Return the names of the DeviceClasses of each extended resource."""
+    found: dict[str, list[str]] = {}
+    for one in api.list(f"{_API}/deviceclasses").items:
+        if resource := one["spec"].get("extendedResourceName"):
+            found.setdefault(resource, []).append(one["metadata"]["name"])
+    return found

@@ -174,7 +174,8 @@ class Reconciler:
     ) -> Iterator[Outcome]:
         """Yield the state of each profile. Only one profile is rolled out at a time."""
         blocked, found = False, list[Outcome]()
-        held = missing or self._held(owner, wanted, made)
+        left = self._dra.left_behind(owner, wanted, self._covered(wanted.name))
+        held = missing or left or self._held(owner, wanted, made)
         for variant in wanted.variants:
             one = self._rolling.outcome(
                 owner, wanted, variant, made[variant.profile], blocked=blocked, held=held
@@ -197,8 +198,6 @@ class Reconciler:
             profile in made and one.target == made[profile].name for profile, one in before.items()
         ):
             return ""
-        if left := self._dra.left_behind(owner, wanted, self._covered(wanted.name)):
-            return left
         pods = [self._rolling.good_pod(owner, key, one) for key, one in before.items()]
         nodes = desired.covered(filter(None, pods), self._fleet.nodes())
         kept = {one.name for one in desired.covered([one.pod for one in made.values()], nodes)}
