@@ -16,8 +16,9 @@ from deviceplugin_operator.rollout.step import Member, Pod, Progress, Taken, nex
 from deviceplugin_operator.slices import NOTHING, offered
 from deviceplugin_operator.slices import read as slice_of
 from deviceplugin_testing.simulator._control_plane.api_server.access import User
-from operators.fleet_cluster import RESOURCE, SPACE, Fleet, Life, as_configured
+from operators.fleet_cluster import SPACE, Fleet
 from operators.managed import Managed
+from operators.pods import RESOURCE, Life, as_configured
 
 DRIVER = "simple-device.example.com"
 NODES = ["node-0", "node-1", "node-2"]

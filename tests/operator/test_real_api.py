@@ -20,8 +20,9 @@ import yaml
 from deviceplugin.apiserver import ConflictError, InvalidError
 from deviceplugin_operator.crd.specification import read
 from deviceplugin_operator.rights import rendered
-from operators.fleet_cluster import RESOURCE, SPACE, as_configured
+from operators.fleet_cluster import SPACE
 from operators.operator_process import Operator
+from operators.pods import RESOURCE, as_configured
 from operators.real_fleet import (
     CONFIG_MAPS,
     NODES,
