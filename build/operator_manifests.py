@@ -16,10 +16,14 @@ from typing import Any
 import yaml
 
 from deviceplugin_operator.manifests import BASE, FILE, Manifest
-from kustomize import DEPLOYMENTS, difference, has_patches_alone, identity, render
+from deviceplugin_operator.names import DRIVER
+from kustomize import DEPLOYMENTS, difference, documents, has_patches_alone, identity, render
 
 OF_AGENT = "node-"
 """How components begin that are for deployments/node alone."""
+DRA = DEPLOYMENTS / "components/dra"
+DRA_OF = "gopher"
+"""The plugin whose names are in what the component dra makes; the operator puts in others."""
 NOT_OFFERED = frozenset({"verbose"})
 """Components that only set what the object's settings can set."""
 
@@ -35,7 +39,21 @@ def components() -> Iterator[Path]:
 def content() -> dict[str, Any]:
     """Return what is in the file."""
     plugins = sorted(path.parent.name for path in DEPLOYMENTS.glob("*/kustomization.yaml"))
-    return {name: of_plugin(DEPLOYMENTS / name) for name in plugins}
+    return {name: of_plugin(DEPLOYMENTS / name) for name in plugins} | {DRA.name: of_dra()}
+
+
+def of_dra() -> dict[str, Any]:
+    """Return what DRA adds to a plugin: the patch of its DaemonSet, and the objects beside it."""
+    before, made = render(DEPLOYMENTS / DRA_OF), render(DEPLOYMENTS / DRA_OF, [DRA])
+    (daemon_set,) = (one for one in before if one["kind"] == "DaemonSet")
+    (account,) = (one for one in made if one["kind"] == "ServiceAccount")
+    known = {identity(one) for one in before}
+    return {
+        "account": account["metadata"]["name"],
+        "driver": account["metadata"]["annotations"][DRIVER],
+        "patch": patch(DEPLOYMENTS / DRA_OF, DRA, daemon_set),
+        "rights": [account, *(one for one in made if identity(one) not in known)],
+    }
 
 
 def of_plugin(folder: Path) -> dict[str, Any]:
@@ -43,7 +61,14 @@ def of_plugin(folder: Path) -> dict[str, Any]:
     by_kind = {one["kind"]: one for one in render(folder)}
     daemon_set = by_kind["DaemonSet"]
     settings = "{}" if folder.name == BASE else by_kind["ConfigMap"]["data"]["config.yaml"]
+    notes = by_kind["ServiceAccount"]["metadata"].get("annotations", {})
     return {
+        "driver": notes.get(DRIVER, ""),
+        "classes": [
+            one
+            for path in DEPLOYMENTS.glob(f"components/{folder.name}-device-class/deviceclass.yaml")
+            for one in documents(path.read_bytes())
+        ],
         "daemonSet": daemon_set,
         "settings": yaml.safe_load(settings),
         "components": {one.name: patch(folder, one, daemon_set) for one in components()},

@@ -9,9 +9,9 @@ from cluster.kinds import CONFIG_MAP, DAEMON_SET, DEVICE_PLUGIN, NODE, POD, Obje
 from deviceplugin_operator import names
 from deviceplugin_operator.observed import OWNERS
 from deviceplugin_operator.rollout import desired
-from operators.fleet_cluster import RESOURCE, SPACE, Life, as_configured
+from operators.fleet_cluster import SPACE
 from operators.managed import DEADLINE, Managed
-from operators.pods import is_ready
+from operators.pods import RESOURCE, Life, as_configured, is_ready
 
 UNLUCKY = 13
 """The seed with which no pod of a fleet becomes ready."""

@@ -41,6 +41,7 @@ def test_the_rights_are_these_and_no_others() -> None:
         ([group], ["deviceplugins"], ["get", "list", "watch"]),
         ([group], ["deviceplugins/status"], ["patch"]),
         ([""], ["nodes"], ["get", "list"]),
+        (["resource.k8s.io"], ["resourceslices", "deviceclasses"], ["list"]),
     ] == [tuple(rule.values()) for rule in of_kind("ClusterRole")["rules"]]
     assert [
         (["apps"], ["daemonsets"], ["get", "list", "watch", "create", "update", "patch", "delete"]),

@@ -11,8 +11,9 @@ from deviceplugin.apiserver import ApiServer
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import progress_note
 from deviceplugin_operator.observed import Fleet
-from operators.fleet_cluster import RESOURCE, SPACE
+from operators.fleet_cluster import SPACE
 from operators.managed import Managed
+from operators.pods import RESOURCE
 
 
 def has_other_image(daemon_set: Object) -> bool:

@@ -18,8 +18,11 @@ import pytest
 import yaml
 
 from deviceplugin.apiserver import ConflictError, InvalidError
-from operators.fleet_cluster import RESOURCE, as_configured
+from deviceplugin_operator.crd.specification import read
+from deviceplugin_operator.rights import rendered
+from operators.fleet_cluster import SPACE
 from operators.operator_process import Operator
+from operators.pods import RESOURCE, as_configured
 from operators.real_fleet import (
     CONFIG_MAPS,
     NODES,
@@ -27,6 +30,7 @@ from operators.real_fleet import (
     PODS,
     ROOT,
     SETS,
+    SLICES,
     RealFleet,
     exists,
     running,
@@ -97,6 +101,48 @@ def install(fleet: RealFleet, **more: Any) -> float:
 
 def daemon_set(fleet: RealFleet, name: str = "dp-sim") -> dict[str, Any]:
     return fleet.server.admin.get(f"{SETS}/{name}")
+
+
+def test_a_switch_to_dra_and_back_waits_for_rights_and_survives_a_kill(
+    fleet: RealFleet, operator: Operator
+) -> None:
+    admin, driver = fleet.server.admin, "simple-device.example.com"
+    names = [f"node-{number:04}" for number in range(3)]
+    for name in names:
+        admin.merge(f"{NODES}/{name}", {"metadata": {"labels": {"dra": "yes"}}})
+
+    def switch(protocol: str) -> None:
+        settings = {"protocol": protocol} if protocol else {}
+        sim(fleet, settings, nodeSelector={"dra": "yes"}, rollout={"maxUnavailable": 3})
+
+    def slices() -> list[str]:
+        return sorted(one["spec"]["nodeName"] for one in admin.list(SLICES).items)
+
+    switch("")
+    fleet.wait(lambda: fleet.is_ready("sim"))
+    switch("dra")
+    fleet.wait(lambda: fleet.condition("sim", "Degraded")[1] == "RightsMissing")
+    assert [] == fleet.replaced
+    for one in yaml.safe_load_all(rendered([read(admin.get(f"{OWNERS}/sim"))], SPACE)):
+        if one["kind"] == "DeviceClass":
+            admin.create("/apis/resource.k8s.io/v1/deviceclasses", one)
+        else:
+            fleet.server.create([one])
+    fleet.wait(lambda: slices() == names[:1], 120)
+    operator.end(signal.SIGKILL)
+    operator.start()
+    took = fleet.wait(lambda: fleet.is_ready("sim"), 120)
+    say(f"three nodes have DRA {took:.1f} s after a kill in the middle")
+    assert names == slices()
+    assert sorted(names * 2) == sorted(fleet.replaced)
+    assert "True" == fleet.condition("sim", "DeviceClasses")[0]
+    assert "simple-device 12/12" == fleet.status("sim")["devices"]
+    account = daemon_set(fleet)["spec"]["template"]["spec"]["serviceAccountName"]
+    assert "simulated-device-plugin" == account
+    assert driver in daemon_set(fleet)["spec"]["template"]["metadata"]["annotations"].values()
+    switch("device-plugin")
+    fleet.wait(lambda: fleet.is_ready("sim") and not slices(), 120)
+    assert 1 == fleet.most_on_a_node
 
 
 @pytest.mark.usefixtures("operator")

@@ -10,8 +10,10 @@ from typing import Any, NoReturn
 import deviceplugin as dp
 from deviceplugin.apiserver import ApiServer
 from deviceplugin.kit.configuration import matches, plain_documents
+from deviceplugin_operator import rights
 from deviceplugin_operator.crd import specification
-from deviceplugin_operator.names import IMAGE, KIND, NAME
+from deviceplugin_operator.crd.catalogue import resources_problem
+from deviceplugin_operator.names import IMAGE, KIND, NAME, SPACE
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -20,7 +22,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if options.command == "check":
         raise SystemExit(_check(options.file))
     try:
-        _run(options)
+        if options.command == "rights":
+            sys.stdout.write(_rights(options))
+        else:
+            _run(options)
     except dp.ConfigError as error:
         sys.stderr.write(f"deviceplugin-operator: {error}\n")
         raise SystemExit(2) from None
@@ -39,6 +44,23 @@ def _parser() -> argparse.ArgumentParser:
         "check", help="check files with DevicePlugin objects, without a cluster"
     )
     check.add_argument("file", nargs="+", type=Path, help="YAML file; - is the standard input")
+    rights = commands.add_parser(
+        "rights",
+        help="print what an administrator applies once for DRA: accounts, roles, policies, classes",
+        description="Prints the accounts, roles, policies and DeviceClasses that DevicePlugin "
+        "objects with a protocol need, for kubectl apply. Without a cluster.",
+    )
+    rights.add_argument("file", nargs="+", type=Path, help="YAML file; - is the standard input")
+    rights.add_argument(
+        "--namespace",
+        default=os.environ.get("POD_NAMESPACE", "deviceplugin-operator"),
+        help="namespace of the operator (default: POD_NAMESPACE, or deviceplugin-operator)",
+    )
+    rights.add_argument(
+        "--classes",
+        help="resources that need a DeviceClass, such as example.com/a,example.com/b, or none "
+        "(default: those that the objects name in full)",
+    )
     run = commands.add_parser("run", help="run the operator")
     run.add_argument(
         "--namespace",
@@ -82,6 +104,43 @@ def _run(options: argparse.Namespace) -> None:
     shell.run(controller, options.namespace, api.url, alive=options.alive)
 
 
+def _rights(options: argparse.Namespace) -> str:
+    """Return what is printed for the administrator; ConfigError if anything is wrong."""
+    chosen = None if options.classes in {None, "none"} else options.classes.split(",")
+    problems = [
+        f"--classes: {name!r} {problem}"
+        for name in chosen or ()
+        if (problem := resources_problem(name) or ("is several" if "*" in name else ""))
+    ]
+    if not matches(options.namespace, SPACE):
+        problems.append(f"--namespace {options.namespace!r} is not the name of a namespace")
+    try:
+        objects = [one for file in options.file for one in _objects(file)]
+    except OSError as error:
+        raise dp.ConfigError(f"{error.filename}: {error.strerror}") from error
+    judged = [(one, *_judged(one)) for one in objects]
+    problems += [f"{name}: {line}" for _, name, lines in judged for line in lines]
+    if problems:
+        raise dp.ConfigError("\n".join(problems))
+    made = rights.rendered(
+        [specification.read(one) for one in objects],
+        options.namespace,
+        [] if options.classes == "none" else chosen,
+    )
+    if not made:
+        raise dp.ConfigError(f"no {KIND} has settings with a protocol, so none needs rights")
+    return made
+
+
+def _objects(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the DevicePlugin objects of a file, also of a list as kubectl prints it."""
+    text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    for one in plain_documents(text):
+        is_list = isinstance(one, dict) and one.get("kind") == "List"
+        items: list[Any] = (one.get("items") or []) if is_list else [one]
+        yield from (each for each in items if isinstance(each, dict) and each.get("kind") == KIND)
+
+
 def _check(files: Sequence[Path]) -> int:
     """Print what is wrong with the objects in ``files``; return 2 if anything is."""
     lines = [line for file in files for line in _faults(file)]
@@ -92,12 +151,10 @@ def _check(files: Sequence[Path]) -> int:
 def _faults(file: Path) -> Iterator[str]:
     """Yield what is wrong with a file, and print the names of valid objects."""
     try:
-        text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        objects = [one for one in plain_documents(text) if one is not None]
+        ours = [*_objects(file)]
     except (OSError, dp.ConfigError) as error:
         yield f"{file}: {error.strerror if isinstance(error, OSError) else error}"
         return
-    ours = [one for one in objects if isinstance(one, dict) and one.get("kind") == KIND]
     if not ours:
         yield f"{file}: has no {KIND}"
     for one in ours:

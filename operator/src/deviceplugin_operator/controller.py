@@ -23,6 +23,7 @@ from deviceplugin_operator.observed import (
     Seen,
     owner_of,
 )
+from deviceplugin_operator.reconciling.dra import Dra
 from deviceplugin_operator.reconciling.reconciler import Reconciler
 from deviceplugin_operator.reconciling.rolling import Timing
 
@@ -63,6 +64,7 @@ class Controller:
             self.seen,
             self.fleet,
             partial(notify, api),
+            Dra(api, self.seen, self.fleet, namespace),
             prefix=prefix,
             timing=timing,
         )

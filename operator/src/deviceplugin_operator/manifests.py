@@ -1,7 +1,9 @@
 """What ``deployments/`` has for each plugin: data of ``manifests.json``, beside this module.
 
 ``build/operator_manifests.py`` makes the file, from the kustomizations: of each plugin its
-DaemonSet and its settings, and of each component the strategic merge patch of the DaemonSet.
+DaemonSet and its settings, and of each component the strategic merge patch of the DaemonSet. What
+the component ``dra`` makes is there once, with the names of one plugin, for which those of others
+are put in.
 """
 
 import json
@@ -27,6 +29,7 @@ KEYS: Final = {
     "volumeMounts": "mountPath",
 }
 """Lists of which Kubernetes merges entries that have the same key."""
+_APP: Final = "app.kubernetes.io/name"
 _PREFIX: Final = "DP_"
 _MANIFESTS: Final = frozenset({"DP_CONFIG", "DP_HTTP_ADDRESS"})
 """Variables that only the manifest sets."""
@@ -54,18 +57,62 @@ def components() -> tuple[str, ...]:
 
 @cache
 def template(
-    plugin: str | None, chosen: tuple[str, ...] = (), kept: frozenset[str] = frozenset()
+    plugin: str | None,
+    chosen: tuple[str, ...] = (),
+    kept: frozenset[str] = frozenset(),
+    account: str = "",
 ) -> Template:
     """Return the template of ``plugin``, or that of any plugin if it is None.
+
+    With the ``account`` that DRA needs, it has all that the component ``dra`` adds.
 
     Variables override the file. So those that components set become settings of the file, except
     those that are ``kept``.
     """
     given = _known()[plugin or BASE]
     daemon_set = deepcopy(given["daemonSet"])
+    if account:
+        merge(daemon_set, json.loads(_of_dra("patch", account)))
+        daemon_set["spec"]["template"]["metadata"]["labels"][_APP] = account
     for name in chosen:
         merge(daemon_set, given["components"][name])
     return Template(daemon_set, {**given["settings"], **_moved(daemon_set, kept)})
+
+
+def driver(plugin: str) -> str:
+    """Return the name of the DRA driver of ``plugin``."""
+    return str(_known()[plugin]["driver"])
+
+
+def classes(plugin: str) -> dict[str, Manifest]:
+    """Return the DeviceClasses that ``deployments/`` has for ``plugin``, by resource."""
+    found = deepcopy(_known().get(plugin, {}).get("classes", []))
+    return {one["spec"]["extendedResourceName"]: one for one in found}
+
+
+def rights(account: str, driver: str, namespace: str) -> list[Manifest]:
+    """Return the account of a driver in ``namespace``, and all that it needs for DRA.
+
+    What is in no namespace has this one in its name: that of ``kubectl apply -k`` is another.
+    """
+    found: list[Manifest] = json.loads(_of_dra("rights", account, driver, namespace))
+    for one in found:
+        if one["kind"] == "NetworkPolicy":
+            one["metadata"]["name"] = f"{account}-dra"
+            one["spec"]["podSelector"]["matchLabels"][_APP] = account
+        if one["kind"] in {"NetworkPolicy", "ServiceAccount"}:
+            one["metadata"]["namespace"] = namespace
+        for subject in one.get("subjects", ()):
+            subject["namespace"] = namespace
+    return found
+
+
+def _of_dra(what: str, account: str, driver: str = "", namespace: str = "") -> str:
+    given = _known()["dra"]
+    text, own = json.dumps(given[what]), given["account"]
+    for mark in ":.":
+        text = text.replace(f"{own}{mark}dra", f"{account}{mark}dra{mark}{namespace}")
+    return text.replace(own, account).replace(given["driver"], driver)
 
 
 def _moved(daemon_set: Manifest, kept: frozenset[str]) -> dict[str, str]:

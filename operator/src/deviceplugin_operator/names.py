@@ -16,6 +16,10 @@ REVISION: Final = f"{GROUP}/revision"
 """Label of pods and ConfigMaps: the state of settings, image and manifest."""
 CONFIG: Final = f"{GROUP}/config"
 """Annotation of pods: the plugin's configuration file."""
+DRIVER: Final = f"{GROUP}/driver"
+"""Annotation of accounts, and of pods with all that DRA needs: the name of the DRA driver."""
+PROTOCOL: Final = f"{GROUP}/protocol"
+"""Annotation of pods that offer their devices through DRA."""
 ROLLOUT: Final = f"{GROUP}/rollout"
 """Annotation of DaemonSets: the progress of a roll-out, for a restarted operator."""
 REFUSED: Final = f"{GROUP}/refused"
@@ -26,9 +30,12 @@ MAX_PROFILE: Final = 20
 """Most characters of a name, which becomes a part of names and labels of DaemonSets and pods."""
 NAME: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_NAME - 2}}}[a-z0-9])?$"
 """Without dots: in names of DaemonSets, a dot separates it from the profile."""
+SPACE: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+"""A namespace."""
 PROFILE: Final = rf"^[a-z0-9]([-a-z0-9]{{0,{MAX_PROFILE - 2}}}[a-z0-9])?$"
 _WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+DOMAIN: Final = f"^{_DOMAIN}$"
 LABEL: Final = f"^({_DOMAIN}/)?{_WORD}$"
 """The key of a label."""
 _PART: Final = "[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
@@ -56,6 +63,17 @@ LABEL_VALUE: Final = f"^({_WORD})?$"
 def daemon_set(owner: str, profile: str) -> str:
     """Return the name of the DaemonSet for the nodes of one profile."""
     return f"dp-{owner}.{profile}" if profile else f"dp-{owner}"
+
+
+def account(plugin: str, owner: str) -> str:
+    """Return the name of the service account of pods that can use DRA."""
+    return f"{f'custom-{owner}' if plugin == 'custom' else plugin}-device-plugin"
+
+
+def deploys(account: str) -> dict[str, str]:
+    """Return the right that marks that the rights of ``account`` were applied."""
+    place = {"group": GROUP, "resource": PLURAL, "subresource": "dra"}
+    return {**place, "verb": "deploy", "name": account}
 
 
 def config_map(owner: str, profile: str, revision: str) -> str:

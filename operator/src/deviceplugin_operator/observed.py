@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from deviceplugin.apiserver import ApiServer, NotFoundError, Page, devices_in
-from deviceplugin_operator import names
+from deviceplugin.apiserver import ApiServer, ForbiddenError, NotFoundError, Page, devices_in
+from deviceplugin_operator import names, slices
+from deviceplugin_operator.slices import NOTHING, Offered
 
 Object = dict[str, Any]
 
@@ -73,16 +74,18 @@ class Seen:
         with self._lock:
             return self._objects[kind].get(name)
 
+    def all(self, kind: str) -> list[Object]:
+        """Return all objects of a kind."""
+        with self._lock:
+            return list(self._objects[kind].values())
+
     def owners(self) -> list[Object]:
         """Return all ``DevicePlugin`` objects."""
-        with self._lock:
-            return list(self._objects[OWNERS].values())
+        return self.all(OWNERS)
 
     def of(self, kind: str, owner: str) -> list[Object]:
         """Return the objects that were created for ``owner``."""
-        with self._lock:
-            found = list(self._objects[kind].values())
-        return [one for one in found if owner_of(kind, one) == owner]
+        return [one for one in self.all(kind) if owner_of(kind, one) == owner]
 
 
 def owner_of(kind: str, found: Object) -> str:
@@ -143,16 +146,32 @@ class NodeFacts:
     labels: Mapping[str, str]
     ready: bool
     total: Mapping[str, int]
-    """Devices by resource: the capacity."""
+    """Devices by resource: the capacity. DRA's are in it, because the plugin lists all."""
     healthy: Mapping[str, int]
-    """Devices by resource: what is allocatable."""
+    """Devices by resource: what is allocatable, and what slices offer."""
     reported: str = field(default="", compare=False)
     """When the kubelet last reported all of this, by the node's clock."""
     taints: tuple[Mapping[str, str], ...] = ()
+    dra: Offered = NOTHING
+    """What slices offer."""
 
     def offers(self, patterns: Iterable[str]) -> dict[str, int]:
-        """Return the allocatable devices of the resources that match ``patterns``."""
+        """Return the healthy devices of the resources that match ``patterns``."""
         return {name: count for name, count in self.healthy.items() if _is_of(name, patterns)}
+
+    def listed(self, offers: Mapping[str, int], *, is_dra: bool) -> dict[str, int]:
+        """Return the devices that may only be in the capacity right after a switch.
+
+        Claims hold them, or they are shares that pods hold through the device plugin.
+        """
+        shared = self.dra.shared
+        return {one: self.total.get(one, 0) for one in offers if not is_dra or one in shared}
+
+    def left(self, offers: Mapping[str, int], *, is_dra: bool) -> dict[str, int]:
+        """Return which of ``offers`` the other protocol makes, of what ``is_dra`` says."""
+        by_dra = {one: count for one, count in self.dra.healthy.items() if one in offers}
+        found = {one: offers[one] - by_dra[one] for one in by_dra} if is_dra else by_dra
+        return {name: count for name, count in found.items() if count}
 
 
 class Fleet:
@@ -164,6 +183,17 @@ class Fleet:
         self._nodes: dict[str, NodeFacts] = {}
         self._looked = float("-inf")
         self._changes = 0
+        self._drivers: frozenset[str] = frozenset()
+        self.no_dra = ""  # why slices cannot be read
+        self.classes: Mapping[str, list[str]] = {}  # by extended resource
+
+    def follow(self, drivers: Iterable[str]) -> None:
+        """Count from now on what these DRA drivers offer."""
+        wanted = frozenset(drivers)
+        with self._lock:
+            if not wanted <= self._drivers:
+                self._looked = float("-inf")
+            self._drivers = wanted
 
     @property
     def changes(self) -> int:
@@ -181,14 +211,33 @@ class Fleet:
         if began - self._looked < older_than:
             return
         found: dict[str, NodeFacts] = {}
+        drivers = self._drivers
+        offered = self._offered()
         for page in self._api.pages(NODES, size=PAGE):
-            found |= {one.name: one for one in map(_facts, page.items)}
+            each = (
+                _facts(one, offered.get(one["metadata"]["name"], NOTHING)) for one in page.items
+            )
+            found |= {one.name: one for one in each}
         with self._lock:
-            if began < self._looked:
+            if began < self._looked or drivers != self._drivers:
                 return  # another thread began later, and was quicker
             self._changes += found != self._nodes
             self._nodes = found
             self._looked = began
+
+    def _offered(self, node: str = "") -> dict[str, Offered]:
+        """Return what the drivers offer, on one node or on all."""
+        try:
+            found = slices.read_all(self._api, self._drivers, node)
+            if self._drivers and not node:
+                self.classes = slices.classes(self._api)
+        except (NotFoundError, ForbiddenError) as error:
+            self.no_dra = f"{error}: apply the rights of this release of the operator"
+            if isinstance(error, NotFoundError):
+                self.no_dra = "the API server has no resource.k8s.io/v1: DRA needs Kubernetes 1.34"
+            return {}
+        self.no_dra = ""
+        return found
 
     def look_at(self, names: Collection[str]) -> None:
         """Read some nodes again, or list all of them if that takes fewer requests."""
@@ -197,7 +246,8 @@ class Fleet:
             return
         for name in names:
             try:
-                facts = _facts(self._api.get(f"{NODES}/{name}"))
+                offered = self._offered(name) if self._drivers else {}
+                facts = _facts(self._api.get(f"{NODES}/{name}"), offered.get(name, NOTHING))
             except NotFoundError:
                 with self._lock:
                     self._changes += self._nodes.pop(name, None) is not None
@@ -216,18 +266,23 @@ class Fleet:
         return [one for one in self.nodes() if selector.items() <= one.labels.items()]
 
 
-def _facts(node: Mapping[str, Any]) -> NodeFacts:
+def _facts(node: Mapping[str, Any], offered: Offered) -> NodeFacts:
     metadata, status = node["metadata"], node.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
+    total, healthy = (devices_in(status.get(key) or {}) for key in ("capacity", "allocatable"))
+    for name, count in offered.total.items():
+        healthy[name] = healthy.get(name, 0) + offered.healthy[name]
+        total[name] = max(total.get(name, 0), count)
     return NodeFacts(
         metadata["name"],
         metadata.get("labels") or {},
         ready.get("status") == "True",
-        devices_in(status.get("capacity") or {}),
-        devices_in(status.get("allocatable") or {}),
+        total,
+        healthy,
         ready.get("lastHeartbeatTime") or "",
         tuple((node.get("spec") or {}).get("taints") or ()),
+        offered,
     )
 
 

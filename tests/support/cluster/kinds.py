@@ -17,7 +17,18 @@ from deviceplugin_testing.simulator._control_plane.kinds import (
     Object,
 )
 
-__all__ = ["EVENT", "NAMESPACE", "NODE", "POD", "Kind", "Object"]
+__all__ = [
+    "CLUSTER_ROLE",
+    "CLUSTER_ROLE_BINDING",
+    "DEVICE_CLASS",
+    "EVENT",
+    "NAMESPACE",
+    "NODE",
+    "POD",
+    "RESOURCE_SLICE",
+    "Kind",
+    "Object",
+]
 
 NODE_LABELS = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 """What every kubelet says of its node."""

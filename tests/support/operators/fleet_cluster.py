@@ -7,6 +7,7 @@ asks for, unless ``Fleet.behave`` says otherwise. There are no containers.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,31 +26,14 @@ from cluster.kinds import (
     NODE,
     NODE_LABELS,
     POD,
+    RESOURCE_SLICE,
     Object,
 )
 from cluster.store import Store
 from deviceplugin_testing.simulator._control_plane.quantities import canonical
-from operators.pods import fits, is_kept_away, is_ready, mounted
+from operators.pods import Life, as_configured, fits, is_kept_away, is_ready, mounted, slice_of
 
 SPACE = "deviceplugin-operator"
-RESOURCE = "example.com/simple-device"
-
-
-@dataclass(frozen=True)
-class Life:
-    """What becomes of a pod."""
-
-    ready: bool = True
-    devices: int = 0
-    resource: str = RESOURCE
-    said: str = ""
-
-
-def as_configured(_node: str, config: Mapping[str, Any]) -> Life:
-    """Have a pod offer as many devices as its configuration says; a profile is one too many."""
-    if config.get("seed") == 13:
-        return Life(ready=False, said="unlucky seed")
-    return Life(devices=config.get("number-devices", 2), resource=config.get("resource", RESOURCE))
 
 
 @dataclass
@@ -60,6 +44,10 @@ class Fleet:
     behave: Callable[[str, Mapping[str, Any]], Life] = as_configured
     url: str = ""
     failure: Exception | None = None
+    held: Counter[str] = field(default_factory=Counter)
+    """By node, how many devices pods hold through the device plugin."""
+    claimed: Counter[str] = field(default_factory=Counter)
+    """By node, how many devices claims hold."""
     deleted: list[str] = field(default_factory=list)
     """Nodes whose pods were deleted, in order."""
     most_away: int = 0
@@ -205,13 +193,27 @@ class Fleet:
         }
         self.store.create(POD, made)
         if life.ready:
-            self._set_devices(node, life.devices, life.resource)
+            is_withdrawn = life.driver and life.withdraws
+            free = 0 if is_withdrawn else life.devices - self.claimed[node]
+            self._set_devices(node, life.devices, life.resource, free)
+            if life.publishes:
+                self.publish(node, life)
 
-    def _set_devices(self, node: str, count: int, resource: str) -> None:
+    def publish(self, node: str, life: Life) -> None:
+        """Have the slices of a node be those of a plugin, which has none without DRA."""
+        if self.store.exists(RESOURCE_SLICE, "", node):
+            self.store.remove(RESOURCE_SLICE, "", node)
+        if life.driver:
+            self.store.create(RESOURCE_SLICE, slice_of(node, life, self.held[node]))
+
+    def _set_devices(
+        self, node: str, count: int, resource: str, allocatable: int | None = None
+    ) -> None:
         def edit(found: Object) -> None:
-            for amounts in ("capacity", "allocatable"):
+            free = count if allocatable is None else allocatable
+            for amounts, number in (("capacity", count), ("allocatable", free)):
                 shown = found["status"].setdefault(amounts, {"memory": "16Gi"})
-                shown[resource] = canonical(count)
+                shown[resource] = canonical(number)
 
         if self.store.exists(NODE, "", node):
             self.store.change(NODE, "", node, edit)

@@ -2,8 +2,51 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from cluster.kinds import Object
+
+RESOURCE = "example.com/simple-device"
+
+
+@dataclass(frozen=True)
+class Life:
+    """What becomes of a pod."""
+
+    ready: bool = True
+    devices: int = 0
+    resource: str = RESOURCE
+    said: str = ""
+    driver: str = ""
+    """The DRA driver by which it offers them; by default it is a device plugin."""
+    publishes: bool = True
+    """Whether it can write slices."""
+    withdraws: bool = True
+    """Whether the kubelet learns that it does not offer devices as a device plugin."""
+
+
+def as_configured(_node: str, config: Mapping[str, Any]) -> Life:
+    """Have a pod offer as many devices as its configuration says; a profile is one too many."""
+    if config.get("seed") == 13:
+        return Life(ready=False, said="unlucky seed")
+    driver = config["driver-name"] if config.get("protocol") == "dra" else ""
+    count, resource = config.get("number-devices", 2), config.get("resource", RESOURCE)
+    return Life(devices=count, resource=resource, driver=driver)
+
+
+def slice_of(node: str, life: Life, held: int = 0) -> Object:
+    """Return what a plugin publishes, of whose devices some are held through the device plugin."""
+    attributes = {"resource": {"string": life.resource}}
+    devices: list[Object] = [
+        {"name": f"d{number}", "attributes": attributes} for number in range(life.devices)
+    ]
+    for one in devices[:held]:
+        one["taints"] = [{"key": f"{life.driver}/held", "effect": "NoSchedule"}]
+    pool = {"name": f"{node}/{life.resource}", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": life.driver, "nodeName": node, "pool": pool, "devices": devices}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    return {**head, "metadata": {"name": node}, "spec": spec}
 
 
 def is_ready(pod: Object) -> bool:

@@ -1,7 +1,7 @@
 """Many nodes behind a real API server, with real controllers and a real scheduler.
 
 Nodes are objects; a thread plays their kubelets: a pod that is bound runs at once, its node has as
-many devices as the pod's configuration says (``fleet_cluster.as_configured``), and a node reports
+many devices as the pod's configuration says (``pods.as_configured``), and a node reports
 its devices every second. It needs what ``PROGRAMS`` names, as variables, and root: the operator is
 a process with the account of its deployment, in a mount namespace of its own.
 """
@@ -25,8 +25,8 @@ from cluster.real_api_server import running as api_server
 from cluster.real_api_server import why_not as no_api_server
 from deviceplugin.apiserver import ApiServer, ApiServerError, NotFoundError
 from manifests.kustomize import CLUSTER_WIDE, render
-from operators.fleet_cluster import SPACE, Life, as_configured
-from operators.pods import is_ready, lived, mounted, node_condition
+from operators.fleet_cluster import SPACE
+from operators.pods import Life, as_configured, is_ready, lived, mounted, node_condition, slice_of
 from patience import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -36,6 +36,7 @@ SETS = f"/apis/apps/v1/namespaces/{SPACE}/daemonsets"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 CONFIG_MAPS = f"/api/v1/namespaces/{SPACE}/configmaps"
 NODES = "/api/v1/nodes"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _CONTROLLERS = (
     "daemonset-controller",
     "garbage-collector-controller",
@@ -193,7 +194,15 @@ class RealFleet:
             )
             if life.ready:
                 node = self._devices.setdefault(pod["spec"]["nodeName"], {})
-                node[life.resource] = str(life.devices)
+                node[life.resource] = str(0 if life.driver else life.devices)
+                self._publish(pod["spec"]["nodeName"], life)
+
+    def _publish(self, node: str, life: Life) -> None:
+        """Have the slices of a node be those of a plugin, which has none without DRA."""
+        with suppress(NotFoundError):
+            self.server.admin.delete(f"{SLICES}/{node}")
+        if life.driver:
+            self.server.admin.create(SLICES, slice_of(node, life))
 
     def _end(self, name: str) -> None:
         node, life = self._lives.pop(name, ("", Life()))

@@ -18,6 +18,7 @@ HASHES: Final = "hashes"
 _RESOURCES: Final = "resources"
 _TAKEN: Final = "groups"
 _NODES: Final = "nodes"
+_BY_DRA: Final = "byDra"
 
 Baseline = Mapping[str, Mapping[str, int]]
 """Devices by node and resource."""
@@ -30,7 +31,11 @@ def read(daemon_set: Mapping[str, Any]) -> Progress:
         given = json.loads(annotations.get(names.ROLLOUT, "{}"))
         taken = {
             name: Taken(
-                float(one["since"]), _counts(one["before"]), one["well"], float(one["ready"])
+                float(one["since"]),
+                _counts(one["before"]),
+                one["well"],
+                float(one["ready"]),
+                by_dra=bool(one.get(_BY_DRA)),
             )
             for name, one in _by_node(given.get(_TAKEN, ()))
         }
@@ -50,6 +55,7 @@ def written(progress: Progress) -> str:
     """Return the value of the annotation."""
     taken = {
         name: {"since": one.since, "before": dict(one.before), "well": one.well, "ready": one.ready}
+        | ({_BY_DRA: True} if one.by_dra else {})
         for name, one in progress.taken.items()
     }
     said = {key: one for key in _KEYS if (one := getattr(progress, key))}

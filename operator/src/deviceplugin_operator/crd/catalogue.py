@@ -19,15 +19,14 @@ CUSTOM: Final = "custom"
 
 _DOWNWARD: Final = "the manifest takes it from the pod's node"
 _PROFILES: Final = "profiles of the object are for different nodes"
-_DRA: Final = "the operator deploys device plugins only, no DRA drivers"
+_DRIVER: Final = "the rights that DRA needs name the driver of the plugin's folder"
 _OF_HTTPS: Final = "the component https sets it, with the Secret that belongs to it"
 OWNED: Final[Mapping[str, str]] = {
     "plugin-dir": MOUNTED,
     "registry-dir": MOUNTED,
     "pod-resources-socket": MOUNTED,
     "registration": "the component watcher sets it, with the mounts that belong to it",
-    "protocol": _DRA,
-    "driver-name": _DRA,
+    "driver-name": _DRIVER,
     "instance": "the name of the DaemonSet",
     "node-name": _DOWNWARD,
     "node-labels-file": _PROFILES,
@@ -35,11 +34,7 @@ OWNED: Final[Mapping[str, str]] = {
     "node-label": _PROFILES,
     "node-choice": "the plugin finds it by itself",
     "cdi-dir": MOUNTED,
-    "driver-dir": _DRA,
-    "device-metadata": _DRA,
-    "on-unhealthy": _DRA,
-    "claim-status": _DRA,
-    "list-attributes": _DRA,
+    "driver-dir": MOUNTED,
     "api-server": "it is that of the cluster",
     "http-address": "the manifest's probes ask there",
     "http-token-file": _OF_HTTPS,

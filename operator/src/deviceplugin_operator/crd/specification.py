@@ -1,7 +1,7 @@
 """What a ``DevicePlugin`` object asks for, judged by the plugin's own settings."""
 
 from collections.abc import Iterator, Mapping, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 import deviceplugin as dp
@@ -9,10 +9,12 @@ from deviceplugin.kit import configuration as cfg
 from deviceplugin_operator import names
 from deviceplugin_operator.crd import catalogue
 from deviceplugin_operator.crd.catalogue import CUSTOM, PLUGINS
-from deviceplugin_operator.manifests import Template, components, template
+from deviceplugin_operator.manifests import Template, components, driver, template
 
 Object = Mapping[str, Any]
 _Many = TypeVar("_Many", bound=Sized)
+_PROTOCOL: Final = "protocol"
+_DRIVER: Final = "driver-name"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Variant:
     """The configuration file of the plugin."""
     resources: tuple[str, ...]
     """The resources that it offers; a name that ends in ``*`` stands for several."""
+    before: "Variant | None" = None
+    """With DRA: the same by the device-plugin protocol. It has the mounts that claims need, so it
+    comes first, and what fails goes back to it."""
+    is_step: bool = False
+    """Whether another one follows."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,9 @@ class Wanted:
     template: Template
     variants: tuple[Variant, ...]
     """The first is for the nodes without a profile."""
+    driver: str = ""
+    """Name of the DRA driver, if any settings name a protocol: then each pod can use DRA, because a
+    node whose protocol or profile changes has to release what claims hold."""
 
     @property
     def profiles(self) -> list[str]:
@@ -192,9 +202,12 @@ def read(found: Object) -> Wanted:
     spec = cfg.finished(cfg.of_plain(found.get("spec"), "spec"), SPEC)
     metadata = found["metadata"]
     hosted = spec.plugin in PLUGINS
-    own = catalogue.kept(spec.plugin) if hosted else {}
+    own = catalogue.kept(spec.plugin) if hosted else catalogue.OWNED
     kept = frozenset(f"DP_{key.upper().replace('-', '_')}" for key in own)
-    given = template(spec.plugin if hosted else None, spec.components, kept)
+    of_dra = _driver(spec)
+    account = names.account(spec.plugin, metadata["name"]) if of_dra else ""
+    given = template(spec.plugin if hosted else None, spec.components, kept, account)
+    ours = {_DRIVER: of_dra} if of_dra and hosted else {}
     return Wanted(
         metadata["name"],
         metadata.get("uid", ""),
@@ -206,8 +219,29 @@ def read(found: Object) -> Wanted:
         spec.profile_label,
         spec.rollout,
         given,
-        tuple(_variants(spec, given.document)),
+        tuple(_variants(spec, {**given.document, **ours})),
+        of_dra,
     )
+
+
+def _driver(spec: _Spec) -> str:
+    """Return the name of the DRA driver if any settings name a protocol, or an empty string."""
+    given = [
+        spec.settings.get(spec.plugin),
+        *(one.get(spec.plugin) for one in spec.profiles.values()),
+    ]
+    settings = [one.config if isinstance(one, _Custom) else one for one in given if one]
+    if not any(one.get(_PROTOCOL) in ("dra", "device-plugin") for one in settings):
+        return ""
+    if spec.plugin != CUSTOM:
+        return driver(spec.plugin)
+    found = {str(one[_DRIVER]) for one in settings if _DRIVER in one}
+    if len(found) != 1 or not cfg.matches("".join(found), names.DOMAIN):
+        raise dp.ConfigError(
+            "spec.custom.config: driver-name: is needed beside protocol, such as lamp.example.com, "
+            "and the same in all profiles: the operator counts the devices of this DRA driver"
+        )
+    return found.pop()
 
 
 def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
@@ -229,16 +263,18 @@ def _variants(spec: _Spec, before: Mapping[str, Any]) -> Iterator[Variant]:
 def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, own: Any) -> Variant:
     if plugin == CUSTOM:
         general, special = whole or _Custom(), own or _Custom()
-        config = catalogue.written({**general.config, **special.config})
+        document = {**general.config, **special.config}
+        config = catalogue.written(document)
         if problem := catalogue.size_problem(config):
             raise dp.ConfigError(f"config: {problem}")
         offered = general.resources if special.resources is None else special.resources
-        return Variant(profile, config, offered or ())
+        return _with_earlier(Variant(profile, config, offered or ()), document)
     given = {**(whole or {}), **(own or {})}
     kept, renamed = catalogue.kept(plugin), PLUGINS[plugin].renamed
     problems = [f"{key}: cannot be set here: {kept[key]}" for key in given if key in kept]
     problems += [f"{key}: is called {renamed[key]} here" for key in given if key in renamed]
-    config = catalogue.written({**before, **given})
+    document = {**before, **given}
+    config = catalogue.written(document)
     resources: tuple[str, ...] = ()
     if problem := catalogue.size_problem(config):
         problems.append(problem)
@@ -249,4 +285,11 @@ def _variant(plugin: str, profile: str, before: Mapping[str, Any], whole: Any, o
             problems.append(str(error))
     if problems:
         raise dp.ConfigError("\n".join(problems))
-    return Variant(profile, config, resources)
+    return _with_earlier(Variant(profile, config, resources), document)
+
+
+def _with_earlier(made: Variant, document: Mapping[str, Any]) -> Variant:
+    if document.get(_PROTOCOL) != "dra":
+        return made
+    config = catalogue.written({**document, _PROTOCOL: "device-plugin"})
+    return replace(made, before=replace(made, config=config, is_step=True))

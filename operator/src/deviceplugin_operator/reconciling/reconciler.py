@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import deviceplugin as dp
 from deviceplugin.apiserver import ApiServerError, ForbiddenError, InvalidError
@@ -24,12 +24,12 @@ from deviceplugin_operator.observed import (
     Seen,
 )
 from deviceplugin_operator.reconciling import conflicts, devices
+from deviceplugin_operator.reconciling.dra import AGAIN, Dra, next_variants
 from deviceplugin_operator.reconciling.rolling import Notify, Rolling, Timing
 from deviceplugin_operator.reconciling.status import BUSY, Outcome, Reported, is_news
 from deviceplugin_operator.reconciling.status import status as made_status
 from deviceplugin_operator.rollout import desired
 from deviceplugin_operator.rollout.desired import Revision
-from deviceplugin_operator.rollout.step import Progress
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Reconciler:
         seen: Seen,
         fleet: Fleet,
         notify: Notify,
+        dra: Dra,
         *,
         prefix: str = "",
         timing: Timing | None = None,
@@ -62,6 +63,7 @@ class Reconciler:
         self._seen = seen
         self._fleet = fleet
         self._notify = notify
+        self._dra = dra
         self._prefix = prefix
         self._timing = timing or Timing()
         self._rolling = Rolling(cluster, fleet, notify, self._timing)
@@ -98,25 +100,29 @@ class Reconciler:
         if isinstance(wanted, dp.ConfigError):
             self._refuse(owner, "InvalidSettings", str(wanted))
             return None
+        others = [(one, self._valid(one)) for one in self._seen.owners()]
+        self._dra.follow(one for _, one in others if one)
         # Who gives labels to nodes and then changes the object means the nodes with these labels.
         since = self._known[owner["metadata"]["uid"]].since
         self._fleet.refresh(older_than=time.monotonic() - since)
-        others = [(one, self._valid(one)) for one in self._seen.owners()]
         if conflict := conflicts.conflict(owner, wanted, others, self._fleet, self._covered):
             self._refuse(owner, "Conflict", conflict)
             return None
+        wanted = self._staged(owner, wanted)
+        missing = self._dra.missing(wanted)
         made = self._made(wanted)
         owner = self._cluster.know(owner, made)
         settling = self._timing.now() < self._settling.get(name, 0.0)
         if settling:
             self._fleet.refresh(older_than=self._timing.nodes)
-        outcomes = [*self._outcomes(owner, wanted, made)]
-        self._report(owner, self._reported(owner, wanted, outcomes))
+        outcomes = [*self._outcomes(owner, wanted, made, missing[1])]
+        found = self._reported(owner, wanted, outcomes)
+        self._report(owner, replace(found, missing=missing))
         busy = any(one.state in BUSY for one in outcomes)
         if busy and not wanted.paused:
             self._settling[name] = self._timing.now() + self._timing.window
             return min([self._timing.soon, *self._settled_in(outcomes)])
-        return self._timing.nodes if settling else None
+        return self._timing.nodes if settling else AGAIN if missing[0] else None
 
     def _read(self, owner: Object) -> Wanted | dp.ConfigError:
         """Return what an object asks for, or why it is invalid."""
@@ -157,16 +163,25 @@ class Reconciler:
         """Return the wanted revision of each profile."""
         return {one.profile: desired.revision(wanted, one, self._prefix) for one in wanted.variants}
 
+    def _staged(self, owner: Object, wanted: Wanted) -> Wanted:
+        """Return ``wanted`` with what has to come before DRA, until that is good."""
+        known = {one.profile: self._rolling.progress(owner, one.profile) for one in wanted.variants}
+        good = {key: self._rolling.good_pod(owner, key, one) for key, one in known.items()}
+        return next_variants(owner, wanted, known, good, self._made(wanted))
+
     def _outcomes(
-        self, owner: Object, wanted: Wanted, made: Mapping[str, Revision]
+        self, owner: Object, wanted: Wanted, made: Mapping[str, Revision], missing: str
     ) -> Iterator[Outcome]:
         """Yield the state of each profile. Only one profile is rolled out at a time."""
         blocked, found = False, list[Outcome]()
-        held = self._held(owner, wanted, made)
+        left = self._dra.left_behind(owner, wanted, self._covered(wanted.name))
+        held = missing or left or self._held(owner, wanted, made)
         for variant in wanted.variants:
             one = self._rolling.outcome(
                 owner, wanted, variant, made[variant.profile], blocked=blocked, held=held
             )
+            if variant.is_step and one.state == "Done" and not wanted.paused:
+                one = replace(one, state="Progressing", message="the pods are ready for DRA")
             blocked = blocked or one.state in {*BUSY, "Halted", "RolledBack", "Held"}
             found.append(one)
             yield one
@@ -183,7 +198,8 @@ class Reconciler:
             profile in made and one.target == made[profile].name for profile, one in before.items()
         ):
             return ""
-        nodes = desired.covered([*self._good_pods(owner, before)], self._fleet.nodes())
+        pods = [self._rolling.good_pod(owner, key, one) for key, one in before.items()]
+        nodes = desired.covered(filter(None, pods), self._fleet.nodes())
         kept = {one.name for one in desired.covered([one.pod for one in made.values()], nodes)}
         if not (lost := [one.name for one in nodes if one.name not in kept]):
             return ""
@@ -191,17 +207,6 @@ class Reconciler:
             f"{conflicts.listed(lost)}: would be without the plugin: correct spec.nodeSelector, or "
             "set rollout.allowFewerDevices"
         )
-
-    def _good_pods(
-        self, owner: Object, profiles: Mapping[str, Progress]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Yield the pod templates of the last good revisions."""
-        name = owner["metadata"]["name"]
-        for profile, one in profiles.items():
-            if kept := self._cluster.revision(owner, profile, one.good):
-                yield kept.pod
-            elif one.good == one.target and (found := self._cluster.daemon_set(name, profile)):
-                yield found["spec"]["template"]  # somebody has deleted its ConfigMap
 
     def _removed(
         self, owner: Object, wanted: Wanted, outcomes: Sequence[Outcome]
@@ -237,6 +242,7 @@ class Reconciler:
     def _stuck(self, owner: Object, error: ApiServerError, *, keep: bool) -> None:
         """Report that a request has failed. What was created for the object earlier stays."""
         wanted = self._valid(owner)
+        wanted = self._staged(owner, wanted) if wanted else None
         made = self._made(wanted) if wanted else {}
         outcomes = []
         for profile in sorted(self._profiles(owner) | made.keys()):
@@ -266,6 +272,7 @@ class Reconciler:
             devices.baseline(progress_note.baseline(owner), outcomes, sets, nodes),
             unknown=devices.unknown_profiles(wanted, own) if wanted else "",
             paused=bool(wanted and wanted.paused),
+            classes=self._dra.classes(wanted, own) if wanted else None,
         )
 
     def _covered(self, name: str) -> list[NodeFacts]:

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from deviceplugin_operator import names
 from deviceplugin_operator.cluster import objects, progress_note
@@ -60,6 +61,16 @@ class Rolling:
         kept = progress_note.of_status(owner, profile)
         return replace(kept.towards(kept.good), restoring=True) if kept.good else kept
 
+    def good_pod(self, owner: Object, profile: str, known: Progress) -> Mapping[str, Any] | None:
+        """Return the pod template of the last good revision of a profile."""
+        if kept := self._cluster.revision(owner, profile, known.good):
+            return kept.pod
+        found = self._cluster.daemon_set(owner["metadata"]["name"], profile)
+        if found and known.good and known.good == known.target:
+            template: Mapping[str, Any] = found["spec"]["template"]
+            return template  # somebody has deleted its ConfigMap
+        return None
+
     def unchanged(self, owner: Object, profile: str, *, keep: bool = True) -> Outcome:
         """Return the state of a profile that stays as it is; ``keep`` restores it if need be."""
         name, progress = owner["metadata"]["name"], self.progress(owner, profile)
@@ -95,7 +106,7 @@ class Rolling:
         nodes = [one for one in self._fleet.nodes() if one.name in had]
         own = desired.covered([found["spec"]["template"]], nodes) if found else []
         return {
-            one.name: Taken(before=had[one.name], well=True)
+            one.name: Taken(before=had[one.name], well=True, by_dra=bool(one.dra.healthy))
             for one in desired.covered([made.pod], nodes)
             if one not in own
         }
@@ -239,9 +250,21 @@ class Rolling:
     def _nodes(
         self, found: Object, resources: Collection[str], pods: Mapping[str, Pod]
     ) -> Iterator[Member]:
-        for facts in desired.covered([found["spec"]["template"]], self._fleet.nodes()):
+        template = found["spec"]["template"]
+        is_dra = desired.is_dra(template)
+        for facts in desired.covered([template], self._fleet.nodes()):
             devices = facts.offers(resources)
-            yield Member(facts.name, facts.ready, devices, pods.get(facts.name), facts.reported)
+            yield Member(
+                facts.name,
+                facts.ready,
+                devices,
+                pods.get(facts.name),
+                facts.reported,
+                by_dra=bool(facts.dra.healthy),
+                is_dra=is_dra,
+                listed=facts.listed(devices, is_dra=is_dra),
+                left=facts.left(devices, is_dra=is_dra),
+            )
 
 
 def _held(found: Outcome, reason: str, generation: int) -> Outcome:

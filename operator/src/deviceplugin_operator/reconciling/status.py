@@ -15,9 +15,14 @@ _LONGEST: Final = 4000
 _MOST_SHOWN: Final = 4
 
 _SAID: Final = frozenset(
-    {"InvalidSettings", "Conflict", "RolloutFailed", "NoWayBack", "RequestFailed"}
+    {
+        *("InvalidSettings", "Conflict", "RolloutFailed", "NoWayBack", "RequestFailed"),
+        *("RightsMissing", "NoDRA", "NoDeviceClass", "SeveralDeviceClasses"),
+    }
 )
 """Reasons of which an Event is created."""
+_STOPPED: Final = frozenset({"RolloutFailed", "RequestFailed", "RightsMissing", "NoDRA"})
+"""Reasons of Degraded that are more important than that something is under way."""
 
 BUSY: Final = frozenset({"Progressing", "RollingBack", "Waiting"})
 """States of an outcome after which there is another step."""
@@ -71,6 +76,10 @@ class Reported:
     """Why the object is not accepted: reason and message."""
     failure: str = ""
     """Why a request for it failed."""
+    missing: tuple[str, str] = ("", "")
+    """Why it cannot use DRA: reason and message."""
+    classes: Condition | None = None
+    """Whether DeviceClasses name its resources, if it has DRA."""
     unknown: str = ""
     """Nodes whose label names no profile."""
     paused: bool = False
@@ -119,13 +128,17 @@ def _conditions(seen: Reported, resources: Sequence[Mapping[str, Any]]) -> dict[
     if rolling and not seen.paused and not seen.failure:
         progressing = (True, "RollingOut", _of_profile(rolling))
     degraded = _degraded(seen.outcomes, rolling=progressing[0])
+    if seen.missing[0]:
+        degraded = (True, *seen.missing)
     if seen.failure:
         degraded = (True, "RequestFailed", seen.failure)
+    classes = {"DeviceClasses": seen.classes} if seen.classes else {}
     return {
         "Accepted": accepted,
         "Ready": _ready(seen, accepted, progressing, degraded, resources),
         "Progressing": progressing,
         "Degraded": degraded,
+        **classes,
     }
 
 
@@ -173,7 +186,7 @@ def _ready(
     faults: list[tuple[bool, str, str]] = [
         (not accepted[0], *accepted[1:]),
         (seen.paused, "Paused", "spec.paused is true: nothing is changed"),
-        (degraded[1] in {"RolloutFailed", "RequestFailed"}, *degraded[1:]),
+        (degraded[1] in _STOPPED, *degraded[1:]),
         progressing,
         (is_gone, "NoDaemonSet", "the DaemonSet is not there"),
         (not has_nodes, "NoNodes", "no node has the labels of spec.nodeSelector"),

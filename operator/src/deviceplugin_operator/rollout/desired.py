@@ -14,7 +14,7 @@ from deviceplugin_operator.manifests import CONTAINER, Manifest
 from deviceplugin_operator.observed import NodeFacts
 
 ACCOUNT: Final = "device-plugin"
-"""The service account of plugins in the operator's namespace; it has no token."""
+"""The service account of plugins without DRA in the operator's namespace; it has no rights."""
 CONFIG: Final = "config.yaml"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
@@ -60,6 +60,10 @@ def revision(wanted: Wanted, variant: Variant, prefix: str = "") -> Revision:
         names.PLUGIN: wanted.plugin,
     }
     spec["serviceAccountName"] = ACCOUNT
+    if wanted.driver:
+        spec["serviceAccountName"] = names.account(wanted.plugin, wanted.name)
+        notes = {names.DRIVER: wanted.driver} | ({names.PROTOCOL: "dra"} if variant.before else {})
+        pod["metadata"].setdefault("annotations", {}).update(notes)
     spec.setdefault("nodeSelector", {}).update(wanted.node_selector)
     spec["affinity"] = _affinity(wanted, variant.profile, spec["affinity"])
     _set_image(spec, wanted.image, prefix)
@@ -169,6 +173,16 @@ def _metadata(name: str, namespace: str, labels: Mapping[str, str], owner: Objec
         "labels": dict(labels),
         "ownerReferences": [reference],
     }
+
+
+def driver(pod: Mapping[str, Any]) -> str:
+    """Return the DRA driver that pods of a template can be, or an empty string."""
+    return str((pod["metadata"].get("annotations") or {}).get(names.DRIVER, ""))
+
+
+def is_dra(pod: Mapping[str, Any]) -> bool:
+    """Return whether pods of a template offer their devices through DRA."""
+    return (pod["metadata"].get("annotations") or {}).get(names.PROTOCOL) == "dra"
 
 
 def selector(wanted: Wanted) -> Mapping[str, str]:

@@ -40,10 +40,18 @@ class Member:
     name: str
     ready: bool
     devices: Mapping[str, int]
-    """Allocatable ones by resource."""
+    """Healthy ones by resource, in either protocol."""
     pod: Pod | None = None
     reported: str = ""
     """When the kubelet reported the devices, by its node's clock."""
+    by_dra: bool = False
+    """Whether it has slices with devices."""
+    is_dra: bool = False
+    """Whether the DaemonSet has the protocol ``dra``."""
+    listed: Mapping[str, int] = field(default_factory=dict)
+    """What counts after a switch: also devices that are held by the protocol before."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Devices that are still offered by the other protocol."""
 
     @property
     def is_fresh(self) -> bool:
@@ -63,6 +71,8 @@ class Taken:
     """Whether its pod was ready then."""
     ready: float = 0.0
     """When its new pod was first seen ready."""
+    by_dra: bool = False
+    """Whether it offered them through DRA."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,8 @@ def next_step(
         return Step(replace(progress, taken=_all(view)), state="Halted")
     chosen = _chosen(view, rollout, busy, len(known), settled=settled)
     taken = _all(view) | {
-        one.name: progress.taken.get(one.name) or Taken(now, one.devices, _serves(one))
+        one.name: progress.taken.get(one.name)
+        or Taken(now, one.devices, _serves(one), by_dra=one.by_dra)
         for one in chosen
     }
     pods = tuple(one.pod for one in chosen if one.pod)
@@ -184,15 +195,17 @@ def _is_done(node: Member, note: Taken, rollout: Rollout, settled_by: float) -> 
         return False
     if rollout.allow_fewer_devices or not any(note.before.values()):
         return True
-    return (node.is_fresh or note.ready <= settled_by) and not _lost(node, note)
+    settled = node.is_fresh or note.ready <= settled_by
+    return settled and not node.left and not _lost(node, note)
 
 
 def _lost(node: Member, note: Taken) -> list[str]:
     """Return the resources of which the node has fewer devices than before."""
+    now = node.devices if note.by_dra == node.is_dra else {**node.devices, **node.listed}
     return [
-        f"{name} {count} -> {node.devices.get(name, 0)}"
+        f"{name} {count} -> {now.get(name, 0)}"
         for name, count in sorted(note.before.items())
-        if node.devices.get(name, 0) < count
+        if now.get(name, 0) < count
     ]
 
 
@@ -212,6 +225,9 @@ def _why(node: Member, note: Taken, rollout: Rollout) -> str:
     after = f"after {rollout.deadline:g} s"
     if lost := _lost(node, note) if _serves(node) else []:
         return f"{node.name}: {', '.join(lost)} {after}"
+    if _serves(node) and node.left:
+        left = ", ".join(f"{name} {count}" for name, count in sorted(node.left.items()))
+        return f"{node.name}: still offered by the protocol before: {left} {after}"
     said = f": {node.pod.said}" if node.pod and node.pod.said else ""
     what = "its pod is not ready" if node.pod else "it has no pod (its DaemonSet's Events say why)"
     return f"{node.name}: {what} {after}{said}"

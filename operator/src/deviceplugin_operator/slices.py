@@ -1,0 +1,108 @@
+"""What complete pools of ResourceSlices offer on each node, and which classes name it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from deviceplugin.apiserver import ApiServer, devices_in
+
+_API: Final = "/apis/resource.k8s.io/v1"
+_HELD: Final = "held"
+"""Taint of a healthy device that a pod still has by the other protocol."""
+_SHARES: Final = "shares"
+_PAGE: Final = 100
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a node offers through DRA, by resource. The shares of a device count one by one."""
+
+    healthy: Mapping[str, int]
+    total: Mapping[str, int]
+    shared: frozenset[str]
+    """Resources with shares. Those that pods hold by the other protocol are not in the slices."""
+    drivers: frozenset[str]
+    """Drivers with slices, also if these have no devices."""
+
+    def with_pool(self, driver: str, parts: Iterable["Slice"]) -> "Offered":
+        """Return the same with a pool of a driver, of which ``parts`` are the slices."""
+        healthy, total, shared = Counter(self.healthy), Counter(self.total), set(self.shared)
+        for one in parts:
+            healthy.update(one.healthy)
+            total.update(one.total)
+            shared |= one.shared
+        return Offered(healthy, total, frozenset(shared), self.drivers | {driver})
+
+
+NOTHING: Final = Offered({}, {}, frozenset(), frozenset())
+
+
+class Slice(NamedTuple):
+    """What is kept of a ResourceSlice: there can be thousands, of some 20 kB."""
+
+    node: str
+    driver: str
+    pool: str
+    generation: int
+    of: int
+    """The number of slices of its pool."""
+    healthy: Counter[str]
+    total: Counter[str]
+    shared: frozenset[str]
+
+
+def read(found: Object) -> Slice:
+    """Return what is kept of a ResourceSlice of a plugin."""
+    spec = found["spec"]
+    driver, pool = spec["driver"], spec["pool"]
+    healthy, total, shared = Counter[str](), Counter[str](), set[str]()
+    for device in spec.get("devices") or ():
+        resource = (device.get("attributes") or {}).get("resource", {}).get("string", "")
+        count = 1
+        if device.get("allowMultipleAllocations"):
+            shared.add(resource)
+            shares = (device.get("capacity") or {}).get(_SHARES, {}).get("value", "1")
+            count = devices_in({resource: shares}).get(resource, 1)
+        taints = {one["key"] for one in device.get("taints") or ()}
+        total[resource] += count
+        healthy[resource] += count if taints <= {f"{driver}/{_HELD}"} else 0
+    place = (spec.get("nodeName", ""), driver, pool["name"], pool["generation"])
+    return Slice(*place, pool["resourceSliceCount"], healthy, total, frozenset(shared))
+
+
+def offered(found: Iterable[Slice]) -> dict[str, Offered]:
+    """Return what slices offer, by node.
+
+    A pool counts once all slices of its latest generation are there.
+    """
+    pools: dict[tuple[str, str, str], list[Slice]] = {}
+    for one in found:
+        pools.setdefault((one.node, one.driver, one.pool), []).append(one)
+    nodes: dict[str, Offered] = {}
+    for (node, driver, _), known in pools.items():
+        latest = max(one.generation for one in known)
+        parts = [one for one in known if one.generation == latest]
+        before = nodes.get(node, NOTHING)
+        nodes[node] = before.with_pool(driver, parts if len(parts) == parts[0].of else ())
+    return nodes
+
+
+def read_all(api: ApiServer, drivers: Iterable[str], node: str = "") -> dict[str, Offered]:
+    """Return what ``drivers`` offer on one node, or on all."""
+    found: list[Slice] = []
+    for driver in sorted(drivers):
+        which = f"spec.driver={driver}{f',spec.nodeName={node}' if node else ''}"
+        for page in api.pages(f"{_API}/resourceslices", {"fieldSelector": which}, size=_PAGE):
+            found += map(read, page.items)
+    return offered(found)
+
+
+def classes(api: ApiServer) -> dict[str, list[str]]:
+    """Return the names of the DeviceClasses of each extended resource."""
+    found: dict[str, list[str]] = {}
+    for one in api.list(f"{_API}/deviceclasses").items:
+        if resource := one["spec"].get("extendedResourceName"):
+            found.setdefault(resource, []).append(one["metadata"]["name"])
+    return found
