@@ -47,6 +47,13 @@ class Dra(NamedTuple):
     slices: Sequence[Slice] | None
     claims: Sequence[Claimed] | None
 
+    def of_some(self, nodes: Iterable[NodeFacts]) -> "Dra":
+        """Return this without claims of devices elsewhere, whose slices were not read."""
+        pools = {one.pool for one in self.slices or ()}
+        own = {(node.name, resource) for node in nodes for resource in node.total}
+        held = [one for one in self.claims or () if one.pool in pools or one.place in own]
+        return Dra(self.slices, None if self.claims is None else held)
+
     @property
     def is_known(self) -> bool:
         return self.slices is not None and self.claims is not None

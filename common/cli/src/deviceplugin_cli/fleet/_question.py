@@ -21,7 +21,7 @@ from deviceplugin.apiserver import (
 )
 from deviceplugin.errors import ConfigError
 from deviceplugin.tools._class_names import Names
-from deviceplugin.tools._node_devices import API, claimed_by, slice_of, tolerant
+from deviceplugin.tools._node_devices import API, GROUP, claimed_by, slice_of, tolerant
 from deviceplugin.tools._requests import LIVING
 from deviceplugin_cli.fleet import _fleet
 from deviceplugin_cli.fleet._facts import (
@@ -190,7 +190,8 @@ def answer(question: Question, reader: Reader) -> Fleet:
         _answer_by_objects(question, fleet, fleet.objects, error)
     else:
         pods = _pods(nodes, reader, fleet.unknown) if question.pods else None
-        dra = _dra(question, nodes, reader, fleet.unknown)
+        dra = _dra(question, reader, fleet.unknown)
+        dra = dra.of_some(nodes) if question.nodes else dra
         anywhere = [] if question.nodes or question.selector else [_fleet.NOWHERE]
         rows = _fleet.of_nodes([*nodes, *anywhere], pods, dra)
         fleet.rows = [row for row in rows if question.wants(row.resource)]
@@ -252,9 +253,7 @@ def _pods(nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]) -> lis
     return found
 
 
-def _dra(
-    question: Question, nodes: Sequence[NodeFacts], reader: Reader, unknown: list[str]
-) -> _fleet.Dra:
+def _dra(question: Question, reader: Reader, unknown: list[str]) -> _fleet.Dra:
     """Return what is offered and held through DRA; nothing where the cluster does not have it."""
     queries = [{"fieldSelector": f"spec.nodeName={name}"} for name in question.nodes] or [{}]
 
@@ -265,9 +264,8 @@ def _dra(
         except NotFoundError:
             return []
         except ApiServerError as error:
-            needs = f"needs list {plural}.resource.k8s.io: "
-            why = f"{needs if isinstance(error, ForbiddenError) else ''}{error}"
-            unknown.append(f"devices through DRA, as far as {plural} say: {why}")
+            needs = f"needs list {plural}.{GROUP}: " if isinstance(error, ForbiddenError) else ""
+            unknown.append(f"devices through DRA, as far as {plural} say: {needs}{error}")
             return None
         found = [one for page in pages for one in page]
         kept = [one for one in found if one is not None]
@@ -278,12 +276,7 @@ def _dra(
     names = Names(read("deviceclasses", dict, {}) or ())
     slices = read("resourceslices", partial(slice_of, names=names), *queries)
     claims = read("resourceclaims", partial(claimed_by, names=names), {})
-    held = None if claims is None else [one for each in claims for one in each]
-    if held and question.nodes:  # the slices of others are not known
-        pools = {one.pool for one in slices or ()}
-        own = {(node.name, resource) for node in nodes for resource in node.total}
-        held = [one for one in held if one.pool in pools or one.place in own]
-    return _fleet.Dra(slices, held)
+    return _fleet.Dra(slices, None if claims is None else [one for each in claims for one in each])
 
 
 def _objects(question: Question, reader: Reader, unknown: list[str]) -> list[PluginObject] | None:

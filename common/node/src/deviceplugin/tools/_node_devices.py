@@ -15,7 +15,8 @@ from deviceplugin._config.quantities import whole_number
 from deviceplugin._dra.naming import SHARES, has_shares
 from deviceplugin.tools._class_names import RESOURCE, WRONG, Names, Object
 
-API: Final = "/apis/resource.k8s.io/v1"
+GROUP: Final = "resource.k8s.io"
+API: Final = f"/apis/{GROUP}/v1"
 _KEEPS_PODS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 Place = tuple[str, str]
 """A node, empty for devices that are not of one node, and a resource."""
