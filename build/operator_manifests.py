@@ -20,7 +20,7 @@ from kustomize import DEPLOYMENTS, difference, has_patches_alone, identity, rend
 
 OF_AGENT = "node-"
 """How components begin that are for deployments/node alone."""
-NOT_OFFERED = frozenset({"verbose"})
+NOT_OFFERED = frozenset({"surge", "verbose"})
 """Components that only set what the object's settings can set."""
 
 

@@ -106,6 +106,7 @@ class Dra:
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
+            led=lambda: self._publisher.registered(),
             unusable=self._unusable,
         )
         self._forgotten = self._make_forgotten(settings)
@@ -128,7 +129,7 @@ class Dra:
             holdings=self._holdings,
             claims=self.claims,
             release=self._driver.release,
-            is_registered=lambda: self._driver.is_registered,
+            is_registered=lambda: self._driver.is_registered and self._driver.leads,
             interval=settings.pod_resources_interval.total_seconds(),
             clock=self._clock,
         )
@@ -203,7 +204,13 @@ class Dra:
     def trouble(self) -> str:
         """Return why devices are not offered as they should be; empty if they are."""
         waiting = "" if self._published_once else "waiting for the API server"
-        return self.problem() or self._publisher.problem() or waiting
+        return self.problem() or self._publisher.problem() or self.remark() or waiting
+
+    def remark(self) -> str:
+        """Return that another process publishes the slices; empty if this one does."""
+        if self._driver.leads or self._driver.problem():
+            return ""
+        return "another process of this driver publishes the slices"
 
     @property
     def is_idle(self) -> bool:
@@ -226,7 +233,7 @@ class Dra:
         self._publisher.registered()
 
     def _offers(self) -> Offers | None:
-        if not self._driver.is_alone:
+        if not self._driver.leads:
             return None  # the slices are the other process's
         # A kubelet that does not have the driver fails a pod's first attempt, and makes the next
         # only a minute later.

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
-from typing import Final
+from typing import Any, Final
 
 from deviceplugin._attribution.claim_holders import Place, UnreadableRecords
 from deviceplugin._attribution.ownership import Claim, Ownership
@@ -16,7 +16,15 @@ from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
 from deviceplugin._dra.serving.health import HealthReport, HealthStreams
-from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
+from deviceplugin._dra.serving.instances import (
+    LEADER,
+    TURN,
+    FileLock,
+    Turn,
+    instance,
+    remove_stale_sockets,
+)
+from deviceplugin._dra.serving.server import DriverSettings, Registration, Server
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.boot import boot_id
@@ -25,6 +33,7 @@ from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.unix_sockets import advised
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import AllocationError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -41,7 +50,8 @@ _CHECK: Final = 30.0
 class Driver:
     """Serves claims of one driver. ``run`` is its thread; the rest is thread-safe.
 
-    Only one process at a time serves a driver: another one waits until the first is gone.
+    Of several processes of a driver each serves, one at a time changes claims, and one leads. A
+    process that starts beside another serves once it knows its devices and what pods hold.
     ConfigError if a directory has a path that is too long for sockets.
     """
 
@@ -56,6 +66,8 @@ class Driver:
     metrics: Metrics
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
+    led: Callable[[], None] = lambda: None
+    """Called when this process begins to lead."""
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
     boot: str = ""
@@ -67,6 +79,9 @@ class Driver:
         self._waiter = Waiter(self.clock)
         self._records = Records(self.settings.claims_dir)
         self._files = ClaimFiles(self.settings.cdi_dir, self.settings.name)
+        self._turn = Turn(
+            self.settings.directory / TURN, refresh=self._refresh, leave=self._records.seen
+        )
         self._preparing = preparing = Preparing(
             self.settings.name,
             self.boot or boot_id(),
@@ -77,6 +92,7 @@ class Driver:
             locator=Locator(self.settings.node, self.resources, self.discovered),
             metrics=self.metrics,
             unusable=self.unusable,
+            turn=self._turn.hold,
             clock=self.clock,
         )
         self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
@@ -91,8 +107,9 @@ class Driver:
         self.is_registered = False
         """Whether the kubelet has the driver."""
         self._set_registered(registered=False)
-        self.is_alone = False
-        """Whether this process serves the driver, and no other one does."""
+        self.leads = False
+        """Whether this process publishes the slices, and no other one of the driver does."""
+        self._follows = False
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
@@ -145,21 +162,20 @@ class Driver:
         self._end()
         self._report.stop()
         self._waiter.end()
+        self._turn.close()
         self._preparing.close()
 
     def run(self) -> None:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
         settings = self.settings
         with ExitStack() as stack:
-            for path in (settings.registry_dir, settings.directory, settings.cdi_dir):
+            paths = (settings.registry_dir, settings.directory, settings.claims_dir)
+            for path in (*paths, settings.cdi_dir):
                 stack.callback(self.watcher.watch(path, lambda _name: self._waiter.poke()))
             while not self._waiter.is_over():
                 try:
-                    with alone(settings.directory) as is_alone:
-                        if is_alone:
-                            self._live()
-                        else:
-                            self._failed("another process serves this driver")
+                    with instance(settings) as own:
+                        self._live(own)
                 except OSError as error:
                     self._failed(_text(error))
                 except Exception as error:
@@ -169,20 +185,55 @@ class Driver:
         self._problem = "stopped"
         self.metrics.driver_registered.remove(settings.name)
 
-    def _live(self) -> None:
+    def _live(self, own: DriverSettings) -> None:
         """Serve, again and again whenever the sockets are lost, until stopped."""
-        self.restore()
-        documents = {uid: one.document for uid, one in self._records.all().items() if one.document}
-        self._files.restore(documents)
-        self.is_alone = True
+        leader = FileLock(own.directory / LEADER)
         try:
             while not self._waiter.is_over():
-                self._serve()
+                wait = self._tend(own, leader)  # so that the devices of claims are withheld
+                if self.leads or (self.discovered() and self.ownership.known):
+                    self._serve(own, leader)
+                else:
+                    self._problem = "another process serves; it is not known yet what pods hold"
+                    self._waiter.until_poked(wait)
         finally:
-            self.is_alone = False
+            self.leads = False
+            leader.release()
 
-    def _serve(self) -> None:
-        settings, streams = self.settings, HealthStreams(self._report.read, self.clock)
+    def _refresh(self) -> None:
+        """Learn what other processes have done, before this one changes claims."""
+        if self._records.has_news():
+            self.restore()
+            self._files.want(self._documents())
+
+    def _documents(self) -> Mapping[str, Mapping[str, Any]]:
+        return {uid: one.document for uid, one in self._records.all().items() if one.document}
+
+    def _tend(self, own: DriverSettings, leader: FileLock) -> float:
+        """Lead if no other process does, repair files; return the seconds until the next time."""
+        begins = leader.take() and not self.leads
+        try:
+            with self._turn.hold(lambda: 0.0):
+                if begins:
+                    self.restore()
+                    self._files.restore(self._documents())
+                wait = self._repair()
+        except AllocationError:  # another process prepares a claim
+            return _AGAIN
+        if begins:
+            self.leads = True
+            self.led()
+        if self.leads == self._follows:
+            self._follows = not self.leads
+            event = "driver leads" if self.leads else "another process of the driver leads"
+            log.info(event, extra={"driver": self.settings.name, "instance": own.instance})
+        if not self.leads:
+            return _AGAIN
+        remove_stale_sockets(own)
+        return wait
+
+    def _serve(self, settings: DriverSettings, leader: FileLock) -> None:
+        streams = HealthStreams(self._report.read, self.clock)
         registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
         self._set_registered(registered=False)
@@ -191,7 +242,7 @@ class Driver:
         self._served()
         try:
             while not self._waiter.is_over() and not server.gone:
-                self._waiter.until_poked(self._repair())
+                self._waiter.until_poked(self._tend_while_serving(settings, leader))
         finally:
             self._set_registered(registered=False)
             streams.close()
@@ -200,6 +251,15 @@ class Driver:
             log.warning(
                 "sockets of the driver removed, serving again", extra={"driver": self.settings.name}
             )
+
+    def _tend_while_serving(self, settings: DriverSettings, leader: FileLock) -> float:
+        try:
+            return self._tend(settings, leader)
+        except OSError as error:
+            self._problems.say(
+                "tend", "driver cannot lead", driver=settings.name, error=_text(error)
+            )
+            return _AGAIN
 
     def _repair(self) -> float:
         """Restore CDI files that are lost; return the seconds until the next check."""

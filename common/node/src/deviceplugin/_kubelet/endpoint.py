@@ -37,6 +37,9 @@ _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
 """Seconds between attempts to start the plugin."""
+_RIVAL_CHECK: Final = 0.5
+"""Seconds between checks whether another process of the resource lives, while there is one."""
+_OUTLIVED: Final = "another process had the resource and is gone"
 _NOT_NEEDED: Final = "no pod could get a device, or has one"
 
 
@@ -79,11 +82,19 @@ class Endpoint:
         self._stream_timeout = _STREAM_TIMEOUT
         self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
+        self._former: ResourceServer | None = None
+        """Ends only when the kubelet watches the next one. A kubelet of 1.37 and newer falls back
+        to it by itself, and an older one ends the next one's stream with this one's."""
         self._last_seen: Identity = None
 
     @property
     def problem(self) -> str:
         return self._status.problem
+
+    @property
+    def remark(self) -> str:
+        """What is to be known of the registration although nothing is wrong; as a rule nothing."""
+        return self._status.remark
 
     @property
     def is_registered(self) -> bool:
@@ -130,6 +141,7 @@ class Endpoint:
                     self._status.failed(text, error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
+            self._stop_former()
             self._sockets.close()
             self._offer.close()
             self._lifecycle.stop()
@@ -172,9 +184,17 @@ class Endpoint:
             self._status.unserved()
             if self._alias is not None:
                 self._alias.release()
-            self._stop(server)
+            if server is not self._former:
+                self._stop_former()
+                self._stop(server)
+
+    def _stop_former(self) -> None:
+        if self._former is not None:
+            self._former.stop()
+            self._former = None
 
     def _rest(self) -> Iterator[float]:
+        self._stop_former()
         self._status.set("")
         self._is_resting = True
         try:
@@ -229,6 +249,7 @@ class Endpoint:
         """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
+        self._sockets.registered()
         self._need.told(server.servicer.options)
         self._claim_alias()
         while not (reason := self._loss(server, kubelet, since)):
@@ -237,8 +258,14 @@ class Endpoint:
                 return
             awaiting = server.servicer.streams.awaiting_kubelet
             self._status.set("waiting for the kubelet's stream" if awaiting else "")
-            yield self._stream_timeout if awaiting else math.inf
+            has_rival = self._sockets.has_rival or server.is_replaced
+            self._status.stands_by(is_so=has_rival)
+            if not awaiting:
+                self._stop_former()
+            longest = _RIVAL_CHECK if has_rival else math.inf
+            yield min(longest, self._stream_timeout if awaiting else math.inf)
             self._claim_alias()
+        self._status.stands_by(is_so=False)
         if reason is _NOT_NEEDED:
             self._status.withdrawn()
         if reason is _NOT_NEEDED or self._waiter.is_over():
@@ -247,6 +274,9 @@ class Endpoint:
         longer = min(2 * self._stream_timeout, _LONGEST_STREAM_TIMEOUT)
         awaiting = server.servicer.streams.awaiting_kubelet
         self._stream_timeout = longer if awaiting else _STREAM_TIMEOUT
+        if reason is _OUTLIVED:
+            self._stop_former()
+            self._former = server
         self._settle(since, kubelet)
 
     def _loss(self, server: ResourceServer, kubelet: Identity, since: float) -> str:
@@ -254,6 +284,8 @@ class Endpoint:
         now = self._choice.current.identity()
         if self._waiter.is_over():
             return "the plugin is stopping"
+        if server.is_replaced:
+            return ""
         if now is not None and now != kubelet:
             return "the kubelet restarted"
         if reason := self._own_loss(server):
@@ -270,7 +302,7 @@ class Endpoint:
             return "the plugin's socket was removed"
         if not server.servicer.has_latest_options:
             return "the options of the registration changed"
-        return "another plugin had the resource and is gone" if self._sockets.rival_left else ""
+        return _OUTLIVED if self._sockets.outlived() else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait after a short life, or two plugins for one resource would take it in turns."""

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
 from deviceplugin._platform.file_identity import file_identity
@@ -12,6 +13,15 @@ from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._registration.by_kubelet_socket import RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+
+
+_UNCERTAIN: Final = 30.0
+"""Seconds between two sockets in which the later one may belong to the earlier registration."""
+
+
+def time_of(path: Path) -> float:
+    """Return when the socket was made; OSError if it is not there."""
+    return path.stat().st_mtime
 
 
 class SocketNews:
@@ -63,22 +73,25 @@ class SocketNews:
 
 
 class OwnSockets:
-    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``."""
+    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``.
+
+    The kubelet uses the process that registered last, and says nothing to the one before. So those
+    that may have done so after this one are known by their sockets, and are asked whether they live
+    as long as there are any: a killed one leaves its socket.
+    """
 
     def __init__(
         self, resource: str, news: SocketNews, choice: RegistrarChoice, changed: Callable[[], None]
     ) -> None:
-        self.rival_left = False
-        """Whether another plugin for the resource has gone since ours are there.
-
-        With two plugins for one resource, the kubelet forgets both when the later one stops.
-        """
         self._resource = resource
         self._news = news
         self._choice = choice
         self._changed = changed
         self._now: tuple[str, ...] = ()
         self._ever: deque[str] = deque(maxlen=8)
+        self._lock = threading.Lock()
+        self._new: set[Path] = set()
+        self._later: set[Path] = set()
 
     def open(self) -> None:
         self._news.listen(self._resource, self._on_change)
@@ -91,19 +104,45 @@ class OwnSockets:
         self._now = names
         self._ever.append(names[0])
         self._news.name(self._on_change, *names)
-        self.rival_left = False
+
+    def registered(self) -> None:
+        """Forget the processes that have surely registered before this one, which just has."""
+        directory = self._choice.current.directory
+        found = []
+        with suppress(OSError):  # then there are no others either
+            latest = time_of(directory / self._now[0]) - _UNCERTAIN
+            names = (path for path in directory.iterdir() if self._is_rivals(path.name))
+            found = [path for path in names if time_of(path) >= latest and answers(path)]
+        with self._lock:
+            self._later = set(found)
+
+    @property
+    def has_rival(self) -> bool:
+        """Whether another process may have registered after this one, and lived when asked."""
+        return bool(self._later or self._new)
+
+    def outlived(self) -> bool:
+        """Ask the others; return whether the last one that may have registered later is gone."""
+        with self._lock:
+            before = self._later
+            self._new = {path for path in self._new if path.name not in self._ever}
+            self._later = {path for path in before | self._new if answers(path)}
+            # One that does not answer yet may be about to listen.
+            self._new = {path for path in self._new - self._later if path.exists()}
+            return bool(before) and not self._later
 
     def _on_change(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, *self._now}:
             self._changed()
-        elif name and name not in self._ever and self._is_rival(name):
-            self.rival_left = True
+        elif name and self._is_rivals(name):
+            path = self._choice.current.directory / name
+            if file_identity(path) is not None:
+                with self._lock:
+                    self._new.add(path)
             self._changed()
 
-    def _is_rival(self, name: str) -> bool:
-        """Return whether ``name`` was the socket of another plugin for this resource."""
-        theirs = is_socket_of(self._resource, name)
-        return theirs and file_identity(self._choice.current.directory / name) is None
+    def _is_rivals(self, name: str) -> bool:
+        return name not in self._ever and is_socket_of(self._resource, name)
 
 
 class SocketAlias:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -50,13 +51,18 @@ class ClaimFiles:
 
     def restore(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
         """Write ``documents``, by the uid of their claims, and remove all other files of ours."""
+        self.want(documents)
         with self._lock:
-            self._wanted = {self._name(uid): _text(one) for uid, one in documents.items()}
             self._write(self._wanted)
             for path in cdi.Directory(self.directory, self._vendor).own():
                 is_claims = path.name.removeprefix(".").startswith(_prefix(self._driver))
                 if is_claims and path.name not in self._wanted:
                     files.remove(path)
+
+    def want(self, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep the files of ``documents`` from now on, and leave all others to other processes."""
+        with self._lock:
+            self._wanted = {self._name(uid): _text(one) for uid, one in documents.items()}
 
     def put(self, uid: str, document: Mapping[str, Any]) -> None:
         """Write ``document`` of the claim ``uid``, unless it is there; OSError if it cannot be."""
@@ -106,6 +112,7 @@ class Records:
         self.directory = directory
         self._lock = threading.Lock()
         self._records: Mapping[str, Record] = {}
+        self._seen: object = None
 
     def load(self) -> Mapping[str, Record]:
         """Read all records, in place of those known before; return them by uid.
@@ -114,17 +121,39 @@ class Records:
         and is a record is used again: an older release could not read it. A directory that does not
         exist has none; OSError if it cannot be read.
         """
+        self.seen()
         for path in self.set_aside():
             _take_back(path)
         found: dict[str, Record] = {}
         for path in _files(self.directory, _ENDING):
             try:
                 found[path.stem] = _read(path, path.stem)
+            except FileNotFoundError:  # another process has released the claim
+                continue
             except (OSError, ValueError, RecursionError) as error:
                 _set_aside(path, error)
         with self._lock:
             self._records = found
         return found
+
+    def seen(self) -> None:
+        """Treat the files as they are now as known."""
+        self._seen = self._state()
+
+    def has_news(self) -> bool:
+        """Return whether another process has changed a file since ``load`` or ``seen``."""
+        return self._seen != self._state()
+
+    def _state(self) -> object:
+        # A file is never written in place, so each version has an inode and a time of its own.
+        try:
+            with os.scandir(self.directory) as found:
+                files = [(one.name, one.stat(follow_symlinks=False)) for one in found]
+        except FileNotFoundError:  # the directory, or a file of another process in between
+            return None
+        except OSError:
+            return object()  # which is always news
+        return {(name, one.st_ino, one.st_mtime_ns, one.st_size) for name, one in files}
 
     def set_aside(self) -> list[Path]:
         """Return the files that were not records; OSError if the directory cannot be read."""

@@ -9,7 +9,7 @@ meanwhile.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -72,6 +72,9 @@ class Preparing:
     metrics: Metrics
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
+    turn: Callable[[Callable[[], float]], AbstractContextManager[None]] = nullcontext
+    """Keeps other processes from changing claims while in its context, which takes at most the
+    seconds that its argument returns."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -97,11 +100,16 @@ class Preparing:
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
         if reason := self.unusable():
             raise AllocationError(reason)
-        with self._locks.hold(claim.uid, left()):
-            try:
-                return self._prepare(claim, left)
-            except OSError as error:
-                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+        with self._turn(claim, left):
+            return self._prepare(claim, left)
+
+    @contextmanager
+    def _turn(self, claim: Claim, left: Callable[[], float]) -> Iterator[None]:
+        try:
+            with self.turn(left), self._locks.hold(claim.uid, left()):
+                yield
+        except OSError as error:
+            raise AllocationError(f"{error.filename}: {error.strerror}") from error
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         record = self.records.get(claim.uid)
@@ -176,15 +184,12 @@ class Preparing:
         """
         if not is_uid(claim.uid):
             return
-        with self._locks.hold(claim.uid, left()):
+        with self._turn(claim, left):
             record = self.records.get(claim.uid)
-            try:
-                self.claim_files.drop(claim.uid)
-                if record is not None:
-                    self._release(record, left)
-                self.records.remove(claim.uid)
-            except OSError as error:
-                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+            self.claim_files.drop(claim.uid)
+            if record is not None:
+                self._release(record, left)
+            self.records.remove(claim.uid)
             self.ownership.unprepare(claim.uid)
         if record is not None:
             self._changed()
