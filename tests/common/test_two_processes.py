@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -32,7 +33,7 @@ class Overlap:
         config = KubeletConfig(watch_interval=0.05)
         self.kubelet = SimulatedKubelet(root / "k", config=config, behaviour=behaviour)
 
-    def __enter__(self) -> "Overlap":
+    def __enter__(self) -> Self:
         self._stack.enter_context(self.kubelet)
         self.kubelet.run(PLUGIN_POD)
         return self

@@ -118,6 +118,7 @@ def test_a_claim_outlives_a_downgrade_to_a_release_that_cannot_read_its_record(
 # Two processes of one driver.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["dra", "device-plugin"])
 def test_a_second_process_serves_and_says_so_and_leaves_the_slices_alone(
     dra_node: DualNode, protocol: str, monkeypatch: pytest.MonkeyPatch

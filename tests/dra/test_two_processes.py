@@ -148,7 +148,7 @@ def test_each_process_knows_what_the_other_has_prepared_and_released(drivers: Dr
     assert "" == drivers.unprepare(first)
     third = drivers.start()
     assert "" == drivers.prepare(rival)
-    assert third.ready and older.ready
+    assert (True, True) == (third.ready, older.ready)
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ class Dra:
             watcher=watcher,
             metrics=metrics,
             registered=self._registered,
-            led=lambda: self._publisher.registered(),
+            led=self._led,
             unusable=self._unusable,
         )
         self._forgotten = self._make_forgotten(settings)
@@ -226,6 +226,9 @@ class Dra:
 
     def _needed(self) -> None:
         self._needed_at = self._clock.now()
+
+    def _led(self) -> None:
+        self._publisher.registered()
 
     def _registered(self) -> None:
         self._registered_once = True

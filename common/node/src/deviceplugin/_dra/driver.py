@@ -248,27 +248,23 @@ class Driver:
             streams.close()
             server.stop()
         if not self._waiter.is_over():
-            log.warning(
-                "sockets of the driver removed, serving again", extra={"driver": self.settings.name}
-            )
+            event = "sockets of the driver removed, serving again"
+            log.warning(event, extra={"driver": settings.name})
 
-    def _tend_while_serving(self, settings: DriverSettings, leader: FileLock) -> float:
+    def _tend_while_serving(self, own: DriverSettings, leader: FileLock) -> float:
         try:
-            return self._tend(settings, leader)
+            return self._tend(own, leader)
         except OSError as error:
-            self._problems.say(
-                "tend", "driver cannot lead", driver=settings.name, error=_text(error)
-            )
+            event = "driver cannot lead"
+            self._problems.say("tend", event, driver=own.name, error=_text(error))
             return _AGAIN
 
     def _repair(self) -> float:
         """Restore CDI files that are lost; return the seconds until the next check."""
         try:
             for name in self._files.repair():
-                log.warning(
-                    "CDI file of a claim restored",
-                    extra={"driver": self.settings.name, "file": name},
-                )
+                fields = {"driver": self.settings.name, "file": name}
+                log.warning("CDI file of a claim restored", extra=fields)
         except OSError as error:
             event = "CDI file of a claim cannot be written"
             self._problems.say("cdi", event, driver=self.settings.name, error=_text(error))

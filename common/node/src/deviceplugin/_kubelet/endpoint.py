@@ -83,8 +83,7 @@ class Endpoint:
         self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
         self._former: ResourceServer | None = None
-        """Ends only when the kubelet watches the next one. A kubelet of 1.37 and newer falls back
-        to it by itself, and an older one ends the next one's stream with this one's."""
+        """Ends only when the kubelet watches the next one: one of 1.37 and newer loses nothing."""
         self._last_seen: Identity = None
 
     @property
@@ -93,7 +92,7 @@ class Endpoint:
 
     @property
     def remark(self) -> str:
-        """What is to be known of the registration although nothing is wrong; as a rule nothing."""
+        """What is to be known although nothing is wrong; as a rule nothing."""
         return self._status.remark
 
     @property
@@ -172,9 +171,12 @@ class Endpoint:
             )
         except OSError as error:
             self._status.report("cannot serve", str(error))
-            self._pause_until_directories_change()
+            before = self._choice.directories()
+            self._waiter.until(
+                lambda: self._choice.directories() != before, self._backoff.next_wait()
+            )
             return
-        self._alias = self._alias_of(server)
+        self._alias = SocketAlias.of(self.resource, self._choice.current, server.name)
         self._sockets.replace(server.name, *([self._alias.path.name] if self._alias else []))
         self.server = server
         try:
@@ -209,13 +211,6 @@ class Endpoint:
         server.stop()
         if watched:
             self._waiter.pause(_AFTER_STREAM)
-
-    def _alias_of(self, server: ResourceServer) -> SocketAlias | None:
-        plugin = self.resource.plugin
-        if not plugin.socket_name or plugin.resource != self.resource.name:
-            return None
-        path = self._choice.current.alias(plugin.socket_name)
-        return SocketAlias(path, server.name) if path is not None else None
 
     def _claim_alias(self) -> None:
         if self._alias is not None:
@@ -262,8 +257,8 @@ class Endpoint:
             self._status.stands_by(is_so=has_rival)
             if not awaiting:
                 self._stop_former()
-            longest = _RIVAL_CHECK if has_rival else math.inf
-            yield min(longest, self._stream_timeout if awaiting else math.inf)
+            limit = self._stream_timeout if awaiting else math.inf
+            yield min(limit, _RIVAL_CHECK if has_rival else math.inf)
             self._claim_alias()
         self._status.stands_by(is_so=False)
         if reason is _NOT_NEEDED:
@@ -284,10 +279,11 @@ class Endpoint:
         now = self._choice.current.identity()
         if self._waiter.is_over():
             return "the plugin is stopping"
-        if server.is_replaced:
-            return ""
         if now is not None and now != kubelet:
             return "the kubelet restarted"
+        return "" if server.is_replaced else self._loss_of(server, since)
+
+    def _loss_of(self, server: ResourceServer, since: float) -> str:
         if reason := self._own_loss(server):
             return reason
         if server.servicer.streams.awaiting_kubelet:
@@ -311,7 +307,3 @@ class Endpoint:
             return
         wait = self._backoff.next_wait()
         self._waiter.until(lambda: self._choice.current.identity() != kubelet, wait)
-
-    def _pause_until_directories_change(self) -> None:
-        before, wait = self._choice.directories(), self._backoff.next_wait()
-        self._waiter.until(lambda: self._choice.directories() != before, wait)

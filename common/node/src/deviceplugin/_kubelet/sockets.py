@@ -5,23 +5,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
+from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
 from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin._platform.unix_sockets import answers
-from deviceplugin._registration.by_kubelet_socket import RegistrarChoice
+from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
-
 
 _UNCERTAIN: Final = 30.0
 """Seconds between two sockets in which the later one may belong to the earlier registration."""
-
-
-def time_of(path: Path) -> float:
-    """Return when the socket was made; OSError if it is not there."""
-    return path.stat().st_mtime
 
 
 class SocketNews:
@@ -110,9 +105,9 @@ class OwnSockets:
         directory = self._choice.current.directory
         found = []
         with suppress(OSError):  # then there are no others either
-            latest = time_of(directory / self._now[0]) - _UNCERTAIN
+            latest = (directory / self._now[0]).stat().st_mtime - _UNCERTAIN
             names = (path for path in directory.iterdir() if self._is_rivals(path.name))
-            found = [path for path in names if time_of(path) >= latest and answers(path)]
+            found = [path for path in names if path.stat().st_mtime >= latest and answers(path)]
         with self._lock:
             self._later = set(found)
 
@@ -154,6 +149,15 @@ class SocketAlias:
 
     def __init__(self, path: Path, target: str) -> None:
         self.path, self._target = path, target
+
+    @classmethod
+    def of(cls, resource: Resource, registrar: Registrar, target: str) -> Self | None:
+        """Return the link that the resource's plugin wants; None if it wants none, or has none."""
+        plugin = resource.plugin
+        if not plugin.socket_name or plugin.resource != resource.name:
+            return None
+        path = registrar.alias(plugin.socket_name)
+        return cls(path, target) if path is not None else None
 
     def claim(self) -> str:
         """Take the link, unless its owner lives; return why that is impossible, or nothing."""

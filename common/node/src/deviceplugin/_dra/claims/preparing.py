@@ -72,7 +72,9 @@ class Preparing:
     metrics: Metrics
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
-    turn: Callable[[Callable[[], float]], AbstractContextManager[None]] = nullcontext
+    turn: Callable[[Callable[[], float]], AbstractContextManager[None]] = lambda _left: (
+        nullcontext()
+    )
     """Keeps other processes from changing claims while in its context, which takes at most the
     seconds that its argument returns."""
     clock: Clock = MONOTONIC
