@@ -76,8 +76,7 @@ class Dra:
         clock: Clock = MONOTONIC,
     ) -> None:
         self._names = names
-        self._ownership = ownership
-        self._resources = resources
+        self._ownership, self._resources = ownership, resources
         self._discovered = discovered
         self._holdings = holdings
         self._published_once = False

@@ -75,9 +75,9 @@ class Status:
             for text in one.invalid_entries
         ]
         shared = [
-            f"{endpoint.resource.name}: {endpoint.remark}"
+            f"{endpoint.resource.name}: {endpoint.status.remark}"
             for endpoint in self.endpoints.running()
-            if endpoint.remark
+            if endpoint.status.remark
         ]
         return [*invalid, *self.fixed_files, *shared, *self.switch.remarks()]
 

@@ -71,7 +71,7 @@ class Endpoint:
         self._choice = RegistrarChoice(registrars)
         self._metrics = metrics
         self._hooks = Hooks()
-        self._status = EndpointStatus(resource.name, metrics)
+        self._status = self.status = EndpointStatus(resource.name, metrics)
         self._lifecycle = PluginLifecycle(resource, self._hooks, self._status)
         self._clock = clock
         self._waiter = Waiter(clock)
@@ -89,11 +89,6 @@ class Endpoint:
     @property
     def problem(self) -> str:
         return self._status.problem
-
-    @property
-    def remark(self) -> str:
-        """What is to be known although nothing is wrong; as a rule nothing."""
-        return self._status.remark
 
     @property
     def is_registered(self) -> bool:
@@ -136,8 +131,7 @@ class Endpoint:
                 try:
                     yield from self._live_once()
                 except Exception as error:
-                    text = f"{type(error).__name__}: {error}"
-                    self._status.failed(text, error)
+                    self._status.failed(f"{type(error).__name__}: {error}", error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
             self._stop_former()
@@ -188,7 +182,10 @@ class Endpoint:
                 self._alias.release()
             if server is not self._former:
                 self._stop_former()
-                self._stop(server)
+                watched = server.watched
+                server.stop()
+                if watched:
+                    self._waiter.pause(_AFTER_STREAM)
 
     def _stop_former(self) -> None:
         if self._former is not None:
@@ -205,12 +202,6 @@ class Endpoint:
             self._is_resting = False
         if self._need.is_there:
             self._status.set("starting")
-
-    def _stop(self, server: ResourceServer) -> None:
-        watched = server.watched
-        server.stop()
-        if watched:
-            self._waiter.pause(_AFTER_STREAM)
 
     def _claim_alias(self) -> None:
         if self._alias is not None:

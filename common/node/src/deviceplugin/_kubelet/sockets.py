@@ -19,6 +19,14 @@ _UNCERTAIN: Final = 30.0
 """Seconds between two sockets in which the later one may belong to the earlier registration."""
 
 
+def _time_of(path: Path) -> float:
+    """Return when the socket was made; 0 if it is not there."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 class SocketNews:
     """Reports sockets in ``directories`` to whom they concern: hundreds would do little else."""
 
@@ -85,6 +93,7 @@ class OwnSockets:
         self._now: tuple[str, ...] = ()
         self._ever: deque[str] = deque(maxlen=8)
         self._lock = threading.Lock()
+        self._made = 0.0
         self._new: set[Path] = set()
         self._later: set[Path] = set()
 
@@ -103,13 +112,12 @@ class OwnSockets:
     def registered(self) -> None:
         """Forget the processes that have surely registered before this one, which just has."""
         directory = self._choice.current.directory
-        found = []
-        with suppress(OSError):  # then there are no others either
-            latest = (directory / self._now[0]).stat().st_mtime - _UNCERTAIN
-            names = (path for path in directory.iterdir() if self._is_rivals(path.name))
-            found = [path for path in names if path.stat().st_mtime >= latest and answers(path)]
-        with self._lock:
-            self._later = set(found)
+        self._made = _time_of(directory / self._now[0])
+        with suppress(OSError):
+            names = [path for path in directory.iterdir() if self._is_rivals(path.name)]
+            found = {path for path in names if _time_of(path) >= self._made - _UNCERTAIN}
+            with self._lock:
+                self._later = set(filter(answers, found))
 
     @property
     def has_rival(self) -> bool:
@@ -117,14 +125,18 @@ class OwnSockets:
         return bool(self._later or self._new)
 
     def outlived(self) -> bool:
-        """Ask the others; return whether the last one that may have registered later is gone."""
+        """Ask the others; return whether one is gone that may have registered later.
+
+        False if another one that is left has a newer socket: then it is its turn to register again.
+        """
         with self._lock:
             before = self._later
             self._new = {path for path in self._new if path.name not in self._ever}
             self._later = {path for path in before | self._new if answers(path)}
             # One that does not answer yet may be about to listen.
             self._new = {path for path in self._new - self._later if path.exists()}
-            return bool(before) and not self._later
+            newer = any(_time_of(path) > self._made for path in self._later)
+            return not (newer or before <= self._later)
 
     def _on_change(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, *self._now}:
