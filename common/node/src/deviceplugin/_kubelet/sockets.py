@@ -9,7 +9,6 @@ from typing import Final, Self
 
 from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
-from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin._platform.unix_sockets import answers
 from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
@@ -96,6 +95,8 @@ class OwnSockets:
         self._made = 0.0
         self._new: set[Path] = set()
         self._later: set[Path] = set()
+        self._earlier: set[Path] = set()
+        """Those whose end changes nothing, because they registered before or have ended."""
 
     def open(self) -> None:
         self._news.listen(self._resource, self._on_change)
@@ -117,7 +118,8 @@ class OwnSockets:
             names = [path for path in directory.iterdir() if self._is_rivals(path.name)]
             found = {path for path in names if _time_of(path) >= self._made - _UNCERTAIN}
             with self._lock:
-                self._later = set(filter(answers, found))
+                self._new, self._later = set(), set(filter(answers, found))
+                self._earlier = {*names} - self._later
 
     @property
     def has_rival(self) -> bool:
@@ -130,22 +132,22 @@ class OwnSockets:
         False if another one that is left has a newer socket: then it is its turn to register again.
         """
         with self._lock:
-            before = self._later
-            self._new = {path for path in self._new if path.name not in self._ever}
-            self._later = {path for path in before | self._new if answers(path)}
+            new = {path for path in self._new if path.name not in self._ever}
+            before = self._later | new
+            self._later = set(filter(answers, before))
             # One that does not answer yet may be about to listen.
-            self._new = {path for path in self._new - self._later if path.exists()}
-            newer = any(_time_of(path) > self._made for path in self._later)
-            return not (newer or before <= self._later)
+            self._new = {path for path in new - self._later if path.exists()}
+            gone = before - self._later - self._new
+            self._earlier |= gone  # of which there may still be news
+            return bool(gone) and all(_time_of(path) <= self._made for path in self._later)
 
     def _on_change(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, *self._now}:
             self._changed()
         elif name and self._is_rivals(name):
             path = self._choice.current.directory / name
-            if file_identity(path) is not None:
-                with self._lock:
-                    self._new.add(path)
+            with self._lock:  # also one that has gone already
+                self._new |= {path} - self._earlier
             self._changed()
 
     def _is_rivals(self, name: str) -> bool:
