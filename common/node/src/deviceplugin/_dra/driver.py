@@ -109,7 +109,7 @@ class Driver:
         self._set_registered(registered=False)
         self.leads = False
         """Whether this process publishes the slices, and no other one of the driver does."""
-        self._follows = False
+        self._follows = self._begins = False
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
@@ -201,26 +201,27 @@ class Driver:
             leader.release()
 
     def _refresh(self) -> None:
-        """Learn what other processes have done, before this one changes claims."""
-        if self._records.has_news():
+        """Learn what other processes have done, while no claim is being changed."""
+        if self._begins or self._records.has_news():
             self.restore()
             self._files.want(self._documents())
+        if self._begins:
+            self._files.restore(self._documents())
+            self._begins = False
 
     def _documents(self) -> Mapping[str, Mapping[str, Any]]:
         return {uid: one.document for uid, one in self._records.all().items() if one.document}
 
     def _tend(self, own: DriverSettings, leader: FileLock) -> float:
         """Lead if no other process does, repair files; return the seconds until the next time."""
-        begins = leader.take() and not self.leads
+        taken = leader.take()
+        self._begins = taken and not self.leads
         try:
             with self._turn.hold(lambda: 0.0):
-                if begins:
-                    self.restore()
-                    self._files.restore(self._documents())
                 wait = self._repair()
         except AllocationError:  # another process prepares a claim
             return _AGAIN
-        if begins:
+        if taken and not self.leads and not self._begins:
             self.leads = True
             self.led()
         if self.leads == self._follows:
