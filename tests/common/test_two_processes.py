@@ -172,12 +172,15 @@ def test_whatever_happens_to_two_processes_the_devices_come_back_and_nobody_figh
 def test_two_processes_that_the_plugin_watcher_finds_do_not_take_the_socket_from_each_other(
     overlap: Overlap, how: int
 ) -> None:
-    older = overlap.start("--registration=watcher")
+    pair = [overlap.start("--registration=watcher") for _ in range(2)]
+
+    def waiting() -> list[Served]:
+        return [one for one in pair if SHARED in one.get("/readyz")[1]]
+
+    (other,) = eventually(lambda: found if len(found := waiting()) == 1 else [], "one to wait")
     overlap.await_devices()
-    newer = overlap.start("--registration=watcher")
-    said_once(older)
-    assert newer.ready
-    overlap.await_devices()
-    newer.end(how)
-    eventually(lambda: older.get("/readyz") == (200, "ok\n"))
+    assert [True, True] == [one.ready for one in pair]
+    (serving,) = (one for one in pair if one is not other)
+    serving.end(how)
+    eventually(lambda: other.get("/readyz") == (200, "ok\n"))
     overlap.await_devices()
