@@ -24,7 +24,7 @@ OF_AGENT = "node-"
 DRA = DEPLOYMENTS / "components/dra"
 DRA_OF = "gopher"
 """The plugin whose names are in what the component dra makes; the operator puts in others."""
-NOT_OFFERED = frozenset({"verbose"})
+NOT_OFFERED = frozenset({"surge", "verbose"})
 """Components that only set what the object's settings can set."""
 
 

@@ -85,6 +85,12 @@ DAEMON_SET: list[tuple[str, Any, str, Any]] = [
         "spec.updateStrategy",
         {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
     ),
+    (
+        "updateStrategy",
+        {"rollingUpdate": {"maxSurge": 1}},
+        "spec.updateStrategy",
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    ),
     ("updateStrategy", {"type": "OnDelete"}, "spec.updateStrategy", {"type": "OnDelete"}),
     ("podAnnotations", {"a": "b"}, "spec.template.metadata.annotations", {"a": "b"}),
     ("namespace", "hardware", "metadata.namespace", "hardware"),
@@ -327,7 +333,7 @@ REFUSED: dict[str, Any] = {
         "configMaps": {"aliases": {}},
         "env": {"A": "b"},
         "tolerations": [{"kye": "a"}],
-        "updateStrategy": {"rollingUpdate": {"maxSurge": 1}},
+        "updateStrategy": {"rollingUpdate": {"maxSurge": "one"}},
         "resources": {"limit": {}},
         "affinity": {"nodeAffinity": {"required": {}}},
         "kubeletRoot": "var/lib",
@@ -366,7 +372,7 @@ gpu.labels: Property name of "app.kubernetes.io/name" does not match
 gpu.namespace: Does not match pattern '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
 gpu.resources: Additional property limit is not allowed
 gpu.tolerations.0: Additional property kye is not allowed
-gpu.updateStrategy.rollingUpdate: Additional property maxSurge is not allowed
+gpu.updateStrategy.rollingUpdate.maxSurge: Does not match pattern '^[0-9]+%$'
 node.config.gopher: Additional property log-level is not allowed
 node.config.log-levle: Invalid type. Expected: [object,null], given: string
 rdma.config: Invalid type. Expected: object, given: string

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from cluster.dra_objects import Simulated
-from deviceplugin._app.dra import Claims
+from deviceplugin._app.dra_claims import Claims
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import claim_status
 from deviceplugin._dra.claim_status import edits

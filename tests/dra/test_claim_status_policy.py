@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.real_api_server import RealApiServer, running, why_not
-from deviceplugin._app.dra import Claims
+from deviceplugin._app.dra_claims import Claims
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claim_status import edits
 from deviceplugin.apiserver import ApiServer, ApiServerError, ConflictError

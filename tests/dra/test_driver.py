@@ -5,7 +5,8 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -16,6 +17,7 @@ import deviceplugin as dp
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra import driver as driver_module
 from deviceplugin._dra.serving import server as server_module
+from deviceplugin._dra.serving.instances import Turn, instance, remove_stale_sockets
 from deviceplugin._dra.serving.server import DriverSettings
 from deviceplugin._dra.slices.attributes import Describer
 from deviceplugin._platform import open_files
@@ -150,22 +152,94 @@ def test_the_driver_serves_again_when_its_sockets_are_removed(
     )
 
 
-def test_a_second_process_waits_until_the_first_is_gone(running: RunningDriver) -> None:
+def test_a_second_process_serves_too_and_knows_what_the_first_has_done(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     first = running.start()
     running.register()
     claim, other = (running.node.allocate(name, result(name)) for name in ("gary", "gerd"))
     with connected(running.service_socket) as kubelet:
         kubelet.prepare(other)
+        running.node.discovered = False
         second = running.start()
-        eventually(lambda: second.problem() == "another process serves this driver")
-        assert ("", [other.uid]) == (first.problem(), [*second.records()])
+        why = "another process serves; it is not known yet what pods hold"
+        eventually(lambda: second.problem() == why)
+        running.node.discovered = True
         kubelet.prepare(claim)
         kubelet.unprepare(other)
-    # What the first process has done meanwhile is known to the second before it serves.
-    running.stop(first)
-    eventually(lambda: second.problem() == "waiting for the kubelet")
-    assert {(RESOURCE, "gary"): claim} == running.node.ownership.claims()
+    own = replace(running.settings, instance=2)
+    register(own.registry_socket)
+    eventually(lambda: (first.leads, second.leads) == (True, False))
+    rival = running.node.allocate("rival", result("gary"))
+    with connected(own.service_socket) as kubelet:
+        assert "held by claim default/gary" in kubelet.prepare(rival)[rival.uid].error
     assert {claim.uid} == second.records().keys()
+    assert {(RESOURCE, "gary"): claim} == running.node.ownership.claims()
+    running.stop(first)
+    eventually(lambda: second.leads)
+    assert "" == second.problem()
+    said = [one.message for one in caplog.records]
+    assert 1 == said.count("another process of the driver leads") == said.count("driver leads")
+
+
+def test_a_process_that_cannot_lead_serves_and_tries_again(
+    running: RunningDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = running.start()
+    running.register()
+    second = running.start()
+    register(replace(running.settings, instance=2).registry_socket)
+    with connected(running.service_socket) as kubelet:
+        kubelet.prepare(running.node.allocate("gary", result("gary")))
+    running.settings.claims_dir.rename(running.settings.directory / "away")
+    running.settings.claims_dir.touch()
+    running.stop(first)
+    eventually(lambda: "driver cannot lead" in [one.message for one in caplog.records])
+    assert ("", False) == (second.problem(), second.leads)
+    running.settings.claims_dir.unlink()
+    eventually(lambda: second.leads)
+
+
+def test_sockets_of_a_killed_process_are_removed_and_those_of_others_stay(
+    running: RunningDriver,
+) -> None:
+    settings = running.settings
+    settings.directory.mkdir()
+    with instance(settings) as own:
+        found = [replace(settings, instance=number) for number in (2, 3)]
+        for one in found:
+            one.registry_socket.touch()
+        with instance(settings) as other:
+            assert (1, 2) == (own.instance, other.instance)
+            remove_stale_sockets(own)
+            assert [True, False] == [one.registry_socket.exists() for one in found]
+    with ExitStack() as all_of_them:
+        for _ in range(8):
+            all_of_them.enter_context(instance(settings))
+        with pytest.raises(OSError, match="8 processes serve this driver"), instance(settings):
+            pass
+
+
+def test_only_one_process_at_a_time_changes_claims(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def failing() -> None:
+        raise OSError("no disk")
+
+    ours, theirs, broken = (
+        Turn(tmp_path / "lock", refresh=refresh, leave=lambda: seen.append("left"))
+        for refresh in (lambda: seen.append("refreshed"), lambda: None, failing)
+    )
+    with pytest.raises(OSError, match="no disk"), broken.hold(lambda: 1.0):
+        pass
+    with ours.hold(lambda: 1.0), ours.hold(lambda: 1.0):
+        with pytest.raises(dp.AllocationError, match="another process"), theirs.hold(lambda: 0.0):
+            pass
+        theirs.close()
+        with pytest.raises(dp.AllocationError, match="another process"), theirs.hold(lambda: 9.0):
+            pass
+    assert ["refreshed", "left"] == seen
 
 
 def test_a_claim_is_released_without_a_call_of_the_kubelet(running: RunningDriver) -> None:

@@ -21,6 +21,10 @@ that the values change.
 {{- $spec := dict "template" (dict "metadata" $metadata "spec" $pod) -}}
 {{- with $values.updateStrategy -}}
 {{-   $strategy := deepCopy . -}}
+{{- /* Kubernetes takes only one of the two. */ -}}
+{{-   if not (has (dig "rollingUpdate" "maxSurge" 0 . | toString) (list "0" "0%")) -}}
+{{-     $_ := set $strategy "rollingUpdate" (merge (dict "maxUnavailable" 0) .rollingUpdate) -}}
+{{-   end -}}
 {{-   if eq .type "OnDelete" -}}{{- $_ := set $strategy "rollingUpdate" nil -}}{{- end -}}
 {{-   $_ := set $spec "updateStrategy" $strategy -}}
 {{- end -}}

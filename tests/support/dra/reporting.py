@@ -6,7 +6,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from deviceplugin._app.dra import Claims
+from deviceplugin._app.dra_claims import Claims
 from deviceplugin._attribution.ownership import Claim
 from deviceplugin._dra.claim_status import ClaimStatus
 from deviceplugin._dra.claims.record import Record, RecordedDevice

@@ -17,7 +17,6 @@ _PLUGIN = "device-plugin"
 KINDS = ("Namespace", "ServiceAccount", "ResourceQuota", "NetworkPolicy", "DaemonSet")
 _DAEMON_SET: Mapping[str, object] = {
     "updateStrategy.type": "RollingUpdate",
-    "updateStrategy.rollingUpdate.maxSurge": 0,
 }
 _TERMS = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 _ARCHITECTURES = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64", "arm64"]}
@@ -105,6 +104,20 @@ def _probed(container: Manifest) -> Mapping[str, object]:
     return {probe: {"path": path, "port": "http", **more} for probe, path in _PROBED.items()}
 
 
+def _of_update(daemon_set: Manifest, container: Manifest) -> Iterator[str]:
+    """Yield why two pods of a node would not be replaced as their plugin expects it."""
+    update = daemon_set["updateStrategy"].get("rollingUpdate") or {}
+    surge, unavailable = (update.get(f"max{one}", 0) for one in ("Surge", "Unavailable"))
+    if (surge in {0, "0%"}) == (unavailable in {0, "0%"}):
+        yield f"DaemonSet: maxSurge is {surge}, and maxUnavailable {unavailable}: one must be 0"
+    if surge in {0, "0%"}:
+        return
+    if any(port.get("hostPort") for port in container.get("ports", ())):
+        yield "DaemonSet: maxSurge with a hostPort, which only one of two pods can have"
+    if {"name": "DP_REGISTRATION", "value": "watcher"} in container.get("env", ()):
+        yield "DaemonSet: maxSurge with the plugin watcher, for which two pods have one socket"
+
+
 def problems(
     manifests: Sequence[Manifest],
     command: str,
@@ -135,6 +148,7 @@ def problems(
         *_of_deployments(manifests, command),
         *access_problems(manifests, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
+        *_of_update(daemon_set, container),
         *_differ(
             "pod",
             _without_exceptions(pod),

@@ -1,14 +1,15 @@
 """DRA in this process: its driver, its slices and the API server. It is imported only if needed."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, get_args
 
+from deviceplugin._app.dra_claims import Claims
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.threads import join
 from deviceplugin._attribution.claim_holders import Place
-from deviceplugin._attribution.ownership import Claim, Ownership
+from deviceplugin._attribution.ownership import Ownership
 from deviceplugin._attribution.podresources import Holdings
 from deviceplugin._attribution.poll_schedule import Key
 from deviceplugin._config.settings import Settings
@@ -39,23 +40,6 @@ _UNKNOWN: Final = (
 )
 
 
-class Claims:
-    """The ResourceClaims of the API server. ``wanted`` is called for each that is read."""
-
-    def __init__(self, api: ApiServer, wanted: Callable[[], None]) -> None:
-        self._api = api
-        self._wanted = wanted
-
-    def get(self, namespace: str, name: str, timeout: float = 0.0) -> Mapping[str, Any]:
-        """Return the claim, within ``timeout`` seconds; ApiServerError if it cannot be read now."""
-        self._wanted()
-        return self._api.get(_path(namespace, name), timeout=timeout)
-
-    def edit_status(self, claim: Claim, operations: Sequence[dict[str, Any]]) -> Mapping[str, Any]:
-        """Change the status of the claim by a JSON patch; ApiServerError if that fails."""
-        return self._api.edit(f"{_path(claim.namespace, claim.name)}/status", operations)
-
-
 class Dra:
     """The driver and the publisher of a process; ConfigError if a setting or a record is unusable.
 
@@ -80,8 +64,7 @@ class Dra:
         clock: Clock = MONOTONIC,
     ) -> None:
         self._names = names
-        self._ownership = ownership
-        self._resources = resources
+        self._ownership, self._resources = ownership, resources
         self._discovered = discovered
         self._holdings = holdings
         self._published_once = False
@@ -95,25 +78,7 @@ class Dra:
         api = _api_server(settings, metrics)
         self.claims = Claims(api, self._needed)
         """What the driver reads of claims."""
-        self._driver = Driver(
-            DriverSettings(
-                name=names.driver,
-                node=names.node,
-                driver_dir=settings.driver_dir,
-                registry_dir=settings.registry_dir,
-                cdi_dir=settings.cdi_dir,
-            ),
-            resources=resources,
-            discovered=discovered,
-            ownership=ownership,
-            claims=self.claims,
-            watcher=watcher,
-            metrics=metrics,
-            registered=self._registered,
-            claims_changed=self._changed,
-            unusable=self._unusable,
-            describe=Describer(names.driver).describe if settings.device_metadata else None,
-        )
+        self._driver = self._make_driver(settings, watcher, metrics)
         self._forgotten = self._make_forgotten(settings)
         self._publisher = self._make_publisher(settings, api, metrics)
         self._status = self._make_status(metrics)
@@ -129,6 +94,28 @@ class Dra:
         ]
         self._endings: dict[str, Callable[[], None]] = {}
 
+    def _make_driver(self, settings: Settings, watcher: FileWatcher, metrics: Metrics) -> Driver:
+        return Driver(
+            DriverSettings(
+                name=self._names.driver,
+                node=self._names.node,
+                driver_dir=settings.driver_dir,
+                registry_dir=settings.registry_dir,
+                cdi_dir=settings.cdi_dir,
+            ),
+            resources=self._resources,
+            discovered=self._discovered,
+            ownership=self._ownership,
+            claims=self.claims,
+            watcher=watcher,
+            metrics=metrics,
+            registered=self._registered,
+            claims_changed=self._changed,
+            led=self._led,
+            unusable=self._unusable,
+            describe=Describer(self._names.driver).describe if settings.device_metadata else None,
+        )
+
     def _make_forgotten(self, settings: Settings) -> ForgottenClaims:
         return ForgottenClaims(
             self._names.driver,
@@ -136,7 +123,7 @@ class Dra:
             holdings=self._holdings,
             claims=self.claims,
             release=self._driver.release,
-            is_registered=lambda: self._driver.is_registered,
+            is_registered=lambda: self._driver.is_registered and self._driver.leads,
             interval=settings.pod_resources_interval.total_seconds(),
             clock=self._clock,
         )
@@ -165,7 +152,7 @@ class Dra:
             metrics.claim_status_writes.labels(driver, code)
         return ClaimStatus(
             driver,
-            records=lambda: own.records() if own.is_alone else {},
+            records=lambda: own.records() if own.leads else {},
             health=own.health,
             claims=self.claims,
             count=lambda succeeded: metrics.claim_status_writes.labels(
@@ -232,7 +219,13 @@ class Dra:
     def trouble(self) -> str:
         """Return why devices are not offered as they should be; empty if they are."""
         waiting = "" if self._published_once else "waiting for the API server"
-        return self.problem() or self._publisher.problem() or waiting
+        return self.problem() or self._publisher.problem() or self.remark() or waiting
+
+    def remark(self) -> str:
+        """Return that another process publishes the slices; empty if this one does."""
+        if self._driver.leads or self._driver.problem():
+            return ""
+        return "another process of this driver publishes the slices"
 
     def state(self) -> Mapping[str, Any]:
         """Return for JSON what a node has through DRA now, as far as this process knows."""
@@ -258,13 +251,17 @@ class Dra:
     def _needed(self) -> None:
         self._needed_at = self._clock.now()
 
+    def _led(self) -> None:
+        self._publisher.registered()
+        self._status.poke()
+
     def _registered(self) -> None:
         self._registered_once = True
         self._directories.registered()
         self._publisher.registered()
 
     def _offers(self) -> Offers | None:
-        if not self._driver.is_alone:
+        if not self._driver.leads:
             return None  # the slices are the other process's
         # A kubelet that does not have the driver fails a pod's first attempt, and makes the next
         # only a minute later.
@@ -285,10 +282,6 @@ class Dra:
         if keys:
             self._needed()
         self._ownership.published(keys)
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
 def _api_server(settings: Settings, metrics: Metrics) -> ApiServer:

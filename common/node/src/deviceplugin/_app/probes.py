@@ -68,13 +68,18 @@ class Status:
         return "\n".join([*lost, *self._unregistered(), *self.switch.problems()])
 
     def remarks(self) -> list[str]:
-        """Return what is wrong while devices can be allocated."""
+        """Return what else there is to know while devices can be allocated."""
         invalid = [
             f"{one.name}: invalid entry skipped: {text}"
             for one in self.discoveries
             for text in one.invalid_entries
         ]
-        return [*invalid, *self.fixed_files]
+        shared = [
+            f"{endpoint.resource.name}: {endpoint.status.remark}"
+            for endpoint in self.endpoints.running()
+            if endpoint.status.remark
+        ]
+        return [*invalid, *self.fixed_files, *shared, *self.switch.remarks()]
 
     def troubles(self) -> list[str]:
         """Return a message for everything that keeps devices from being advertised now."""

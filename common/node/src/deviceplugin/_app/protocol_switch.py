@@ -71,6 +71,10 @@ class ProtocolSwitch:
         trouble = self.dra.trouble() if self.dra else ""
         return [f"DRA: {trouble}"] if trouble else []
 
+    def remarks(self) -> list[str]:
+        remark = self.dra.remark() if self.dra else ""
+        return [f"DRA: {remark}"] if remark else []
+
     def run(self) -> None:
         if self.dra is not None:
             self._begin(self.dra)

@@ -16,8 +16,9 @@ from deviceplugin._dra.claims.metadata import Describe
 from deviceplugin._dra.claims.preparing import Preparing
 from deviceplugin._dra.claims.reading import ClaimReader
 from deviceplugin._dra.claims.record import Record
+from deviceplugin._dra.serving import instances
 from deviceplugin._dra.serving.health import DeviceHealth, HealthReport, HealthStreams
-from deviceplugin._dra.serving.server import DriverSettings, Registration, Server, alone
+from deviceplugin._dra.serving.server import DriverSettings, Registration, Server
 from deviceplugin._dra.serving.service import DraPlugin
 from deviceplugin._inventory.published import Resource
 from deviceplugin._platform.boot import boot_id
@@ -26,6 +27,7 @@ from deviceplugin._platform.file_watcher import FileWatcher
 from deviceplugin._platform.unix_sockets import advised
 from deviceplugin._platform.waiting import Waiter
 from deviceplugin._telemetry.metrics import Metrics
+from deviceplugin.errors import AllocationError
 from deviceplugin.kit.log import Problems
 
 log = logging.getLogger(__name__)
@@ -42,7 +44,8 @@ _CHECK: Final = 30.0
 class Driver:
     """Serves claims of one driver. ``run`` is its thread; the rest is thread-safe.
 
-    Only one process at a time serves a driver: another one waits until the first is gone.
+    Of several processes of a driver each serves, one at a time changes claims, and one leads. A
+    process that starts beside another serves once it knows its devices and what pods hold.
     ConfigError if a directory has a path that is too long for sockets.
     """
 
@@ -58,7 +61,9 @@ class Driver:
     registered: Callable[[], None] = lambda: None
     """Called when the kubelet has registered the driver."""
     claims_changed: Callable[[], None] = lambda: None
-    """Called when a claim was prepared or released, and when the driver is alone."""
+    """Called when a claim was prepared or released, by this process or by another one."""
+    led: Callable[[], None] = lambda: None
+    """Called when this process begins to lead."""
     unusable: Callable[[], str] = str
     """Returns why no claim can be prepared now; empty if they can."""
     describe: Describe | None = None
@@ -68,48 +73,50 @@ class Driver:
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
-        self.settings.check()
+        settings = self.settings
+        settings.check()
         self._waiter = Waiter(self.clock)
-        self._records = Records(self.settings.claims_dir)
-        self._files = ClaimFiles(
-            self.settings.cdi_dir, self.settings.name, self.settings.metadata_dir
+        self._records = Records(settings.claims_dir)
+        self._files = ClaimFiles(settings.cdi_dir, settings.name, settings.metadata_dir)
+        self._turn = instances.Turn(
+            settings.directory / instances.TURN, refresh=self._refresh, leave=self._records.seen
         )
         self._preparing = preparing = Preparing(
-            self.settings.name,
+            settings.name,
             self.boot or boot_id(),
             records=self._records,
             claim_files=self._files,
             ownership=self.ownership,
             claims=self.claims,
-            locator=Locator(self.settings.node, self.resources, self.discovered),
+            locator=Locator(settings.node, self.resources, self.discovered),
             metrics=self.metrics,
             unusable=self.unusable,
             describe=self.describe,
             changed=self.claims_changed,
+            turn=self._turn.hold,
             clock=self.clock,
         )
-        self._plugin = DraPlugin(self.settings.name, preparing, self.metrics, self.clock)
+        self._plugin = DraPlugin(settings.name, preparing, self.metrics, self.clock)
         self._report = HealthReport(
-            self.settings.node,
+            settings.node,
             resources=self.resources,
             ownership=self.ownership,
             records=self._records.all,
             discovered=self.discovered,
         )
         self._streams = HealthStreams(self._report.read, self.clock)
-        self.is_registered = False
-        """Whether the kubelet has the driver."""
         self._set_registered(registered=False)
-        self.is_alone = False
-        """Whether this process serves the driver, and no other one does."""
+        self.leads = False
+        """Whether this process publishes the slices, and no other one of the driver does."""
+        self._follows = self._begins = False
         self._problem = "not started"
         self._problems = Problems(log)
         self._unrecorded = UnreadableRecords(
-            self.settings.name,
+            settings.name,
             files=self._records.set_aside,
-            recorded=lambda: claimed_places(self.settings.name, self._records.all().values()),
+            recorded=lambda: claimed_places(settings.name, self._records.all().values()),
             places_of=lambda key: names_of(
-                self.settings.name, self.settings.node, key, self.resources().get(key[0])
+                settings.name, settings.node, key, self.resources().get(key[0])
             ),
         )
         self._end = self.ownership.subscribe(self.changed)
@@ -136,9 +143,7 @@ class Driver:
 
     def problem(self) -> str:
         """Return why claims cannot be prepared now; empty if they can."""
-        if self._problem:
-            return self._problem
-        return "" if self.is_registered else "waiting for the kubelet"
+        return self._problem or ("" if self.is_registered else "waiting for the kubelet")
 
     def changed(self) -> None:
         """Report the health of devices to the kubelet, because it may have changed."""
@@ -158,22 +163,20 @@ class Driver:
         self._end()
         self._report.stop()
         self._waiter.end()
+        self._turn.close()
         self._preparing.close()
 
     def run(self) -> None:
         """Serve until stopped. The records and the CDI files stay: their pods go on running."""
         settings = self.settings
         with ExitStack() as stack:
-            directories = (settings.directory, settings.cdi_dir, settings.metadata_dir)
-            for path in (settings.registry_dir, *directories):
+            directories = (settings.directory, settings.claims_dir, settings.metadata_dir)
+            for path in (settings.registry_dir, settings.cdi_dir, *directories):
                 stack.callback(self.watcher.watch(path, lambda _name: self._waiter.poke()))
             while not self._waiter.is_over():
                 try:
-                    with alone(settings.directory) as is_alone:
-                        if is_alone:
-                            self._live()
-                        else:
-                            self._failed("another process serves this driver")
+                    with instances.instance(settings) as own:
+                        self._live(own)
                 except OSError as error:
                     self._failed(_text(error))
                 except Exception as error:
@@ -183,20 +186,54 @@ class Driver:
         self._problem = "stopped"
         self.metrics.driver_registered.remove(settings.name)
 
-    def _live(self) -> None:
+    def _live(self, own: DriverSettings) -> None:
         """Serve, again and again whenever the sockets are lost, until stopped."""
-        self.restore()
-        self._files.restore(self._records.all().values())
-        self.is_alone = True
-        self.claims_changed()
+        leader = instances.FileLock(own.directory / instances.LEADER)
         try:
             while not self._waiter.is_over():
-                self._serve()
+                wait = self._tend(own, leader)  # so that the devices of claims are withheld
+                if self.leads or (self.discovered() and self.ownership.known):
+                    self._serve(own, leader)
+                else:
+                    self._problem = "another process serves; it is not known yet what pods hold"
+                    self._waiter.until_poked(wait)
         finally:
-            self.is_alone = False
+            self.leads = False
+            leader.release()
 
-    def _serve(self) -> None:
-        settings, streams = self.settings, HealthStreams(self._report.read, self.clock)
+    def _refresh(self) -> None:
+        """Learn what other processes have done, while no claim is being changed."""
+        if self._begins or self._records.has_news():
+            self.restore()
+            self._files.want(self._records.all().values())
+            self.claims_changed()
+        if self._begins:
+            self._files.restore(self._records.all().values())
+            self._begins = False
+
+    def _tend(self, own: DriverSettings, leader: instances.FileLock) -> float:
+        """Lead if no other process does, repair files; return the seconds until the next time."""
+        taken = leader.take()
+        self._begins = taken and not self.leads
+        try:
+            with self._turn.hold(lambda: 0.0):
+                wait = self._repair()
+        except AllocationError:  # another process prepares a claim
+            return _AGAIN
+        if taken and not self.leads and not self._begins:
+            self.leads = True
+            self.led()
+        if self.leads == self._follows:
+            self._follows = not self.leads
+            event = "driver leads" if self.leads else "another process of the driver leads"
+            log.info(event, extra={"driver": self.settings.name, "instance": own.instance})
+        if not self.leads:
+            return _AGAIN
+        instances.remove_stale_sockets(own)
+        return wait
+
+    def _serve(self, settings: DriverSettings, leader: instances.FileLock) -> None:
+        streams = HealthStreams(self._report.read, self.clock)
         registration = Registration(settings.name, settings.service_socket, self._notified)
         handlers = [*self._plugin.handlers(), *streams.handlers(), *registration.handlers()]
         self._set_registered(registered=False)
@@ -205,24 +242,29 @@ class Driver:
         self._served()
         try:
             while not self._waiter.is_over() and not server.gone:
-                self._waiter.until_poked(self._repair())
+                self._waiter.until_poked(self._tend_while_serving(settings, leader))
         finally:
             self._set_registered(registered=False)
             streams.close()
             server.stop()
         if not self._waiter.is_over():
-            log.warning(
-                "sockets of the driver removed, serving again", extra={"driver": self.settings.name}
-            )
+            event = "sockets of the driver removed, serving again"
+            log.warning(event, extra={"driver": settings.name})
+
+    def _tend_while_serving(self, own: DriverSettings, leader: instances.FileLock) -> float:
+        try:
+            return self._tend(own, leader)
+        except OSError as error:
+            event = "driver cannot lead"
+            self._problems.say("tend", event, driver=own.name, error=_text(error))
+            return _AGAIN
 
     def _repair(self) -> float:
         """Restore files that are lost; return the seconds until the next check."""
         try:
             for path in self._files.repair():
-                log.warning(
-                    "CDI file of a claim restored",
-                    extra={"driver": self.settings.name, "file": path.name},
-                )
+                fields = {"driver": self.settings.name, "file": path.name}
+                log.warning("CDI file of a claim restored", extra=fields)
         except OSError as error:
             event = "CDI file of a claim cannot be written"
             self._problems.say("cdi", event, driver=self.settings.name, error=_text(error))
@@ -241,6 +283,7 @@ class Driver:
 
     def _set_registered(self, *, registered: bool) -> None:
         self.is_registered = registered
+        """Whether the kubelet has the driver."""
         self.metrics.driver_registered.labels(self.settings.name).set(registered)
 
     def _served(self) -> None:

@@ -37,6 +37,9 @@ _FIRST_WAIT: Final = 0.1
 _LONGEST_WAIT: Final = 5.0
 _START_AGAIN: Final = 5.0
 """Seconds between attempts to start the plugin."""
+_RIVAL_CHECK: Final = 0.5
+"""Seconds between checks whether another process of the resource lives, while there is one."""
+_OUTLIVED: Final = "another process had the resource and is gone"
 _NOT_NEEDED: Final = "no pod could get a device, or has one"
 
 
@@ -68,7 +71,7 @@ class Endpoint:
         self._choice = RegistrarChoice(registrars)
         self._metrics = metrics
         self._hooks = Hooks()
-        self._status = EndpointStatus(resource.name, metrics)
+        self._status = self.status = EndpointStatus(resource.name, metrics)
         self._lifecycle = PluginLifecycle(resource, self._hooks, self._status)
         self._clock = clock
         self._waiter = Waiter(clock)
@@ -79,6 +82,8 @@ class Endpoint:
         self._stream_timeout = _STREAM_TIMEOUT
         self._sockets = OwnSockets(resource.name, sockets, self._choice, self.poke)
         self._alias: SocketAlias | None = None
+        self._former: ResourceServer | None = None
+        """Ends only when the kubelet watches the next one: one of 1.37 and newer loses nothing."""
         self._last_seen: Identity = None
 
     @property
@@ -126,10 +131,10 @@ class Endpoint:
                 try:
                     yield from self._live_once()
                 except Exception as error:
-                    text = f"{type(error).__name__}: {error}"
-                    self._status.failed(text, error)
+                    self._status.failed(f"{type(error).__name__}: {error}", error)
                     self._waiter.pause(_LONGEST_WAIT)
         finally:
+            self._stop_former()
             self._sockets.close()
             self._offer.close()
             self._lifecycle.stop()
@@ -160,9 +165,12 @@ class Endpoint:
             )
         except OSError as error:
             self._status.report("cannot serve", str(error))
-            self._pause_until_directories_change()
+            before = self._choice.directories()
+            self._waiter.until(
+                lambda: self._choice.directories() != before, self._backoff.next_wait()
+            )
             return
-        self._alias = self._alias_of(server)
+        self._alias = SocketAlias.of(self.resource, self._choice.current, server.name)
         self._sockets.replace(server.name, *([self._alias.path.name] if self._alias else []))
         self.server = server
         try:
@@ -172,9 +180,20 @@ class Endpoint:
             self._status.unserved()
             if self._alias is not None:
                 self._alias.release()
-            self._stop(server)
+            if server is not self._former:
+                self._stop_former()
+                watched = server.watched
+                server.stop()
+                if watched:
+                    self._waiter.pause(_AFTER_STREAM)
+
+    def _stop_former(self) -> None:
+        if self._former is not None:
+            self._former.stop()
+            self._former = None
 
     def _rest(self) -> Iterator[float]:
+        self._stop_former()
         self._status.set("")
         self._is_resting = True
         try:
@@ -183,19 +202,6 @@ class Endpoint:
             self._is_resting = False
         if self._need.is_there:
             self._status.set("starting")
-
-    def _stop(self, server: ResourceServer) -> None:
-        watched = server.watched
-        server.stop()
-        if watched:
-            self._waiter.pause(_AFTER_STREAM)
-
-    def _alias_of(self, server: ResourceServer) -> SocketAlias | None:
-        plugin = self.resource.plugin
-        if not plugin.socket_name or plugin.resource != self.resource.name:
-            return None
-        path = self._choice.current.alias(plugin.socket_name)
-        return SocketAlias(path, server.name) if path is not None else None
 
     def _claim_alias(self) -> None:
         if self._alias is not None:
@@ -229,6 +235,7 @@ class Endpoint:
         """End once the registration is lost."""
         since = self._clock.now()
         self._status.registered()
+        self._sockets.registered()
         self._need.told(server.servicer.options)
         self._claim_alias()
         while not (reason := self._loss(server, kubelet, since)):
@@ -237,8 +244,14 @@ class Endpoint:
                 return
             awaiting = server.servicer.streams.awaiting_kubelet
             self._status.set("waiting for the kubelet's stream" if awaiting else "")
-            yield self._stream_timeout if awaiting else math.inf
+            has_rival = self._sockets.has_rival or server.is_replaced
+            self._status.stands_by(is_so=has_rival)
+            if not awaiting:
+                self._stop_former()
+            limit = self._stream_timeout if awaiting else math.inf
+            yield min(limit, _RIVAL_CHECK if has_rival else math.inf)
             self._claim_alias()
+        self._status.stands_by(is_so=False)
         if reason is _NOT_NEEDED:
             self._status.withdrawn()
         if reason is _NOT_NEEDED or self._waiter.is_over():
@@ -247,6 +260,9 @@ class Endpoint:
         longer = min(2 * self._stream_timeout, _LONGEST_STREAM_TIMEOUT)
         awaiting = server.servicer.streams.awaiting_kubelet
         self._stream_timeout = longer if awaiting else _STREAM_TIMEOUT
+        if reason is _OUTLIVED:
+            self._stop_former()
+            self._former = server
         self._settle(since, kubelet)
 
     def _loss(self, server: ResourceServer, kubelet: Identity, since: float) -> str:
@@ -256,6 +272,9 @@ class Endpoint:
             return "the plugin is stopping"
         if now is not None and now != kubelet:
             return "the kubelet restarted"
+        return "" if server.is_replaced else self._loss_of(server, since)
+
+    def _loss_of(self, server: ResourceServer, since: float) -> str:
         if reason := self._own_loss(server):
             return reason
         if server.servicer.streams.awaiting_kubelet:
@@ -270,7 +289,7 @@ class Endpoint:
             return "the plugin's socket was removed"
         if not server.servicer.has_latest_options:
             return "the options of the registration changed"
-        return "another plugin had the resource and is gone" if self._sockets.rival_left else ""
+        return _OUTLIVED if self._sockets.outlived() else ""
 
     def _settle(self, since: float, kubelet: Identity) -> None:
         """Wait after a short life, or two plugins for one resource would take it in turns."""
@@ -279,7 +298,3 @@ class Endpoint:
             return
         wait = self._backoff.next_wait()
         self._waiter.until(lambda: self._choice.current.identity() != kubelet, wait)
-
-    def _pause_until_directories_change(self) -> None:
-        before, wait = self._choice.directories(), self._backoff.next_wait()
-        self._waiter.until(lambda: self._choice.directories() != before, wait)

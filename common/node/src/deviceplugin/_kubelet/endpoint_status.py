@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 _SERVE: Final = "serve"
 """The subject of everything that keeps the resource from being registered."""
 _ALIAS: Final = "alias"
+_SHARED: Final = "another process serves it too; the kubelet uses the one that registered last"
 
 
 class EndpointStatus:
@@ -24,6 +25,8 @@ class EndpointStatus:
     def __init__(self, resource: str, metrics: Metrics) -> None:
         self.problem = "starting"
         """Why the kubelet is not watching the resource; empty while it is, or need not."""
+        self.remark = ""
+        """That another process serves the resource, too; empty if none does."""
         self._resource = resource
         self._metrics = metrics
         self._problems = Problems(log)
@@ -76,6 +79,12 @@ class EndpointStatus:
             log.info("registration lost", extra={"resource": self._resource, "reason": reason})
             self._metrics.events.add("registration lost", resource=self._resource, detail=reason)
         self.set(reason)
+
+    def stands_by(self, *, is_so: bool) -> None:
+        """Set whether another process serves the resource, which the kubelet may use instead."""
+        if is_so and not self.remark:
+            log.info("another process serves the resource", extra={"resource": self._resource})
+        self.remark = _SHARED if is_so else ""
 
     def withdrawn(self) -> None:
         tell_withdrawn(self._resource, self._metrics)

@@ -68,7 +68,8 @@ class ResourceServer:
         slug, token = slug_of_resource(resource.name), registrar.token()
         self.name = _SOCKET_NAME.format(slug=slug, token=token)
         self.path = directory / self.name
-        try_socket(self.path)
+        # Not by its name, or it would be that of another process which came and went.
+        try_socket(directory / f".{os.urandom(6).hex()}.sock")
         self.servicer = Servicer(
             offer, admission=admission, hooks=hooks, metrics=metrics, news=news
         )
@@ -100,6 +101,11 @@ class ResourceServer:
         """Whether the socket has been removed or replaced."""
         now = file_identity(self.path)
         return now is None or now != self._identity
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another process serves at its path, where the plugin watcher wants it."""
+        return self.gone and answers(self.path)
 
     def answers(self, timeout: float) -> bool:
         """Return whether a call is answered in time, even by an error, or another one has begun."""

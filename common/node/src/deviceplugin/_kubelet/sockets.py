@@ -5,13 +5,25 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, Self
 
+from deviceplugin._inventory.published import Resource
 from deviceplugin._kubelet.server import is_socket_of, slug_of, slug_of_resource
-from deviceplugin._platform.file_identity import file_identity
 from deviceplugin._platform.file_watcher import Callback, FileWatcher
 from deviceplugin._platform.unix_sockets import answers
-from deviceplugin._registration.by_kubelet_socket import RegistrarChoice
+from deviceplugin._registration.by_kubelet_socket import Registrar, RegistrarChoice
 from deviceplugin.proto.v1beta1 import KUBELET_SOCKET
+
+_UNCERTAIN: Final = 30.0
+"""Seconds between two sockets in which the later one may belong to the earlier registration."""
+
+
+def _time_of(path: Path) -> float:
+    """Return when the socket was made; 0 if it is not there."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 class SocketNews:
@@ -63,22 +75,28 @@ class SocketNews:
 
 
 class OwnSockets:
-    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``."""
+    """The sockets of ``resource``. Changes of these and the kubelet's call ``changed``.
+
+    The kubelet uses the process that registered last, and says nothing to the one before. So those
+    that may have done so after this one are known by their sockets, and are asked whether they live
+    as long as there are any: a killed one leaves its socket.
+    """
 
     def __init__(
         self, resource: str, news: SocketNews, choice: RegistrarChoice, changed: Callable[[], None]
     ) -> None:
-        self.rival_left = False
-        """Whether another plugin for the resource has gone since ours are there.
-
-        With two plugins for one resource, the kubelet forgets both when the later one stops.
-        """
         self._resource = resource
         self._news = news
         self._choice = choice
         self._changed = changed
         self._now: tuple[str, ...] = ()
         self._ever: deque[str] = deque(maxlen=8)
+        self._lock = threading.Lock()
+        self._made = 0.0
+        self._new: set[Path] = set()
+        self._later: set[Path] = set()
+        self._earlier: set[Path] = set()
+        """Those whose end changes nothing, because they registered before or have ended."""
 
     def open(self) -> None:
         self._news.listen(self._resource, self._on_change)
@@ -91,19 +109,49 @@ class OwnSockets:
         self._now = names
         self._ever.append(names[0])
         self._news.name(self._on_change, *names)
-        self.rival_left = False
+
+    def registered(self) -> None:
+        """Forget the processes that have surely registered before this one, which just has."""
+        directory = self._choice.current.directory
+        self._made = _time_of(directory / self._now[0])
+        with suppress(OSError):
+            names = [path for path in directory.iterdir() if self._is_rivals(path.name)]
+            found = {path for path in names if _time_of(path) >= self._made - _UNCERTAIN}
+            with self._lock:
+                self._new, self._later = set(), set(filter(answers, found))
+                self._earlier = {*names} - self._later
+
+    @property
+    def has_rival(self) -> bool:
+        """Whether another process may have registered after this one, and lived when asked."""
+        return bool(self._later or self._new)
+
+    def outlived(self) -> bool:
+        """Ask the others; return whether one is gone that may have registered later.
+
+        False if another one that is left has a newer socket: then it is its turn to register again.
+        """
+        with self._lock:
+            new = {path for path in self._new if path.name not in self._ever}
+            before = self._later | new
+            self._later = set(filter(answers, before))
+            # One that does not answer yet may be about to listen.
+            self._new = {path for path in new - self._later if path.exists()}
+            gone = before - self._later - self._new
+            self._earlier |= gone  # of which there may still be news
+            return bool(gone) and all(_time_of(path) <= self._made for path in self._later)
 
     def _on_change(self, name: str | None) -> None:
         if name in {None, KUBELET_SOCKET, *self._now}:
             self._changed()
-        elif name and name not in self._ever and self._is_rival(name):
-            self.rival_left = True
+        elif name and self._is_rivals(name):
+            path = self._choice.current.directory / name
+            with self._lock:  # also one that has gone already
+                self._new |= {path} - self._earlier
             self._changed()
 
-    def _is_rival(self, name: str) -> bool:
-        """Return whether ``name`` was the socket of another plugin for this resource."""
-        theirs = is_socket_of(self._resource, name)
-        return theirs and file_identity(self._choice.current.directory / name) is None
+    def _is_rivals(self, name: str) -> bool:
+        return name not in self._ever and is_socket_of(self._resource, name)
 
 
 class SocketAlias:
@@ -115,6 +163,15 @@ class SocketAlias:
 
     def __init__(self, path: Path, target: str) -> None:
         self.path, self._target = path, target
+
+    @classmethod
+    def of(cls, resource: Resource, registrar: Registrar, target: str) -> Self | None:
+        """Return the link that the resource's plugin wants; None if it wants none, or has none."""
+        plugin = resource.plugin
+        if not plugin.socket_name or plugin.resource != resource.name:
+            return None
+        path = registrar.alias(plugin.socket_name)
+        return cls(path, target) if path is not None else None
 
     def claim(self) -> str:
         """Take the link, unless its owner lives; return why that is impossible, or nothing."""

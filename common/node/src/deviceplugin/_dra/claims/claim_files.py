@@ -67,16 +67,21 @@ class ClaimFiles:
 
     def restore(self, records: Iterable[Record]) -> None:
         """Write the files of ``records``, and remove all others of ours."""
-        wanted = {path: text for one in records for path, text in self._files(one).items()}
+        self.want(records)
         with self._lock:
-            self._wanted = wanted
-            self._write(wanted)
+            self._write(self._wanted)
             own = cdi.Directory(self.directory, self._vendor).own()
             prefixes = _prefix(self._driver), "." + _prefix(self._driver)
             ours = [path for path in own if path.name.startswith(prefixes)]
             for path in (*ours, *_in(self._mounted)):
-                if path not in wanted:
+                if path not in self._wanted:
                     files.remove(path)
+
+    def want(self, records: Iterable[Record]) -> None:
+        """Keep the files of ``records`` from now on, and leave all others to other processes."""
+        wanted = {path: text for one in records for path, text in self._files(one).items()}
+        with self._lock:
+            self._wanted = wanted
 
     def put(self, record: Record) -> None:
         """Write the files of a claim that are not there, and no others; OSError if that fails."""
@@ -160,6 +165,7 @@ class Records:
         self.directory = directory
         self._lock = threading.Lock()
         self._records: Mapping[str, Record] = {}
+        self._seen: object = None
 
     def load(self) -> Mapping[str, Record]:
         """Read all records, in place of those known before; return them by uid.
@@ -168,17 +174,39 @@ class Records:
         and is a record is used again: an older release could not read it. A directory that does not
         exist has none; OSError if it cannot be read.
         """
+        self.seen()
         for path in self.set_aside():
             _take_back(path)
         found: dict[str, Record] = {}
         for path in _files(self.directory, _ENDING):
             try:
                 found[path.stem] = _read(path, path.stem)
+            except FileNotFoundError:  # another process has released the claim
+                continue
             except (OSError, ValueError, RecursionError) as error:
                 _set_aside(path, error)
         with self._lock:
             self._records = found
         return found
+
+    def seen(self) -> None:
+        """Treat the files as they are now as known."""
+        self._seen = self._state()
+
+    def has_news(self) -> bool:
+        """Return whether another process has changed a file since ``load`` or ``seen``."""
+        return self._seen != self._state()
+
+    def _state(self) -> object:
+        # A file is never written in place, so each version has an inode and a time of its own.
+        try:
+            with os.scandir(self.directory) as found:
+                files = [(one.name, one.stat(follow_symlinks=False)) for one in found]
+        except FileNotFoundError:  # the directory, or a file of another process in between
+            return None
+        except OSError:
+            return object()  # which is always news
+        return {(name, one.st_ino, one.st_mtime_ns, one.st_size) for name, one in files}
 
     def set_aside(self) -> list[Path]:
         """Return the files that were not records; OSError if the directory cannot be read."""

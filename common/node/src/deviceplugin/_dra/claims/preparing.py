@@ -9,7 +9,7 @@ and nobody else gets the devices meanwhile.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -77,6 +77,11 @@ class Preparing:
     """Describes a device to the containers that get it; without it they are not told."""
     changed: Callable[[], None] = lambda: None
     """Called when a claim was prepared or released."""
+    turn: Callable[[Callable[[], float]], AbstractContextManager[None]] = lambda _left: (
+        nullcontext()
+    )
+    """Keeps other processes from changing claims while in its context, which takes at most the
+    seconds that its argument returns."""
     clock: Clock = MONOTONIC
 
     def __post_init__(self) -> None:
@@ -103,11 +108,16 @@ class Preparing:
             raise AllocationError(f"{claim.uid!r} is not the uid of a claim")
         if reason := self.unusable():
             raise AllocationError(reason)
-        with self._locks.hold(claim.uid, left()):
-            try:
-                return self._prepare(claim, left)
-            except OSError as error:
-                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+        with self._turn(claim, left):
+            return self._prepare(claim, left)
+
+    @contextmanager
+    def _turn(self, claim: Claim, left: Callable[[], float]) -> Iterator[None]:
+        try:
+            with self.turn(left), self._locks.hold(claim.uid, left()):
+                yield
+        except OSError as error:
+            raise AllocationError(f"{error.filename}: {error.strerror}") from error
 
     def _prepare(self, claim: Claim, left: Callable[[], float]) -> Sequence[RecordedDevice]:
         record = self.records.get(claim.uid)
@@ -182,15 +192,12 @@ class Preparing:
         """
         if not is_uid(claim.uid):
             return
-        with self._locks.hold(claim.uid, left()):
+        with self._turn(claim, left):
             record = self.records.get(claim.uid)
-            try:
-                self.claim_files.drop(claim.uid)
-                if record is not None:
-                    self._release(record, left)
-                self.records.remove(claim.uid)
-            except OSError as error:
-                raise AllocationError(f"{error.filename}: {error.strerror}") from error
+            self.claim_files.drop(claim.uid)
+            if record is not None:
+                self._release(record, left)
+            self.records.remove(claim.uid)
             self.ownership.unprepare(claim.uid)
         if record is not None:
             self._changed()

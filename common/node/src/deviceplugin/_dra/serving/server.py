@@ -1,10 +1,8 @@
 """The sockets on which a DRA driver is served, and by which the kubelet finds it."""
 
-import fcntl
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +18,6 @@ from deviceplugin.errors import ConfigError
 from deviceplugin.proto import dra
 from deviceplugin.proto.pluginregistration import pluginregistration_pb2 as pb
 
-_LOCK: Final = "lock"
 VERSIONS: Final = (dra.V1, dra.V1BETA1, dra.HEALTH)
 """The kubelet uses the first that it knows."""
 _CALLS: Final = 24
@@ -44,6 +41,8 @@ class DriverSettings:
     """The directory in which the kubelet finds plugins."""
     cdi_dir: Path
     """A directory from which container runtimes read CDI specifications."""
+    instance: int = 1
+    """Which of the processes of the driver this is. Each has sockets of its own."""
 
     @property
     def directory(self) -> Path:
@@ -60,12 +59,17 @@ class DriverSettings:
 
     @property
     def service_socket(self) -> Path:
-        return self.directory / SERVICE_SOCKET
+        path = self.directory / SERVICE_SOCKET
+        return path.with_stem(f"{path.stem}{self._suffix}")
 
     @property
     def registry_socket(self) -> Path:
         """The socket by which the kubelet finds the driver."""
-        return self.registry_dir / f"{self.name}-reg.sock"
+        return self.registry_dir / f"{self.name}{self._suffix}-reg.sock"
+
+    @property
+    def _suffix(self) -> str:
+        return f"-{self.instance}" if self.instance > 1 else ""
 
     def check(self) -> None:
         """Raise ConfigError if a socket would have a path that is too long."""
@@ -76,22 +80,6 @@ class DriverSettings:
                     f"{key} {str(path.parent)!r} is too long: a socket in it would have a path of "
                     f"{length} bytes, of at most {MAX_PATH}"
                 )
-
-
-@contextmanager
-def alone(directory: Path) -> Iterator[bool]:
-    """Keep others from serving the driver of ``directory``; yield whether that was possible."""
-    directory.mkdir(exist_ok=True)
-    descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(eq=False, repr=False)

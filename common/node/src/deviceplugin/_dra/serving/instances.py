@@ -1,0 +1,135 @@
+"""Several processes of one driver on a node, as while a pod is replaced: who does what.
+
+Each has sockets of its own, and the kubelet calls whichever registered last and is connected. Only
+one at a time changes claims. The one that leads publishes the slices.
+"""
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from deviceplugin._dra.serving.server import DriverSettings
+from deviceplugin.errors import AllocationError
+
+_MOST: Final = 8
+_AGAIN: Final = 0.05
+"""Seconds between attempts to take the lock of another process."""
+LEADER: Final = "lock-slices"
+TURN: Final = "lock-claims"
+
+
+class FileLock:
+    """A lock on a file, which one process has at a time. The kernel releases that of a dead one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Take it unless another process has it; return whether it is ours. May raise OSError."""
+        if self._descriptor is None:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(descriptor)
+                if isinstance(error, BlockingIOError):
+                    return False
+                raise
+            self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _lock_of(settings: DriverSettings) -> FileLock:
+    number = settings.instance
+    return FileLock(settings.directory / (f"lock-{number}" if number > 1 else "lock"))
+
+
+@contextmanager
+def instance(settings: DriverSettings) -> Iterator[DriverSettings]:
+    """Yield the settings of the first instance that no process is; OSError if there is none."""
+    settings.directory.mkdir(exist_ok=True)
+    for number in range(1, _MOST + 1):
+        own = replace(settings, instance=number)
+        lock = _lock_of(own)
+        if lock.take():
+            break
+    else:
+        raise OSError(f"{settings.directory}: {_MOST} processes serve this driver already")
+    try:
+        yield own
+    finally:
+        lock.release()
+
+
+def remove_stale_sockets(own: DriverSettings) -> None:
+    """Remove the sockets of instances that were killed: the kubelet would go on dialling them."""
+    for number in range(1, _MOST + 1):
+        other = replace(own, instance=number)
+        sockets = (other.registry_socket, other.service_socket)
+        if number == own.instance or not any(path.exists() for path in sockets):
+            continue
+        lock = _lock_of(other)
+        if lock.take():
+            for path in sockets:
+                path.unlink(missing_ok=True)
+            lock.release()
+
+
+class Turn:
+    """The right to change claims. One process has it at a time, and its threads share it.
+
+    ``refresh`` is called with it before the first of them, to learn what others have changed, and
+    ``leave`` after the last one.
+    """
+
+    def __init__(
+        self, path: Path, *, refresh: Callable[[], None], leave: Callable[[], None]
+    ) -> None:
+        self._file = FileLock(path)
+        self._refresh, self._leave = refresh, leave
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Stop waiting for other processes."""
+        self._closed.set()
+
+    @contextmanager
+    def hold(self, left: Callable[[], float]) -> Iterator[None]:
+        """Have it in the context; AllocationError if another process has it until ``left`` is 0."""
+        while not self._enter():
+            if left() <= 0 or self._closed.wait(_AGAIN):
+                raise AllocationError("another process of this driver is preparing claims")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._leave()
+                    self._file.release()
+
+    def _enter(self) -> bool:
+        with self._lock:
+            if not self._users:
+                if not self._file.take():
+                    return False
+                try:
+                    self._refresh()
+                except BaseException:
+                    self._file.release()
+                    raise
+            self._users += 1
+            return True
