@@ -22,19 +22,19 @@ GENERATED: Final = ("*_pb2.py", "*_pb2.pyi", "schema.json", "operator/crd/device
 SOURCES: Final = ("common/", "plugins/", "operator/")
 KIB: Final = 1024
 BUDGETS: Final = {
-    "lines of source": 88_700,
-    "of deviceplugin": 34_300,
-    "of deviceplugin-testing": 19_350,
-    "of deviceplugin-cli": 8_250,
+    "lines of source": 92_300,
+    "of deviceplugin": 36_100,
+    "of deviceplugin-testing": 19_800,
+    "of deviceplugin-cli": 8_750,
     "of the plugins": 23_450,
-    "of the operator": 3_600,
-    "lines of build and demo": 5_450,
-    "lines of tests, with e2e": 111_900,
-    "lines of generated files": 5_350,
-    "pages": 99,
-    "words on pages": 93_900,
-    "words on the longest page": 2_600,
-    "KiB of the wheel that a node installs": 1_460,
+    "of the operator": 4_250,
+    "lines of build and demo": 5_500,
+    "lines of tests, with e2e": 116_600,
+    "lines of generated files": 5_600,
+    "pages": 100,
+    "words on pages": 97_400,
+    "words on the longest page": 2_700,
+    "KiB of the wheel that a node installs": 1_540,
     "arrows between rooms": 113,
 }
 """The most that each figure may be."""

@@ -54,9 +54,11 @@ def test_a_plugin_gets_what_the_component_makes(plugin: str) -> None:
     (daemon_set,) = (one for one in rendered if one["kind"] == "DaemonSet")
     variables = frozenset(one["name"] for one in container_of([daemon_set])["env"])
     assert daemon_set == template(plugin, (), variables, account).daemon_set
-    found = {one["kind"]: one for one in documents(rights.rendered([of(plugin)], SPACE))}
+    made = documents(rights.rendered([of(plugin)], SPACE))
+    found = {(one["kind"], one["metadata"]["name"].removesuffix(f".{SPACE}")): one for one in made}
     for one in (one for one in rendered if identity(one) not in before):
-        ours, kind = found[one["kind"]], one["kind"]
+        kind = one["kind"]
+        ours = found.get((kind, one["metadata"]["name"]), {})
         for part in ("rules", "spec") if kind != "NetworkPolicy" else ():
             if part in one and kind not in {"ClusterRole", "ValidatingAdmissionPolicyBinding"}:
                 assert one[part] == ours[part], kind
@@ -64,26 +66,31 @@ def test_a_plugin_gets_what_the_component_makes(plugin: str) -> None:
 
 def test_names_of_what_is_in_no_namespace_are_not_those_of_kubectl_apply() -> None:
     found = documents(rights.rendered([of("gpu")], SPACE))
+    policies = ("dra", "claim-status")
     assert [
         ("ServiceAccount", "gpu-device-plugin"),
         ("ClusterRole", f"gpu-device-plugin:dra:{SPACE}"),
         ("ClusterRoleBinding", f"gpu-device-plugin:dra:{SPACE}"),
-        ("ValidatingAdmissionPolicy", f"gpu-device-plugin.dra.{SPACE}"),
-        ("ValidatingAdmissionPolicyBinding", f"gpu-device-plugin.dra.{SPACE}"),
+        *(
+            (f"ValidatingAdmissionPolicy{kind}", f"gpu-device-plugin.{one}.{SPACE}")
+            for one in policies
+            for kind in ("", "Binding")
+        ),
         ("NetworkPolicy", "gpu-device-plugin-dra"),
         ("ClusterRole", f"gpu-device-plugin:deploy:{SPACE}"),
         ("ClusterRoleBinding", f"gpu-device-plugin:deploy:{SPACE}"),
     ] == [(one["kind"], one["metadata"]["name"]) for one in found]
     assert driver("gpu") in found[1]["rules"][2]["resourceNames"]
     assert found[1]["metadata"]["name"] == found[2]["roleRef"]["name"]
-    assert found[3]["metadata"]["name"] == found[4]["spec"]["policyName"]
+    for one in (3, 5):
+        assert found[one]["metadata"]["name"] == found[one + 1]["spec"]["policyName"]
     subjects = [one["subjects"][0] for one in found if "subjects" in one]
     assert ["gpu-device-plugin", "deviceplugin-operator"] == [one["name"] for one in subjects]
     spaces = {
         one["metadata"].get("namespace", SPACE) for one in [*found, *map(as_object, subjects)]
     }
     assert {SPACE} == spaces
-    selected = found[5]["spec"]["podSelector"]["matchLabels"]
+    selected = found[7]["spec"]["podSelector"]["matchLabels"]
     pod = of("gpu").template.daemon_set["spec"]["template"]["metadata"]["labels"]
     assert selected.items() <= pod.items()
 
@@ -175,7 +182,7 @@ def test_objects_of_one_plugin_share_its_rights(
         main(["rights", "--namespace", SPACE, str(tmp_path / "a.yaml")])
     assert 0 == ended.value.code
     found = documents(capsys.readouterr().out)
-    assert 9 == len(found) == len({identity(one) for one in found})
+    assert 11 == len(found) == len({identity(one) for one in found})
     with pytest.raises(SystemExit) as ended:
         main(["rights", str(tmp_path / "nothing.yaml")])
     assert 2 == ended.value.code

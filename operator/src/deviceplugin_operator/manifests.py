@@ -110,8 +110,8 @@ def rights(account: str, driver: str, namespace: str) -> list[Manifest]:
 def _of_dra(what: str, account: str, driver: str = "", namespace: str = "") -> str:
     given = _known()["dra"]
     text, own = json.dumps(given[what]), given["account"]
-    for mark in ":.":
-        text = text.replace(f"{own}{mark}dra", f"{account}{mark}dra{mark}{namespace}")
+    for name in (":dra", ".dra", ".claim-status"):
+        text = text.replace(f"{own}{name}", f"{account}{name}{name[0]}{namespace}")
     return text.replace(own, account).replace(given["driver"], driver)
 
 

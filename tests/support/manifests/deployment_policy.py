@@ -7,8 +7,9 @@ from typing import Any
 
 from manifests.expected import expected
 from manifests.kustomize import CLUSTER_WIDE
+from manifests.network import network_problems
 from manifests.plugin_settings import driver_directory, settings_problems
-from manifests.rights import access_problems, has_token
+from manifests.rights import access_problems
 
 Manifest = Mapping[str, Any]
 
@@ -79,9 +80,6 @@ _PROBED: Mapping[str, str] = {
     "readinessProbe.httpGet": "/readyz",
     "livenessProbe.httpGet": "/healthz",
 }
-_API_PORTS = {(443, "TCP"), (6443, "TCP")}
-"""Where the API server is; let out to it are only pods with a token."""
-_TO_PLUGINS = {"podSelector": {"matchLabels": {"app.kubernetes.io/component": "device-plugin"}}}
 SELINUX = "container_device_plugin_t"
 _NEEDED = ("resources.requests.cpu", "resources.requests.memory", "resources.limits.memory")
 _TOO_WIDE = {
@@ -142,9 +140,11 @@ def problems(
     pod = daemon_set["template"]["spec"]
     (container,) = (one for one in pod["containers"] if one["name"] == _PLUGIN)
     rights = _PRIVILEGED if privileged else {}
+    templates = [daemon_set["template"]]
+    templates += [one["spec"]["template"] for one in _deployments(manifests)]
     return [
         *_of_namespace(manifests, by_kind),
-        *_of_network(manifests, daemon_set["template"], container),
+        *network_problems(manifests, templates, container),
         *_of_deployments(manifests, command),
         *access_problems(manifests, container),
         *_differ("DaemonSet", daemon_set, _DAEMON_SET),
@@ -194,47 +194,6 @@ def _of_namespace(manifests: Sequence[Manifest], by_kind: Mapping[str, Manifest]
     pod = by_kind["DaemonSet"]["spec"]["template"]["spec"]
     if pod["serviceAccountName"] != account["metadata"]["name"]:
         yield "pod: not the service account that is made for it"
-
-
-def _of_network(
-    manifests: Sequence[Manifest], template: Manifest, container: Manifest
-) -> Iterator[str]:
-    labels = template["metadata"]["labels"]
-    ports = {port["name"] for port in container.get("ports", ())}
-    templates = [template, *(one["spec"]["template"] for one in _deployments(manifests))]
-    for one in templates:
-        closed = {way for policy in _policies(manifests, one) for way in policy["policyTypes"]}
-        yield from (f"network: {way} is open" for way in ("Ingress", "Egress") if way not in closed)
-        for policy in _policies(manifests, one):
-            yield from _of_egress(
-                policy, one["spec"], {port["containerPort"] for port in container.get("ports", ())}
-            )
-            for rule in policy.get("ingress", ()):
-                if (
-                    not rule.get("from")
-                    or {port["port"] for port in rule.get("ports", ())} != ports
-                ):
-                    yield "network: ingress from anywhere, or to more than the ports there are"
-    for monitor in (one["spec"] for one in manifests if one["kind"] == "PodMonitor"):
-        if not monitor["selector"]["matchLabels"].items() <= labels.items():
-            yield "pod monitor: selects other pods"
-        if {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} != ports:
-            yield "pod monitor: no such port"
-
-
-def _policies(manifests: Sequence[Manifest], template: Manifest) -> list[Manifest]:
-    """Return the network policies for the pods of ``template``."""
-    labels = template["metadata"]["labels"].items()
-    found = [one["spec"] for one in manifests if one["kind"] == "NetworkPolicy"]
-    return [one for one in found if one["podSelector"]["matchLabels"].items() <= labels]
-
-
-def _of_egress(policy: Manifest, pod: Manifest, plugin: set[int]) -> Iterator[str]:
-    for rule in policy.get("egress", ()):
-        out = {(port["port"], port["protocol"]) for port in rule.get("ports", ())}
-        asks = rule.get("to") == [_TO_PLUGINS] and out == {(port, "TCP") for port in plugin}
-        if not asks and (out != _API_PORTS or not any(map(has_token, pod["volumes"]))):
-            yield "network: egress is let out"
 
 
 def _of_deployments(manifests: Sequence[Manifest], command: str) -> Iterator[str]:
