@@ -26,6 +26,7 @@ OWN = {
     "slices.again": {"republished": 0.5},
     "containers.pod": {"within": 0.5},
     "losses.kubelet": {"republished": 0.5},
+    "losses.two": {"start": 6.0},
     "losses.lost-files": {"start": 4.0, "within": 2.0},
 }
 """Short for drivers that never do what is waited for."""
@@ -62,6 +63,7 @@ BAD = {
     "containers.first-names": "OneFirstName",
     "losses.kubelet": "StopsWithoutSlices",
     "losses.kill": "NamesByProcess",
+    "losses.two": "GivesWay",
     "losses.held": "ForgetsOnStart",
     "losses.lost-files": "AnswersFromRecord",
     "losses.shutdown": "LeavesItsSocket",
@@ -94,13 +96,14 @@ def test_a_good_driver_passes_everything() -> None:
     }
 
 
-def test_what_needs_several_devices_does_not_apply_to_one() -> None:
-    ids = [each.id for each in DRA_CHECKS if each.id.startswith(("claims.", "containers."))]
+def test_what_needs_several_devices_or_sockets_does_not_apply_to_one() -> None:
+    groups = ("claims.", "containers.", "losses.two")
+    ids = [each.id for each in DRA_CHECKS if each.id.startswith(groups)]
     results = check("others.OneDevice", ids, PATIENT)
     failed = {id_: one.text for id_, one in results.items() if one.verdict == Verdict.FAIL}
     assert {} == failed
     skipped = {id_ for id_, one in results.items() if one.verdict == Verdict.NOT_APPLICABLE}
-    assert {"claims.shares", "containers.first-names"} == skipped
+    assert {"claims.shares", "containers.first-names", "losses.two"} == skipped
 
 
 def test_there_is_a_bad_driver_for_each_check() -> None:

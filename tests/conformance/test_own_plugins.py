@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -9,6 +10,7 @@ import pytest
 
 import conformant
 from deviceplugin_testing.conformance import CHECKS
+from deviceplugin_testing.simulator import NEWEST, RELEASES
 from deviceplugin_testing.tools.conformance import _cli, main
 
 BIN = Path(sys.executable).parent
@@ -53,12 +55,19 @@ def test_the_gopher_plugin_passes_all_that_apply(
 
 
 @pytest.mark.slow
-def test_the_gopher_plugin_passes_on_the_kubelet_of_the_oldest_release(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("release", "groups", "skipped"),
+    [
+        (RELEASES[0], ("registration", "allocation", "restart.again"), 4),
+        (NEWEST, ("registration", "overlap"), 0),
+    ],
+)
+def test_the_gopher_plugin_passes_on_the_kubelets_of_other_releases(
+    capsys: pytest.CaptureFixture[str], release: str, groups: Sequence[str], skipped: int
 ) -> None:
-    only = [f"--only={name}" for name in ("registration", "allocation", "restart.again")]
-    assert 0 == main(["--kubelet-version=1.26", "--quick", "--seed=1", *only, "--", *GOPHER])
-    assert "on Kubernetes 1.26 in " in capsys.readouterr().out
+    only = [f"--only={name}" for name in groups]
+    assert 0 == main([f"--kubelet-version={release}", "--quick", "--seed=1", *only, "--", *GOPHER])
+    assert f" {skipped} not applicable on Kubernetes {release} in " in capsys.readouterr().out
 
 
 @pytest.mark.slow

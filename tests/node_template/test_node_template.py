@@ -255,6 +255,18 @@ def a_node(name: str = "n1", **fields: Any) -> Object:
     return {"kind": "Node", "metadata": {"name": name}, "status": status}
 
 
+def shared(amount: str) -> Object:
+    return a_slice(allowMultipleAllocations=True, capacity={"shares": {"value": amount}})
+
+
+def labelled(key: str) -> Object:
+    made = a_node(**{"a.b/c": "1"})
+    return {**made, "metadata": {"name": "n1", "labels": {key: "x"}}}
+
+
+OWN, ONE = a_node(**{"a.b/c": "1"}), {"a.b/c": "1"}
+
+
 def once(*names: str) -> Object:
     return {"resources": [{"name": name, "devices": [{"id": "a"}]} for name in names]}
 
@@ -270,11 +282,7 @@ def once(*names: str) -> Object:
         ),
         pytest.param([a_slice(0), a_slice(1, 1, 2)], {RESOURCE: "1"}, id="the latest generation"),
         pytest.param([a_slice(0, 2), a_slice(1, 2)], {RESOURCE: "2"}, id="a pool of two slices"),
-        pytest.param(
-            [a_slice(allowMultipleAllocations=True, capacity={"shares": {"value": "2k"}})],
-            {RESOURCE: "2000"},
-            id="shares",
-        ),
+        pytest.param([shared("2k")], {RESOURCE: "2000"}, id="shares"),
         pytest.param([a_node(**{RESOURCE: "3"}), a_slice()], {RESOURCE: "3"}, id="amid a switch"),
         pytest.param([a_node(**{RESOURCE: "0"}), a_slice()], {RESOURCE: "1"}, id="hidden by DRA"),
         pytest.param([a_node(**{"a.b/c": "1"}), a_slice(attributes={})], {"a.b/c": "1"}, id="both"),
@@ -282,6 +290,19 @@ def once(*names: str) -> Object:
             [{"kind": "List", "items": [a_node(**{"a.b/c": "1"}), a_slice()]}],
             {"a.b/c": "1", RESOURCE: "1"},
             id="a list of kubectl",
+        ),
+        pytest.param(
+            [OWN, a_slice(attributes={"resource": {"string": "a thing"}})], ONE, id="theirs"
+        ),
+        pytest.param(
+            [OWN, a_slice(attributes={"resource": {"string": "x" * 300}})], ONE, id="longer"
+        ),
+        pytest.param([OWN, a_slice(attributes={"resource": {"int": 1}})], ONE, id="a number"),
+        pytest.param([OWN, a_slice(allowMultipleAllocations=True)], ONE, id="shared otherwise"),
+        pytest.param(
+            [OWN, a_slice(allowMultipleAllocations=True, capacity={"memory": {"value": "1Gi"}})],
+            ONE,
+            id="shared by memory",
         ),
     ],
 )
@@ -292,6 +313,21 @@ def test_a_description_is_counted_as_pods_ask(
     path.write_text("".join(f"---\n{json.dumps(one)}\n" for one in given))
     status, out, _ = run("--for=aws", "--group=g", f"--from={path}")
     assert (0, expected) == (status, of_tags(out)["amounts"])
+
+
+@pytest.mark.parametrize("reach", [{"allNodes": True}, {"nodeSelector": {}}, {"nodeName": ""}])
+def test_slices_of_no_node_in_particular_are_left_out_and_named(
+    tmp_path: Path, run: Run, reach: Object
+) -> None:
+    network = a_slice()
+    del network["spec"]["nodeName"]
+    network["spec"] |= reach
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps({"kind": "List", "items": [network, OWN]}))
+    status, out, err = run("--for=aws", "--group=g", f"--from={path}")
+    assert (0, ONE) == (status, of_tags(out)["amounts"])
+    place = f"{path}: document 1: items[0]"
+    assert f"left out: {place} of {DRIVER}: it is not of one node\n" == err
 
 
 LONG = f"{'a.' * 40}b/{'c' * 60}"
@@ -308,12 +344,20 @@ TWO = [a_node(**{"a.b/c": "1", "a.b/d": "1"})]
         pytest.param([{}], [], "document 1: cannot be used: KeyError: 'resources'"),
         pytest.param([{"kind": "Node"}], [], "document 1: cannot be used: KeyError"),
         pytest.param([{**a_node(), "spec": {"taints": TAINT}}], [], "'a,b' is not the value of a"),
-        pytest.param([once("a b")], [], "is not the name of a resource"),
+        pytest.param([once("a b")], [], "'a b' is not the name of a resource: it needs a domain"),
         pytest.param([a_slice(0, 2)], [], "pool 'n1/p' has 1 of its 2 slices: try again"),
-        pytest.param([a_slice(allowMultipleAllocations=True)], [], "KeyError: 'capacity'"),
+        pytest.param(
+            [shared("1500m")], [], "document 1: cannot be used: ValueError: is not a size"
+        ),
+        pytest.param([a_node(), {"kind": "List", "items": []}], [], "there are no devices"),
+        pytest.param([labelled("a,b=c")], [], "'a,b=c' is not the key of a label or taint"),
+        pytest.param([once(RESOURCE)], ["--for=karpenter", "--group=G\nx"], "name of a NodePool"),
+        pytest.param([once(RESOURCE)], ["--for=karpenter", f"--group={'g' * 64}"], "of a NodePool"),
         pytest.param([a_node("n1"), a_node("n2")], [], "document 2: two nodes, n1 and n2"),
         pytest.param([a_node()], [], "there are no devices"),
-        pytest.param([once(RESOURCE)], ["--resource=a.b/c"], f"no a.b/c; there are: {RESOURCE}"),
+        pytest.param(
+            [once(RESOURCE)], ["--resource=a.b/c"], f"no resource a.b/c; there are: {RESOURCE}"
+        ),
         pytest.param([once(LONG)], [], "cannot be in a tag of AWS, which has at most 128 letters"),
         pytest.param([once(*(f"a.b/{n}" for n in range(51)))], [], "51 tags are more than the 50"),
         pytest.param([once(RESOURCE)], ["--driver=d"], "--driver: aws has no words for claims"),
@@ -342,7 +386,7 @@ def test_what_is_wrong_is_named(
 def test_nodes_with_taints_and_labels_that_the_form_cannot_say(real: Simulated, run: Run) -> None:
     real_node(real, "device-plugin")
     words = [f"--api={real.cluster.url}", "--node=n1"]
-    labels = {f"example.com/l{number}": "v" * 60 for number in range(5000)}
+    labels = {f"example.com/l{number}": "v" * 63 for number in range(3500)}
     real.cluster.change("Node", "n1", lambda node: node["metadata"].update(labels=labels))
     status, _, err = run("--for=cluster-api", *words)
     assert (2, True) == (status, "longer than 256 KiB: give less to --label" in err)

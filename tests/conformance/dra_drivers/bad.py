@@ -262,6 +262,22 @@ class DiesOfAMissingClaim(Good):
             os._exit(3)
 
 
+class GivesWay(Good):
+    """Ends as soon as another instance runs, each with a socket of its own."""
+
+    def begin(self) -> None:
+        self.is_first = not self.sockets()
+        self.socket = self.socket.with_name(f"{os.getpid()}.sock")
+
+    def sockets(self) -> int:
+        return len([*self.socket.parent.glob("[0-9]*.sock")])
+
+    def work(self) -> None:
+        super().work()
+        if self.is_first and self.sockets() > 1:
+            self.waiter.end()
+
+
 class StopsWithoutSlices(Good):
     """Ends once its slices have been deleted twice."""
 

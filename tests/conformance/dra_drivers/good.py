@@ -1,5 +1,6 @@
 """A DRA driver that does what a kubelet expects: one slice, one device that is shared."""
 
+import fcntl
 import json
 import os
 import signal
@@ -58,6 +59,7 @@ class Good(StubDriver):
     def main(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.waiter.end())
+        self.begin()
         self.restore()
         self.report(self.health())
         self.start()
@@ -65,6 +67,11 @@ class Good(StubDriver):
             self.work()
             self.waiter.pause(self.every)
         self.end()
+
+    def begin(self) -> None:
+        """Wait until no other instance runs."""
+        turn = os.open(self.records.with_suffix(".lock"), os.O_CREAT | os.O_RDWR)
+        fcntl.flock(turn, fcntl.LOCK_EX)  # until this process ends
 
     def restore(self) -> None:
         for path in self.records.glob("*.json"):

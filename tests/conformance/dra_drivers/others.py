@@ -13,7 +13,12 @@ from deviceplugin.proto.dra import dra_v1_pb2 as pb
 
 
 class OneDevice(Good):
+    """Has one device, and one socket, which each process takes."""
+
     devices_offered = ("a",)
+
+    def begin(self) -> None:
+        """Do nothing."""
 
     def slice(self) -> dict[str, Any]:
         made = super().slice()

@@ -5,7 +5,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED, complain
@@ -20,6 +19,11 @@ from deviceplugin_cli.node_template import _forms
 from deviceplugin_cli.node_template._template import Template, template_of
 
 _NAME: Final = "node-template"
+_FORMS: Final = {
+    "aws": _forms.aws,
+    "cluster-api": _forms.cluster_api,
+    "karpenter": _forms.karpenter,
+}
 _NODES: Final = "/api/v1/nodes"
 _SLICES: Final = "/apis/resource.k8s.io/v1/resourceslices"
 _DESCRIPTION: Final = """\
@@ -65,12 +69,7 @@ def _print(options: argparse.Namespace) -> int:
     if not (template.resources or template.drivers):
         complain(f"deviceplugin {_NAME}", "there are no devices")
         return FAILED
-    forms = {
-        "aws": partial(_forms.aws, template, options.group),
-        "cluster-api": partial(_forms.cluster_api, template, options.driver),
-        "karpenter": partial(_forms.karpenter, template, options.group),
-    }
-    sys.stdout.write(forms[options.form]())
+    sys.stdout.write(_FORMS[options.form](template, options.group or options.driver))
     sys.stderr.writelines(f"left out: {printable(note)}\n" for note in template.notes)
     return 0
 
@@ -94,10 +93,12 @@ def _objects(options: argparse.Namespace) -> list[tuple[str, Mapping[str, Any]]]
 def _choose(template: Template, options: argparse.Namespace) -> None:
     """Keep the resources that are asked for; ConfigError if one, or the driver, is not there."""
     wanted = [*options.resource, *filter(None, [options.driver])]
-    known = template.drivers if options.driver else template.resources
+    kind, known = (
+        ("driver", template.drivers) if options.driver else ("resource", template.resources)
+    )
     if missing := [one for one in wanted if one not in known]:
         there = ", ".join(sorted(known)) or "none"
-        raise ConfigError(f"the node has no {missing[0]}; there are: {there}")
+        raise ConfigError(f"the node has no {kind} {missing[0]}; there are: {there}")
     if options.resource:
         template.resources = Counter({one: template.resources[one] for one in options.resource})
 
@@ -105,9 +106,8 @@ def _choose(template: Template, options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = _command_line.parser(_NAME, _DESCRIPTION, _EXAMPLES)
     add, repeated = parser.add_argument, _command_line.add_repeated
-    forms = ["aws", "cluster-api", "karpenter"]
     words = "tags, annotations, or a NodeOverlay"
-    add("--for", dest="form", required=True, choices=forms, help=words)
+    add("--for", dest="form", required=True, choices=[*_FORMS], help=words)
     add("--group", default="", metavar="NAME", help="the Auto Scaling group, or the NodePool")
     add("--node", default="", metavar="NAME", help="a node of the group")
     add(

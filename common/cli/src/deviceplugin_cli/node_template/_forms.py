@@ -4,6 +4,7 @@ import json
 import re
 from typing import Final
 
+from deviceplugin._config.names import DOMAIN
 from deviceplugin.errors import ConfigError
 from deviceplugin_cli.migrate.output._text import to_yaml
 from deviceplugin_cli.node_template._template import Template
@@ -21,6 +22,8 @@ _TAG: Final = "k8s.io/cluster-autoscaler/node-template/"
 _MOST_TAGS: Final = 50
 _LONGEST_TAG: Final = (128, 256)
 """Characters of key and value."""
+_LONGEST_POOL: Final = 63
+"""Characters of the name of a NodePool, which is the value of a label of its nodes."""
 _TAG_TEXT: Final = re.compile(r"[\w +\-=.:/@]*", re.ASCII)
 
 
@@ -86,6 +89,8 @@ def aws(template: Template, name: str) -> str:
 
 def karpenter(template: Template, name: str) -> str:
     """Return a NodeOverlay, by which Karpenter knows of resources of a NodePool's nodes."""
+    if not re.fullmatch(DOMAIN, name) or len(name) > _LONGEST_POOL:
+        raise ConfigError(f"--group {name!r}: is not the name of a NodePool")
     requirement = {"key": "karpenter.sh/nodepool", "operator": "In", "values": [name]}
     capacity = {one: str(count) for one, count in template.resources.items()}
     return to_yaml(

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from deviceplugin._config.documents.faults import bounded
-from deviceplugin._config.names import NAME, check_driver_name, check_resource_name
+from deviceplugin._config.names import DOMAIN, NAME, check_driver_name, resource_name_problem
 from deviceplugin._config.quantities import devices_in, whole_number
 from deviceplugin._dra.naming import SHARES
 from deviceplugin.errors import ConfigError
@@ -28,6 +28,9 @@ _PASSING: Final = (
 """Beginnings of keys of taints that say how a node is now."""
 _OF_ONE: Final = re.compile("uuid|serial|guid|timestamp|hostname|[^a-z]mac[^a-z]", re.IGNORECASE)
 """In the keys of labels that differ from one machine to the next."""
+_EFFECT: Final = "NoSchedule|PreferNoSchedule|NoExecute"
+_KEY: Final = f"({DOMAIN}/)?{NAME}"
+_VALUE: Final = f"({NAME})?"
 _Pools = dict[tuple[str, str], list[tuple[str, Object]]]
 """Slices with their places, by driver and pool."""
 
@@ -57,7 +60,7 @@ def template_of(placed: Iterable[tuple[str, Object]], labels: Collection[str] = 
     template, pools, names = Template(), _Pools(), set[str]()
     for place, one in placed:
         with _faults_of(place):
-            names.add(_read(place, one, template, pools))
+            names |= {*filter(None, [_read(place, one, template, pools)])}
         if len(names) > 1:
             both = bounded(" and ".join(sorted(names)))
             raise ConfigError(f"{place}: two nodes, {both}: describe one")
@@ -83,44 +86,51 @@ def _faults_of(place: str) -> Iterator[None]:
 
 
 def _read(place: str, one: Object, template: Template, pools: _Pools) -> str:
-    """Add an object, and return the name of its node."""
+    """Add an object, and return the name of its node; empty if it is of no node in particular."""
     kind = one.get("kind")
     if kind == "Node":
         template.resources |= Counter(devices_in(one["status"]["capacity"]))
         template.amounts = {k: str(v) for k, v in one["status"]["allocatable"].items()}
         labels = (one["metadata"].get("labels") or {}).items()
-        template.labels = {str(key): _value(value) for key, value in labels}
+        template.labels = {
+            _checked("key", _KEY, key): _checked("value", _VALUE, value) for key, value in labels
+        }
         for taint in (one.get("spec") or {}).get("taints") or ():
             _read_taint(taint, template)
         return str(one["metadata"]["name"])
     if kind == "ResourceSlice":
         spec = one["spec"]
         check_driver_name(spec["driver"] or "?")
+        if not spec.get("nodeName"):
+            template.notes.append(f"{place} of {spec['driver']}: it is not of one node")
+            return ""
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append((place, spec))
         return str(spec["nodeName"])
     if kind is not None:
         raise ValueError(f"the kind is {kind}")
     for each in one["resources"]:
-        check_resource_name(each["name"])
+        if problem := resource_name_problem(each["name"]):
+            raise ValueError(f"{each['name']!r} is not the name of a resource: {problem}")
         template.resources[each["name"]] += len(each["devices"])
     return "this-node"
 
 
 def _read_taint(taint: Object, template: Template) -> None:
-    key = taint["key"]
+    key = _checked("key", _KEY, taint["key"])
     if key.startswith(_STARTUP):
         words = "it is removed when the devices are there; start cluster-autoscaler with"
         template.notes.append(f"taint {key}: {words} --startup-taint={key}")
     elif key.startswith(_PASSING):
         template.notes.append(f"taint {key}: it says how the node is now")
     else:
-        template.taints[key, taint["effect"]] = _value(taint.get("value") or "")
+        effect = _checked("effect", _EFFECT, taint["effect"])
+        template.taints[key, effect] = _checked("value", _VALUE, taint.get("value") or "")
 
 
-def _value(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(f"({NAME})?", value):
-        raise ValueError(f"{value!r} is not the value of a label or taint")
-    return value
+def _checked(what: str, pattern: str, text: object) -> str:
+    if not isinstance(text, str) or not re.fullmatch(pattern, text):
+        raise ValueError(f"{text!r} is not the {what} of a label or taint")
+    return text
 
 
 def _complete(pools: _Pools) -> Iterator[tuple[str, Object]]:
@@ -129,11 +139,8 @@ def _complete(pools: _Pools) -> Iterator[tuple[str, Object]]:
         with _faults_of(slices[0][0]):
             last = max(int(spec["pool"]["generation"]) for _, spec in slices)
             found = [one for one in slices if int(one[1]["pool"]["generation"]) == last]
-            place, spec = found[0]
-            name, count = (
-                bounded(str(spec["pool"]["name"])),
-                int(spec["pool"]["resourceSliceCount"]),
-            )
+            place, pool = found[0][0], found[0][1]["pool"]
+            name, count = bounded(str(pool["name"])), int(pool["resourceSliceCount"])
         if len(found) != count:
             what = f"{place}: pool {name!r} has {len(found)} of its {count} slices"
             raise ConfigError(f"{what}: try again when all are there")
@@ -141,14 +148,13 @@ def _complete(pools: _Pools) -> Iterator[tuple[str, Object]]:
 
 
 def _shares_of(device: Object) -> Counter[str]:
-    """Return how many pods can get a device by the name of its resource."""
+    """Return how many pods can get a device by the name of its resource: 0 of other vendors."""
     resource = ((device.get("attributes") or {}).get("resource") or {}).get("string")
-    if not resource:  # another vendor's driver
+    amounts = device.get("capacity") or {}
+    shares = amounts.get(SHARES) if device.get("allowMultipleAllocations") else {"value": 1}
+    if not shares or not isinstance(resource, str) or resource_name_problem(resource):
         return Counter()
-    check_resource_name(resource)
-    shared = device.get("allowMultipleAllocations")
-    shares = whole_number(str(device["capacity"][SHARES]["value"])) if shared else 1
-    return Counter({resource: shares})
+    return Counter({resource: whole_number(str(shares["value"]))})
 
 
 def _choose_labels(template: Template, patterns: Collection[str], names: Collection[str]) -> None:

@@ -8,4 +8,4 @@ NEWEST: Final = "1.37"
 """The newest release whose kubelet is simulated."""
 _OLDEST: Final = 26
 RELEASES: Final = tuple(f"1.{minor}" for minor in range(_OLDEST, int(NEWEST[2:]) + 1))
-"""The releases whose kubelet sources have been compared, the oldest first."""
+"""All releases whose kubelet is simulated, the oldest first."""

@@ -46,13 +46,16 @@ def _two(trial: Trial) -> Iterator[tuple[PluginNode, Plugin, Plugin]]:
     apart=True,
 )
 def _quiet(trial: Trial) -> str:
+    peace = trial.limits.quiet / 2
     with _two(trial) as (node, _, _):
         before = len(node.kubelet.registrations(node.resource))
-        node.observe(trial.limits.quiet / 2)
-        count = len(node.kubelet.registrations(node.resource)) - before
-        if count > _MOST:
-            raise Failed(f"registered {count} times in {trial.limits.quiet / 2:g} s of peace")
-    return f"registered {count} times in {trial.limits.quiet / 2:g} s with two instances"
+
+        def count() -> int:
+            return len(node.kubelet.registrations(node.resource)) - before
+
+        if node.wait(lambda: count() > _MOST, peace):
+            raise Failed(f"registered {count()} times in less than {peace:g} s of peace")
+        return f"registered {count()} times in {peace:g} s with two instances"
 
 
 def _stays(node: PluginNode, trial: Trial, what: str) -> str:

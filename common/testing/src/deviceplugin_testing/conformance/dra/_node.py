@@ -11,7 +11,7 @@ from deviceplugin.apiserver import ApiServer
 from deviceplugin_testing.conformance._check import Failed
 from deviceplugin_testing.conformance._node import CheckedProcess
 from deviceplugin_testing.conformance._process import Plugin
-from deviceplugin_testing.conformance._subject import Limits, Place, Subject
+from deviceplugin_testing.conformance._subject import Limits, Place, Subject, free_port
 from deviceplugin_testing.simulator import (
     KubeletConfig,
     Pod,
@@ -134,8 +134,10 @@ class DraNode(CheckedProcess):
         # A driver runs in a pod. A kubelet that lists none is one that does not know its pods yet.
         self.kubelet.run(Pod.of("driver", main={}))
 
-    def launch(self) -> Plugin:
-        given = self.placeholders
+    def launch(self, *, beside: bool = False) -> Plugin:
+        """Start the driver, or ``beside`` the one that runs another one with an HTTP port."""
+        own = {"http_address": f"127.0.0.1:{free_port()}"} if beside else {}
+        given = {**self.placeholders, **own}
         variables = ("driver_dir", "cdi_dir", "api_server")
         environment = {f"DP_{name.upper()}": given[name] for name in variables}
         environment |= {"KUBECONFIG": given["kubeconfig"], "NODE_NAME": NODE}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from deviceplugin_testing.conformance._check import CheckGroup, Failed, NotApplicable
+from deviceplugin_testing.conformance._process import Plugin
 from deviceplugin_testing.conformance.dra._node import DraNode
 from deviceplugin_testing.conformance.dra._trial import (
     DraTrial,
@@ -72,6 +73,55 @@ def _kill(trial: DraTrial) -> str:
         raise Failed("the answer differs from the one before the kill")
     released(node, claim)
     return "the same answer after a kill"
+
+
+def _beside(node: DraNode) -> Plugin:
+    """Start a newer driver, and give it time to register; NotApplicable if it takes the socket."""
+    older, before = node.plugin, node.sockets()
+    newer = node.launch(beside=True)
+    # One that waits until the older one ends is as good as one that registers at once.
+    node.wait(lambda: node.sockets() != before, node.limits.start / 2)
+    if before & node.sockets() != before:
+        newer.kill()
+        node.plugin = older
+        raise NotApplicable("a newer instance takes the socket of the older: it cannot surge")
+    node.kubelet.watch()
+    return newer
+
+
+@GROUP.check(
+    "two",
+    "Serves claims, with its slices, while two instances run and whichever of them ends",
+    why="A rolling update with maxSurge: 1 starts the new one first, and may be rolled back.",
+    apart=True,
+)
+def _two(trial: DraTrial) -> str:
+    node = ready(trial)
+    devices, claim = node.devices, node.claim(node.devices[0])
+    answer, older = prepared(node, claim), node.plugin
+    assert older is not None
+
+    def serves(what: str) -> None:
+        node.kubelet.watch()
+        node.require(lambda: node.up, f"not registered, with slices, {what}", node.limits.start)
+        if prepared(node, claim) != answer or node.devices != devices:
+            raise Failed(f"another answer, or other devices, {what}")
+
+    ended = [older]
+    try:
+        ended.append(_beside(node))
+        serves("while two run")
+        ended[-1].kill()
+        node.plugin = older
+        serves("after the newer one was killed")
+        ended.append(_beside(node))
+        older.terminate(node.limits.stop)
+        serves("after the older one has ended")
+        released(node, claim)
+    finally:
+        for one in ended:
+            one.kill()
+    return "the same answers, whichever ended"
 
 
 @GROUP.check(
