@@ -17,8 +17,8 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._app import hold_socket
+from deviceplugin._app.hold_folder import FOLDER, instance
 from deviceplugin._app.hold_socket import HoldSocket, ShortPath
-from deviceplugin._app.holding import FOLDER, instance
 from deviceplugin._attribution.hold_file import HoldFile
 from deviceplugin._attribution.holds import MOST, HoldError, make
 from deviceplugin._config.loading import load

@@ -3,8 +3,7 @@
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from typing_extensions import override
 
 import deviceplugin as dp
 from deviceplugin._app import repairs
-from deviceplugin._app.holding import FOLDER
+from deviceplugin._app.hold_folder import FOLDER
 from deviceplugin._attribution.holds import HoldError
 from deviceplugin._config.loading import load
 from deviceplugin._config.settings import Settings
 from deviceplugin_testing.fixture import Kubelet, Node
 from deviceplugin_testing.simulator import Pod
-from full_disk import full_disk
 from holding import ask, reasons, running, states
 from patience import eventually
 from scripted_plugin import RESOURCE, ScriptedPlugin
@@ -39,7 +37,7 @@ class Lamp(ScriptedPlugin):
         self.asked: list[str] = []
         self.then: Sequence[dp.Device] | Exception | threading.Event | None = None
         self.reaches: Sequence[str] = ()
-        self.point = lambda _name: None
+        self.point: Callable[[str], object] = str
         """Is called at each step."""
 
     @override
@@ -107,6 +105,7 @@ def test_a_device_that_is_only_to_be_reset_stays_held(kubelet: Kubelet) -> None:
         assert ["let go", "reset", "take back"] == plugin.asked
 
 
+@pytest.mark.slow
 def test_a_device_is_not_reset_while_a_pod_has_it(kubelet: Kubelet) -> None:
     plugin = Lamp("a")
     with running(kubelet, plugin, http_address="127.0.0.1:0") as node:
@@ -117,7 +116,7 @@ def test_a_device_is_not_reset_while_a_pod_has_it(kubelet: Kubelet) -> None:
         await_state(node, "a", "waiting for its users")
         assert [] == plugin.asked
         node.kubelet.delete(pod)
-        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not states(node))
         assert ["let go", "reset", "take back"] == plugin.asked
 
 
@@ -263,14 +262,16 @@ def test_a_plugin_that_cannot_reset_says_so(kubelet: Kubelet) -> None:
 
 def test_nothing_is_reset_that_cannot_be_counted(kubelet: Kubelet) -> None:
     plugin = Lamp("a")
-    with running(kubelet, plugin) as node, ExitStack() as disk:
+    with running(kubelet, plugin) as node:
         node.wait_for(RESOURCE, {"a"})
 
-        def fill(what: str) -> None:
+        def break_file(what: str) -> None:
             if what == "let go":
-                disk.enter_context(full_disk())
+                (file,) = (kubelet.simulated.plugin_dir / FOLDER).glob("*/holds.json")
+                file.unlink()
+                file.mkdir()
 
-        plugin.point = fill
+        plugin.point = break_file
         ask(node, "hold", "a", then="reset")
         eventually(lambda: "cannot be written, so nothing was changed" in states(node)["a"])
         assert ["let go"] == plugin.asked
@@ -299,8 +300,9 @@ def test_a_repair_goes_on_after_a_crash_in_any_step(
     plugin.point = crash
     with running(kubelet, plugin) as node:
         ask(node, "hold", "a", then="release")
-        node.wait_for(RESOURCE, {"a"})
+        eventually(lambda: not states(node), lambda: str(states(node)))
         assert copied.is_set()
+    eventually(lambda: not folder.exists())
     shutil.copytree(tmp_path / "disk", folder)  # the disk as a process left it that was killed
     again = Lamp(broken("a") if point != "take back" else "a")
     with running(kubelet, again) as node:
@@ -322,6 +324,7 @@ def test_an_unhealthy_device_that_nobody_uses_is_repaired_if_its_cause_is_named(
         eventually(lambda: not states(node))
 
 
+@pytest.mark.slow
 def test_a_device_that_fails_again_and_again_is_repaired_a_few_times_in_a_day(
     kubelet: Kubelet,
 ) -> None:

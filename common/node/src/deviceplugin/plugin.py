@@ -218,10 +218,10 @@ class Plugin(ABC):
         """Return what hardware a reset of ``devices`` resets too, as ``Device.hardware`` has it.
 
         Such as the other functions of a PCI slot. Nothing is reset unless those are held and let go
-        too. It is called before each reset, for at most 5 s.
+        too. It is called before each reset, for at most 5 s, and when a reset is asked for.
 
         Raises:
-            DevicePluginError: It is not known: then nothing is reset.
+            DevicePluginError: It is not known, or these cannot be reset: the request is refused.
         """
         return ()
 

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from deviceplugin._app.hold_progress import RELEASING, Progress
 from deviceplugin._app.holding import Holding
 from deviceplugin._attribution.holds import MOST, Hold, HoldError, Then, make
-from deviceplugin.plugin import overrides
 
 _TIMEOUT: Final = 30.0
 """Seconds for a plugin to check a device before its release."""
@@ -48,11 +47,9 @@ class Requests:
         """Return what to do once it is let go; HoldError if a plugin cannot."""
         if then not in {"", "reset", "release"}:
             raise HoldError(f"{then!r} is not reset or release")
-        for each, _ in self._holding.owned(hold) if then else ():
-            if not overrides(each.plugin, "reset"):
-                how = "hold it without that, reset it in another way, and release it"
-                raise HoldError(f"{each.name} cannot reset its devices: {how}")
-        return cast("Then", then)
+        if then:
+            self._holding.reached(hold)
+        return then
 
     def _hold(self, hold: Hold, *, dry_run: bool) -> Mapping[str, Any]:
         with self._holding.lock:

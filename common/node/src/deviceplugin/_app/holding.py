@@ -1,17 +1,15 @@
 """Holding devices: remembering which, and letting go of what nobody uses any more."""
 
-import fcntl
 import logging
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from deviceplugin._app import hold_folder
 from deviceplugin._app.hold_progress import (
     FIRST_REST,
     LET_GO,
@@ -21,7 +19,7 @@ from deviceplugin._app.hold_progress import (
     Outcome,
     Progress,
 )
-from deviceplugin._app.hold_socket import SOCKET, HoldSocket
+from deviceplugin._app.hold_socket import HoldSocket
 from deviceplugin._attribution.hold_file import HoldFile
 from deviceplugin._attribution.holds import Found, Hold, HoldError, Holds
 from deviceplugin._attribution.ownership import Ownership
@@ -39,24 +37,11 @@ from deviceplugin.plugin import Plugin, overrides
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = ".holds"
-"""Below the plugin directory, with a folder for each plugin. A kubelet leaves folders alone."""
-_POD: Final = re.compile(r"(?P<owner>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""The name of a DaemonSet's pod, with its random end."""
 _LET_GO_TIMEOUT: Final = 5.0
 _LONGEST_REST = 30.0
 """Most seconds between two attempts to let go of a device."""
 _AGAIN: Final = 5.0
 """Seconds after which is looked who uses what is held, and whether the folder can be used."""
-
-
-def instance(given: str, hostname: str, otherwise: str) -> str:
-    """Return the name of this plugin among those of the node: the same after a restart of its pod.
-
-    It is the one ``given``, or that of the DaemonSet whose pod is on its own network.
-    """
-    pod = _POD.fullmatch(hostname)
-    return given or (pod["owner"] if pod else otherwise)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -102,7 +87,7 @@ class Holding:
         replaces has ended, or a disk has become read-only.
         """
         try:
-            locked = self._lock_folder()
+            locked = hold_folder.locked(self.folder)
         except OSError as error:
             why = "another process has it: give each its own instance"
             text = why if isinstance(error, BlockingIOError) else advised(error)
@@ -125,19 +110,6 @@ class Holding:
         for hold in holds:
             log.info("device still held", extra=_fields(hold))
 
-    def _lock_folder(self) -> int:
-        for one in (self.folder.parent, self.folder):
-            one.mkdir(mode=0o700, exist_ok=True)
-        found = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(found), (self.folder / "lock").stat()):
-                raise BlockingIOError  # removed by a process that ended meanwhile
-        except OSError:
-            os.close(found)
-            raise
-        return found
-
     # Its thread.
 
     def run(self) -> None:
@@ -158,18 +130,10 @@ class Holding:
             self.socket.close()
             if self.locked is not None:
                 if not self.holds.all and not self.problem:
-                    self._remove_folder()
+                    hold_folder.remove(self.folder, self.file.names)
                 with self.lock:
                     os.close(self.locked)
                     self.locked = None
-
-    def _remove_folder(self) -> None:
-        """Leave nothing behind where nothing is held: the plugin may be uninstalled."""
-        with suppress(OSError):
-            for name in (SOCKET, *self.file.names, "lock"):
-                (self.folder / name).unlink(missing_ok=True)
-            self.folder.rmdir()
-            self.folder.parent.rmdir()
 
     def stop(self) -> None:
         self.hooks.close()
@@ -229,6 +193,22 @@ class Holding:
                 yield each, devices
 
     # Repairs.
+
+    def reached(self, hold: Hold) -> frozenset[str]:
+        """Return what a reset of ``hold`` resets besides; DevicePluginError if it has none."""
+        found: set[str] = set()
+        for each, devices in self.owned(hold):
+            if not overrides(each.plugin, "reset"):
+                how = "hold it without that, reset it in another way, and release it"
+                raise HoldError(f"{each.name} cannot reset its devices: {how}")
+            call, reach = self.hooks[each.name].call, each.plugin.reset_reaches
+            found |= call(
+                "reset_reaches",
+                lambda own, reach=reach: {*map(str, reach(own))},
+                devices,
+                timeout=_LET_GO_TIMEOUT,
+            )
+        return frozenset(found)
 
     def is_let_go(self, hold: Hold) -> bool:
         progress = self.progress.get(hold.name)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from deviceplugin._app.dra_settings import DraSettings
 from deviceplugin._app.endpoints import Endpoints, registrars
+from deviceplugin._app.hold_folder import FOLDER, instance
 from deviceplugin._app.hold_requests import Requests
 from deviceplugin._app.hold_socket import HoldSocket
-from deviceplugin._app.holding import FOLDER, Holding, instance
+from deviceplugin._app.holding import Holding
 from deviceplugin._app.host_directories import HostDirectories
 from deviceplugin._app.probes import Status, offered
 from deviceplugin._app.protocol_switch import ProtocolSwitch

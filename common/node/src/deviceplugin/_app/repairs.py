@@ -4,10 +4,9 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
 from threading import Lock, Thread
 from typing import Final
 
@@ -33,7 +32,6 @@ _NOT_ANY: Final = {CLOSED, GONE, NOT_CHECKED}
 """Causes of the framework, which no reset ends."""
 FIRST_REST: Final = 30.0
 """Seconds after the first reset that failed until the next; twice as many after each."""
-_REACH_TIMEOUT: Final = 5.0
 CHECK_TIMEOUT: Final = 300.0
 """Seconds within which discovery finds the devices of a hold, healthy, after their reset."""
 _POLL: Final = 0.5
@@ -167,13 +165,8 @@ class Repairs:
             return f"used by {', '.join(users[:_SHOWN])}" if users else UNKNOWN
         if others := self._holding.holds.others(hold):
             return f"its hardware is held as {others[0].name} too: release that"
-        reached = set(self._reached(hold))
+        reached = self._holding.reached(hold)
         return self._unheld(hold, reached) if reached else ""
-
-    def _reached(self, hold: Hold) -> Iterator[str]:
-        for each, devices in self._holding.owned(hold):
-            hook, call = partial(_names, each.plugin), self._holding.hooks[each.name].call
-            yield from call("reset_reaches", hook, devices, timeout=_REACH_TIMEOUT)
 
     def _unheld(self, hold: Hold, reached: AbstractSet[str]) -> str:
         """Return what a reset reaches and is not let go; keep the holds of all that is."""
@@ -230,7 +223,7 @@ class Repairs:
             self._begun[thing].append(time.monotonic())
             try:
                 self._requests.answer({**request, "reason": _line(reason)})
-            except HoldError as error:
+            except DevicePluginError as error:
                 self._problems.say(id_, "device not repaired", device=id_, error=str(error))
                 continue
             return
@@ -249,10 +242,6 @@ class Repairs:
         if recent:
             self._begun[thing] = recent
         return len(recent) < self._tries
-
-
-def _names(plugin: Plugin, devices: Sequence[Device]) -> list[str]:
-    return [*map(str, plugin.reset_reaches(devices))]
 
 
 def _line(text: str) -> str:

@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from deviceplugin._app.exit_status import FAILED, complain
+from deviceplugin._app.hold_folder import FOLDER
 from deviceplugin._app.hold_progress import LET_GO, NOT_REPAIRED, RESET
 from deviceplugin._app.hold_socket import SOCKET, ask
-from deviceplugin._app.holding import FOLDER
 from deviceplugin._app.text_table import aligned
 from deviceplugin._config.settings import Settings
 from deviceplugin._platform.clock import MONOTONIC, Clock
