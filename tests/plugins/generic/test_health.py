@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import deviceplugin as dp
-from deviceplugin._attribution.holds import HoldError
 from deviceplugin_generic import GenericPlugin, GenericSettings
 from deviceplugin_generic.configuration.entries import Check
+from deviceplugin_generic.configuration.loading import Devices
 from deviceplugin_generic.discovery.health import Checker
 from deviceplugin_generic.discovery.matching import Match
 from deviceplugin_generic.discovery.tree import Roots, Tree
@@ -210,12 +210,12 @@ health:
   reset: [sh, -c, 'rm "$0" && echo "$DEVICE_PATH" > "$1"', '{broken}', '{tmp_path}/log']
 """
     other = "{name: other, groups: [{paths: [{path: /dev/zero}]}]}"
-    settings = load(GenericSettings, flags={"device": [entry, other]}, file=None, environ={})
+    settings = GenericSettings(device=Devices.parse([entry, other]))
     with running(kubelet, GenericPlugin(settings), discovery_interval=QUICK) as node:
         eventually(lambda: len(reasons(node)) == 2, lambda: str(node.host.inventory()))
         ask(node, "hold", next(iter(reasons(node))), then="release")
         eventually(lambda: not (states(node) or reasons(node)), lambda: str(states(node)))
         assert "/dev/null\n" == (tmp_path / "log").read_text()
         (unit,) = (id_ for name, id_ in node.host._holding.there() if name == "devic.es/other")
-        with pytest.raises(HoldError, match="its entry has no health"):
+        with pytest.raises(dp.DiscoveryError, match="its entry has no health"):
             ask(node, "hold", unit, then="release")
