@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from plugin_process import Process, started
 
 GPU = "example.com/gpu"
 IDS = {f"gpu-{index}" for index in range(8)}
-PLUGIN = "simulated-device-plugin --profile=8-gpus --discovery-interval=1s"
+PLUGIN = f"{sys.executable} -m deviceplugin_simulated --profile=8-gpus --discovery-interval=1s"
 
 
 @contextmanager
@@ -32,7 +33,6 @@ def test_a_reset_in_which_the_plugin_is_killed_is_done_by_the_next(
     kubelet: Kubelet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     control, simulated = tmp_path / "ctl", kubelet.simulated
-    simulated.start()
 
     def ctl(*words: str) -> None:
         assert 0 == ctl_command.run([*words, "--control-socket", str(control)])

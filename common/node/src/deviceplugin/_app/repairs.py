@@ -103,6 +103,8 @@ class Repairs:
     def _attempt(self, name: str) -> str:
         """Do what is left to be done for a hold; return why that cannot be done."""
         hold = self._holding.change(name)
+        if not self._holding.is_let_go(hold):
+            return ""  # more is known of it now, as after a start: it is let go again first
         if not hold.was_reset and (why := self._reset(hold)):
             return why
         if hold.then == "release":
@@ -157,8 +159,6 @@ class Repairs:
 
     def _obstacle(self, hold: Hold) -> str:
         """Return why the devices of ``hold`` cannot be reset now. It cannot be released now."""
-        if not self._holding.is_let_go(hold):
-            return "it is not let go"
         members = self._holding.holds.members(hold)
         users = self._holding.ownership.users([one.key for one in members])
         if users is None or users:
